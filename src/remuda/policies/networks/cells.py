@@ -1,32 +1,90 @@
-"""Cells of PyTorch that `torch.func.vmap` cannot bring through, by operations that it can."""
+"""Parts of PyTorch's modules that `torch.func.vmap` brings through slowly, or not at all.
+
+They compute the same by operations that it can bring through: cells by plain ones, and linear
+layers of K policies by the products of `products.py`.
+"""
 
 from __future__ import annotations
 
 import copy
 from types import MethodType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from remuda.policies.networks.perceptron import LINEAR, through
+
 LSTMState = tuple[Tensor, Tensor]
 """The output and the cell's state, each [B, H]."""
 
 
-def with_plain_cells(module: nn.Module) -> nn.Module:
-    """A module in which every `torch.nn.LSTMCell` computes the same by plain operations.
+def with_own_parts(module: nn.Module) -> nn.Module:
+    """A module in which every `torch.nn.LSTMCell` and `torch.nn.Linear` computes the same here.
 
     Parameters have the same names. The module itself stays as it is, and is returned where it has
-    no such cell. A class of the user's that is made from one is left alone: it may compute
+    no such part. A class of the user's that is made from one is left alone: it may compute
     something else.
     """
-    if not any(type(part) is nn.LSTMCell for part in module.modules()):
+    if not any(type(part) in OWN for part in module.modules()):
         return module
     found = copy.deepcopy(module)
     for part in found.modules():
-        if type(part) is nn.LSTMCell:
-            part.forward = MethodType(lstm_step, part)  # type: ignore[method-assign]
+        if type(part) in OWN:
+            part.forward = MethodType(OWN[type(part)], part)
     return found
+
+
+def linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
+    """A linear layer of inputs [..., I], which may be one of K policies in `vmap`: [..., O]."""
+    found: Tensor = _Linear.apply(inputs, layer.weight, layer.bias)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Linear(torch.autograd.Function):
+    """`torch.nn.functional.linear`, which in `vmap` is a product for each policy."""
+
+    @staticmethod
+    def forward(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """As torch has it."""
+        return functional.linear(inputs, weight, bias)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
+        """Keep what it needs for the way back."""
+        ctx.save_for_backward(*inputs[:2])
+
+    @staticmethod
+    def backward(ctx: Any, *by_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        """From the errors of the outputs to those of inputs, weight and bias."""
+        (errors,), (inputs, weight) = by_outputs, ctx.saved_tensors
+        flat, rows = errors.flatten(0, -2), inputs.flatten(0, -2)
+        by_bias = flat.sum(0) if ctx.needs_input_grad[2] else None
+        return errors @ weight, flat.mT @ rows, by_bias
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], *given: Tensor | None
+    ) -> tuple[Tensor, int]:
+        """Of K policies at once."""
+        inputs, weight, bias = (
+            _stacked(part, dim, info.batch_size) for part, dim in zip(given, in_dims, strict=True)
+        )
+        assert inputs is not None
+        assert weight is not None
+        if bias is None:
+            bias = torch.zeros(weight.shape[:2], dtype=weight.dtype, device=weight.device)
+        rows = inputs.flatten(1, -2) if inputs.dim() > 2 else inputs.unsqueeze(1)
+        found = through(rows, [(weight.mT, bias.unsqueeze(1))], LINEAR)
+        return found.view(*inputs.shape[:-1], weight.shape[1]), 0
+
+
+def _stacked(part: Tensor | None, dim: int | None, count: int) -> Tensor | None:
+    """A part of all policies, their number first."""
+    if part is None:
+        return None
+    return part.expand(count, *part.shape) if dim is None else part.movedim(dim, 0)
 
 
 def lstm_step(cell: nn.LSTMCell, inputs: Tensor, state: LSTMState | None = None) -> LSTMState:
@@ -46,3 +104,7 @@ def lstm_step(cell: nn.LSTMCell, inputs: Tensor, state: LSTMState | None = None)
     take, keep, new, show = gates.chunk(4, -1)
     kept = keep.sigmoid() * kept + take.sigmoid() * new.tanh()
     return show.sigmoid() * kept.tanh(), kept
+
+
+OWN: dict[type[nn.Module], Any] = {nn.LSTMCell: lstm_step, nn.Linear: linear}
+"""By class, what it computes by."""

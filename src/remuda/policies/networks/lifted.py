@@ -22,7 +22,7 @@ from torch.func import functional_call, vmap
 
 from remuda.errors import ConfigError, ContractError
 from remuda.loading import load
-from remuda.policies.networks.cells import with_plain_cells
+from remuda.policies.networks.cells import with_own_parts
 from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.stack import Parameters
 
@@ -103,7 +103,7 @@ class LiftedModule(Encoder):
                     "GroupNorm do not"
                 )
         held = [*self._pattern.named_parameters(), *self._pattern.named_buffers()]
-        self._liftable = with_plain_cells(self._pattern)
+        self._liftable = with_own_parts(self._pattern)
         self._floats = {name: t for name, t in held if t.is_floating_point()}
         self._others = {name: t for name, t in held if name not in self._floats}
         self._moved: dict[torch.device, dict[str, Tensor]] = {torch.device("cpu"): {}}
@@ -150,7 +150,8 @@ class LiftedModule(Encoder):
         others = self._others_on(inputs.device)
         own = {name: weights[f"{tower}_module.{name}"] for name in self._floats}
         given = (inputs.reshape(policies, batch, *self._shape), *state)
-        if policies > 1 and self._in_one_pass:
+        # To act, one policy is quicker without `vmap`; to learn, it is not.
+        if self._in_one_pass and (policies > 1 or torch.is_grad_enabled()):
 
             def call(own: Mapping[str, Tensor], *given: Tensor) -> Outputs:
                 return self._call_liftable({**own, **others}, *given)

@@ -1,0 +1,69 @@
+"""Linear layers of a module of the user's, for K policies at once."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call, vmap
+
+from remuda.policies.networks.cells import with_own_parts
+
+
+class Mine(nn.Linear):
+    """A class of the user's, which may compute something else."""
+
+    def forward(self, x):
+        return super().forward(x) + 1.0
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def drawn(*shape, seed=0):
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape, np.float32))
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (6, 4, 5)], ids=["rows", "rows of rows"])
+@pytest.mark.parametrize("same", [False, True], ids=["own inputs", "the same inputs"])
+def test_linear_layers_of_policies_are_torchs_with_their_gradients(shape, same):
+    plain = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3, bias=False), Mine(3, 2))
+    own = with_own_parts(plain)
+    assert own is not plain
+    weights = {
+        name: drawn(3, *x.shape, seed=i) for i, (name, x) in enumerate(plain.named_parameters())
+    }
+    x, found = drawn(*(shape if same else (3, *shape)), seed=9), []
+    for module in (own, plain):
+        tensors = [w.clone().requires_grad_() for w in (x, *weights.values())]
+        named = dict(zip(weights, tensors[1:], strict=True))
+
+        def call(given, rows, module=module):
+            return functional_call(module, given, (rows,))
+
+        out = vmap(call, in_dims=(0, None if same else 0))(named, tensors[0])
+        gradients = torch.autograd.grad((out * drawn(*out.shape, seed=8)).sum(), tensors)
+        found.append([out, *gradients])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_they_are_products_of_our_own_there(monkeypatch):
+    """And not torch's, whichever class they stand in."""
+    from remuda.policies.networks import cells
+
+    seen, through = [], cells.through
+    monkeypatch.setattr(cells, "through", lambda *given: seen.append(1) or through(*given))
+    own = with_own_parts(nn.Sequential(nn.Linear(2, 2), Mine(2, 2)))
+    weights = {name: x.detach().expand(3, *x.shape) for name, x in own.named_parameters()}
+    vmap(lambda given, x: functional_call(own, given, (x,)))(weights, drawn(3, 4, 2))
+    assert len(seen) == 1
+
+
+def test_modules_without_such_parts_stay_as_they_are():
+    module = nn.Sequential(nn.Flatten(), nn.Tanh())
+    assert with_own_parts(module) is module
