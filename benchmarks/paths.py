@@ -208,6 +208,8 @@ HEADLINE = {"64x64, one trunk": 2.5, "64x64, two towers": 2.5}
 """The same of eight policies, where more is asked."""
 IN_EACH_ROUND = 2.0
 """Of the first of them, in the worst round."""
+ROUNDS = 5
+"""Of these paths with eight policies, where it is not to be quick."""
 COST = 1.1
 """What a step of many policies may cost, of one of a single policy."""
 DEALT = 0.95
@@ -286,8 +288,11 @@ def measured(
         for count in options.counts
         if count <= PATHS[name].most
     }
-    for number in range(options.rounds):
+    most = options.rounds if options.quick else max(options.rounds, ROUNDS)
+    for number in range(most):
         for (name, count), there in found.items():
+            if number >= options.rounds and (name not in HEADLINE or count != BASE):
+                continue
             path = PATHS[name]
             played, rate = trained(path, count, options.seconds)
             there.fixed.append(rate)
