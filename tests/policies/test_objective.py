@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from policies.made_rollouts import KINDS, LENGTH, fill, make_stack, room_for
+from remuda.policies.algorithms.algorithm import says_so
 from remuda.policies.algorithms.ppo import PPO
 
 SEGMENTS = ((3, 8, 1), (8, 8, 8, 8, 2), (5,) * 40)
@@ -54,7 +55,7 @@ def test_what_has_no_kernels_is_left_to_torch(kind):
 
 def test_losses_of_ones_own_are_not_taken_for_ppos():
     """Red before: a subclass of PPO with other losses trained on those of PPO."""
-    assert PPO._losses_are_in_kernels()
+    assert says_so(PPO, "fused", "losses")
 
     class Mine(PPO):
         def losses(self, rows):
@@ -64,5 +65,5 @@ def test_losses_of_ones_own_are_not_taken_for_ppos():
     class Same(PPO):
         pass
 
-    assert not Mine._losses_are_in_kernels()
-    assert Same._losses_are_in_kernels()
+    assert not says_so(Mine, "fused", "losses")
+    assert says_so(Same, "fused", "losses")

@@ -25,6 +25,19 @@ if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
 
+def says_so(kind: type, flag: str, method: str) -> bool:
+    """Whether a class has this flag set, and no class made from it has a method of its own.
+
+    What a flag says of a method holds for that of the class which says it, or one below it.
+    """
+    for each in kind.__mro__:
+        if flag in vars(each):
+            return bool(vars(each)[flag])
+        if method in vars(each):
+            return False
+    return False
+
+
 class Algorithm(ABC):
     """Trains K private networks of one layout; row k depends on what belongs to policy k alone.
 

@@ -16,8 +16,7 @@ from remuda.algorithms import Section
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.config import PolicyConfig, PPOConfig
 from remuda.experience.segments import AFTER, Rollout
-from remuda.policies.advantages import RunningMoments
-from remuda.policies.algorithms.algorithm import Algorithm
+from remuda.policies.algorithms.algorithm import Algorithm, says_so
 from remuda.policies.algorithms.autograd import Autograd, Minibatch
 from remuda.policies.algorithms.batch import Batch, Costs, Means
 from remuda.policies.algorithms.credit import Credit, credit_of, others_in
@@ -25,7 +24,7 @@ from remuda.policies.algorithms.fused import Fused, Workspace
 from remuda.policies.algorithms.objective import Objective
 from remuda.policies.algorithms.rollout_groups import Group, Learned
 from remuda.policies.algorithms.samples import Rows, Sequences, alike, part_of
-from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE, ActorCritic
+from remuda.policies.networks.actor_critic import ActorCritic, count_observations
 from remuda.policies.networks.encoders import encoder_for
 from remuda.policies.running_returns import RunningReturns
 from remuda.policies.stack import ParameterStack, Side
@@ -84,7 +83,7 @@ class RolloutAlgorithm(Algorithm):
         self._normalises = ppo.normalise_advantages
         self._workspace: Workspace | None = None
         self._by_kernels = (
-            self._losses_are_in_kernels()
+            says_so(type(self), "fused", "losses")
             and self.device.type == "cpu"
             and Objective.suits(network.actions)
         )
@@ -102,16 +101,6 @@ class RolloutAlgorithm(Algorithm):
         self.costs = Costs(*(column(name) for name in Costs._fields))
         """By policy, what the parts of its loss weigh, and how it is clipped: each [K, 1]."""
         self._target_kl = column("target_kl")[:, 0]
-
-    @classmethod
-    def _losses_are_in_kernels(cls) -> bool:
-        """Whether they are: the class that has the losses must say so."""
-        for kind in cls.__mro__:
-            if "fused" in vars(kind):
-                return bool(vars(kind)["fused"])
-            if "losses" in vars(kind):
-                return False
-        return False
 
     @abstractmethod
     def losses(self, rows: Minibatch) -> tuple[Tensor, Tensor]:
@@ -195,7 +184,8 @@ class RolloutAlgorithm(Algorithm):
         samples = (Sequences if self.network.memory else Rows)(rollout, members, self.device)
         if self._anchor is not None:
             for k in members:
-                self._move_anchor(self._anchor, k)
+                held, weights = self._anchor.flat[k], self.online.flat[k]
+                move_anchor(held, weights, self.configs[k].ppo, self.updates[k])
         batch, credit = self._prepare(rollout, samples, members)
         self._set_learning_rates(members)
         others, their_weight = others_in(rollout, credit.weights, members)
@@ -210,20 +200,10 @@ class RolloutAlgorithm(Algorithm):
             if self.network.normalised:
                 used = slice(0, int(rollout.num_rows[k]))
                 steps = rollout.streams[k, used] != AFTER
-                self._see(k, rollout.observations[k, used][steps])
+                count_observations(self.online.of(k), rollout.observations[k, used][steps])
             self._trained[k] += int(rollout.num_taken[k])
             self.updates[k] += 1
         return learned
-
-    def _move_anchor(self, anchor: ParameterStack, policy: int) -> None:
-        """Before an update: let the policy be its own anchor, or draw the anchor nearer to it."""
-        ppo, updates = self.configs[policy].ppo, self.updates[policy]
-        with torch.no_grad():
-            held, weights = anchor.flat[policy], self.online.flat[policy]
-            if ppo.anchor == "average" and updates:
-                held.lerp_(weights, 1.0 / ppo.anchor_every)
-            elif updates % ppo.anchor_every == 0:
-                held.copy_(weights)
 
     def _prepare(
         self, rollout: Rollout, samples: Rows | Sequences, members: Sequence[int]
@@ -372,20 +352,6 @@ class RolloutAlgorithm(Algorithm):
                 left = max(1.0 - self._trained[k] / config.ppo.anneal_steps, 0.0)
             self.optimizer.learning_rates[k] = config.learning_rate * left
 
-    def _see(self, policy: int, observations: np.ndarray) -> None:
-        """Count what was seen into the moments by which inputs are normalised."""
-        buffers = self.online.of(policy)
-        moments = RunningMoments(
-            buffers[MEAN][0, 0].cpu().double().numpy(),
-            buffers[VARIANCE][0, 0].cpu().double().numpy(),
-            float(buffers[COUNT]),
-        )
-        moments.add(observations.astype(np.float64))
-        with torch.no_grad():
-            buffers[MEAN][0, 0].copy_(torch.from_numpy(moments.mean))
-            buffers[VARIANCE][0, 0].copy_(torch.from_numpy(moments.variance))
-            buffers[COUNT].fill_(moments.count)
-
     @property
     def _is_fused(self) -> bool:
         return self._workspace is not None and self._anchor is None
@@ -462,6 +428,15 @@ class RolloutAlgorithm(Algorithm):
         """Let a policy go on from what `state` returned."""
         self.restore_learned(policy, state)
         restore_random(self._streams[policy], state["stream"])
+
+
+def move_anchor(held: Tensor, weights: Tensor, ppo: PPOConfig, updates: int) -> None:
+    """Before an update: let a policy [P] be its own anchor, or draw the anchor nearer to it."""
+    with torch.no_grad():
+        if ppo.anchor == "average" and updates:
+            held.lerp_(weights, 1.0 / ppo.anchor_every)
+        elif updates % ppo.anchor_every == 0:
+            held.copy_(weights)
 
 
 def _number(ppo: PPOConfig, name: str) -> float:

@@ -15,7 +15,7 @@ from remuda.algorithms import Section
 from remuda.checkpoint.state import fitting
 from remuda.config import PolicyConfig
 from remuda.errors import ConfigError
-from remuda.policies.algorithms.algorithm import Algorithm
+from remuda.policies.algorithms.algorithm import Algorithm, says_so
 from remuda.policies.algorithms.sequences import TransitionSequences
 from remuda.policies.losses import mean_of
 from remuda.policies.networks.encoders import encoder_for
@@ -152,12 +152,7 @@ class TransitionAlgorithm(Algorithm):
     @classmethod
     def learns_from_sequences(cls) -> bool:
         """Whether its loss is that of sequences too: the class that has the loss must say so."""
-        for kind in cls.__mro__:
-            if "recurrent" in vars(kind):
-                return bool(vars(kind)["recurrent"])
-            if "loss" in vars(kind):
-                return False
-        return False
+        return says_so(cls, "recurrent", "loss")
 
     @abstractmethod
     def loss(

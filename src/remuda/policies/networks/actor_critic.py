@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from remuda.config import NetworkConfig
 from remuda.policies.actions import Actions
+from remuda.policies.advantages import RunningMoments
 from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.layers import linear_shapes
 from remuda.policies.networks.network import Network, apply, apply_hidden
@@ -211,6 +213,20 @@ class ActorCritic(Network):
             return logits
         scales = weights["log_scale"].expand(*logits.shape[:-1], -1)
         return torch.cat((logits, scales), -1)
+
+
+def count_observations(buffers: Parameters, observations: np.ndarray) -> None:
+    """Count observations [N, num_inputs] into the moments by which one policy's are normalised."""
+    moments = RunningMoments(
+        buffers[MEAN][0, 0].cpu().double().numpy(),
+        buffers[VARIANCE][0, 0].cpu().double().numpy(),
+        float(buffers[COUNT]),
+    )
+    moments.add(observations.astype(np.float64))
+    with torch.no_grad():
+        buffers[MEAN][0, 0].copy_(torch.from_numpy(moments.mean))
+        buffers[VARIANCE][0, 0].copy_(torch.from_numpy(moments.variance))
+        buffers[COUNT].fill_(moments.count)
 
 
 def scale_of(variance: Tensor) -> Tensor:
