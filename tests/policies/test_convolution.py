@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from remuda.policies.networks import encoders
-from remuda.policies.networks.convolution import convolve
+from remuda.policies.networks.convolution import by_torch, convolve
 from remuda.policies.networks.encoder import Image
 from remuda.policies.networks.encoders import Convolutions
 
@@ -75,6 +75,20 @@ def test_only_what_learns_is_given_gradients():
     convolve(x, weight, bias, 1, "relu").sum().backward()
     assert weight.grad.abs().max() > 0.0
     assert x.grad is bias.grad is None
+
+
+def test_gradients_can_be_differentiated_again():
+    found = []
+    for way in (convolve, by_torch):
+        x, weight, bias = (
+            drawn(*shape, seed=i).requires_grad_()
+            for i, shape in enumerate([(2, 3, 6, 6, 2), (2, 4, 2, 3, 3), (2, 1, 4)])
+        )
+        out = way(x, weight, bias, 1, "tanh")
+        (by_x,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+        found.append(torch.autograd.grad(by_x.square().sum(), [x, weight, bias]))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-2)
 
 
 def test_a_sample_is_told_the_same_whatever_stands_beside_it():

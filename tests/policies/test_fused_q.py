@@ -156,6 +156,24 @@ def test_what_is_no_number_is_seen_in_the_loss_and_goes_with_the_update():
     assert all(algorithm.is_finite(k) for k in range(POLICIES))
 
 
+def test_a_value_that_is_no_number_is_taken_as_torch_takes_it():
+    """Red before: it was passed over where it was not the first."""
+    algorithm, batch = made(), drawn()
+    with torch.no_grad():
+        algorithm.target.parameters["head.bias"][1, 0, 2] = torch.nan
+    algorithm.config.dqn.__dict__["double"] = False
+    loss = algorithm.update(batch).loss
+    assert torch.isfinite(loss).tolist() == [True, False, True]
+
+
+def test_what_an_update_told_stays_as_it_was():
+    algorithm = made()
+    told = algorithm.update(drawn())
+    before = told.errors.clone()
+    algorithm.update(drawn(seed=1))
+    assert torch.equal(told.errors, before)
+
+
 def test_nothing_is_allowed_where_nothing_is_to_come():
     """Then the first action counts, times a discount of 0."""
     one = np.ones((1, 1), np.float32)

@@ -5,8 +5,12 @@ import pytest
 import torch
 
 from policies.made_rollouts import KINDS, LENGTH, fill, make_stack, room_for
+from remuda.policies.actions import ContinuousActions
 from remuda.policies.algorithms.algorithm import says_so
+from remuda.policies.algorithms.fused import Fused
+from remuda.policies.algorithms.objective import Objective
 from remuda.policies.algorithms.ppo import PPO
+from remuda.policies.networks.actor_critic import ActorCritic
 
 SEGMENTS = ((3, 8, 1), (8, 8, 8, 8, 2), (5,) * 40)
 """By policy, the lengths of its segments."""
@@ -51,6 +55,45 @@ def test_what_has_no_kernels_is_left_to_torch(kind):
     algorithm = make_stack(kind, range(2))
     *_, engine = algorithm._engine([0, 1])
     assert engine._objective is None
+
+
+def test_networks_of_ones_own_are_not_taken_for_the_built_in_one():
+    class Mine(ActorCritic):
+        pass
+
+    algorithm = make_stack("trunk", range(1))
+    assert Fused.suits(algorithm.network, algorithm.device)
+    algorithm.network.__class__ = Mine
+    assert not Fused.suits(algorithm.network, algorithm.device)
+
+    class Squashed(ContinuousActions):
+        pass
+
+    low, high = np.zeros(1, np.float32), np.ones(1, np.float32)
+    assert Objective.suits(ContinuousActions(low, high))
+    assert not Objective.suits(Squashed(low, high))
+
+
+@pytest.mark.parametrize("kind", ["trunk", "continuous", "several choices"])
+@pytest.mark.parametrize("name", ["log_prox", "advantages", "targets"])
+def test_what_is_no_number_is_seen_in_the_gradient_too(kind, name):
+    """Red before: of the policy it was 0, and the loss alone told."""
+    algorithm = make_stack(kind, range(1))
+    room = room_for(algorithm, LENGTH * 8)
+    fill(room, 0, [8, 8, 8], algorithm, np.random.default_rng(0))
+    steps = []
+    step = Fused.step
+
+    def spoiled(self, batch, pick):
+        getattr(batch, name)[0, pick.rows[0, 0]] = np.nan
+        steps.append(step(self, batch, pick))
+        return steps[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Fused, "step", spoiled)
+        learned = algorithm.update(room, [0])
+    assert np.isnan(learned.loss[0])
+    assert not algorithm.is_finite(0)
 
 
 def test_losses_of_ones_own_are_not_taken_for_ppos():

@@ -64,6 +64,18 @@ def test_they_are_products_of_our_own_there(monkeypatch):
     assert len(seen) == 1
 
 
+@pytest.mark.parametrize("policies", [1, 3])
+def test_layers_may_be_changed_in_place(policies):
+    """Red before: the first update of such a module was the end of a run."""
+    own = with_own_parts(nn.Sequential(nn.Linear(4, 3), nn.ReLU(inplace=True), nn.Linear(3, 2)))
+    weights = {
+        name: drawn(policies, *x.shape).requires_grad_() for name, x in own.named_parameters()
+    }
+    out = vmap(lambda given, x: functional_call(own, given, (x,)))(weights, drawn(policies, 5, 4))
+    out.sum().backward()
+    assert all(weight.grad is not None for weight in weights.values())
+
+
 def test_modules_without_such_parts_stay_as_they_are():
     module = nn.Sequential(nn.Flatten(), nn.Tanh())
     assert with_own_parts(module) is module

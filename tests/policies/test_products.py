@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 from remuda.policies.acting import ActingStack
 from remuda.policies.networks import products
@@ -184,6 +185,65 @@ def test_inputs_and_layers_that_learn_nothing_are_given_no_gradient():
     x.requires_grad_()
     through(x, [(weight, bias)], "relu").sum().backward()
     assert x.grad.abs().max() > 0.0
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", LINEAR])
+def test_gradients_can_be_differentiated_again(activation):
+    """Red before: of a linear layer it was a constant, without a word."""
+    found = []
+    for kind in (torch.float32, torch.float64):
+        x, weight, bias = (
+            drawn(*shape, seed=i).to(kind).requires_grad_()
+            for i, shape in enumerate([(2, 9, 5), (2, 5, 4), (2, 1, 4)])
+        )
+        out = through(x, [(weight, bias)], activation)
+        (by_x,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+        found.append(torch.autograd.grad(by_x.square().sum(), [x, weight, bias]))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours.double(), theirs, rtol=1e-3, atol=1e-3)
+
+
+def test_what_a_layer_says_may_be_changed_in_place():
+    """Red before: torch refused to go back through it."""
+    x, weight, bias = drawn(2, 9, 5), drawn(2, 5, 4).requires_grad_(), drawn(2, 1, 4)
+    through(x, [(weight, bias)], LINEAR).relu_().sum().backward()
+    twin = weight.detach().clone().requires_grad_()
+    torch.baddbmm(bias, x, twin).relu().sum().backward()
+    torch.testing.assert_close(weight.grad, twin.grad)
+
+
+def test_transforms_of_torch_go_through_layers():
+    weight, bias = drawn(1, 5, 4), drawn(1, 1, 4)
+
+    def of(x):
+        return through(x, [(weight, bias)], "tanh").sum()
+
+    x = drawn(3, 1, 9, 5)
+    found = torch.vmap(torch.func.grad(of))(x)
+    for mine, rows in zip(found, x, strict=True):
+        leaf = rows.clone().requires_grad_()
+        of(leaf).backward()
+        torch.testing.assert_close(mine, leaf.grad)
+    with forward_ad.dual_level():
+        dual = of(forward_ad.make_dual(x[0], torch.ones_like(x[0])))
+        torch.testing.assert_close(forward_ad.unpack_dual(dual).tangent, found[0].sum())
+
+
+def test_where_there_is_nothing_there_is_no_garbage():
+    """Red before: it was whatever lay there in memory."""
+    weight, bias = drawn(2, 5, 4).requires_grad_(), drawn(2, 1, 4)
+    through(torch.zeros(2, 0, 5), [(weight, bias)], "relu").sum().backward()
+    assert (weight.grad == 0.0).all()
+    found = through(torch.zeros(2, 3, 0), [(torch.zeros(2, 0, 4), bias)], LINEAR)
+    assert torch.equal(found, bias.expand(2, 3, 4))
+
+
+def test_biases_may_lie_anywhere():
+    x, weight, bias = drawn(2, 9, 5), drawn(2, 5, 4), drawn(2, 1, 8)[..., ::2]
+    found = through(x, [(weight, bias)], LINEAR)
+    torch.testing.assert_close(found, torch.baddbmm(bias, x, weight))
+    one = drawn(2, 1, 1).expand(2, 1, 4)
+    torch.testing.assert_close(through(x, [(weight, one)], LINEAR), torch.baddbmm(one, x, weight))
 
 
 class Perceptron:

@@ -30,7 +30,7 @@ UNIT = 2.0**-23
 
 
 def test_exponentials_are_within_two_units_in_the_last_place():
-    x = np.linspace(-87.0, 88.0, 1_000_001, dtype=np.float32)
+    x = np.linspace(-87.0, 88.3, 1_000_001, dtype=np.float32)
     exact = np.exp(x.astype(np.float64))
     assert (np.abs(of(exponentials, x) - exact) <= 2 * UNIT * exact).all()
     assert of(exponentials, [0.0]) == 1.0
@@ -51,8 +51,8 @@ def test_what_is_too_small_is_as_good_as_nothing(x):
 
 
 @pytest.mark.parametrize("x", [89.0, 1e30, np.inf])
-def test_what_is_too_large_stays_finite(x):
-    assert 1e38 < of(exponentials, [x])[0] < np.inf
+def test_what_is_too_large_is_infinite(x):
+    assert of(exponentials, [x])[0] == np.inf
 
 
 def test_what_is_no_number_stays_none():

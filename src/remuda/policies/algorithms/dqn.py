@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
 
+IN_KERNELS = ("loss", "_acting", "_at_tm1", "_at_t")
+"""Methods that kernels stand in for: not those of a class with others."""
+
+
 class DQN(TransitionAlgorithm):
     """Learns the values of actions (Mnih et al. 2015), chosen and valued by two networks.
 
@@ -105,7 +109,8 @@ class DQN(TransitionAlgorithm):
 
     def _fused_for(self, batch: Transitions | TransitionSequences, part: Part) -> FusedQ | None:
         """What works out batches of this size of these policies; made when it is first needed."""
-        if type(self).loss is not DQN.loss or isinstance(batch, TransitionSequences):
+        own = any(getattr(type(self), name) is not getattr(DQN, name) for name in IN_KERNELS)
+        if own or isinstance(batch, TransitionSequences):
             return None
         if not FusedQ.suits(self.network, self.device):
             return None

@@ -165,6 +165,7 @@ class Fused:
         config = network.config
         return (
             device.type == "cpu"
+            and type(network) is ActorCritic
             and Objective.suits(network.actions)
             and network.encoder is None
             and not config.recurrent

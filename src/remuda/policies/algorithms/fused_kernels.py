@@ -309,7 +309,8 @@ def of_policy(
         gain, other = ratio * advantage, bounded * advantage
         least = other if other < gain else gain
         x[LEAST, i] = x[WEIGHT, i] * least
-        x[BY_CHANCE, i] = -x[WEIGHT, i] * gain if gain <= least else ZERO
+        # What is no number is neither greater, and stays none.
+        x[BY_CHANCE, i] = ZERO if gain > least else -x[WEIGHT, i] * gain
 
 
 @njit(**STRICT)

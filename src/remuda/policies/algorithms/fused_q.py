@@ -145,7 +145,7 @@ class FusedQ:
         )
         self._backward()
         loss, value = torch.from_numpy(means.astype(np.float32))
-        return Told(loss, value, self._losses, self._off)
+        return Told(loss, value, self._losses.clone(), self._off.clone())
 
     def _backward(self) -> None:
         """From the errors of action values to the gradients of all layers."""
@@ -227,8 +227,11 @@ def differentiate_q(
             for j in range(q_t.shape[2]):
                 if allowed.shape[2] and not allowed[k, b, j]:
                     continue
-                if best < 0 or select[k, b, j] > select[k, b, best]:
-                    best = j
+                here = select[k, b, j]
+                if best < 0 or here > select[k, b, best] or np.isnan(here):
+                    best = j  # as torch has it: what is no number is the greatest
+                    if np.isnan(here):
+                        break
             best = max(best, 0)
             value = q_tm1[k, b, a_tm1[k, b]]
             error = r_t[k, b] + discount_t[k, b] * q_t[k, b, best] - value

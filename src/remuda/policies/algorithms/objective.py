@@ -59,7 +59,7 @@ class Objective:
     @staticmethod
     def suits(actions: Actions) -> bool:
         """Whether there are kernels for actions of this kind."""
-        return isinstance(actions, DiscreteActions | ContinuousActions)
+        return type(actions) in (DiscreteActions, ContinuousActions)
 
     def evaluate(
         self,
@@ -110,7 +110,7 @@ class MinibatchObjective:
         self._log_scales = log_scales
         self.by_scales: Floats = np.zeros_like(log_scales)
         """[G, A]: the gradient of the logarithms of scales, so far."""
-        self._shares = 1.0 / rows.counts
+        self._shares = 1.0 / np.maximum(rows.counts, 1)
         self._actions, self._log_prox, self._weights, self._advantages = (
             part.numpy()
             for part in (batch.actions, batch.log_prox, batch.weights, batch.advantages)

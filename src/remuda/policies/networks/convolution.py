@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from remuda.kernels import njit
-from remuda.policies.networks.activations import KINDS, activate_in_place, derive
+from remuda.policies.networks.activations import KINDS, activate, activate_in_place, derive
+from remuda.policies.networks.perceptron import gradients_of
 from remuda.policies.networks.products import most_vectors_of
 from remuda.policies.networks.tiles import LANES, ROWS, tile
 from remuda.types import Integers
@@ -35,7 +37,18 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor, stride: int, activation: s
     if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
         found: Tensor = _Convolve.apply(activation, stride, *tensors)  # type: ignore[no-untyped-call]
         return found
-    return _forward(x.contiguous(), _last(weight), bias, stride, activation)
+    return _forward(x.contiguous(), _last(weight), bias.contiguous(), stride, activation)
+
+
+def by_torch(x: Tensor, weight: Tensor, bias: Tensor, stride: int, activation: str) -> Tensor:
+    """`convolve` by torch's own convolution, in which the K policies are groups."""
+    policies, samples, *_ = x.shape
+    images = x.movedim(4, 2).transpose(0, 1).flatten(1, 2)
+    out = functional.conv2d(
+        images, weight.flatten(0, 1), bias.flatten(), stride=stride, groups=policies
+    )
+    out = activate(out, activation)
+    return out.view(samples, policies, -1, *out.shape[2:]).transpose(0, 1).movedim(2, 4)
 
 
 def _last(weight: Tensor) -> Tensor:
@@ -150,14 +163,18 @@ class _Convolve(torch.autograd.Function):
         """Convolve, and keep what it needs for the way back."""
         x, weights = x.contiguous(), _last(weight)
         ctx.activation, ctx.stride = activation, stride
-        out = _forward(x, weights, bias, stride, activation)
-        ctx.save_for_backward(x, weights, out)
+        out = _forward(x, weights, bias.contiguous(), stride, activation)
+        ctx.save_for_backward(x, weight, bias, weights, out)
         return out
 
     @staticmethod
     def backward(ctx: Any, *by_outputs: Tensor) -> tuple[Tensor | None, ...]:
         """From the errors of the outputs to those of weights, biases and images."""
-        x, weights, out = ctx.saved_tensors
+        x, weight, bias, weights, out = ctx.saved_tensors
+        if torch.is_grad_enabled():  # this gradient is to be differentiated itself
+            again = by_torch(x, weight, bias, ctx.stride, ctx.activation)
+            needed = ctx.needs_input_grad[2:]
+            return None, None, *gradients_of(again, [x, weight, bias], needed, by_outputs[0])
         n = _sizes(x, weights, ctx.stride)
         errors = by_outputs[0].clone(memory_format=torch.contiguous_format)
         by_bias = torch.empty(len(x), n.outputs)

@@ -9,12 +9,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from torch import Tensor
-from torch.nn import functional
 
 from remuda.config import PolicyConfig
 from remuda.errors import ConfigError, ContractError
-from remuda.policies.networks.activations import activate
-from remuda.policies.networks.convolution import convolve
+from remuda.policies.networks.convolution import by_torch, convolve
 from remuda.policies.networks.encoder import Encoder, Image, Weights
 from remuda.policies.networks.lifted import lifted, memory_of_module
 from remuda.policies.networks.products import suits
@@ -91,18 +89,11 @@ class Convolutions(Encoder):
             x = inputs.view(policies, batch, *size).movedim(2, 4)
         else:
             x = inputs.view(policies, batch, size[0] * size[3], *size[1:3]).movedim(2, 4)
-        if suits(inputs, *(weight for weight, *_ in parts)):
-            x = x.reshape(policies, batch, *size[1:3], -1)
-            for weight, bias, stride in parts:
-                x = convolve(x, weight, bias, stride, self._activation)
-            return x.movedim(4, 2).flatten(2)
-        x = x.reshape(policies, batch, *size[1:3], -1).movedim(4, 2).transpose(0, 1).flatten(1, 2)
+        x = x.reshape(policies, batch, *size[1:3], -1)
+        suited = suits(inputs, *(each for weight, bias, _ in parts for each in (weight, bias)))
         for weight, bias, stride in parts:
-            x = functional.conv2d(
-                x, weight.flatten(0, 1), bias.flatten(), stride=stride, groups=policies
-            )
-            x = activate(x, self._activation)
-        return x.reshape(batch, policies, -1).transpose(0, 1)
+            x = (convolve if suited else by_torch)(x, weight, bias, stride, self._activation)
+        return x.movedim(4, 2).flatten(2)
 
 
 def encoder_for(spec: Observer) -> Encoder | None:

@@ -38,14 +38,19 @@ def through(x: Tensor, layers: Layers, activation: str) -> Tensor:
         return x
     tensors = [part for layer in layers for part in layer]
     if not suits(x, *tensors):
-        for weight, bias in layers:
-            x = torch.baddbmm(bias, x, weight)
-            x = activate(x, activation) if activation else x
-        return x
+        return _by_torch(activation, x, tensors)
     if torch.is_grad_enabled() and (x.requires_grad or any(t.requires_grad for t in tensors)):
         found: Tensor = _Through.apply(activation, x, *tensors)  # type: ignore[no-untyped-call]
         return found
     return _forward(activation, x, tensors)[-1]
+
+
+def _by_torch(activation: str, x: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+    """`through` by operations of torch."""
+    for weight, bias in zip(tensors[::2], tensors[1::2], strict=True):
+        x = torch.baddbmm(bias, x, weight)
+        x = activate(x, activation) if activation else x
+    return x
 
 
 def _forward(activation: str, x: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -53,7 +58,7 @@ def _forward(activation: str, x: Tensor, tensors: Sequence[Tensor]) -> list[Tens
     found, x = [], _in_rows(x)
     for weight, bias in zip(tensors[::2], tensors[1::2], strict=True):
         out = torch.empty(*x.shape[:2], weight.shape[2])
-        multiply(x, _in_rows(weight), bias, out)
+        multiply(x, _in_rows(weight), _in_rows(bias), out)
         if activation:
             activate_in_place(out.view(-1).numpy(), KINDS[activation])
         found.append(out)
@@ -69,7 +74,8 @@ class _Through(torch.autograd.Function):
         """Go through all layers, and keep what each says."""
         found = _forward(activation, x, tensors)
         ctx.activation, ctx.count = activation, len(tensors)
-        ctx.save_for_backward(x, *tensors, *found)
+        # What nothing follows is not needed on the way back, so others may change it in place.
+        ctx.save_for_backward(x, *tensors, *(found if activation else found[:-1]))
         return found[-1]
 
     @staticmethod
@@ -78,10 +84,13 @@ class _Through(torch.autograd.Function):
         saved: tuple[Tensor, ...] = ctx.saved_tensors
         inputs, tensors, found = saved[0], saved[1 : 1 + ctx.count], saved[1 + ctx.count :]
         needed, errors = ctx.needs_input_grad[1:], by_outputs[0]
+        if torch.is_grad_enabled():  # this gradient is to be differentiated itself
+            out = _by_torch(ctx.activation, inputs, tensors)
+            return None, *gradients_of(out, [inputs, *tensors], needed, errors)
         gradients: list[Tensor | None] = [None] * (1 + ctx.count)
         if ctx.activation:
             errors = errors.clone(memory_format=torch.contiguous_format)
-        for i in range(len(found) - 1, -1, -1):
+        for i in range(ctx.count // 2 - 1, -1, -1):
             weight = tensors[2 * i]
             if ctx.activation:
                 by_bias = torch.empty(len(errors), errors.shape[2])
@@ -102,6 +111,15 @@ class _Through(torch.autograd.Function):
                 errors = by_inputs
         gradients[0] = errors if needed[0] else None
         return None, *gradients
+
+
+def gradients_of(
+    out: Tensor, inputs: Sequence[Tensor], needed: Sequence[bool], errors: Tensor
+) -> list[Tensor | None]:
+    """By input, its gradient as torch derives it, which can be differentiated again."""
+    wanted = [x for x, need in zip(inputs, needed, strict=True) if need]
+    found = iter(torch.autograd.grad(out, wanted, errors, create_graph=True))
+    return [next(found) if need else None for need in needed]
 
 
 def _in_rows(x: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from remuda.kernels import njit
 from remuda.policies.networks.tiles import LANES, ROWS, most_vectors, tile
@@ -25,14 +26,19 @@ ALL: Integers = np.zeros(0, np.int64)
 
 
 def suits(*tensors: Tensor) -> bool:
-    """Whether these are of a kind that is multiplied here, in this process.
+    """Whether these are of a kind that is multiplied here, in this process, and not empty.
 
     With more threads than one, torch's products use them.
     """
-    if torch.compiler.is_compiling():  # for a graph that leaves this program
+    if (
+        torch.get_num_threads() > 1
+        or torch.compiler.is_compiling()  # for a graph that leaves this program
+        or torch._C._functorch.peek_interpreter_stack() is not None  # in a transform of torch.func
+        or forward_ad._current_level >= 0
+    ):
         return False
-    return torch.get_num_threads() == 1 and all(
-        x.dtype is torch.float32 and x.device.type == "cpu" for x in tensors
+    return all(
+        x.dtype is torch.float32 and x.device.type == "cpu" and x.numel() > 0 for x in tensors
     )
 
 

@@ -11,6 +11,7 @@ come out are the same for tiles of any size.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from typing import Any
 
@@ -20,11 +21,19 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-_FEATURES = llvmlite.binding.get_host_cpu_features()
+
+def _features() -> dict[str, bool]:
+    try:
+        return dict(llvmlite.binding.get_host_cpu_features())
+    except RuntimeError:  # LLVM does not know this processor
+        return {}
+
+
+_FEATURES = _features()
 _WIDE = bool(_FEATURES.get("avx512f"))
 LANES = 16 if _WIDE else 8 if _FEATURES.get("avx") else 4
 """Numbers in a vector register."""
-MANY = _WIDE or "neon" in _FEATURES
+MANY = _WIDE or platform.machine() in ("arm64", "aarch64")
 """Whether there are 32 registers; else there are 16."""
 ROWS = 14 if MANY else 6
 """Rows of the largest tile."""

@@ -17,8 +17,8 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 ONE, HALF = np.float32(1.0), np.float32(0.5)
-LEAST, MOST = np.float32(-87.0), np.float32(88.0)
-"""Beyond these the exponential of a 32-bit float is that of these."""
+LEAST, MOST = np.float32(-87.0), np.float32(89.0)
+"""Below the one the exponential is that of it; above the other, and from 88.37 on, infinity."""
 LOG2_E = np.float32(1.44269504088896341)
 LOG_2, LOG_2_REST = np.float32(0.693359375), np.float32(-2.12194440e-4)
 """The logarithm of 2 in two parts, the first with few digits, so that multiples of it are exact."""
