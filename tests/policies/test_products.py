@@ -212,6 +212,7 @@ def test_what_a_layer_says_may_be_changed_in_place():
     torch.testing.assert_close(weight.grad, twin.grad)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 def test_transforms_of_torch_go_through_layers():
     weight, bias = drawn(1, 5, 4), drawn(1, 1, 4)
 
