@@ -54,6 +54,7 @@ class PathOfTraining:
         own: whether our network is a module of the user's.
         copies: of the game.
         most: policies that the path is measured with; more of them need more memory than there is.
+        slow: how many times as long it is measured, so that many updates are done.
     """
 
     algorithm: str = "ppo"
@@ -67,6 +68,7 @@ class PathOfTraining:
     own: bool = False
     copies: int = 64
     most: int = 256
+    slow: float = 1.0
 
     @property
     def activation(self) -> str:
@@ -189,7 +191,7 @@ PATHS: dict[str, PathOfTraining] = {
     "masks": PathOfTraining(does="masked", peer="masked_ppo"),
     "convolutions, 5x11x11": PathOfTraining(seen="grid", hidden=(64,), convolutions=GRID),
     "convolutions, 4x84x84": PathOfTraining(
-        seen="screen", hidden=(512,), convolutions=NATURE, copies=8, most=8
+        seen="screen", hidden=(512,), convolutions=NATURE, copies=8, most=8, slow=6.0
     ),
     "GRU 64": PathOfTraining(recurrent=64, peer="recurrent_ppo"),
     "own module, 64x64": PathOfTraining(own=True),
@@ -272,8 +274,10 @@ def peaks() -> tuple[float, float]:
 
 def trained(path: PathOfTraining, policies: int, seconds: float, dealt: bool = False) -> Any:
     """Agent-steps played and trained a second; of Q-learners, samples that they trained on."""
-    watch = measure(seconds, **path.tree(policies, dealt))
+    watch = measure(seconds * path.slow, **path.tree(policies, dealt))
     played, rate = watch.rates()
+    if not rate:
+        raise SystemExit(f"{path} with {policies} policies trained nothing; give it more --seconds")
     return played, rate if path.algorithm == "ppo" else BATCH * watch.updates()
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from remuda.kernels import njit
-from remuda.policies.networks.activations import KINDS, activate, activate_in_place, derive
+from remuda.policies.networks.activations import KINDS, activate_in_place, derive
 from remuda.policies.networks.perceptron import gradients_of
 from remuda.policies.networks.products import most_vectors_of
 from remuda.policies.networks.tiles import LANES, ROWS, tile
@@ -47,7 +47,7 @@ def by_torch(x: Tensor, weight: Tensor, bias: Tensor, stride: int, activation: s
     out = functional.conv2d(
         images, weight.flatten(0, 1), bias.flatten(), stride=stride, groups=policies
     )
-    out = activate(out, activation)
+    out = out.tanh() if activation == "tanh" else out.relu()
     return out.view(samples, policies, -1, *out.shape[2:]).transpose(0, 1).movedim(2, 4)
 
 

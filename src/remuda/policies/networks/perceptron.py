@@ -14,7 +14,6 @@ from torch import Tensor
 
 from remuda.policies.networks.activations import (
     KINDS,
-    activate,
     activate_in_place,
     derive,
 )
@@ -49,7 +48,8 @@ def _by_torch(activation: str, x: Tensor, tensors: Sequence[Tensor]) -> Tensor:
     """`through` by operations of torch."""
     for weight, bias in zip(tensors[::2], tensors[1::2], strict=True):
         x = torch.baddbmm(bias, x, weight)
-        x = activate(x, activation) if activation else x
+        if activation:
+            x = x.tanh() if activation == "tanh" else x.relu()
     return x
 
 
