@@ -276,8 +276,6 @@ def trained(path: PathOfTraining, policies: int, seconds: float, dealt: bool = F
     """Agent-steps played and trained a second; of Q-learners, samples that they trained on."""
     watch = measure(seconds * path.slow, **path.tree(policies, dealt))
     played, rate = watch.rates()
-    if not rate:
-        raise SystemExit(f"{path} with {policies} policies trained nothing; give it more --seconds")
     return played, rate if path.algorithm == "ppo" else BATCH * watch.updates()
 
 
@@ -335,8 +333,10 @@ def tell(
             "times the peer": median(there.ratios) if there.peer else None,
             "from": min(there.ratios, default=None),
             "to": max(there.ratios, default=None),
-            "dealt/fixed": median(there.dealt) / rate if there.dealt else None,
-            "cost against 1": median(single.fixed) / rate if single and count > 1 else None,
+            "dealt/fixed": median(there.dealt) / rate if there.dealt and rate else None,
+            "cost against 1": (
+                median(single.fixed) / rate if single and count > 1 and rate else None
+            ),
         }
         results.row(row)
         what = f"{name}, {count} polic{'y' if count == 1 else 'ies'}"

@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import ClassVar
 
 import numpy as np
+import torch
 from gymnasium.spaces import Box, Discrete
 
 from remuda.envs.vector_env import VectorEnv
@@ -170,3 +171,8 @@ class Script:
 
     def restore(self, state):
         pass
+
+
+def drawn(*shape, seed=0):
+    """Standard normal numbers, as a tensor of 32-bit floats."""
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape, np.float32))

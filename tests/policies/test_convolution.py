@@ -6,9 +6,12 @@ import torch
 from torch.nn import functional
 
 from remuda.policies.networks import encoders
-from remuda.policies.networks.convolution import by_torch, convolve
+from remuda.policies.networks.convolution import as_groups, by_torch, convolve
 from remuda.policies.networks.encoder import Image
 from remuda.policies.networks.encoders import Convolutions
+from support import drawn
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 CASES = {
     "small images": (3, 5, 11, 11, 16, 3, 1),
@@ -20,18 +23,6 @@ CASES = {
     "many channels": (2, 17, 5, 20, 130, 2, 1),
 }
 """Samples, channels, height, width, outputs, kernel and stride."""
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def drawn(*shape, seed=0):
-    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape, np.float32))
 
 
 def of_torch(x, weight, bias, stride, activation):
@@ -79,7 +70,12 @@ def test_only_what_learns_is_given_gradients():
 
 def test_gradients_can_be_differentiated_again():
     found = []
-    for way in (convolve, by_torch):
+
+    def grouped(x, weight, bias, stride, activation):
+        out = by_torch(as_groups(x), weight, bias, stride, activation)
+        return out.unflatten(1, (2, -1)).transpose(0, 1).movedim(2, 4)
+
+    for way in (convolve, grouped):
         x, weight, bias = (
             drawn(*shape, seed=i).requires_grad_()
             for i, shape in enumerate([(2, 3, 6, 6, 2), (2, 4, 2, 3, 3), (2, 1, 4)])

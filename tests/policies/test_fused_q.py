@@ -12,15 +12,9 @@ from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm,
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.streams import torch_stream
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 POLICIES, INPUTS, ACTIONS = 3, 5, 4
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def made(hidden=(12, 9), policies=POLICIES, **options):

@@ -12,17 +12,11 @@ from remuda.policies.algorithms.objective import Objective
 from remuda.policies.algorithms.ppo import PPO
 from remuda.policies.networks.actor_critic import ActorCritic
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SEGMENTS = ((3, 8, 1), (8, 8, 8, 8, 2), (5,) * 40)
 """By policy, the lengths of its segments."""
 BY_TORCH = [kind for kind in KINDS if "anchor" in kind or "own algorithm" in kind]
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def trained(kind, by_kernels):

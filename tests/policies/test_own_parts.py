@@ -1,12 +1,14 @@
 """Linear layers of a module of the user's, for K policies at once."""
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
 from remuda.policies.networks.cells import with_own_parts
+from support import drawn
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Mine(nn.Linear):
@@ -16,23 +18,11 @@ class Mine(nn.Linear):
         return super().forward(x) + 1.0
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def drawn(*shape, seed=0):
-    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape, np.float32))
-
-
 @pytest.mark.parametrize("shape", [(6, 5), (6, 4, 5)], ids=["rows", "rows of rows"])
 @pytest.mark.parametrize("same", [False, True], ids=["own inputs", "the same inputs"])
 def test_linear_layers_of_policies_are_torchs_with_their_gradients(shape, same):
     plain = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3, bias=False), Mine(3, 2))
-    own = with_own_parts(plain)
+    own = with_own_parts(plain, nn.Linear)
     assert own is not plain
     weights = {
         name: drawn(3, *x.shape, seed=i) for i, (name, x) in enumerate(plain.named_parameters())
@@ -58,7 +48,7 @@ def test_they_are_products_of_our_own_there(monkeypatch):
 
     seen, through = [], cells.through
     monkeypatch.setattr(cells, "through", lambda *given: seen.append(1) or through(*given))
-    own = with_own_parts(nn.Sequential(nn.Linear(2, 2), Mine(2, 2)))
+    own = with_own_parts(nn.Sequential(nn.Linear(2, 2), Mine(2, 2)), nn.Linear)
     weights = {name: x.detach().expand(3, *x.shape) for name, x in own.named_parameters()}
     vmap(lambda given, x: functional_call(own, given, (x,)))(weights, drawn(3, 4, 2))
     assert len(seen) == 1
@@ -67,7 +57,8 @@ def test_they_are_products_of_our_own_there(monkeypatch):
 @pytest.mark.parametrize("policies", [1, 3])
 def test_layers_may_be_changed_in_place(policies):
     """Red before: the first update of such a module was the end of a run."""
-    own = with_own_parts(nn.Sequential(nn.Linear(4, 3), nn.ReLU(inplace=True), nn.Linear(3, 2)))
+    module = nn.Sequential(nn.Linear(4, 3), nn.ReLU(inplace=True), nn.Linear(3, 2))
+    own = with_own_parts(module, nn.Linear)
     weights = {
         name: drawn(policies, *x.shape).requires_grad_() for name, x in own.named_parameters()
     }
@@ -78,4 +69,4 @@ def test_layers_may_be_changed_in_place(policies):
 
 def test_modules_without_such_parts_stay_as_they_are():
     module = nn.Sequential(nn.Flatten(), nn.Tanh())
-    assert with_own_parts(module) is module
+    assert with_own_parts(module, nn.Linear) is module

@@ -14,22 +14,13 @@ from remuda.policies.networks.perceptron import LINEAR, through
 from remuda.policies.networks.plain_pass import PlainPass
 from remuda.policies.networks.products import TERMS, add_products, multiply, multiply_gathered
 from remuda.policies.networks.tiles import LANES, ROWS
+from support import drawn
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 COUNTS = ([0, 1, 2, 3, 4, 5, 9], [8, 0, 0, 16], [1], [0, 0, 7], [0, 0])
 SIZES = [(1, 1), (3, 5), (4, 8), (27, 6), (64, 64), (125, 33), (TERMS + 3, 9 * LANES + 1)]
 """Inputs and outputs of layers."""
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def drawn(*shape, seed=0):
-    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape, np.float32))
 
 
 def assert_close(found, exact, scale):
@@ -237,6 +228,18 @@ def test_where_there_is_nothing_there_is_no_garbage():
     assert (weight.grad == 0.0).all()
     found = through(torch.zeros(2, 3, 0), [(torch.zeros(2, 0, 4), bias)], LINEAR)
     assert torch.equal(found, bias.expand(2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [[(2, 9, 5), (2, 6, 4), (2, 1, 4)], [(2, 9, 5), (1, 5, 4), (1, 1, 4)]],
+    ids=["inputs", "policies"],
+)
+def test_what_does_not_fit_is_an_error_and_no_look_at_others_memory(shapes):
+    """Red before: sums went on beyond the end of what was given."""
+    x, weight, bias = (drawn(*shape) for shape in shapes)
+    with pytest.raises(RuntimeError):
+        through(x, [(weight, bias)], "relu")
 
 
 def test_biases_may_lie_anywhere():

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
-from remuda.config import PolicyConfig
 from remuda.policies.algorithms.fused_q import FusedQ, Settings
 from remuda.policies.algorithms.sequences import TransitionSequences
 from remuda.policies.algorithms.transition_algorithm import (
@@ -26,7 +25,6 @@ from remuda.policies.losses import (
 )
 from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.encoders import encoder_for
-from remuda.policies.networks.network import Network
 from remuda.policies.networks.q_network import MLP, QNetwork
 from remuda.policies.stack import ParameterStack
 
@@ -51,16 +49,10 @@ class DQN(TransitionAlgorithm):
     """Of the arrays that batches of different sizes are worked out in."""
     network: QNetwork
 
-    def __init__(
-        self,
-        configs: Sequence[PolicyConfig],
-        network: Network,
-        streams: Sequence[torch.Generator],
-        device: str | torch.device = "cpu",
-    ) -> None:
-        super().__init__(configs, network, streams, device)
-        self._fused: OrderedDict[tuple[int, int, int], FusedQ] = OrderedDict()
-        """By policies and samples; the newest last."""
+    @cached_property
+    def _fused(self) -> OrderedDict[tuple[int, int, int], FusedQ]:
+        """By policies and samples, the newest last."""
+        return OrderedDict()
 
     @classmethod
     def network_for(cls, spec: PolicySpec) -> QNetwork:

@@ -110,8 +110,6 @@ class _Cut:
     first: int
     end: int
     """Of the policies of the pick."""
-    rows: slice
-    """Of the rows of the pick."""
     members: Integers
     """[G]: which policies of the batch they are."""
     index: Integers
@@ -318,7 +316,7 @@ def _cut(pick: Pick, most: int) -> Iterator[_Cut]:
     """
     policies, rows = pick.rows.shape
     if policies * rows <= most:
-        yield _Cut(0, policies, slice(0, rows), pick.members, pick.rows, pick.counts)
+        yield _Cut(0, policies, pick.members, pick.rows, pick.counts)
         return
     together = max(min(most // rows, policies), 1)
     for first in range(0, policies, together):
@@ -331,7 +329,6 @@ def _cut(pick: Pick, most: int) -> Iterator[_Cut]:
             yield _Cut(
                 first,
                 here.stop,
-                at,
                 pick.members[here],
                 np.ascontiguousarray(pick.rows[here, at]),
                 np.clip(pick.counts[here] - start, 0, at.stop - start),

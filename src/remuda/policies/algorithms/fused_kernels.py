@@ -159,11 +159,11 @@ def standardise(
         out[k, 1] = 1.0 / deviation if deviation > 1e-8 else 0.0
 
 
-LOG_RATIO, RATIO, GAIN, LEAST, BY_CHANCE, LOSS, SLOPE, MOVED = range(8)
+LOG_RATIO, RATIO, LEAST, BY_CHANCE, LOSS, SLOPE = range(6)
 """What is worked out of each row: rows of one array."""
-LOG_PROX, WEIGHT, ADVANTAGE, VALUE, TARGET = range(8, 13)
+LOG_PROX, WEIGHT, ADVANTAGE, VALUE, TARGET = range(6, 11)
 """What is looked up of each row: likewise."""
-WORKED = 13
+WORKED = 11
 
 
 @njit(**STRICT)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from remuda.kernels import njit
 from remuda.policies.networks.activations import KINDS, STRICT, derive
+from remuda.policies.networks.layers import fold_dueling
 from remuda.policies.networks.plain_pass import PlainPass
 from remuda.policies.networks.products import add_products, multiply
 from remuda.policies.networks.q_network import MLP
@@ -181,12 +182,10 @@ class FusedQ:
         return found
 
     def _fold(self, side: dict[str, Tensor]) -> None:
-        """As `fold_dueling`: a head of a value and advantages becomes one of action values."""
-        for part in ("weight", "bias"):
-            whole, folded = side[f"whole.{part}"], side[f"{HEAD}.{part}"]
-            advantages = whole[..., 1:]
-            torch.sub(advantages, advantages.mean(-1, keepdim=True), out=folded)
-            folded.add_(whole[..., :1])
+        """A head of a value and advantages becomes one of action values, where passes look."""
+        folded = fold_dueling(side["whole.weight"], side["whole.bias"])
+        for part, found in zip(("weight", "bias"), folded, strict=True):
+            side[f"{HEAD}.{part}"].copy_(found)
 
 
 def _unfold(by_values: Tensor, out: Tensor) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from remuda.kernels import njit
 from remuda.types import Floats
@@ -26,14 +25,6 @@ STRICT: dict[str, Any] = {"cache": True, "error_model": "numpy"}
 """For all other compiled loops: the same numbers wherever the arrays lie."""
 RELU, TANH = 0, 1
 KINDS = {"relu": RELU, "tanh": TANH}
-
-
-def activate(x: Tensor, kind: str) -> Tensor:
-    """The rectifier or tanh; in place, as no caller needs what was before."""
-    if x.requires_grad or x.device.type != "cpu" or not x.is_contiguous():
-        return x.tanh_() if kind == "tanh" else x.relu_()
-    activate_in_place(x.numpy().reshape(-1), KINDS[kind])
-    return x
 
 
 @njit(**FAST)

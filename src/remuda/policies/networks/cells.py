@@ -15,31 +15,44 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from remuda.policies.networks.perceptron import LINEAR, through
+from remuda.policies.networks.products import in_transform
 
 LSTMState = tuple[Tensor, Tensor]
 """The output and the cell's state, each [B, H]."""
 
 
-def with_own_parts(module: nn.Module) -> nn.Module:
-    """A module in which every `torch.nn.LSTMCell` and `torch.nn.Linear` computes the same here.
+def with_own_parts(module: nn.Module, *kinds: type[nn.Module]) -> nn.Module:
+    """A module in which every part of these classes computes the same here: keys of `OWN`.
 
     Parameters have the same names. The module itself stays as it is, and is returned where it has
     no such part. A class of the user's that is made from one is left alone: it may compute
     something else.
     """
-    if not any(type(part) in OWN for part in module.modules()):
+    if not any(type(part) in kinds for part in module.modules()):
         return module
     found = copy.deepcopy(module)
     for part in found.modules():
-        if type(part) in OWN:
+        if type(part) in kinds:
             part.forward = MethodType(OWN[type(part)], part)
     return found
 
 
 def linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
     """A linear layer of inputs [..., I], which may be one of K policies in `vmap`: [..., O]."""
-    found: Tensor = _Linear.apply(inputs, layer.weight, layer.bias)  # type: ignore[no-untyped-call]
-    return found
+    weight, bias = layer.weight, layer.bias
+    if in_transform():
+        found: Tensor = _Linear.apply(inputs, weight, bias)  # type: ignore[no-untyped-call]
+        return found
+    return _products(inputs[None], weight[None], None if bias is None else bias[None])[0]
+
+
+def _products(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Of K policies: inputs [K, ..., I], weights [K, O, I] and biases [K, O]."""
+    if bias is None:
+        bias = torch.zeros(weight.shape[:2], dtype=weight.dtype, device=weight.device)
+    rows = inputs.flatten(1, -2) if inputs.dim() > 2 else inputs.unsqueeze(1)
+    found = through(rows, [(weight.mT, bias.unsqueeze(1))], LINEAR)
+    return found.view(*inputs.shape[:-1], weight.shape[1])
 
 
 class _Linear(torch.autograd.Function):
@@ -73,11 +86,7 @@ class _Linear(torch.autograd.Function):
         )
         assert inputs is not None
         assert weight is not None
-        if bias is None:
-            bias = torch.zeros(weight.shape[:2], dtype=weight.dtype, device=weight.device)
-        rows = inputs.flatten(1, -2) if inputs.dim() > 2 else inputs.unsqueeze(1)
-        found = through(rows, [(weight.mT, bias.unsqueeze(1))], LINEAR)
-        return found.view(*inputs.shape[:-1], weight.shape[1]), 0
+        return _products(inputs, weight, bias), 0
 
 
 def _stacked(part: Tensor | None, dim: int | None, count: int) -> Tensor | None:

@@ -18,7 +18,7 @@ from torch.nn import functional
 from remuda.kernels import njit
 from remuda.policies.networks.activations import KINDS, activate_in_place, derive
 from remuda.policies.networks.perceptron import gradients_of
-from remuda.policies.networks.products import most_vectors_of
+from remuda.policies.networks.products import vectors_of
 from remuda.policies.networks.tiles import LANES, ROWS, tile
 from remuda.types import Integers
 
@@ -41,14 +41,23 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor, stride: int, activation: s
 
 
 def by_torch(x: Tensor, weight: Tensor, bias: Tensor, stride: int, activation: str) -> Tensor:
-    """`convolve` by torch's own convolution, in which the K policies are groups."""
-    policies, samples, *_ = x.shape
-    images = x.movedim(4, 2).transpose(0, 1).flatten(1, 2)
-    out = functional.conv2d(
-        images, weight.flatten(0, 1), bias.flatten(), stride=stride, groups=policies
-    )
-    out = out.tanh() if activation == "tanh" else out.relu()
-    return out.view(samples, policies, -1, *out.shape[2:]).transpose(0, 1).movedim(2, 4)
+    """The same by torch's own convolution, whose K policies are groups: [B, K * outputs, ...].
+
+    Args:
+        x: [B, K * channels, height, width].
+        weight: [K, outputs, channels, kernel, kernel].
+        bias: [K, 1, outputs].
+        stride: of the kernel.
+        activation: relu or tanh.
+    """
+    weights, groups = weight.flatten(0, 1), len(weight)
+    out = functional.conv2d(x, weights, bias.flatten(), stride=stride, groups=groups)
+    return out.tanh_() if activation == "tanh" else out.relu_()
+
+
+def as_groups(x: Tensor) -> Tensor:
+    """Images [K, B, height, width, channels] as torch has them: [B, K * channels, ...]."""
+    return x.movedim(4, 2).transpose(0, 1).flatten(1, 2)
 
 
 def _last(weight: Tensor) -> Tensor:
@@ -171,11 +180,13 @@ class _Convolve(torch.autograd.Function):
     def backward(ctx: Any, *by_outputs: Tensor) -> tuple[Tensor | None, ...]:
         """From the errors of the outputs to those of weights, biases and images."""
         x, weight, bias, weights, out = ctx.saved_tensors
+        n = _sizes(x, weights, ctx.stride)
         if torch.is_grad_enabled():  # this gradient is to be differentiated itself
-            again = by_torch(x, weight, bias, ctx.stride, ctx.activation)
+            again = by_torch(as_groups(x), weight, bias, ctx.stride, ctx.activation)
+            again = again.view(n.samples, len(x), n.outputs, n.high, n.wide)
+            again = again.transpose(0, 1).movedim(2, 4)
             needed = ctx.needs_input_grad[2:]
             return None, None, *gradients_of(again, [x, weight, bias], needed, by_outputs[0])
-        n = _sizes(x, weights, ctx.stride)
         errors = by_outputs[0].clone(memory_format=torch.contiguous_format)
         by_bias = torch.empty(len(x), n.outputs)
         flat = errors.view(len(x), -1, n.outputs).numpy()
@@ -265,11 +276,8 @@ def tiles_of(
                     )
                     for row in range(0, rows, ROWS):
                         height, column = min(ROWS, rows - row), 0
-                        most = most_vectors_of(height)
                         while column < columns:
-                            vectors = most
-                            while (vectors - 1) * LANES >= columns - column:
-                                vectors //= 2
+                            vectors = vectors_of(height, columns - column)
                             width = min(vectors * LANES, columns - column)
                             here = at + 4 * (row * out_row + column)
                             tile(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from remuda.config import PolicyConfig
 from remuda.errors import ConfigError, ContractError
-from remuda.policies.networks.convolution import by_torch, convolve
+from remuda.policies.networks.convolution import as_groups, by_torch, convolve
 from remuda.policies.networks.encoder import Encoder, Image, Weights
 from remuda.policies.networks.lifted import lifted, memory_of_module
 from remuda.policies.networks.products import suits
@@ -90,10 +90,14 @@ class Convolutions(Encoder):
         else:
             x = inputs.view(policies, batch, size[0] * size[3], *size[1:3]).movedim(2, 4)
         x = x.reshape(policies, batch, *size[1:3], -1)
-        suited = suits(inputs, *(each for weight, bias, _ in parts for each in (weight, bias)))
+        if suits(inputs, *(each for weight, bias, _ in parts for each in (weight, bias))):
+            for weight, bias, stride in parts:
+                x = convolve(x, weight, bias, stride, self._activation)
+            return x.movedim(4, 2).flatten(2)
+        x = as_groups(x)
         for weight, bias, stride in parts:
-            x = (convolve if suited else by_torch)(x, weight, bias, stride, self._activation)
-        return x.movedim(4, 2).flatten(2)
+            x = by_torch(x, weight, bias, stride, self._activation)
+        return x.reshape(batch, policies, -1).transpose(0, 1)
 
 
 def encoder_for(spec: Observer) -> Encoder | None:

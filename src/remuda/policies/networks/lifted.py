@@ -103,7 +103,6 @@ class LiftedModule(Encoder):
                     "GroupNorm do not"
                 )
         held = [*self._pattern.named_parameters(), *self._pattern.named_buffers()]
-        self._liftable = with_own_parts(self._pattern)
         self._floats = {name: t for name, t in held if t.is_floating_point()}
         self._others = {name: t for name, t in held if name not in self._floats}
         self._moved: dict[torch.device, dict[str, Tensor]] = {torch.device("cpu"): {}}
@@ -112,6 +111,8 @@ class LiftedModule(Encoder):
         self._fixed = frozenset(name for name, _ in self._pattern.named_buffers())
         self.memory = self._state_size()
         self.width = self._try()
+        self._pattern = with_own_parts(self._pattern, nn.Linear)
+        self._liftable = with_own_parts(self._pattern, nn.LSTMCell)
         self._in_one_pass = self._can_be_lifted()
 
     def shapes(self, tower: str) -> dict[str, tuple[int, ...]]:
@@ -150,8 +151,7 @@ class LiftedModule(Encoder):
         others = self._others_on(inputs.device)
         own = {name: weights[f"{tower}_module.{name}"] for name in self._floats}
         given = (inputs.reshape(policies, batch, *self._shape), *state)
-        # To act, one policy is quicker without `vmap`; to learn, it is not.
-        if self._in_one_pass and (policies > 1 or torch.is_grad_enabled()):
+        if policies > 1 and self._in_one_pass:
 
             def call(own: Mapping[str, Tensor], *given: Tensor) -> Outputs:
                 return self._call_liftable({**own, **others}, *given)

@@ -36,7 +36,7 @@ def through(x: Tensor, layers: Layers, activation: str) -> Tensor:
     if not layers:
         return x
     tensors = [part for layer in layers for part in layer]
-    if not suits(x, *tensors):
+    if not suits(x, *tensors) or not _fit(x, layers):  # torch tells what does not fit
         return _by_torch(activation, x, tensors)
     if torch.is_grad_enabled() and (x.requires_grad or any(t.requires_grad for t in tensors)):
         found: Tensor = _Through.apply(activation, x, *tensors)  # type: ignore[no-untyped-call]
@@ -44,12 +44,23 @@ def through(x: Tensor, layers: Layers, activation: str) -> Tensor:
     return _forward(activation, x, tensors)[-1]
 
 
+def _fit(x: Tensor, layers: Layers) -> bool:
+    """Whether inputs and layers are of as many policies, and each layer takes what comes to it."""
+    policies, _, width = x.shape
+    for weight, bias in layers:
+        outputs = weight.shape[-1]
+        if weight.shape != (policies, width, outputs) or bias.shape != (policies, 1, outputs):
+            return False
+        width = outputs
+    return True
+
+
 def _by_torch(activation: str, x: Tensor, tensors: Sequence[Tensor]) -> Tensor:
     """`through` by operations of torch."""
     for weight, bias in zip(tensors[::2], tensors[1::2], strict=True):
         x = torch.baddbmm(bias, x, weight)
-        if activation:
-            x = x.tanh() if activation == "tanh" else x.relu()
+        if activation:  # in place, as no caller needs what was before
+            x = x.tanh_() if activation == "tanh" else x.relu_()
     return x
 
 

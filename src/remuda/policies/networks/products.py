@@ -33,13 +33,18 @@ def suits(*tensors: Tensor) -> bool:
     if (
         torch.get_num_threads() > 1
         or torch.compiler.is_compiling()  # for a graph that leaves this program
-        or torch._C._functorch.peek_interpreter_stack() is not None  # in a transform of torch.func
+        or in_transform()
         or forward_ad._current_level >= 0
     ):
         return False
     return all(
         x.dtype is torch.float32 and x.device.type == "cpu" and x.numel() > 0 for x in tensors
     )
+
+
+def in_transform() -> bool:
+    """Whether a transform of `torch.func` is at work: its tensors have no memory to look at."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def multiply(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
@@ -198,11 +203,9 @@ def gemm(
                 height = ROWS if part == 0 else rows - whole
                 if begin == end:
                     continue
-                most, column = most_vectors_of(height), 0
+                column = 0
                 while column < columns:
-                    vectors = most
-                    while (vectors - 1) * LANES >= columns - column:
-                        vectors //= 2
+                    vectors = vectors_of(height, columns - column)
                     width = min(vectors * LANES, columns - column)
                     for row in range(begin, end, height):
                         tile(
@@ -231,6 +234,9 @@ MOST: Integers = np.array([0, *(most_vectors(rows) for rows in range(1, ROWS + 1
 
 
 @njit(cache=True)
-def most_vectors_of(rows: int) -> int:
-    """Of a tile of so many rows."""
-    return int(MOST[rows])
+def vectors_of(rows: int, columns: int) -> int:
+    """Of the widest tile of so many rows, of which the last vector has some of the columns left."""
+    vectors = int(MOST[rows])
+    while (vectors - 1) * LANES >= columns:
+        vectors //= 2
+    return vectors
