@@ -6,8 +6,10 @@ import torch
 
 from remuda.config import NetworkConfig, PolicyConfig
 from remuda.policies.actions import DiscreteActions
+from remuda.policies.algorithms import fused_iqn, fused_q
 from remuda.policies.algorithms.dqn import DQN
-from remuda.policies.algorithms.fused_q import FusedQ, differentiate_q
+from remuda.policies.algorithms.fused_q import differentiate_q, seen_of
+from remuda.policies.algorithms.iqn import IQN
 from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm, Transitions
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.streams import torch_stream
@@ -17,10 +19,15 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 POLICIES, INPUTS, ACTIONS = 3, 5, 4
 
 
-def made(hidden=(12, 9), policies=POLICIES, **options):
-    own = {"double": True, "huber": 0.4, "target_every": 2} | options.pop("dqn", {})
+KINDS = {"dqn": DQN, "iqn": IQN}
+
+
+def made(hidden=(12, 9), policies=POLICIES, kind="dqn", **options):
+    own = {"double": True, "huber": 0.4, "target_every": 2} | options.pop("own", {})
+    if kind == "iqn":
+        own |= {"quantiles": 5, "cosines": 7}
     network = NetworkConfig(hidden=hidden, **options.pop("network", {}))
-    config = PolicyConfig(algorithm="dqn", network=network, n_frames=1, dqn=own, **options)
+    config = PolicyConfig(algorithm=kind, network=network, n_frames=1, **{kind: own}, **options)
     spec = PolicySpec("a", config, (INPUTS,), "float32", DiscreteActions((ACTIONS,)))
     streams = [torch_stream(0, "test", k) for k in range(policies)]
     algorithm = make_algorithm([spec] * policies, streams)
@@ -30,7 +37,7 @@ def made(hidden=(12, 9), policies=POLICIES, **options):
     return algorithm
 
 
-def drawn(samples=50, masked=False, weighed=False, policies=POLICIES, seed=0):
+def drawn(samples=205, masked=False, weighed=False, policies=POLICIES, seed=0):
     g = torch.Generator().manual_seed(seed)
     shape = policies, samples
     batch = {
@@ -48,6 +55,7 @@ def drawn(samples=50, masked=False, weighed=False, policies=POLICIES, seed=0):
     return Transitions(**batch)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("hidden", [(12,), (12, 9, 70)], ids=str)
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("dueling", [False, True], ids=["plain", "dueling"])
@@ -55,26 +63,30 @@ def drawn(samples=50, masked=False, weighed=False, policies=POLICIES, seed=0):
 @pytest.mark.parametrize("masked", [False, True], ids=["free", "masked"])
 @pytest.mark.parametrize("weighed", [False, True], ids=["alike", "weighed"])
 def test_gradients_and_what_is_told_are_those_of_torch(
-    hidden, activation, dueling, double, masked, weighed
+    kind, hidden, activation, dueling, double, masked, weighed
 ):
     network = {"activation": activation, "dueling": dueling}
-    algorithm = made(hidden, dqn={"double": double}, network=network)
     batch = drawn(masked=masked, weighed=weighed)
-    part, found = algorithm._part(0, POLICIES), []
-    assert algorithm._fused_for(batch, part) is not None
-    for way in (TransitionAlgorithm._differentiate, DQN._differentiate):
+    found = []
+    for way in (TransitionAlgorithm._differentiate, KINDS[kind]._differentiate):
+        algorithm = made(hidden, kind=kind, own={"double": double}, network=network)
+        assert algorithm.is_fused
         algorithm.online.gradients.fill_(7.0)
+        part = algorithm._part(0, POLICIES)
         told = [x.clone() for x in way(algorithm, batch, part)]
         found.append([algorithm.online.gradients.clone(), *told])
+        found[-1] += [stream.get_state() for stream in algorithm._streams]
     theirs, ours = found
     assert theirs[0].abs().max() > 1e-3
     for mine, its in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine, its, rtol=1e-4, atol=1e-5)
 
 
-def test_updates_of_some_of_a_stack_touch_no_others():
-    algorithm, alone = made(), made(policies=1)
+@pytest.mark.parametrize("kind", KINDS)
+def test_updates_of_some_of_a_stack_touch_no_others(kind):
+    algorithm, alone = made(kind=kind), made(policies=1, kind=kind)
     before = algorithm.online.flat.detach().clone()
+    alone._streams[0].set_state(algorithm._streams[1].get_state())
     batch = drawn()
     own = Transitions(*(getattr(batch, f)[1:2] for f in batch.__dataclass_fields__))
     algorithm.update(own, 1, 2)
@@ -87,22 +99,48 @@ def test_updates_of_some_of_a_stack_touch_no_others():
     assert not torch.equal(before[1], algorithm.online.flat[1])
 
 
-def test_a_step_depends_on_its_own_policy_alone_to_the_bit():
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_depends_on_its_own_policy_alone_to_the_bit(kind):
     """Whatever is trained beside it, in whatever order, and however many samples came before."""
-    together, batch = made(), drawn(samples=33)
+    together, batch = made(kind=kind), drawn(samples=33)
     together.update(drawn(samples=64, seed=3))
     before = together.online.flat.detach().clone()
-    moments = [together.learned(k) for k in range(POLICIES)]
+    moments = [together.state(k) for k in range(POLICIES)]
     together.update(batch)
     for k in range(POLICIES):
-        alone = made(policies=1)
-        alone.restore_learned(0, moments[k])
+        alone = made(policies=1, kind=kind)
+        alone.restore(0, moments[k])
         assert torch.equal(alone.online.flat[0], before[k])
         own = Transitions(*(getattr(batch, f)[k : k + 1] for f in batch.__dataclass_fields__))
         alone.update(own)
         assert torch.equal(alone.online.flat[0], together.online.flat[k])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [1, 7])
+def test_a_chunk_of_samples_ends_anywhere_to_the_bit(monkeypatch, kind, count):
+    whole, cut, batch = made(kind=kind), made(kind=kind), drawn(samples=61)
+    whole.update(batch)
+    steps = {"dqn": (fused_q, "step_q"), "iqn": (fused_iqn, "step_iqn")}
+    module, name = steps[kind]
+    if kind == "dqn":
+        monkeypatch.setattr(module, "CHUNK", count)
+        monkeypatch.setattr(module, name, getattr(module, name).py_func)
+    else:
+        cut._fused_iqn._samples = count
+    cut.update(batch)
+    assert torch.equal(cut.online.flat, whole.online.flat)
+
+
+def test_cosines_are_those_of_equation_4():
+    quantiles = np.float32([0.0, 1e-4, 0.25, 0.5, 0.9, 1.0])
+    found = np.zeros((6, 64), np.float32)
+    fused_iqn.write_cosines(quantiles, found)
+    told = np.cos(np.pi * np.arange(64) * quantiles.astype(np.float64)[:, None])
+    np.testing.assert_allclose(found, told, atol=2e-7)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("options", "suits"),
     [
@@ -112,31 +150,22 @@ def test_a_step_depends_on_its_own_policy_alone_to_the_bit():
     ],
     ids=str,
 )
-def test_other_networks_are_left_to_torch(options, suits):
-    algorithm = made(policies=1, **options)
-    assert FusedQ.suits(algorithm.network, algorithm.device) == suits
+def test_other_networks_are_left_to_torch(kind, options, suits):
+    algorithm = made(policies=1, kind=kind, **options)
+    assert algorithm.is_fused == suits
     torch.set_num_threads(2)
-    assert not FusedQ.suits(algorithm.network, algorithm.device)
+    assert not algorithm.is_fused
 
 
-def test_a_loss_of_ones_own_is_not_taken_for_this_one():
-    class Mine(DQN):
-        def loss(self, batch, part):
-            found = super().loss(batch, part)
-            return found._replace(losses=2.0 * found.losses)
-
-    algorithm = made()
-    algorithm.__class__ = Mine
-    assert algorithm._fused_for(drawn(), algorithm._part(0, POLICIES)) is None
-
-
-def test_rooms_for_batches_of_many_sizes_do_not_grow_without_end(monkeypatch):
-    algorithm = made()
-    monkeypatch.setattr(DQN, "kept_bytes", 200_000)
-    for samples in range(1, 60):
-        algorithm.update(drawn(samples=samples))
-    assert 1 < len(algorithm._fused) < 59
-    assert sum(fused.nbytes for fused in algorithm._fused.values()) <= 200_000
+@pytest.mark.parametrize(
+    ("kind", "method"), [("dqn", "loss"), ("iqn", "loss"), ("iqn", "_draw_quantiles")]
+)
+def test_a_loss_of_ones_own_is_not_taken_for_this_one(kind, method):
+    base = KINDS[kind]
+    mine = type("Mine", (base,), {method: lambda *_: None})
+    algorithm = made(kind=kind)
+    algorithm.__class__ = mine
+    assert not algorithm.is_fused
 
 
 def test_what_is_no_number_is_seen_in_the_loss_and_goes_with_the_update():
@@ -170,13 +199,12 @@ def test_what_an_update_told_stays_as_it_was():
 
 def test_nothing_is_allowed_where_nothing_is_to_come():
     """Then the first action counts, times a discount of 0."""
-    one = np.ones((1, 1), np.float32)
-    q = np.float32([[[3.0, 5.0]]])
-    by_q, outs, means = np.zeros_like(q), [np.zeros_like(one) for _ in range(3)], np.zeros((2, 1))
+    batch = drawn(samples=1, policies=1)
+    batch.discount_t[:], batch.r_t[:], batch.a_tm1[:] = 0.0, 1.0, 0
     never = np.zeros((1, 1, 2), np.bool_)
-    action, plain = np.zeros((1, 1), np.int64), np.zeros((1, 0), np.float32)
-    differentiate_q(
-        q, q, never, one, 0 * one, q, action, plain, np.float32(9.0), by_q, *outs, means
-    )
-    assert outs[2][0, 0] == 1.0 - 3.0
-    assert by_q.tolist() == [[[2.0, 0.0]]]
+    seen = seen_of(batch)._replace(allowed_t=never)
+    q = np.float32([[3.0, 5.0]])
+    by_q, told, means = np.zeros_like(q), np.zeros((3, 1, 1), np.float32), np.zeros((2, 1))
+    differentiate_q(0, 0, q, q, q, seen, np.float32(9.0), by_q, told, means)
+    assert told[2, 0, 0] == 1.0 - 3.0
+    assert by_q.tolist() == [[2.0, 0.0]]

@@ -14,9 +14,7 @@ from remuda.memory.aligned import aligned_zeros, copied
 from remuda.policies.actions import Actions, DiscreteActions
 from remuda.policies.combined import CombinedActions, explore_allowed, take_best_combined
 from remuda.policies.networks.encoder import Weights
-from remuda.policies.networks.gathered_pass import GatheredPass
 from remuda.policies.networks.network import Network
-from remuda.policies.networks.plain_pass import PlainPass
 from remuda.policies.stack import ParameterStack
 from remuda.types import Array, Bools, Floats, Integers, State
 
@@ -72,7 +70,8 @@ class ActingStack:
         self._parts: dict[tuple[int, int], Callable[[], Floats]] = {}
         self._rooms: dict[tuple[int, int, int], tuple[Floats, Callable[[], Floats]]] = {}
         self._kept_rooms = kept_rooms
-        self.gathered_pass = self._gathered_pass() if gathered else None
+        here = self._device.type == "cpu"
+        self.gathered_pass = network.gathered_pass(self._weights) if gathered and here else None
         """The pass of streams gathered by policy; None: they go through `room`, pass by pass."""
 
     def load(self, policy: int, weights: Floats) -> None:
@@ -179,17 +178,12 @@ class ActingStack:
             return lambda: self._remember(weights, inputs, first, end)
         return self._pass(weights, inputs)
 
-    def _gathered_pass(self) -> GatheredPass | None:
-        layers = self.network.plain_layers
-        if not layers or self._device.type != "cpu":
-            return None
-        return GatheredPass(self._weights, layers, self.network.config.activation)
-
     def _pass(self, weights: Weights, inputs: torch.Tensor) -> Callable[[], Floats]:
         """The pass of these weights over these inputs, wherever they are then."""
-        layers = self.network.plain_layers
-        if layers and self._device.type == "cpu":
-            return PlainPass(weights, layers, inputs, self.network.config.activation)
+        if self._device.type == "cpu":
+            compiled = self.network.compiled_pass(weights, inputs)
+            if compiled is not None:
+                return compiled
 
         def found() -> Floats:
             with torch.inference_mode():

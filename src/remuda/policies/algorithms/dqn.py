@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from remuda.policies.algorithms.fused_q import FusedQ, Settings
+from remuda.policies.algorithms.fused_q import FusedQ, Settings, Told
 from remuda.policies.algorithms.sequences import TransitionSequences
 from remuda.policies.algorithms.transition_algorithm import (
     Loss,
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
 
-IN_KERNELS = ("loss", "_acting", "_at_tm1", "_at_t")
+IN_KERNELS = ("loss", "_acting", "_at_tm1", "_at_t", "_draw_quantiles", "_taken")
 """Methods that kernels stand in for: not those of a class with others."""
 
 
@@ -45,14 +44,7 @@ class DQN(TransitionAlgorithm):
     """
 
     masks, recurrent = True, True
-    kept_bytes: ClassVar[int] = 32 << 20
-    """Of the arrays that batches of different sizes are worked out in."""
     network: QNetwork
-
-    @cached_property
-    def _fused(self) -> OrderedDict[tuple[int, int, int], FusedQ]:
-        """By policies and samples, the newest last."""
-        return OrderedDict()
 
     @classmethod
     def network_for(cls, spec: PolicySpec) -> QNetwork:
@@ -84,41 +76,29 @@ class DQN(TransitionAlgorithm):
         self, batch: Transitions | TransitionSequences, part: Part
     ) -> tuple[Tensor, Tensor, Tensor]:
         """By kernels where they suit network and loss."""
-        fused = self._fused_for(batch, part)
-        if fused is None:
+        if isinstance(batch, TransitionSequences) or not self.is_fused:
             return super()._differentiate(batch, part)
-        assert isinstance(batch, Transitions)
-        told = fused.step(
-            batch.s_tm1,
-            batch.a_tm1,
-            batch.r_t,
-            batch.discount_t,
-            batch.s_t,
-            batch.allowed_t,
-            batch.weights,
-        )
+        told = self._fused_step(batch, part)
         return told.loss, told.value, told.errors if batch.weights.numel() else told.losses
 
-    def _fused_for(self, batch: Transitions | TransitionSequences, part: Part) -> FusedQ | None:
-        """What works out batches of this size of these policies; made when it is first needed."""
-        own = any(getattr(type(self), name) is not getattr(DQN, name) for name in IN_KERNELS)
-        if own or isinstance(batch, TransitionSequences):
-            return None
-        if not FusedQ.suits(self.network, self.device):
-            return None
-        key = part.first, part.end, batch.a_tm1.shape[1]
-        found = self._fused.pop(key, None)
-        if found is None:
-            settings = Settings(self.config.q_learning.double, self.config.q_learning.huber)
-            assert isinstance(self.network, MLP)
-            found = FusedQ(self.network, part.online, part.target, settings, key[2])
-        self._fused[key] = found
-        # Who is trained together, and on how many samples, may change from update to update.
-        while (
-            len(self._fused) > 1 and sum(f.nbytes for f in self._fused.values()) > self.kept_bytes
-        ):
-            self._fused.popitem(last=False)
-        return found
+    @property
+    def is_fused(self) -> bool:
+        """Whether kernels work out its steps on single transitions."""
+        return self._is_as_in(DQN) and FusedQ.suits(self.network, self.device)
+
+    def _is_as_in(self, known: type[DQN]) -> bool:
+        """Whether all that kernels stand in for is as in the class that they were written for."""
+        names = (n for n in IN_KERNELS if hasattr(known, n))
+        return all(getattr(type(self), n) is getattr(known, n) for n in names)
+
+    def _fused_step(self, batch: Transitions, part: Part) -> Told:
+        """The step of a batch by kernels."""
+        return self._fused_q.step(part.online, part.target, batch)
+
+    @cached_property
+    def _fused_q(self) -> FusedQ:
+        own = self.config.q_learning
+        return FusedQ(self.network, Settings(own.double, own.huber))
 
     def _acting(self, part: Part, stack: ParameterStack) -> Weights:
         return self.network.acting(stack.parameters, self._noise(part))

@@ -1,8 +1,7 @@
-"""The loss of Q-learning and its gradient for multi-layer perceptrons, in kernels of our own.
+"""The loss of Q-learning and its gradient for multi-layer perceptrons, in one compiled step.
 
 It is what `dqn.py` has torch derive, and a test holds the two together. A batch of Q-learning is
-small: what torch takes to be called is several times what the arithmetic takes. Here all that a
-step needs lies ready: arrays for each layer, and with what each product is called.
+small: what torch takes to be called is several times what the arithmetic takes.
 """
 
 from __future__ import annotations
@@ -14,12 +13,28 @@ import torch
 from torch import Tensor
 
 from remuda.kernels import njit
-from remuda.policies.networks.activations import KINDS, STRICT, derive
-from remuda.policies.networks.layers import fold_dueling
-from remuda.policies.networks.plain_pass import PlainPass
-from remuda.policies.networks.products import add_products, multiply
-from remuda.policies.networks.q_network import MLP
-from remuda.policies.stack import ParameterStack
+from remuda.policies.algorithms.transition_algorithm import Transitions
+from remuda.policies.networks.activations import KINDS, STRICT
+from remuda.policies.networks.flat_layers import (
+    CHUNK,
+    ERRORS,
+    OUTPUTS,
+    Scratch,
+    add_gradients,
+    backward,
+    bring_near,
+    fold_head,
+    forward,
+    linear,
+    part,
+    table_of,
+    transpose,
+    transpose_all,
+    unfold_head,
+)
+from remuda.policies.networks.products import ALL
+from remuda.policies.networks.q_network import MLP, QNetwork
+from remuda.policies.stack import ParameterStack, whole_rows
 from remuda.types import Array, Bools, Floats, Integers
 
 HEAD = "head"
@@ -47,202 +62,283 @@ class Told(NamedTuple):
     """[G, B]: how far off each value was."""
 
 
-class FusedQ:
-    """Works out loss and gradients of G policies on batches of B samples each."""
+class Seen(NamedTuple):
+    """A batch as compiled steps take it; the parts are those of `Transitions`."""
 
-    def __init__(
-        self,
-        network: MLP,
-        online: ParameterStack,
-        target: ParameterStack,
-        settings: Settings,
-        samples: int,
-    ) -> None:
-        """Make room.
+    s_tm1: Floats
+    a_tm1: Integers
+    r_t: Floats
+    discount_t: Floats
+    s_t: Floats
+    allowed_t: Bools
+    """[G, B, A], or [G, B, 0]: all are."""
+    weights: Floats
+    """[G, B], or [G, 0]: all count the same."""
+
+
+def seen_of(batch: Transitions) -> Seen:
+    """The arrays of a batch on the processor, the numbers of each side by side."""
+    policies, samples = batch.a_tm1.shape
+    allowed = batch.allowed_t if batch.allowed_t.numel() else torch.ones(policies, samples, 0) > 0
+    weights = batch.weights if batch.weights.numel() else torch.ones(policies, 0)
+    floats = (batch.s_tm1, batch.r_t, batch.discount_t, batch.s_t, weights)
+    s_tm1, r_t, discount_t, s_t, weights = (x.float().contiguous() for x in floats)
+    return Seen(
+        s_tm1.numpy(),
+        batch.a_tm1.contiguous().numpy(),
+        r_t.numpy(),
+        discount_t.numpy(),
+        s_t.numpy(),
+        allowed.contiguous().numpy(),
+        weights.numpy(),
+    )
+
+
+def by_kernels(network: QNetwork, device: torch.device) -> bool:
+    """Whether steps of such a network are compiled here: no encoder, memory, noise or threads."""
+    return (
+        network.encoder is None
+        and not network.memory
+        and not network.config.noisy
+        and network.input_scale == 1.0
+        and device.type == "cpu"
+        and torch.get_num_threads() == 1
+    )
+
+
+class Head(NamedTuple):
+    """The last layer, for compiled steps."""
+
+    at: int
+    """Where its weight begins in a policy's row; the bias follows it."""
+    width: int
+    """Of what it sees."""
+    actions: int
+    dueling: bool
+    folded: int
+    """Where in the scratch the plain weight and bias have room, as `fold_head` writes them..."""
+    target: int
+    """...and those of the target network..."""
+    gradients: int
+    """...and the gradients of the former..."""
+    transposed: int
+    """...and the transpose of its weight."""
+
+    @classmethod
+    def of(cls, network: QNetwork, scratch: Scratch) -> Head:
+        """The head of a network."""
+        width, outputs = network.shapes[f"{HEAD}.weight"]
+        dueling, actions = network.config.dueling, network.num_actions
+        names = list(network.shapes)
+        assert names[-2:] == [f"{HEAD}.weight", f"{HEAD}.bias"]
+        size = sum(int(np.prod(shape)) for shape in network.shapes.values())
+        numbers = (width + 1) * actions
+        return cls(
+            at=size - (width + 1) * outputs,
+            width=width,
+            actions=actions,
+            dueling=dueling,
+            folded=scratch.room(numbers),
+            target=scratch.room(numbers),
+            gradients=scratch.room(numbers),
+            transposed=scratch.room(numbers),
+        )
+
+
+class FusedQ:
+    """Works out loss and gradients of policies on batches of samples of each."""
+
+    def __init__(self, network: QNetwork, settings: Settings) -> None:
+        """Lay out what is worked in.
 
         Args:
             network: of all policies.
-            online: their parameters, whose gradients are written.
-            target: those of their target networks.
             settings: of the loss.
-            samples: B.
         """
-        self._network, self._settings = network, settings
-        self._dueling = network.config.dueling
-        self._kind = KINDS[network.config.activation]
-        policies = len(online.flat)
-        self._inputs = [torch.zeros(policies, samples, network.num_inputs) for _ in range(2)]
-        self._sides = [self._side(stack) for stack in (online, target)]
-        views = [{name: x.detach() for name, x in side.items()} for side in self._sides]
-        activation, (s_tm1, s_t) = network.config.activation, self._inputs
-        self._online_tm1 = PlainPass(views[0], network.layers, s_tm1, activation)
-        self._online_t = PlainPass(views[0], network.layers, s_t, activation)
-        self._target_t = PlainPass(views[1], network.layers, s_t, activation)
-        self._weights = [views[0][f"{name}.weight"] for name in network.layers]
-        self._turned = [torch.empty(w.mT.shape) for w in self._weights]
-        self._errors = [torch.zeros(policies, samples, w.shape[2]) for w in self._weights]
-        self._sums = [torch.empty(policies, w.shape[2]) for w in self._weights]
-        self._gradients = online.gradient_views
-        self._by_head = torch.zeros(self._weights[-1].shape)
-        self._losses, self._taken, self._off = (torch.zeros(policies, samples) for _ in range(3))
-        self._every: Bools = np.zeros((policies, samples, 0), np.bool_)
-        self._same: Floats = np.zeros((policies, 0), np.float32)
-
-    @property
-    def nbytes(self) -> int:
-        """Of what is worked out in."""
-        passes = (self._online_tm1, self._online_t, self._target_t)
-        hidden = [x for each in passes for x in each.hidden]
-        return sum(x.nbytes for x in (*self._inputs, *self._turned, *self._errors, *hidden))
+        self._kind, self._settings = KINDS[network.config.activation], settings
+        scratch = Scratch()
+        hidden = network.layers[:-1]
+        self._layers = table_of(network.shapes, hidden, scratch, CHUNK)
+        self._head = Head.of(network, scratch)
+        actions = network.num_actions
+        self._values: Integers = np.array([scratch.room(CHUNK * actions) for _ in range(4)])
+        self._scratch: Floats = np.zeros(scratch.size, np.float32)
 
     @staticmethod
     def suits(network: Any, device: torch.device) -> bool:
         """Whether these networks are of the kind that is written out here."""
-        return (
-            type(network) is MLP
-            and bool(network.plain_layers)
-            and not network.config.noisy
-            and network.input_scale == 1.0
-            and device.type == "cpu"
-            and torch.get_num_threads() == 1
-        )
+        return type(network) is MLP and by_kernels(network, device)
 
-    def step(
-        self,
-        s_tm1: Tensor,
-        a_tm1: Tensor,
-        r_t: Tensor,
-        discount_t: Tensor,
-        s_t: Tensor,
-        allowed_t: Tensor,
-        weights: Tensor,
-    ) -> Told:
-        """Write the gradients of a batch, whose parts are those of `Transitions`."""
-        for room, seen in zip(self._inputs, (s_tm1, s_t), strict=True):
-            room.copy_(seen)
-        if self._dueling:
-            for side in self._sides:
-                self._fold(side)
-        q_t = self._target_t()
-        select = self._online_t() if self._settings.double else q_t
-        q_tm1 = self._online_tm1()
-        policies = len(q_t)
-        means: Array = np.zeros((2, policies))
-        differentiate_q(
-            q_t,
-            select,
-            allowed_t.numpy() if allowed_t.numel() else self._every,
-            r_t.numpy(),
-            discount_t.numpy(),
-            q_tm1,
-            a_tm1.numpy(),
-            weights.numpy() if weights.numel() else self._same,
+    def step(self, online: ParameterStack, target: ParameterStack, batch: Transitions) -> Told:
+        """Write the gradients of a batch of G policies to those of `online`."""
+        seen = seen_of(batch)
+        told: Floats = np.zeros((3, *seen.a_tm1.shape), np.float32)
+        means: Array = np.zeros((2, len(seen.a_tm1)))
+        step_q(
+            ALL,
+            self._layers,
+            self._head,
+            self._values,
+            self._kind,
+            self._settings.double,
             np.float32(self._settings.huber),
-            self._errors[-1].numpy(),
-            self._losses.numpy(),
-            self._taken.numpy(),
-            self._off.numpy(),
+            whole_rows(online.flat),
+            whole_rows(target.flat),
+            whole_rows(online.gradients),
+            seen,
+            self._scratch,
+            told,
             means,
         )
-        self._backward()
+        losses, _, errors = torch.from_numpy(told)
         loss, value = torch.from_numpy(means.astype(np.float32))
-        return Told(loss, value, self._losses.clone(), self._off.clone())
-
-    def _backward(self) -> None:
-        """From the errors of action values to the gradients of all layers."""
-        layers = self._network.layers
-        before = [self._inputs[0], *self._online_tm1.hidden]
-        for i in range(len(layers) - 1, -1, -1):
-            errors, sums = self._errors[i], self._sums[i]
-            if i == len(layers) - 1:
-                torch.sum(errors, 1, out=sums)
-            else:
-                derive(errors.numpy(), before[i + 1].numpy(), self._kind, sums.numpy())
-            by_weight = self._gradients[f"{layers[i]}.weight"]
-            by_bias = self._gradients[f"{layers[i]}.bias"][:, 0]
-            if layers[i] == HEAD and self._dueling:
-                add_products(before[i], errors, self._by_head, fresh=True)
-                _unfold(self._by_head, by_weight)
-                _unfold(sums, by_bias)
-            else:
-                add_products(before[i], errors, by_weight, fresh=True)
-                by_bias.copy_(sums)
-            if i:
-                self._turned[i].copy_(self._weights[i].mT)
-                multiply(errors, self._turned[i], None, self._errors[i - 1])
-
-    def _side(self, stack: ParameterStack) -> dict[str, Tensor]:
-        """The plain weights of a stack: its own, but for a head that is folded."""
-        found = {name: x.detach() for name, x in stack.parameters.items()}
-        if self._dueling:
-            for part in ("weight", "bias"):
-                whole = found[f"{HEAD}.{part}"]
-                found[f"whole.{part}"] = whole
-                found[f"{HEAD}.{part}"] = torch.zeros(*whole.shape[:2], whole.shape[2] - 1)
-        return found
-
-    def _fold(self, side: dict[str, Tensor]) -> None:
-        """A head of a value and advantages becomes one of action values, where passes look."""
-        folded = fold_dueling(side["whole.weight"], side["whole.bias"])
-        for part, found in zip(("weight", "bias"), folded, strict=True):
-            side[f"{HEAD}.{part}"].copy_(found)
+        return Told(loss, value, losses, errors)
 
 
-def _unfold(by_values: Tensor, out: Tensor) -> None:
-    """Gradients by action values [..., A] become those by a value and advantages [..., 1 + A]."""
-    total = by_values.sum(-1, keepdim=True)
-    out[..., :1] = total
-    torch.sub(by_values, total, alpha=1.0 / by_values.shape[-1], out=out[..., 1:])
+@njit(**STRICT)
+def values_of(
+    begins: Integers, said: Floats, scratch: Floats, head: int, actions: int, out: int
+) -> Floats:
+    """What a folded head makes of what the layers before it said: [B, A]."""
+    found = part(scratch, out, said.shape[0], actions)
+    linear(begins, said, scratch, head, head + said.shape[1] * actions, found)
+    return found
+
+
+@njit(**STRICT)
+def step_q(
+    begins: Integers,
+    layers: Integers,
+    head: Head,
+    values: Integers,
+    kind: int,
+    double: bool,
+    huber: np.float32,
+    online: Floats,
+    target: Floats,
+    gradients: Floats,
+    seen: Seen,
+    scratch: Floats,
+    told: Floats,
+    means: Array,
+) -> None:
+    """Work out a batch, policy by policy, each in chunks of samples.
+
+    Args:
+        begins: `products.ALL`.
+        layers: the hidden ones, as in `flat_layers`.
+        head: the last.
+        values: where in the scratch values of s_t, of the chooser, of s_tm1 and the errors of the
+            last have room.
+        kind: of activation.
+        double: as in `Settings`.
+        huber: likewise.
+        online: [G, P] parameters.
+        target: likewise.
+        gradients: likewise, written.
+        seen: the batch.
+        scratch: what is worked in.
+        told: [3, G, B], written: loss, value and error of each sample.
+        means: [2, G], zeros: their means are added.
+    """
+    size, actions = head.width * head.actions, head.actions
+    last = len(layers) - 1
+    for k in range(online.shape[0]):
+        for row in (online[k], target[k], gradients[k]):
+            bring_near(row, scratch)
+        for side, at in ((online, head.folded), (target, head.target)):
+            room = scratch[at : at + size + actions]
+            fold_head(side[k], head.at, head.width, actions, head.dueling, room)
+        by_head = scratch[head.gradients : head.gradients + size + actions]
+        transpose_all(layers, online[k], scratch, 1)
+        room = scratch[head.transposed : head.transposed + size]
+        transpose(scratch, head.folded, head.width, actions, room)
+        samples = seen.a_tm1.shape[1]
+        for first in range(0, samples, CHUNK):
+            end = min(first + CHUNK, samples)
+            s_tm1, s_t = seen.s_tm1[k, first:end], seen.s_t[k, first:end]
+            said = forward(begins, layers, target[k], s_t, kind, scratch)
+            q_t = values_of(begins, said, scratch, head.target, actions, values[0])
+            select = q_t
+            if double:
+                said = forward(begins, layers, online[k], s_t, kind, scratch)
+                select = values_of(begins, said, scratch, head.folded, actions, values[1])
+            said = forward(begins, layers, online[k], s_tm1, kind, scratch)
+            q_tm1 = values_of(begins, said, scratch, head.folded, actions, values[2])
+            by_q = part(scratch, values[3], end - first, actions)
+            differentiate_q(k, first, q_t, select, q_tm1, seen, huber, by_q, told, means)
+            weight, bias = 0, size
+            add_gradients(begins, said, by_q, by_head, weight, bias, first == 0)
+            by_said = part(scratch, layers[last, ERRORS], end - first, layers[last, OUTPUTS])
+            linear(begins, by_q, scratch, head.transposed, -1, by_said)
+            nobody = scratch[:0].reshape(0, 0)
+            backward(begins, layers, gradients[k], s_tm1, kind, scratch, first == 0, nobody)
+        unfold_head(by_head, head.width, actions, head.dueling, gradients[k], head.at)
+
+
+@njit(**STRICT)
+def best_of(select: Floats, allowed: Bools) -> int:
+    """The first of the greatest of values [A], among those allowed; [0]: all are.
+
+    As torch has it, what is no number is the greatest.
+    """
+    best = -1
+    for j in range(select.size):
+        if allowed.size and not allowed[j]:
+            continue
+        if np.isnan(select[j]):
+            return j
+        if best < 0 or select[j] > select[best]:
+            best = j
+    return max(best, 0)
 
 
 @njit(**STRICT)
 def differentiate_q(
+    k: int,
+    first: int,
     q_t: Floats,
     select: Floats,
-    allowed: Bools,
-    r_t: Floats,
-    discount_t: Floats,
     q_tm1: Floats,
-    a_tm1: Integers,
-    weights: Floats,
+    seen: Seen,
     huber: np.float32,
     by_q: Floats,
-    losses: Floats,
-    taken: Floats,
-    off: Floats,
+    told: Floats,
     means: Array,
 ) -> None:
-    """From action values [G, B, A] to the loss of Q-learning, and back to their errors.
+    """From action values to the loss of Q-learning, and back to their errors.
 
-    See `losses.q_learning_target` and `losses.huber` for what is worked out. `by_q` [G, B, A] is
-    written: errors of `q_tm1`; so are `losses`, `taken` and `off` [G, B]: values of the actions,
-    and how far these are off. To `means` [2, G] the mean loss and value are added.
+    See `losses.q_learning_target` and `losses.huber` for what is worked out.
+
+    Args:
+        k: the policy.
+        first: of the samples of its batch that are looked at.
+        q_t: [b, A] values by the target network.
+        select: [b, A] by which actions are chosen.
+        q_tm1: [b, A] values by the online network...
+        seen: the batch.
+        huber: as in `Settings`.
+        by_q: ...and [b, A], written, their errors.
+        told: as in `step_q`.
+        means: as in `step_q`.
     """
-    samples = q_t.shape[1]
+    samples = seen.a_tm1.shape[1]
     share = np.float32(1.0 / samples)
-    for k in range(q_t.shape[0]):
-        for b in range(samples):
-            best = -1
-            for j in range(q_t.shape[2]):
-                if allowed.shape[2] and not allowed[k, b, j]:
-                    continue
-                here = select[k, b, j]
-                if best < 0 or here > select[k, b, best] or np.isnan(here):
-                    best = j  # as torch has it: what is no number is the greatest
-                    if np.isnan(here):
-                        break
-            best = max(best, 0)
-            value = q_tm1[k, b, a_tm1[k, b]]
-            error = r_t[k, b] + discount_t[k, b] * q_t[k, b, best] - value
-            size = abs(error)
-            loss, slope = np.float32(0.5) * error * error, -error
-            if size > huber:
-                loss = huber * (size - np.float32(0.5) * huber)
-                slope = -huber if error > np.float32(0.0) else huber
-            weight = weights[k, b] if weights.shape[1] else np.float32(1.0)
-            for j in range(q_t.shape[2]):
-                by_q[k, b, j] = np.float32(0.0)
-            by_q[k, b, a_tm1[k, b]] = slope * weight * share
-            losses[k, b], taken[k, b], off[k, b] = loss, value, error
-            means[0, k] += loss * weight / samples
-            means[1, k] += value / samples
+    for i in range(q_t.shape[0]):
+        b = first + i
+        best = best_of(select[i], seen.allowed_t[k, b])
+        action = seen.a_tm1[k, b]
+        value = q_tm1[i, action]
+        error = seen.r_t[k, b] + seen.discount_t[k, b] * q_t[i, best] - value
+        size = abs(error)
+        loss, slope = np.float32(0.5) * error * error, -error
+        if size > huber:
+            loss = huber * (size - np.float32(0.5) * huber)
+            slope = -huber if error > np.float32(0.0) else huber
+        weight = seen.weights[k, b] if seen.weights.shape[1] else np.float32(1.0)
+        for j in range(q_t.shape[1]):
+            by_q[i, j] = np.float32(0.0)
+        by_q[i, action] = slope * weight * share
+        told[0, k, b], told[1, k, b], told[2, k, b] = loss, value, error
+        means[0, k] += loss * weight / samples
+        means[1, k] += value / samples

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -9,6 +10,8 @@ from torch import Tensor
 
 from remuda.algorithms import Section
 from remuda.policies.algorithms.dqn import DQN
+from remuda.policies.algorithms.fused_iqn import FusedIQN
+from remuda.policies.algorithms.fused_q import Settings, Told
 from remuda.policies.algorithms.sequences import TransitionSequences
 from remuda.policies.algorithms.transition_algorithm import Loss, Part, Transitions
 from remuda.policies.losses import among_allowed, quantile_loss
@@ -61,6 +64,23 @@ class IQN(DQN):
         # Of all pairs of quantiles.
         errors = (targets.unsqueeze(-2) - taken.detach().unsqueeze(-1)).abs().mean((-2, -1))
         return Loss(losses, taken, errors)
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether kernels work out its steps on single transitions."""
+        return self._is_as_in(IQN) and FusedIQN.suits(self.network, self.device)
+
+    def _fused_step(self, batch: Transitions, part: Part) -> Told:
+        """The step of a batch by kernels; quantiles are drawn in the order of `loss`."""
+        shape = 2, batch.a_tm1.shape[1], self.config.iqn.quantiles
+        quantiles = torch.empty(part.end - part.first, *shape)
+        for room, stream in zip(quantiles, self._streams[part.first : part.end], strict=True):
+            torch.rand(shape, generator=stream, out=room)
+        return self._fused_iqn.step(part.online, part.target, batch, quantiles)
+
+    @cached_property
+    def _fused_iqn(self) -> FusedIQN:
+        return FusedIQN(self.network, Settings(self.config.iqn.double, self.config.iqn.huber))
 
     def _draw_quantiles(self, batch: Transitions | TransitionSequences, part: Part) -> Tensor:
         """[end - first, B, N], for each policy from its own stream.

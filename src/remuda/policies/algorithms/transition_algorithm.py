@@ -193,9 +193,14 @@ class TransitionAlgorithm(Algorithm):
                 self.target.flat[policy].copy_(self.online.flat[policy])
 
     @property
+    def is_fused(self) -> bool:
+        """Whether kernels of our own work out its steps on single transitions."""
+        return False
+
+    @property
     def width(self) -> int:
         """How many policies it is worth to train together."""
-        if self.device.type != "cpu":
+        if self.device.type != "cpu" or self.is_fused:  # kernels take one after another anyway
             return len(self.configs)
         widest = 4 * self.config.quantiles * self.config.batch_size * self.network.widest
         return max(CACHE // widest, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -13,6 +14,17 @@ from remuda.policies.networks.activations import KINDS, activate_in_place
 from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.products import multiply_gathered
 from remuda.types import Floats, Integers
+
+
+class Gathered(Protocol):
+    """Passes of streams gathered by policy."""
+
+    def __call__(self, inputs: Floats, begins: Integers, streams: Integers) -> Floats:
+        """What networks say to these streams, [M, outputs]: see `GatheredPass`."""
+
+    @property
+    def nbytes(self) -> int:
+        """Of what streams are gathered into."""
 
 
 class GatheredPass:
@@ -37,7 +49,7 @@ class GatheredPass:
         if count > len(self._inputs) or not self._between:
             self._make_room(2 * count)
         x = self._inputs[:count]
-        _gather(inputs, streams, x)
+        gather(inputs, streams, x)
         last = len(self._layers) - 1
         for i, ((weight, bias), room) in enumerate(zip(self._layers, self._between, strict=True)):
             out = room[:count]
@@ -58,7 +70,8 @@ class GatheredPass:
 
 
 @njit(cache=True)
-def _gather(source: Floats, streams: Integers, to: Floats) -> None:
+def gather(source: Floats, streams: Integers, to: Floats) -> None:
+    """Copy these rows of [N, F] to [M, F]."""
     for i in range(streams.size):
         for j in range(source.shape[1]):
             to[i, j] = source[streams[i], j]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from remuda.config import NetworkConfig
 from remuda.policies.networks.encoder import Encoder, Weights
+from remuda.policies.networks.gathered_pass import Gathered, GatheredPass
 from remuda.policies.networks.layers import initialise_linear
 from remuda.policies.networks.perceptron import LINEAR, through
+from remuda.policies.networks.plain_pass import PlainPass
 from remuda.policies.stack import Parameters, Shapes
+from remuda.types import Floats
 
 
 class Network(ABC):
@@ -68,6 +71,21 @@ class Network(ABC):
     def plain_layers(self) -> tuple[str, ...]:
         """The layers that `outputs` is made of, if it is a perceptron; else none."""
         return ()
+
+    def compiled_pass(self, weights: Weights, inputs: Tensor) -> Callable[[], Floats] | None:
+        """`outputs` on the processor in few calls, where there is such a thing.
+
+        Args:
+            weights: from `acting`, of K policies...
+            inputs: ...and [K, N, num_inputs]: both are looked at where they are in each pass.
+        """
+        layers = self.plain_layers
+        return PlainPass(weights, layers, inputs, self.config.activation) if layers else None
+
+    def gathered_pass(self, weights: Weights) -> Gathered | None:
+        """The same for streams that are gathered by policy."""
+        layers = self.plain_layers
+        return GatheredPass(weights, layers, self.config.activation) if layers else None
 
     def step(self, weights: Weights, inputs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """The same where there is a memory [K, B, memory], and what it becomes."""
