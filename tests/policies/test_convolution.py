@@ -116,3 +116,30 @@ def test_features_are_those_of_torchs_convolutions(image, monkeypatch):
         found.append([features, *gradients])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_images_lie_anyhow_where_gradients_are_differentiated_again(times):
+    """Red before: where their channels came first; and what was used twice counted three times."""
+    found = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        seen = drawn(2, 3, 4, 7, 7).requires_grad_()
+        weight, bias = drawn(2, 4, 4, 2, 2).requires_grad_(), drawn(2, 1, 4).requires_grad_()
+        x = seen.movedim(2, 4)
+        for _ in range(times):
+            x = of_any(x, weight, bias)
+        tensors = [seen, weight, bias]
+        first = torch.autograd.grad(x.square().sum(), tensors, create_graph=True)
+        second = torch.autograd.grad(sum(g.square().sum() for g in first), tensors)
+        found.append([*first, *second])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-2)
+
+
+def of_any(x, weight, bias):
+    """As encoders do: by tiles with one thread."""
+    if torch.get_num_threads() == 1:
+        return convolve(x, weight, bias, 1, "tanh")
+    out = by_torch(as_groups(x), weight, bias, 1, "tanh")
+    return out.unflatten(1, (2, -1)).transpose(0, 1).movedim(2, 4)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from remuda.config import NetworkConfig, PolicyConfig
+from remuda.policies.acting import ActingStack
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms import fused_iqn, fused_q
 from remuda.policies.algorithms.dqn import DQN
@@ -53,6 +54,10 @@ def drawn(samples=205, masked=False, weighed=False, policies=POLICIES, seed=0):
     if weighed:
         batch["weights"] = torch.rand(shape, generator=g)
     return Transitions(**batch)
+
+
+FIXED = drawn()
+"""A batch of 32 bits."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -208,3 +213,50 @@ def test_nothing_is_allowed_where_nothing_is_to_come():
     differentiate_q(0, 0, q, q, q, seen, np.float32(9.0), by_q, told, means)
     assert told[2, 0, 0] == 1.0 - 3.0
     assert by_q.tolist() == [[2.0, 0.0]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_torch_takes_by_default_changes_nothing(kind):
+    """Red before: with 64 bits, kernels read and wrote halves of numbers."""
+    found = []
+    for default in (torch.float32, torch.float64):
+        torch.set_default_dtype(default)
+        try:
+            algorithm = made(kind=kind)
+            batch = FIXED
+            algorithm.update(batch)
+            stack = ActingStack(algorithm.network, [None] * POLICIES, 6)
+            for k in range(POLICIES):
+                stack.load(k, algorithm.weights(k))
+            stack.inputs[...] = 0.5
+            found.append((algorithm.online.flat.detach(), stack.outputs(0, POLICIES).copy()))
+        finally:
+            torch.set_default_dtype(torch.float32)
+    assert torch.equal(found[0][0], found[1][0])
+    assert np.array_equal(found[0][1], found[1][1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("hidden", [(12,), (12, 9, 70)], ids=str)
+@pytest.mark.parametrize("counts", [(4, 4, 4), (0, 30, 1)], ids=str)
+def test_compiled_passes_say_what_torch_says(kind, hidden, counts):
+    """To the bit the same whether streams are gathered or not."""
+    algorithm = made(hidden, kind=kind)
+    begins = np.concatenate(([0], np.cumsum(counts)))
+    gathered = ActingStack(algorithm.network, [None] * POLICIES, begins[-1], gathered=True)
+    most = max(counts)
+    stack = ActingStack(algorithm.network, [None] * POLICIES, most)
+    streams = np.random.default_rng(0).permutation(begins[-1])
+    seen = np.random.default_rng(1).standard_normal((begins[-1], INPUTS), np.float32)
+    for k in range(POLICIES):
+        for each in (gathered, stack):
+            each.load(k, algorithm.weights(k))
+        stack.inputs[k, : counts[k]] = seen[streams[begins[k] : begins[k + 1]]]
+    said, told = stack.outputs(0, POLICIES), gathered.gathered_pass(seen, begins, streams)
+    assert stack._parts[0, POLICIES].__class__.__name__ in ("PlainPass", "QuantilePass")
+    with torch.inference_mode():
+        weights = algorithm.network.acting(algorithm.online.parameters, None)
+        wanted = algorithm.network.outputs(weights, torch.from_numpy(stack.inputs)).numpy()
+    np.testing.assert_allclose(said, wanted, 1e-4, 1e-5)
+    for k in range(POLICIES):
+        assert np.array_equal(told[begins[k] : begins[k + 1]], said[k, : counts[k]])

@@ -8,6 +8,7 @@ from policies.made_rollouts import KINDS, LENGTH, fill, make_stack, room_for
 from remuda.policies.actions import ContinuousActions
 from remuda.policies.algorithms.algorithm import says_so
 from remuda.policies.algorithms.fused import Fused
+from remuda.policies.algorithms.fused_kernels import BLOCK, softmax
 from remuda.policies.algorithms.objective import Objective
 from remuda.policies.algorithms.ppo import PPO
 from remuda.policies.networks.actor_critic import ActorCritic
@@ -104,3 +105,18 @@ def test_losses_of_ones_own_are_not_taken_for_ppos():
 
     assert not says_so(Mine, "fused", "losses")
     assert says_so(Same, "fused", "losses")
+
+
+def test_a_network_may_say_minus_infinity():
+    """Red before: gradients were no numbers, as 0 times that is none."""
+    random = np.random.default_rng(0)
+    logits = random.standard_normal((1, 5, 3)).astype(np.float32)
+    logits[0, ::2, 1] = -np.inf
+    pi, log_pi = np.zeros((3, BLOCK), np.float32), np.zeros((3, BLOCK), np.float32)
+    entropy = np.zeros(BLOCK, np.float32)
+    rows = np.zeros((3, BLOCK), np.float32)
+    rows[:, :5] = logits[0].T
+    softmax(rows, np.zeros((0, BLOCK), np.float32), pi, log_pi, entropy, 5)
+    wanted = torch.distributions.Categorical(logits=torch.from_numpy(logits[0]))
+    np.testing.assert_allclose(pi[:, :5].T, wanted.probs, atol=1e-6)
+    np.testing.assert_allclose(entropy[:5], wanted.entropy(), atol=1e-6)

@@ -1,5 +1,7 @@
 """Linear layers of a module of the user's, for K policies at once."""
 
+import pickle
+
 import pytest
 import torch
 from torch import nn
@@ -70,3 +72,38 @@ def test_layers_may_be_changed_in_place(policies):
 def test_modules_without_such_parts_stay_as_they_are():
     module = nn.Sequential(nn.Flatten(), nn.Tanh())
     assert with_own_parts(module, nn.Linear) is module
+
+
+def test_a_part_that_was_given_a_forward_of_its_own_keeps_it():
+    """Red before: as adapters do it, and it was forgotten without a word."""
+    module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    module[0].forward = lambda x: 100.0 * x
+    own = with_own_parts(module, nn.Linear)
+    x = drawn(3, 2)
+    torch.testing.assert_close(own(x), module(x))
+
+
+def test_such_modules_can_be_saved():
+    """Red before: they were saved, and could not be loaded."""
+    own = with_own_parts(nn.Sequential(nn.Linear(2, 2), nn.LSTMCell(2, 3)), nn.Linear, nn.LSTMCell)
+    assert isinstance(own[0], nn.Linear)
+    x, again = drawn(4, 2), pickle.loads(pickle.dumps(own))
+    for ours, theirs in zip(own(x), again(x), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_they_can_be_differentiated_forward():
+    """Red before: it said that a formula was missing."""
+    own = with_own_parts(nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)), nn.Linear)
+    x = drawn(5)
+    forward, back = torch.func.jacfwd(own)(x), torch.func.jacrev(own)(x)
+    torch.testing.assert_close(forward, back)
+    named = {name: part.detach() for name, part in own.named_parameters()}
+
+    def call(given):
+        return functional_call(own, given, (x,))
+
+    ways = torch.func.jacfwd(call)(named), torch.func.jacrev(call)(named)
+    for name in named:
+        torch.testing.assert_close(ways[0][name], ways[1][name])

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 import torch
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 
+from remuda.config import NetworkConfig
 from remuda.policies.acting import ActingStack
 from remuda.policies.networks import products
 from remuda.policies.networks.gathered_pass import GatheredPass
+from remuda.policies.networks.network import Network
 from remuda.policies.networks.perceptron import LINEAR, through
 from remuda.policies.networks.plain_pass import PlainPass
 from remuda.policies.networks.products import TERMS, add_products, multiply, multiply_gathered
@@ -250,16 +253,13 @@ def test_biases_may_lie_anywhere():
     torch.testing.assert_close(through(x, [(weight, one)], LINEAR), torch.baddbmm(one, x, weight))
 
 
-class Perceptron:
-    """What a stack asks of a network of two layers."""
+class Perceptron(Network):
+    """Two layers."""
 
-    class Config:
-        activation = "relu"
-
-    config, memory, plain_layers = Config(), 0, ("hidden0", "policy")
+    layers = plain_layers = ("hidden0", "policy")
 
     def __init__(self, num_inputs=27, hidden=40, outputs=6):
-        self.num_inputs = num_inputs
+        super().__init__(num_inputs, NetworkConfig(hidden=(hidden,), activation="relu"))
         self.shapes = {
             "hidden0.weight": (num_inputs, hidden),
             "hidden0.bias": (1, hidden),
@@ -327,3 +327,53 @@ def test_streams_of_seats_for_good_are_told_the_same(policies, streams):
     flat = inputs.reshape(-1, 27).numpy()
     other = GatheredPass(weights, network.plain_layers, "relu")
     assert (said.reshape(-1, 6) == other(flat, begins, np.arange(len(flat)))).all()
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", LINEAR])
+def test_a_layer_that_is_gone_through_twice_counts_twice(activation):
+    """Red before: where its gradient was to be differentiated, one of the two counted again."""
+    found = []
+    for kind in (torch.float32, torch.float64):
+        weight, bias = (drawn(2, n, 5).to(kind).requires_grad_() for n in (5, 1))
+        x = drawn(2, 9, 5, seed=3).to(kind)
+        for _ in range(2):
+            x = through(x, [(weight, bias)], activation)
+        first = torch.autograd.grad(x.sum(), [weight, bias], create_graph=True)
+        second = torch.autograd.grad(sum(g.square().sum() for g in first), [weight, bias])
+        found.append([*first, *second])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours.double(), theirs, rtol=1e-3, atol=1e-3)
+
+
+def looked_on(call, x):
+    """As `make_fx` does, which writes down torch's operations."""
+    return make_fx(call)(x)(x)
+
+
+def compiled(call, x):
+    return torch.compile(call, fullgraph=True, backend="eager")(x)
+
+
+def elsewhere(call, x):
+    with torch.device("meta"):
+        return call(x)
+
+
+@pytest.mark.parametrize("way", [looked_on, compiled, elsewhere], ids=lambda way: way.__name__)
+def test_who_looks_on_sees_the_same(way):
+    """Red before: no numbers at all, an error, and the end of the process."""
+    weight, bias, x = drawn(2, 5, 4), drawn(2, 1, 4), drawn(2, 9, 5)
+
+    def call(given):
+        return through(given, [(weight, bias)], "tanh")
+
+    found = way(call, x)
+    assert found.device.type == "cpu"
+    torch.testing.assert_close(found, call(x))
+
+
+def test_what_torch_is_told_of_precision_is_heeded():
+    """Red before: kernels went on with 32 bits."""
+    weight, bias, x = drawn(2, 5, 4), drawn(2, 1, 4), drawn(2, 9, 5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert through(x, [(weight, bias)], LINEAR).dtype == torch.bfloat16

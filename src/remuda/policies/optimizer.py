@@ -41,10 +41,9 @@ class Adam:
         """Likewise."""
         # As the rows of a stack are, with their filling.
         self._mean, self._square = (
-            torch.zeros(len(flat), flat.stride(0), device=flat.device)[:, : flat.shape[1]]
-            for _ in range(2)
+            flat.new_zeros(len(flat), flat.stride(0))[:, : flat.shape[1]] for _ in range(2)
         )
-        self._steps = torch.zeros(len(flat), device=flat.device)
+        self._steps = flat.new_zeros(len(flat))
         tensors = (flat.detach(), gradients, self._mean, self._square, self._steps)
         self._rows = list(zip(*(tensor.unbind(0) for tensor in tensors), strict=True))
         self._whole: tuple[Any, ...] | None = None

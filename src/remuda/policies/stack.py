@@ -149,7 +149,7 @@ def layout_size(shapes: Shapes) -> int:
 
 def _rows(count: int, size: int, device: str | torch.device) -> Tensor:
     """[count, size] zeros whose rows begin on cache lines."""
-    return torch.zeros(count, -(-size // LINE) * LINE, device=device)[:, :size]
+    return torch.zeros(count, -(-size // LINE) * LINE, dtype=torch.float32, device=device)[:, :size]
 
 
 def _numel(shape: tuple[int, ...]) -> int:

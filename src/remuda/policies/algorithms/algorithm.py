@@ -83,13 +83,13 @@ class Algorithm(ABC):
         self.updates = [0] * len(self.configs)
         """By policy."""
         norms = [[config.max_grad_norm] for config in self.configs]
-        self._max_grad_norm = torch.tensor(norms, device=self.device)
+        self._max_grad_norm = torch.tensor(norms, dtype=torch.float32, device=self.device)
 
     def settings_of(self, name: str, members: Iterable[int]) -> Tensor:
         """A number of `policy.settings`, of each of these policies: [G, 1]."""
         default = self.settings[name]
         found = [[float(self.configs[k].settings.get(name, default))] for k in members]
-        return torch.tensor(found, device=self.device)
+        return torch.tensor(found, dtype=torch.float32, device=self.device)
 
     @classmethod
     def training_layout(cls, config: PolicyConfig) -> TrainingLayout:  # noqa: ARG003

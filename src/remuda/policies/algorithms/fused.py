@@ -67,7 +67,7 @@ class Workspace:
         """That go through all layers together."""
 
         def rows_of(width: int) -> Tensor:
-            return torch.empty(self.rows * width)
+            return torch.empty(self.rows * width, dtype=torch.float32)
 
         self.inputs, self.outputs = rows_of(network.num_inputs), rows_of(outputs)
         self.hidden = [[rows_of(width) for width in tower] for tower in widths]
@@ -225,7 +225,7 @@ class Fused:
             )
             turned = weight.mT.contiguous()
             at = slice(first, first + weight.shape[-1])
-            gradients = torch.zeros_like(turned), torch.zeros(turned.shape[:2])
+            gradients = torch.zeros_like(turned), turned.new_zeros(turned.shape[:2])
             heads.append(_Head(weight, bias, turned, *gradients, at))
             first = at.stop
         return heads

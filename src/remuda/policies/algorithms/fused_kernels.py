@@ -58,7 +58,9 @@ def softmax(
             top[i] = logits[j, i] if logits[j, i] > top[i] else top[i]
     for j in range(choices):
         for i in range(count):
-            log_pi[j, i] = logits[j, i] - top[i]
+            below = logits[j, i] - top[i]
+            # A network may say minus infinity; 0 times that would be no number.
+            log_pi[j, i] = FORBIDDEN if below < FORBIDDEN else below
             pi[j, i] = exp(log_pi[j, i])
         if allowed.shape[0]:
             for i in range(count):

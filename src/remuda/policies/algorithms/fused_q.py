@@ -80,7 +80,7 @@ def seen_of(batch: Transitions) -> Seen:
     """The arrays of a batch on the processor, the numbers of each side by side."""
     policies, samples = batch.a_tm1.shape
     allowed = batch.allowed_t if batch.allowed_t.numel() else torch.ones(policies, samples, 0) > 0
-    weights = batch.weights if batch.weights.numel() else torch.ones(policies, 0)
+    weights = batch.weights if batch.weights.numel() else batch.weights.new_ones(policies, 0)
     floats = (batch.s_tm1, batch.r_t, batch.discount_t, batch.s_t, weights)
     s_tm1, r_t, discount_t, s_t, weights = (x.float().contiguous() for x in floats)
     return Seen(

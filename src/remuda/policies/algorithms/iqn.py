@@ -73,7 +73,7 @@ class IQN(DQN):
     def _fused_step(self, batch: Transitions, part: Part) -> Told:
         """The step of a batch by kernels; quantiles are drawn in the order of `loss`."""
         shape = 2, batch.a_tm1.shape[1], self.config.iqn.quantiles
-        quantiles = torch.empty(part.end - part.first, *shape)
+        quantiles = torch.empty(part.end - part.first, *shape, dtype=torch.float32)
         for room, stream in zip(quantiles, self._streams[part.first : part.end], strict=True):
             torch.rand(shape, generator=stream, out=room)
         return self._fused_iqn.step(part.online, part.target, batch, quantiles)
@@ -93,7 +93,10 @@ class IQN(DQN):
         if isinstance(batch, TransitionSequences):
             shape = (batch.after.shape[1], batch.longest, count)
         drawn = torch.stack(
-            [torch.rand(shape, generator=stream) for stream in self._streams[part.first : part.end]]
+            [
+                torch.rand(shape, generator=stream, dtype=torch.float32)
+                for stream in self._streams[part.first : part.end]
+            ]
         )
         if isinstance(batch, TransitionSequences):
             drawn = drawn[:, :, : batch.after.shape[2]].flatten(1, 2)

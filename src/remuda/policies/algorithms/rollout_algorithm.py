@@ -225,7 +225,7 @@ class RolloutAlgorithm(Algorithm):
 
         observations, actions = batch_of(rollout.observations), batch_of(rollout.actions)
         masks = batch_of(rollout.masks) if rollout.masks.shape[-1] else None
-        log_prox = torch.zeros(len(members), rows, device=self.device)
+        log_prox = torch.zeros(len(members), rows, dtype=torch.float32, device=self.device)
         before = torch.zeros_like(log_prox)
         for group in alike([samples.whole(i) for i in range(len(members))]):
             *_, engine = self._engine([members[i] for i in group])
@@ -259,7 +259,7 @@ class RolloutAlgorithm(Algorithm):
     ) -> dict[str, Any]:
         """Train; returns what `Learned` tells of it."""
         groups = self._groups(samples, members)
-        sums = torch.zeros(len(TOLD), len(members), device=self.device)
+        sums = torch.zeros(len(TOLD), len(members), dtype=torch.float32, device=self.device)
         passes, trained = (np.zeros(len(members), np.int64) for _ in range(2))
         once = trained
         # Each group has its own clock: one with little goes on beside one with much.
@@ -319,7 +319,7 @@ class RolloutAlgorithm(Algorithm):
             for i, k in zip(group.going, group.members, strict=True)
         }
         # Added up apart: to look up the places of a group in each step costs more than to add.
-        told = torch.zeros(len(TOLD), len(group.going), device=self.device)
+        told = torch.zeros(len(TOLD), len(group.going), dtype=torch.float32, device=self.device)
         for number in range(parts):
             going = group.going
             pick = samples.pick(going, [part_of(order[i], number, parts) for i in going])
@@ -340,7 +340,7 @@ class RolloutAlgorithm(Algorithm):
             if not len(stay):
                 return None
             group = self._group(going[stay], [group.members[i] for i in stay], parts)
-            told = torch.zeros(len(TOLD), len(stay), device=self.device)
+            told = torch.zeros(len(TOLD), len(stay), dtype=torch.float32, device=self.device)
         sums.index_add_(1, torch.from_numpy(group.going).to(self.device), told)
         return group
 

@@ -35,7 +35,7 @@ NO_MASKS = torch.ones(0, dtype=torch.bool)
 
 TARGET = "target"
 """The target network, as a vector of a policy's training state."""
-NO_WEIGHTS = torch.ones(0)
+NO_WEIGHTS = torch.ones(0, dtype=torch.float32)
 """Of a batch whose samples all count the same."""
 
 

@@ -106,7 +106,7 @@ class ActorCritic(Network):
         gains = {"policy": 0.01, "value": 1.0, "gates_in": 1.0, "gates_memory": 1.0}
         with torch.no_grad():
             for layer in self.layers:
-                weight = torch.empty(parameters[f"{layer}.weight"].shape[1:])
+                weight = torch.empty(parameters[f"{layer}.weight"].shape[1:], dtype=torch.float32)
                 gain = gains.get(layer, math.sqrt(2.0))
                 torch.nn.init.orthogonal_(weight, gain, generator)
                 parameters[f"{layer}.weight"].copy_(weight)

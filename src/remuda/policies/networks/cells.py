@@ -7,7 +7,6 @@ layers of K policies by the products of `products.py`.
 from __future__ import annotations
 
 import copy
-from types import MethodType
 from typing import Any
 
 import torch
@@ -24,22 +23,30 @@ LSTMState = tuple[Tensor, Tensor]
 def with_own_parts(module: nn.Module, *kinds: type[nn.Module]) -> nn.Module:
     """A module in which every part of these classes computes the same here: keys of `OWN`.
 
-    Parameters have the same names. The module itself stays as it is, and is returned where it has
-    no such part. A class of the user's that is made from one is left alone: it may compute
-    something else.
+    Parameters have the same names, and a part is still an instance of its class. The module itself
+    stays as it is, and is returned where it has no such part. A class of the user's that is made
+    from one is left alone, and so is a part with a `forward` of its own: they may compute something
+    else.
     """
-    if not any(type(part) in kinds for part in module.modules()):
+    if not any(_is_plain(part, kinds) for part in module.modules()):
         return module
     found = copy.deepcopy(module)
     for part in found.modules():
-        if type(part) in kinds:
-            part.forward = MethodType(OWN[type(part)], part)
+        if _is_plain(part, kinds):
+            part.__class__ = OWN[type(part)]
     return found
+
+
+def _is_plain(part: nn.Module, kinds: tuple[type[nn.Module], ...]) -> bool:
+    """Whether a part is of these very classes, and nobody gave it a `forward` of its own."""
+    return type(part) in kinds and "forward" not in vars(part)
 
 
 def linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
     """A linear layer of inputs [..., I], which may be one of K policies in `vmap`: [..., O]."""
     weight, bias = layer.weight, layer.bias
+    if torch.compiler.is_compiling():  # for a graph that leaves this program
+        return functional.linear(inputs, weight, bias)
     if in_transform():
         found: Tensor = _Linear.apply(inputs, weight, bias)  # type: ignore[no-untyped-call]
         return found
@@ -65,16 +72,32 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
-        """Keep what it needs for the way back."""
+        """Keep what it needs for the way back, and for the one forward."""
         ctx.save_for_backward(*inputs[:2])
+        ctx.save_for_forward(*inputs[:2])
 
     @staticmethod
     def backward(ctx: Any, *by_outputs: Tensor) -> tuple[Tensor | None, ...]:
         """From the errors of the outputs to those of inputs, weight and bias."""
         (errors,), (inputs, weight) = by_outputs, ctx.saved_tensors
-        flat, rows = errors.flatten(0, -2), inputs.flatten(0, -2)
+        flat, rows = (x.reshape(-1, x.shape[-1]) for x in (errors, inputs))
         by_bias = flat.sum(0) if ctx.needs_input_grad[2] else None
         return errors @ weight, flat.mT @ rows, by_bias
+
+    @staticmethod
+    def jvp(ctx: Any, *by_inputs: Tensor | None) -> Tensor | None:
+        """From changes of inputs, weight and bias to those of the outputs."""
+        inputs, weight = ctx.saved_tensors
+        by_input, by_weight, by_bias = by_inputs
+        found: Tensor | None = None
+        for part in (
+            None if by_input is None else by_input @ weight.mT,
+            None if by_weight is None else inputs @ by_weight.mT,
+            by_bias,
+        ):
+            if part is not None:
+                found = part if found is None else found + part
+        return found
 
     @staticmethod
     def vmap(
@@ -115,5 +138,17 @@ def lstm_step(cell: nn.LSTMCell, inputs: Tensor, state: LSTMState | None = None)
     return show.sigmoid() * kept.tanh(), kept
 
 
-OWN: dict[type[nn.Module], Any] = {nn.LSTMCell: lstm_step, nn.Linear: linear}
-"""By class, what it computes by."""
+class _OwnLinear(nn.Linear):
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 (torch's name)
+        """As `linear`."""
+        return linear(self, input)
+
+
+class _OwnLSTMCell(nn.LSTMCell):
+    def forward(self, input: Tensor, hx: LSTMState | None = None) -> LSTMState:  # noqa: A002
+        """As `lstm_step`."""
+        return lstm_step(self, input, hx)
+
+
+OWN: dict[type[nn.Module], type[nn.Module]] = {nn.LSTMCell: _OwnLSTMCell, nn.Linear: _OwnLinear}
+"""By class, one that computes the same in its own way."""

@@ -112,7 +112,7 @@ def _sizes(x: Tensor, weights: Tensor, stride: int) -> _Sizes:
 
 def _forward(x: Tensor, weights: Tensor, bias: Tensor, stride: int, activation: str) -> Tensor:
     n = _sizes(x, weights, stride)
-    out = torch.empty(len(x), n.samples, n.high, n.wide, n.outputs)
+    out = x.new_empty(len(x), n.samples, n.high, n.wide, n.outputs)
     for k in range(len(x)):
         tiles_of(
             _counts(n.samples, n.high),
@@ -170,9 +170,9 @@ class _Convolve(torch.autograd.Function):
         ctx: Any, activation: str, stride: int, x: Tensor, weight: Tensor, bias: Tensor
     ) -> Tensor:
         """Convolve, and keep what it needs for the way back."""
-        x, weights = x.contiguous(), _last(weight)
+        weights = _last(weight)
         ctx.activation, ctx.stride = activation, stride
-        out = _forward(x, weights, bias.contiguous(), stride, activation)
+        out = _forward(x.contiguous(), weights, bias.contiguous(), stride, activation)
         ctx.save_for_backward(x, weight, bias, weights, out)
         return out
 
@@ -182,13 +182,15 @@ class _Convolve(torch.autograd.Function):
         x, weight, bias, weights, out = ctx.saved_tensors
         n = _sizes(x, weights, ctx.stride)
         if torch.is_grad_enabled():  # this gradient is to be differentiated itself
-            again = by_torch(as_groups(x), weight, bias, ctx.stride, ctx.activation)
+            own = [part.view_as(part) for part in (x, weight, bias)]  # see `perceptron._Through`
+            again = by_torch(as_groups(own[0]), own[1], own[2], ctx.stride, ctx.activation)
             again = again.view(n.samples, len(x), n.outputs, n.high, n.wide)
             again = again.transpose(0, 1).movedim(2, 4)
             needed = ctx.needs_input_grad[2:]
-            return None, None, *gradients_of(again, [x, weight, bias], needed, by_outputs[0])
+            return None, None, *gradients_of(again, own, needed, by_outputs[0])
+        x = x.contiguous()
         errors = by_outputs[0].clone(memory_format=torch.contiguous_format)
-        by_bias = torch.empty(len(x), n.outputs)
+        by_bias = x.new_empty(len(x), n.outputs)
         flat = errors.view(len(x), -1, n.outputs).numpy()
         before = out.view(len(x), -1, n.outputs).numpy()
         derive(flat, before, KINDS[ctx.activation], by_bias.numpy())

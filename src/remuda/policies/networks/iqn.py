@@ -75,7 +75,7 @@ class IQN(QNetwork):
 
     def embed(self, weights: Weights, quantiles: Tensor) -> Tensor:
         """Embed quantiles [K, B, N] in (0, 1): [K, B * N, first] (equation 4)."""
-        cosines = torch.arange(self.own.cosines, device=quantiles.device)
+        cosines = torch.arange(self.own.cosines, dtype=quantiles.dtype, device=quantiles.device)
         basis = torch.cos(quantiles.flatten(1).unsqueeze(-1) * (math.pi * cosines))
         return apply_hidden(weights, ("quantile",), basis, "relu")
 
@@ -92,9 +92,9 @@ class IQN(QNetwork):
         """The plain weights, with the embedding of fixed quantile midpoints [K, N, first]."""
         weights = self.plain(parameters, noise)
         count = self.own.quantiles
-        midpoints = (torch.arange(count, device=weights["head.bias"].device) + 0.5) / count
-        policies = weights["head.bias"].shape[0]
-        weights["midpoints"] = self.embed(weights, midpoints.expand(policies, 1, count))
+        bias = weights["head.bias"]
+        midpoints = (torch.arange(count, dtype=bias.dtype, device=bias.device) + 0.5) / count
+        weights["midpoints"] = self.embed(weights, midpoints.expand(len(bias), 1, count))
         return weights
 
     def values_of(self, weights: Weights, features: Tensor) -> Tensor:

@@ -38,7 +38,9 @@ def initialise_linear(parameters: Parameters, name: str, generator: torch.Genera
     with torch.no_grad():
         for part in ("weight", "bias"):
             view = parameters[f"{name}.{part}"]
-            drawn = torch.empty(view.shape).uniform_(-bound, bound, generator=generator)
+            drawn = view.new_empty(view.shape, device="cpu").uniform_(
+                -bound, bound, generator=generator
+            )
             view.copy_(drawn)
             if f"{name}.{part}_sigma" in parameters:
                 parameters[f"{name}.{part}_sigma"].fill_(NOISE_SCALE * bound)
@@ -50,7 +52,11 @@ def initialise_convolution(parameters: Parameters, name: str, generator: torch.G
     with torch.no_grad():
         for part in ("weight", "bias"):
             view = parameters[f"{name}.{part}"]
-            view.copy_(torch.empty(view.shape).uniform_(-bound, bound, generator=generator))
+            view.copy_(
+                view.new_empty(view.shape, device="cpu").uniform_(
+                    -bound, bound, generator=generator
+                )
+            )
 
 
 def plain_linear(

@@ -68,7 +68,7 @@ def _forward(activation: str, x: Tensor, tensors: Sequence[Tensor]) -> list[Tens
     """The outputs of each layer, after its activation."""
     found, x = [], _in_rows(x)
     for weight, bias in zip(tensors[::2], tensors[1::2], strict=True):
-        out = torch.empty(*x.shape[:2], weight.shape[2])
+        out = x.new_empty(*x.shape[:2], weight.shape[2])
         multiply(x, _in_rows(weight), _in_rows(bias), out)
         if activation:
             activate_in_place(out.view(-1).numpy(), KINDS[activation])
@@ -96,15 +96,16 @@ class _Through(torch.autograd.Function):
         inputs, tensors, found = saved[0], saved[1 : 1 + ctx.count], saved[1 + ctx.count :]
         needed, errors = ctx.needs_input_grad[1:], by_outputs[0]
         if torch.is_grad_enabled():  # this gradient is to be differentiated itself
-            out = _by_torch(ctx.activation, inputs, tensors)
-            return None, *gradients_of(out, [inputs, *tensors], needed, errors)
+            own = [x.view_as(x) for x in (inputs, *tensors)]  # or what led to them counts twice
+            out = _by_torch(ctx.activation, own[0], own[1:])
+            return None, *gradients_of(out, own, needed, errors)
         gradients: list[Tensor | None] = [None] * (1 + ctx.count)
         if ctx.activation:
             errors = errors.clone(memory_format=torch.contiguous_format)
         for i in range(ctx.count // 2 - 1, -1, -1):
             weight = tensors[2 * i]
             if ctx.activation:
-                by_bias = torch.empty(len(errors), errors.shape[2])
+                by_bias = errors.new_empty(len(errors), errors.shape[2])
                 derive(errors.numpy(), found[i].numpy(), KINDS[ctx.activation], by_bias.numpy())
                 by_bias = by_bias[:, None]
             else:
@@ -113,11 +114,11 @@ class _Through(torch.autograd.Function):
             gradients[2 + 2 * i] = by_bias
             before = found[i - 1] if i else _in_rows(inputs)
             if needed[1 + 2 * i]:
-                by_weight = torch.empty(weight.shape)
+                by_weight = errors.new_empty(weight.shape)
                 add_products(before, errors, by_weight, fresh=True)
                 gradients[1 + 2 * i] = by_weight
             if i or needed[0]:
-                by_inputs = torch.empty(before.shape)
+                by_inputs = errors.new_empty(before.shape)
                 multiply(errors, weight.mT.contiguous(), None, by_inputs)
                 errors = by_inputs
         gradients[0] = errors if needed[0] else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from remuda.policies.networks.activations import KINDS, activate_in_place
@@ -33,7 +32,7 @@ class PlainPass:
         calls: list[tuple[tuple[Any, ...], Floats]] = []
         for layer in layers:
             weight, bias = weights[f"{layer}.weight"], weights[f"{layer}.bias"]
-            out = torch.zeros(*inputs.shape[:2], weight.shape[-1])
+            out = inputs.new_zeros(*inputs.shape[:2], weight.shape[-1])
             calls.append((terms_of(inputs, weight, bias, out), out.numpy().reshape(-1)))
             self._tensors += [weight, bias]
             self.hidden.append(out)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from remuda.kernels import njit
@@ -25,20 +25,28 @@ ALL: Integers = np.zeros(0, np.int64)
 """In place of where each policy's rows begin: all have the same number of them."""
 
 
+PLAIN = (Tensor, nn.Parameter)
+"""Those of other classes may have no memory, or mean something else."""
+
+
 def suits(*tensors: Tensor) -> bool:
     """Whether these are of a kind that is multiplied here, in this process, and not empty.
 
     With more threads than one, torch's products use them.
     """
     if (
-        torch.get_num_threads() > 1
-        or torch.compiler.is_compiling()  # for a graph that leaves this program
+        torch.compiler.is_compiling()  # for a graph that leaves this program: asked first
+        or torch.get_num_threads() > 1
         or in_transform()
+        or torch._C._len_torch_dispatch_stack() > 0  # who looks on sees operations of torch alone
+        or torch._C._is_tracing()
+        or torch.is_autocast_enabled("cpu")
         or forward_ad._current_level >= 0
     ):
         return False
     return all(
-        x.dtype is torch.float32 and x.device.type == "cpu" and x.numel() > 0 for x in tensors
+        type(x) in PLAIN and x.dtype is torch.float32 and x.device.type == "cpu" and x.numel() > 0
+        for x in tensors
     )
 
 
