@@ -20,11 +20,13 @@ from remuda.policies.algorithms.fused_q import (
     Told,
     best_of,
     by_kernels,
+    fold_heads,
     seen_of,
+    unfold_gradients,
     values_of,
 )
 from remuda.policies.algorithms.transition_algorithm import Transitions
-from remuda.policies.networks.activations import KINDS, STRICT
+from remuda.policies.networks.activations import KINDS, RELU, STRICT, activate_in_place
 from remuda.policies.networks.flat_layers import (
     BIAS,
     CHUNK,
@@ -37,14 +39,11 @@ from remuda.policies.networks.flat_layers import (
     add_gradients,
     backward,
     bring_near,
-    fold_head,
     forward,
     linear,
     part,
     table_of,
-    transpose,
     transpose_all,
-    unfold_head,
 )
 from remuda.policies.networks.iqn import IQN
 from remuda.policies.networks.products import ALL
@@ -76,6 +75,17 @@ class Rooms(NamedTuple):
     """...and the errors of the latter."""
 
 
+class Layers(NamedTuple):
+    """The layers before the head, as tables of `flat_layers`."""
+
+    state: Integers
+    """The one that sees the state."""
+    quantile: Integers
+    """The one that sees the cosines of quantiles."""
+    hidden: Integers
+    """Those that see the product of both."""
+
+
 class FusedIQN:
     """Works out loss and gradients of policies on batches of samples of each."""
 
@@ -91,12 +101,14 @@ class FusedIQN:
         self._samples = max(CHUNK // self._quantiles, 1)
         rows, actions = self._samples * self._quantiles, network.num_actions
         scratch, shapes = Scratch(), network.shapes
-        self._state = table_of(shapes, ("state",), scratch, self._samples)
-        self._quantile = table_of(shapes, ("quantile",), scratch, rows)
         hidden = [name for name in network.layers if name.startswith("hidden")]
-        self._hidden = table_of(shapes, hidden, scratch, rows)
+        self._layers = Layers(
+            table_of(shapes, ("state",), scratch, self._samples),
+            table_of(shapes, ("quantile",), scratch, rows),
+            table_of(shapes, hidden, scratch, rows),
+        )
         self._head = Head.of(network, scratch)
-        width = int(self._state[0, OUTPUTS])
+        width = int(self._layers.state[0, OUTPUTS])
         self._rooms = Rooms(
             basis=scratch.room(rows * network.own.cosines),
             products=scratch.room(rows * width),
@@ -133,9 +145,7 @@ class FusedIQN:
         means: Array = np.zeros((2, len(seen.a_tm1)))
         step_iqn(
             ALL,
-            self._state,
-            self._quantile,
-            self._hidden,
+            self._layers,
             self._head,
             self._rooms,
             self._kind,
@@ -160,9 +170,7 @@ class FusedIQN:
 @njit(**STRICT)
 def step_iqn(
     begins: Integers,
-    state: Integers,
-    quantile: Integers,
-    hidden: Integers,
+    layers: Layers,
     head: Head,
     rooms: Rooms,
     kind: int,
@@ -183,9 +191,7 @@ def step_iqn(
 
     Args:
         begins: `products.ALL`.
-        state: the layer that sees the state, as in `flat_layers`...
-        quantile: ...the one that sees the cosines of quantiles...
-        hidden: ...and those that see the product of both.
+        layers: those before the head.
         head: the last.
         rooms: where to work.
         kind: of activation.
@@ -202,78 +208,114 @@ def step_iqn(
         told: [3, G, B], written: loss, mean value and mean error of each sample.
         means: [2, G], zeros: the means of the first two are added.
     """
-    size, actions = head.width * head.actions, head.actions
-    samples, count = quantiles.shape[2], quantiles.shape[3]
-    width, cosines = quantile[0, OUTPUTS], quantile[0, INPUTS]
+    actions, count = head.actions, quantiles.shape[3]
     for k in range(online.shape[0]):
         for row in (online[k], target[k], gradients[k]):
             bring_near(row, scratch)
-        for side, at in ((online, head.folded), (target, head.target)):
-            room = scratch[at : at + size + actions]
-            fold_head(side[k], head.at, head.width, actions, head.dueling, room)
-        by_head = scratch[head.gradients : head.gradients + size + actions]
-        transpose_all(hidden, online[k], scratch, 0)
-        room = scratch[head.transposed : head.transposed + size]
-        transpose(scratch, head.folded, head.width, actions, room)
-        chooser, chooses = (online[k], head.folded) if double else (target[k], head.target)
-        middle = part(scratch, rooms.midpoints, count, width)
-        basis = part(scratch, rooms.basis, count, cosines)
-        write_cosines(midpoints, basis)
-        linear(begins, basis, chooser, quantile[0, WEIGHT], quantile[0, BIAS], middle)
-        rectify(middle)
-        for first in range(0, samples, most):
-            end = min(first + most, samples)
-            batch, fresh = end - first, first == 0
+        fold_heads(head, online[k], target[k], scratch)
+        transpose_all(layers.hidden, online[k], scratch, 0)
+        chooser, by = (online[k], head.folded) if double else (target[k], head.target)
+        middle = part(scratch, rooms.midpoints, count, layers.quantile[0, OUTPUTS])
+        embed(begins, layers.quantile, chooser, midpoints, rooms.basis, scratch, middle)
+        for first in range(0, quantiles.shape[2], most):
+            end = min(first + most, quantiles.shape[2])
             s_tm1, s_t = seen.s_tm1[k, first:end], seen.s_t[k, first:end]
-            basis = part(scratch, rooms.basis, batch * count, cosines)
-            embedded = part(scratch, quantile[0, SAID], batch * count, width)
-            products = part(scratch, rooms.products, batch * count, width)
-            # Which action the chooser takes in s_t...
-            features = forward(begins, state, chooser, s_t, kind, scratch)
-            combine(features, middle, products)
-            said = forward(begins, hidden, chooser, products, kind, scratch)
-            mean = part(scratch, rooms.mean, batch, head.width)
+            features = forward(begins, layers.state, chooser, s_t, kind, scratch)
+            said = mix(begins, layers, rooms, chooser, features, middle, kind, count, scratch)
+            mean = part(scratch, rooms.mean, end - first, head.width)
             average(said, mean)
-            select = values_of(begins, mean, scratch, chooses, actions, rooms.select)
-            # ...what the target network thinks of all there...
+            select = values_of(begins, mean, scratch, by, actions, rooms.select)
             if double:
-                features = forward(begins, state, target[k], s_t, kind, scratch)
-            write_cosines(quantiles[k, 0, first:end].reshape(-1), basis)
-            weight, bias = quantile[0, WEIGHT], quantile[0, BIAS]
-            linear(begins, basis, target[k], weight, bias, embedded)
-            rectify(embedded)
-            combine(features, embedded, products)
-            said = forward(begins, hidden, target[k], products, kind, scratch)
+                features = forward(begins, layers.state, target[k], s_t, kind, scratch)
+            here = part(scratch, layers.quantile[0, SAID], (end - first) * count, middle.shape[1])
+            taus = quantiles[k, 0, first:end].reshape(-1)
+            embed(begins, layers.quantile, target[k], taus, rooms.basis, scratch, here)
+            said = mix(begins, layers, rooms, target[k], features, here, kind, count, scratch)
             z_t = values_of(begins, said, scratch, head.target, actions, rooms.z_t)
-            # ...and the online network of s_tm1.
-            features = forward(begins, state, online[k], s_tm1, kind, scratch)
-            write_cosines(quantiles[k, 1, first:end].reshape(-1), basis)
-            linear(begins, basis, online[k], weight, bias, embedded)
-            rectify(embedded)
-            combine(features, embedded, products)
-            said = forward(begins, hidden, online[k], products, kind, scratch)
+            features = forward(begins, layers.state, online[k], s_tm1, kind, scratch)
+            taus = quantiles[k, 1, first:end].reshape(-1)
+            embed(begins, layers.quantile, online[k], taus, rooms.basis, scratch, here)
+            said = mix(begins, layers, rooms, online[k], features, here, kind, count, scratch)
             z_tm1 = values_of(begins, said, scratch, head.folded, actions, rooms.z_tm1)
-            by_z = part(scratch, rooms.by_z, batch * count, actions)
+            by_z = part(scratch, rooms.by_z, len(said), actions)
             differentiate_quantiles(
                 k, first, z_t, select, z_tm1, quantiles[k, 1], seen, huber, by_z, told, means
             )
-            # And back.
-            add_gradients(begins, said, by_z, by_head, 0, size, fresh)
-            by_products = part(scratch, rooms.by_products, batch * count, width)
-            if len(hidden):
-                last = len(hidden) - 1
-                by_said = part(scratch, hidden[last, ERRORS], batch * count, head.width)
-                linear(begins, by_z, scratch, head.transposed, -1, by_said)
-                backward(begins, hidden, gradients[k], products, kind, scratch, fresh, by_products)
-            else:
-                linear(begins, by_z, scratch, head.transposed, -1, by_products)
-            by_features = part(scratch, state[0, ERRORS], batch, width)
-            by_embedded = part(scratch, quantile[0, ERRORS], batch * count, width)
-            take_apart(features, embedded, by_products, by_features, by_embedded)
-            add_gradients(begins, basis, by_embedded, gradients[k], weight, bias, fresh)
-            nobody = scratch[:0].reshape(0, 0)
-            backward(begins, state, gradients[k], s_tm1, kind, scratch, fresh, nobody)
-        unfold_head(by_head, head.width, actions, head.dueling, gradients[k], head.at)
+            back(begins, layers, head, rooms, kind, gradients[k], s_tm1, said, scratch, first == 0)
+        unfold_gradients(head, scratch, gradients[k])
+
+
+@njit(**STRICT)
+def embed(
+    begins: Integers,
+    quantile: Integers,
+    row: Floats,
+    taus: Floats,
+    basis: int,
+    scratch: Floats,
+    out: Floats,
+) -> None:
+    """Write what quantiles [rows] are embedded as, [rows, F], and their cosines to `basis`."""
+    cosines = part(scratch, basis, taus.size, quantile[0, INPUTS])
+    write_cosines(taus, cosines)
+    linear(begins, cosines, row, quantile[0, WEIGHT], quantile[0, BIAS], out)
+    activate_in_place(out.reshape(-1), RELU)
+
+
+@njit(**STRICT)
+def mix(
+    begins: Integers,
+    layers: Layers,
+    rooms: Rooms,
+    row: Floats,
+    features: Floats,
+    embedded: Floats,
+    kind: int,
+    count: int,
+    scratch: Floats,
+) -> Floats:
+    """What the layers before the head make of features [b, F] and embeddings: [b * N, units]."""
+    products = part(scratch, rooms.products, features.shape[0] * count, features.shape[1])
+    combine(features, embedded, products)
+    return forward(begins, layers.hidden, row, products, kind, scratch)
+
+
+@njit(**STRICT)
+def back(
+    begins: Integers,
+    layers: Layers,
+    head: Head,
+    rooms: Rooms,
+    kind: int,
+    gradients: Floats,
+    s_tm1: Floats,
+    said: Floats,
+    scratch: Floats,
+    fresh: bool,
+) -> None:
+    """From the errors of values at quantiles, in their room, to the gradients of all layers."""
+    hidden, rows, width = layers.hidden, said.shape[0], layers.state[0, OUTPUTS]
+    by_z = part(scratch, rooms.by_z, rows, head.actions)
+    by_head = scratch[head.gradients : head.gradients + (head.width + 1) * head.actions]
+    add_gradients(begins, said, by_z, by_head, 0, head.width * head.actions, fresh)
+    by_products = part(scratch, rooms.by_products, rows, width)
+    if len(hidden):
+        by_said = part(scratch, hidden[len(hidden) - 1, ERRORS], rows, head.width)
+        linear(begins, by_z, scratch, head.transposed, -1, by_said)
+        products = part(scratch, rooms.products, rows, width)
+        backward(begins, hidden, gradients, products, kind, scratch, fresh, by_products)
+    else:
+        linear(begins, by_z, scratch, head.transposed, -1, by_products)
+    features = part(scratch, layers.state[0, SAID], s_tm1.shape[0], width)
+    by_features = part(scratch, layers.state[0, ERRORS], s_tm1.shape[0], width)
+    embedded = part(scratch, layers.quantile[0, SAID], rows, width)
+    by_embedded = part(scratch, layers.quantile[0, ERRORS], rows, width)
+    take_apart(features, embedded, by_products, by_features, by_embedded)
+    basis = part(scratch, rooms.basis, rows, layers.quantile[0, INPUTS])
+    weight, bias = layers.quantile[0, WEIGHT], layers.quantile[0, BIAS]
+    add_gradients(begins, basis, by_embedded, gradients, weight, bias, fresh)
+    nobody = scratch[:0].reshape(0, 0)
+    backward(begins, layers.state, gradients, s_tm1, kind, scratch, fresh, nobody)
 
 
 SERIES = tuple(
@@ -301,14 +343,6 @@ def write_cosines(quantiles: Floats, out: Floats) -> None:
 
 
 @njit(**STRICT)
-def rectify(x: Floats) -> None:
-    """Let what is negative be 0."""
-    for r in range(x.shape[0]):
-        for j in range(x.shape[1]):
-            x[r, j] = max(x[r, j], np.float32(0.0))
-
-
-@njit(**STRICT)
 def take_apart(
     features: Floats,
     embedded: Floats,
@@ -316,7 +350,7 @@ def take_apart(
     by_features: Floats,
     by_embedded: Floats,
 ) -> None:
-    """Errors of products become those of features [b, F], and of embeddings before `rectify`."""
+    """Errors of products become those of features [b, F], and of embeddings not yet rectified."""
     batch, zero = features.shape[0], np.float32(0.0)
     count = embedded.shape[0] // batch
     for b in range(batch):

@@ -246,13 +246,9 @@ def step_q(
     for k in range(online.shape[0]):
         for row in (online[k], target[k], gradients[k]):
             bring_near(row, scratch)
-        for side, at in ((online, head.folded), (target, head.target)):
-            room = scratch[at : at + size + actions]
-            fold_head(side[k], head.at, head.width, actions, head.dueling, room)
+        fold_heads(head, online[k], target[k], scratch)
         by_head = scratch[head.gradients : head.gradients + size + actions]
         transpose_all(layers, online[k], scratch, 1)
-        room = scratch[head.transposed : head.transposed + size]
-        transpose(scratch, head.folded, head.width, actions, room)
         samples = seen.a_tm1.shape[1]
         for first in range(0, samples, CHUNK):
             end = min(first + CHUNK, samples)
@@ -273,7 +269,25 @@ def step_q(
             linear(begins, by_q, scratch, head.transposed, -1, by_said)
             nobody = scratch[:0].reshape(0, 0)
             backward(begins, layers, gradients[k], s_tm1, kind, scratch, first == 0, nobody)
-        unfold_head(by_head, head.width, actions, head.dueling, gradients[k], head.at)
+        unfold_gradients(head, scratch, gradients[k])
+
+
+@njit(**STRICT)
+def fold_heads(head: Head, online: Floats, target: Floats, scratch: Floats) -> None:
+    """Write the plain heads of two rows, and the transpose of the first one's weight."""
+    size = head.width * head.actions
+    for row, at in ((online, head.folded), (target, head.target)):
+        room = scratch[at : at + size + head.actions]
+        fold_head(row, head.at, head.width, head.actions, head.dueling, room)
+    room = scratch[head.transposed : head.transposed + size]
+    transpose(scratch, head.folded, head.width, head.actions, room)
+
+
+@njit(**STRICT)
+def unfold_gradients(head: Head, scratch: Floats, gradients: Floats) -> None:
+    """Write the gradients of a head to their row, from those of the plain one."""
+    by_head = scratch[head.gradients : head.gradients + (head.width + 1) * head.actions]
+    unfold_head(by_head, head.width, head.actions, head.dueling, gradients, head.at)
 
 
 @njit(**STRICT)
