@@ -2,9 +2,10 @@
 
 A path is a kind of network, observation, action and algorithm. Each is measured for so many
 policies (--counts), each on a seat for good; with eight also dealt to seats by round robin; and
-beside Stable-Baselines3 with as many rows, all for one network with both cores as threads, which
-is its fastest way. The game costs next to nothing (`path_game.py`), so it is training that is
-measured. Shares of the floor are against this machine's own matrix products and memory.
+beside Stable-Baselines3 (a program in one file where it has no such thing) with as many rows, all
+for one network with both cores as threads, which is the fastest way. The game costs next to nothing
+(`path_game.py`), so it is training that is measured. Shares of the floor are against this machine's
+own matrix products and memory.
 
 --quick takes five minutes: one short round of eight policies.
 """
@@ -181,7 +182,7 @@ class PathOfTraining:
 GRID = ((16, 3, 1), (32, 3, 1))
 NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 Q = {"peer": "dqn", "algorithm": "dqn"}
-QUANTILES = {"peer": "qr_dqn", "algorithm": "iqn"}
+QUANTILES = {"peer": "iqn", "algorithm": "iqn"}
 PATHS: dict[str, PathOfTraining] = {
     "64x64, one trunk": PathOfTraining(),
     "64x64, two towers": PathOfTraining(towers=True),
@@ -305,7 +306,8 @@ def measured(
                 said += f", dealt {text(there.dealt[-1])}"
             if count in LEAST:
                 asked = path.asked(count, cores)
-                run = program(python, "sb3_paths.py", asked)
+                alone = "iqn_alone.py" if path.peer == "iqn" else "sb3_paths.py"
+                run = program(python, alone, asked)
                 there.peer.append(run(options.peer_seconds))
                 said += f", peer {text(there.peer[-1])}: {there.ratios[-1]:.2f}"
             print(f"round {number + 1}: {said}", flush=True)
