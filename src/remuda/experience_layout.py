@@ -8,7 +8,7 @@ from typing import Any
 
 from remuda.config import Config
 from remuda.experience.block import Block
-from remuda.experience.experience import Experience, segments_for
+from remuda.experience.experience import Experience, ring_segments, segments_for
 from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
 from remuda.policies.sharing import network_layout, stream_shape
@@ -44,10 +44,43 @@ def experience_of_all(
     """
     if config.population.dealt:
         return dealt_experience(config, specs, agents, copies, learners, actors, arena)
-    return {
-        spec.name: make_experience(spec, copies, learners[spec.name], actors, arena)
-        for spec in specs
-    }
+    return fixed_experience(specs, copies, learners, actors, arena)
+
+
+def fixed_experience(
+    specs: tuple[PolicySpec, ...],
+    copies: Sequence[int],
+    learners: Mapping[str, Wakeup],
+    actors: Sequence[Wakeup],
+    arena: Arena,
+) -> dict[str, Experience]:
+    """The experience of policies that each play one agent in all copies; those alike in a block."""
+    alike: dict[tuple[Any, ...], list[PolicySpec]] = {}
+    for spec in specs:
+        keeps = spec.config.replays > 0
+        key = (stream_shape(spec), spec.config.experience, spec.config.rollout_length, keeps)
+        alike.setdefault(key, []).append(spec)
+    found: dict[str, Experience] = {}
+    for members in alike.values():
+        config, keeps = members[0].config, members[0].config.replays > 0
+        rollout, shape = config.rollout_length * sum(copies), stream_shape(members[0])
+        segments = ring_segments(config.experience, copies, rollout, keeps)
+        length = config.experience.segment_length
+        block = Block(shape, len(members), length, segments, arena)
+        for index, spec in enumerate(members):
+            found[spec.name] = Experience(
+                shape,
+                spec.config.experience,
+                copies,
+                learners[spec.name],
+                actors,
+                rollout,
+                block,
+                index,
+                keeps=keeps,
+                arena=arena,
+            )
+    return {spec.name: found[spec.name] for spec in specs}
 
 
 def make_experience(

@@ -9,7 +9,6 @@ from remuda.actor.frames import FrameStack
 from remuda.actor.seating import make_seats
 from remuda.config import load_config
 from remuda.experience.transition_replay import TransitionReplay
-from remuda.experience.writer import ExperienceWriter
 from remuda.experience_layout import make_experience
 from remuda.memory.waiting import Wakeup
 from remuda.policies.acting import explore
@@ -66,7 +65,7 @@ def make(env, epsilon=1.0, policy=None, **experience):
     for spec, seat in zip(specs, seats, strict=True):
         found = make_experience(spec, (env.num_envs,), Wakeup(), (Wakeup(),))
         experience[spec.name] = found
-        seat.writer = ExperienceWriter(found)
+        seat.experience = found
     actor = Actor(
         env, FixedSeats(env, seats), board.play(), stream(0, "env"), SnapshotReader(published)
     )

@@ -239,8 +239,7 @@ class Actor:
             self._take_newer_weights(self._reader)
         env.begin_turn()
         for number, group in enumerate(seats.groups):
-            for agent in group:
-                seats.observe(agent)
+            seats.observe(number)
             self._choose(number)
             self._write_decisions(number)
             for agent in group:
@@ -283,8 +282,7 @@ class Actor:
         env.reset(np.zeros(env.num_envs, np.int64), self._every)
         env.begin_turn()
         for number, group in enumerate(self.seats.groups):
-            for agent in group:
-                self.seats.observe(agent)
+            self.seats.observe(number)
             # With random numbers of its own, so that the seats' own do not move.
             self.seats.choose(number, np.random.default_rng(0))
             for agent in group:

@@ -9,15 +9,16 @@ import numpy as np
 
 from remuda.actor.episodes import EpisodeCounter
 from remuda.actor.frames import FrameStack
+from remuda.actor.kind import Kind, columns_of
 from remuda.actor.seats import groups_of
 from remuda.actor.shared_rewards import SharedRewards, SharesForGood
 from remuda.checkpoint.state import fitting, random_state, restore_random
-from remuda.envs.checks import TurnChecks
-from remuda.envs.scripted import room_for
+from remuda.envs.checks import NONE, TurnChecks
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RunDirectoryError
+from remuda.experience.experience import Experience
 from remuda.experience.room import Room
-from remuda.experience.writer import ExperienceWriter
+from remuda.experience.writer import BlockWriter
 from remuda.policies.acting import ActingStack, ActionSelector
 from remuda.population.team_returns import sides_by_agent
 from remuda.publish.snapshot import Snapshot
@@ -35,7 +36,6 @@ class Seat:
     """Where its network is..."""
     index: int
     """...and its row there."""
-    frames: FrameStack
     selector: ActionSelector
     """How it chooses what to do."""
     random: np.random.Generator
@@ -44,37 +44,101 @@ class Seat:
     """Its row of the scoreboard."""
     masked: bool = False
     """Whether the environment tells what it may do."""
-    writer: ExperienceWriter | None = None
-    """Where its experience goes; None: no learner takes it."""
+    experience: Experience | None = None
+    """Where what it lives through goes; None: no learner takes it."""
+    actor: int = 0
+    """Which actor it sits with."""
     version: int = 0
     epsilon: float = 0.0
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """What one seat does in a turn: arrays [num_envs, ...] that are written anew in each."""
+class _Bench:
+    """Seats side by side: policies that are neighbours in a stack, and see and do the same things.
 
-    actions: Array
-    """[num_envs, size]."""
-    log_probs: Floats
-    """[num_envs]."""
-    masks: Bools
-    """[num_envs, mask_size], or [num_envs, 0]: anything is allowed."""
-    final_masks: Bools
-    """The same where an episode was cut off; [num_envs, 0]: it is not kept."""
-    shape: tuple[int, ...]
-    """Of the actions, as the environment takes them."""
+    All that happens to them in a turn happens in one call for all. Arrays are those of `Kind`, and
+    streams are numbered seat by seat.
+    """
 
+    def __init__(self, env: VectorEnv, seats: Sequence[Seat], agents: tuple[int, ...]) -> None:
+        """Put some seats side by side; `agents`: whose they are, in the order of the stack."""
+        first = seats[0]
+        self.seats, self.agents = tuple(seats), agents
+        self.stack, self.first, self.end = first.stack, first.index, first.index + len(seats)
+        actions = first.selector.actions
+        self.kind = kind = Kind(env, agents, actions, masked=first.masked)
+        size, num_envs = kind.observations_flat.shape[1], env.num_envs
+        self.columns = columns_of(agents)
+        self._active = env.active.T[self.columns] if isinstance(self.columns, slice) else None
+        self._env = env
+        inputs = self.stack.inputs[self.first : self.end]
+        self.frames = FrameStack(inputs.reshape(-1, inputs.shape[2]), size)
+        self.writer: BlockWriter | None = None
+        if first.experience is not None:
+            found = [(s.experience, row) for row, s in enumerate(seats) if s.experience is not None]
+            self.writer = BlockWriter(found, first.actor, num_envs)
+        self._begins: Integers = np.arange(len(seats) + 1) * num_envs
+        self._streams: Integers = np.arange(len(seats) * num_envs)
+        self.versions: Integers = np.zeros(len(seats), np.int64)
+        self._randoms = [seat.random for seat in seats]
+        shape = (len(seats), num_envs)
+        self._masks = kind.masks.reshape(*shape, -1) if first.masked else no_masks(*shape)
+        self._actions = kind.actions.reshape(*shape, -1)
+        self._log_probs = kind.log_probs.reshape(shape)
+        self._acted = kind.acted.reshape(-1)
+        kept = self.stack.kept[self.first : self.end]
+        self._kept = kept.reshape(len(self._streams), kept.shape[2])
+        self._choose = first.selector.choose_for_all
 
-@dataclass(frozen=True)
-class _Pass:
-    """One forward pass: seats that observe together, whose networks are neighbours in a stack."""
+    def see(self) -> int:
+        """Take in what was observed by those that act; a stream where it is not finite, or NONE."""
+        kind = self.kind
+        active = self._env.active.T[self.columns] if self._active is None else self._active
+        np.copyto(kind.acted, active)
+        return self.frames.push(kind.observations_flat, self._acted)
 
-    stack: ActingStack
-    first: int
-    end: int
-    agents: tuple[int, ...]
-    """In the order of the stack's rows."""
+    def choose(self, random: np.random.Generator | None) -> None:
+        """A forward pass, and a choice for every stream."""
+        outputs = self.stack.outputs(self.first, self.end)
+        if random is None:
+            randoms, epsilons = self._randoms, [seat.epsilon for seat in self.seats]
+        else:
+            randoms, epsilons = [random] * len(self.seats), [1.0] * len(self.seats)
+        self._choose(outputs, self._masks, randoms, epsilons, self._actions, self._log_probs)
+
+    def decide(self) -> None:
+        """Write down what was observed and chosen."""
+        kind, stack = self.kind, self.stack
+        if stack.network.memory:
+            for seat, acted in zip(self.seats, kind.acted, strict=True):
+                stack.stay(seat.index, acted)
+        if self.writer is not None:
+            self.writer.decide(
+                self._begins,
+                self._streams,
+                self._acted,
+                kind.observations_flat,
+                kind.actions,
+                kind.log_probs,
+                kind.masks,
+                self._kept,
+                self.versions,
+                kind.rewards_before_flat,
+            )
+
+    def outcome(self, rewards: Floats, terminated: Bools, truncated: Bools) -> None:
+        """Write down what came of the turn; arguments are [num_agents, num_envs]."""
+        if self.writer is not None:
+            kind = self.kind
+            self.writer.outcome(
+                self._begins,
+                self._streams,
+                self._acted,
+                kind.by_stream(rewards),
+                kind.by_stream(terminated),
+                kind.by_stream(truncated),
+                kind.final_observations_flat,
+                kind.final_masks,
+            )
 
 
 class FixedSeats:
@@ -110,111 +174,86 @@ class FixedSeats:
         self.checks: TurnChecks | None = None
         self.groups: Sequence[tuple[int, ...]] = groups_of(env, together)
         self.acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
-        # By agent: who may act now, and who of them was when it observed.
-        self._active_of = [env.active[:, agent] for agent in range(env.num_agents)]
-        self._acted_of = [self.acted[:, agent] for agent in range(env.num_agents)]
         self._shares = shares
         self._shared = SharedRewards(env.num_envs, sides_by_agent([a.team for a in env.agents]))
-        # By agent: what it has been given in this turn, as the game keeps it up to date; and what
-        # its policy has been given of it, where some share.
-        self._so_far = so_far = env.rewards_so_far
-        given = so_far.copy() if so_far is not None else None
-        self._before_of, self._given_of = (
-            [each[:, agent] if each is not None else None for agent in range(env.num_agents)]
-            for each in (so_far, given)
-        )
-        self._observations: list[Array] = [room_for(env, agent) for agent in range(len(seats))]
-        self._flat = [each.reshape(env.num_envs, -1) for each in self._observations]
-        self._final_observations = [each.copy() for each in self._observations]
-        self._final_flat = [each.reshape(env.num_envs, -1) for each in self._final_observations]
-        self._choices = [self._room_for(agent) for agent in range(len(seats))]
-        self._passes_of = [self._passes(group) for group in self.groups]
+        self._benches_of = [self._benches(group) for group in self.groups]
+        self._all = [bench for benches in self._benches_of for bench in benches]
+        self._places = {
+            agent: (bench, row) for bench in self._all for row, agent in enumerate(bench.agents)
+        }
+        """By agent, its bench and its row there."""
+        self._observations = [
+            bench.kind.observations[row]
+            for bench, row in map(self._places.__getitem__, range(len(seats)))
+        ]
+        self._actions_of = [self._as_taken(agent) for agent in range(len(seats))]
 
     @property
     def rooms(self) -> list[Room]:
         """Where a writer may have to wait."""
-        return [seat.writer.room for seat in self.seats if seat.writer and seat.writer.room]
+        return [room for bench in self._all if bench.writer for room in bench.writer.rooms]
 
-    def observe(self, agent: int) -> None:
+    def observe(self, group: int) -> None:
         """See what there is to see, and what may be done."""
-        seat = self.seats[agent]
-        self._env.observe(agent, self._observations[agent])
-        acts = self._acted_of[agent]
-        acts[...] = self._active_of[agent]
-        given = self._given_of[agent]
-        if given is not None and self._so_far is not None and self._shared.on:
-            given[...] = self._shared.mixed_of(agent, self._so_far)
-        strange = seat.frames.push(self._flat[agent], acts)
-        if self.checks is not None:
-            self.checks.observed(agent, self._observations[agent], strange)
-        if seat.masked:
-            masks = self._choices[agent].masks
+        env = self._env
+        for agent in self.groups[group]:
+            env.observe(agent, self._observations[agent])
+        for bench in self._benches_of[group]:
+            stream = bench.see()
+            if stream != NONE and self.checks is not None:
+                row, copy = divmod(stream, env.num_envs)
+                self.checks.observed(bench.agents[row], bench.kind.observations[row], copy)
+            self.acted.T[bench.columns] = bench.kind.acted
+            if bench.seats[0].masked:
+                self._take_masks(bench)
+            if env.rewards_so_far is not None:
+                for row, agent in enumerate(bench.agents):
+                    before = self._shared.mixed_of(agent, env.rewards_so_far)
+                    bench.kind.rewards_before[row] = before
+
+    def _take_masks(self, bench: _Bench) -> None:
+        for row, agent in enumerate(bench.agents):
+            masks = bench.kind.masks[bench.kind.streams_of(agent)]
             self._env.mask(agent, masks)
             if self.checks is not None:
-                self.checks.masked(agent, masks, acts)
+                self.checks.masked(agent, masks, bench.kind.acted[row])
 
     def choose(self, group: int, random: np.random.Generator | None = None) -> None:
         """Forward passes, and a choice for every stream."""
-        for forward in self._passes_of[group]:
-            outputs = forward.stack.outputs(forward.first, forward.end)
-            for i, agent in enumerate(forward.agents):
-                seat, choice = self.seats[agent], self._choices[agent]
-                seat.selector.choose(
-                    outputs[i],
-                    choice.masks,
-                    seat.random if random is None else random,
-                    seat.epsilon if random is None else 1.0,
-                    choice.actions,
-                    choice.log_probs,
-                )
+        for bench in self._benches_of[group]:
+            bench.choose(random)
 
     def decide(self, group: int) -> None:
         """Write down what was observed and chosen."""
-        before_of = self._given_of if self._shared.on else self._before_of
-        for agent in self.groups[group]:
-            seat, choice = self.seats[agent], self._choices[agent]
-            seat.stack.stay(seat.index, self._acted_of[agent])
-            if seat.writer is not None:
-                seat.writer.decide(
-                    self._flat[agent],
-                    choice.actions,
-                    seat.version,
-                    self._acted_of[agent],
-                    choice.log_probs,
-                    choice.masks,
-                    seat.stack.kept[seat.index],
-                    before_of[agent],
-                )
+        for bench in self._benches_of[group]:
+            bench.decide()
 
     def act(self, agent: int) -> None:
         """Let what was chosen take effect."""
-        choice = self._choices[agent]
-        actions = self.seats[agent].selector.actions.within_bounds(choice.actions)
-        self._env.act(agent, actions.reshape(choice.shape))
+        taken = self._actions_of[agent]
+        if taken is None:
+            bench, _ = self._places[agent]
+            taken = bench.kind.chosen(agent)
+        self._env.act(agent, taken)
 
     def outcome(self, result: TurnResult) -> None:
         """Write down what came of it."""
         ended = result.terminated | result.truncated
         if ended.any():
             for agent in np.flatnonzero(ended.any(0)).tolist():
-                self._env.observe(agent, self._final_observations[agent])
+                bench, row = self._places[agent]
+                last = bench.kind.final_observations[row]
+                self._env.observe(agent, last)
                 if self.checks is not None:
-                    self.checks.last(agent, self._final_observations[agent], ended[:, agent])
-                final_masks = self._choices[agent].final_masks
-                if final_masks.shape[1] and result.truncated[:, agent].any():
-                    self._env.mask(agent, final_masks)
-                self._forget(self.seats[agent], ended[:, agent])
-        rewards = self._shared.mixed(result.rewards)
-        for agent, seat in enumerate(self.seats):
-            if seat.writer is not None:
-                seat.writer.outcome(
-                    rewards[:, agent],
-                    result.terminated[:, agent],
-                    result.truncated[:, agent],
-                    self._final_flat[agent],
-                    self._acted_of[agent],
-                    self._choices[agent].final_masks,
-                )
+                    self.checks.last(agent, last, ended[:, agent])
+                keeps = bench.writer is not None and bench.writer.keeps_last_mask
+                if keeps and result.truncated[:, agent].any():
+                    self._env.mask(agent, bench.kind.final_masks[bench.kind.streams_of(agent)])
+                self._forget(agent, ended[:, agent])
+        rewards = np.ascontiguousarray(self._shared.mixed(result.rewards).T)
+        terminated, truncated = map(np.ascontiguousarray, (result.terminated.T, result.truncated.T))
+        for bench in self._all:
+            bench.outcome(rewards, terminated, truncated)
 
     def close(
         self,
@@ -234,8 +273,8 @@ class FixedSeats:
         """What is observed next in these copies begins a new episode."""
         if self._shares is not None:
             self._shared.begin(over, self._shares.now())
-        for seat in self.seats:
-            self._forget(seat, over)
+        for agent in range(len(self.seats)):
+            self._forget(agent, over)
 
     def settled(self) -> bool:
         """Nothing of other actors comes here."""
@@ -251,40 +290,43 @@ class FixedSeats:
         """Let a seat act with this snapshot from now on."""
         seat.stack.load(seat.index, snapshot.weights)
         seat.version, seat.epsilon = snapshot.version, snapshot.epsilon
+        self._note_versions()
         seat.row[Policy.EPSILON], seat.row[Policy.VERSION] = snapshot.epsilon, snapshot.version
 
     def state(self) -> State:
         """What every seat is in the middle of."""
-        return {
-            str(agent): {
+        found: State = {"shares": self._shared.shares.copy()}
+        for agent, seat in enumerate(self.seats):
+            bench, row = self._places[agent]
+            found[str(agent)] = {
                 "acting": seat.stack.state(seat.index),
-                "frames": seat.frames.state(),
+                "frames": self._frames_of(agent).state(),
                 "random": random_state(seat.random),
-                "writer": seat.writer.state() if seat.writer is not None else None,
+                "writer": bench.writer.state_of(row) if bench.writer is not None else None,
                 "version": seat.version,
                 "epsilon": seat.epsilon,
             }
-            for agent, seat in enumerate(self.seats)
-        } | {"shares": self._shared.shares.copy()}
+        return found
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
         if "shares" in state:  # else by an earlier version: as they are configured
             self._shared.restore(fitting(state, "shares", self._shared.shares))
         for agent, seat in enumerate(self.seats):
-            saved = state[str(agent)]
+            saved, (bench, row) = state[str(agent)], self._places[agent]
             seat.stack.restore(seat.index, saved["acting"])
-            seat.frames.restore(saved["frames"])
+            self._frames_of(agent).restore(saved["frames"])
             restore_random(seat.random, saved["random"])
-            if seat.writer is not None:
-                seat.writer.restore(saved["writer"])
+            if bench.writer is not None:
+                bench.writer.restore_of(row, saved["writer"])
             seat.version, seat.epsilon = saved["version"], saved["epsilon"]
+        self._note_versions()
 
     def holds(self, state: State) -> bool:
         """Whether the experience is there that was being written when `state` was called."""
         return all(
-            seat.writer is None or seat.writer.holds(state[str(agent)]["writer"])
-            for agent, seat in enumerate(self.seats)
+            bench.writer is None or bench.writer.holds_of(row, state[str(agent)]["writer"])
+            for agent, (bench, row) in self._places.items()
         )
 
     def lasting(self) -> State:
@@ -296,40 +338,66 @@ class FixedSeats:
 
     def close_orphans(self) -> None:
         """Close what an actor before this one was writing, where no actor goes on with it."""
-        for seat in self.seats:
-            if seat.writer is not None:
-                seat.writer.close_orphans()
+        for bench in self._all:
+            if bench.writer is not None:
+                bench.writer.close_orphans()
 
-    def _room_for(self, agent: int) -> _Choice:
-        seat, num_envs = self.seats[agent], self._env.num_envs
-        actions = seat.selector.actions
-        mask_size = actions.mask_size if seat.masked else 0
-        keeps_last = seat.writer is not None and seat.writer.keeps_last_mask
-        return _Choice(
-            np.zeros((num_envs, actions.size), actions.dtype),
-            np.zeros(num_envs, np.float32),
-            np.ones((num_envs, mask_size), np.bool_),
-            np.ones((num_envs, mask_size if keeps_last else 0), np.bool_),
-            (num_envs, *(self._env.agents[agent].action_space.shape or ())),
+    def _note_versions(self) -> None:
+        for bench in self._all:
+            bench.versions[:] = [seat.version for seat in bench.seats]
+
+    def _benches(self, group: tuple[int, ...]) -> list[_Bench]:
+        """The agents of a group, with as many side by side as there can be."""
+        stacks = [self.seats[agent].stack for agent in group]
+        order = sorted(
+            group, key=lambda a: (stacks.index(self.seats[a].stack), self.seats[a].index)
+        )
+        benches: list[list[int]] = []
+        for agent in order:
+            if benches and self._are_neighbours(benches[-1][-1], agent):
+                benches[-1].append(agent)
+            else:
+                benches.append([agent])
+        return [_Bench(self._env, [self.seats[a] for a in some], tuple(some)) for some in benches]
+
+    def _are_neighbours(self, agent: int, other: int) -> bool:
+        """Whether the other's policy follows in the same stack, and is as this one but for that."""
+        one, two = self.seats[agent], self.seats[other]
+        sees, acts = ([self._env.agents[a] for a in (agent, other)] for _ in range(2))
+        return (
+            one.stack is two.stack
+            and one.index + 1 == two.index
+            and one.masked == two.masked
+            and sees[0].observation_space == sees[1].observation_space
+            and acts[0].action_space == acts[1].action_space
+            and type(one.selector) is type(two.selector)
+            and _rings_are_neighbours(one.experience, two.experience)
         )
 
-    def _passes(self, group: tuple[int, ...]) -> list[_Pass]:
-        """The forward passes in which the agents of a group choose: as few as there can be."""
-        passes: list[_Pass] = []
-        stacks = [self.seats[agent].stack for agent in group]
-        for agent in sorted(
-            group, key=lambda a: (stacks.index(self.seats[a].stack), self.seats[a].index)
-        ):
-            seat = self.seats[agent]
-            last = passes[-1] if passes else None
-            if last is not None and last.stack is seat.stack and last.end == seat.index:
-                agents = (*last.agents, agent)
-                passes[-1] = _Pass(seat.stack, last.first, seat.index + 1, agents)
-            else:
-                passes.append(_Pass(seat.stack, seat.index, seat.index + 1, (agent,)))
-        return passes
+    def _as_taken(self, agent: int) -> Array | None:
+        """Where an agent's actions stand as the environment takes them; None: they are changed."""
+        bench, _ = self._places[agent]
+        taken = bench.kind.chosen(agent)
+        return taken if np.shares_memory(taken, bench.kind.actions) else None
 
-    def _forget(self, seat: Seat, streams: Bools) -> None:
-        """What a seat sees next in these copies begins a new episode of its own."""
-        seat.frames.start(streams)
+    def _frames_of(self, agent: int) -> FrameStack:
+        bench, _ = self._places[agent]
+        return bench.frames.of(bench.kind.streams_of(agent))
+
+    def _forget(self, agent: int, streams: Bools) -> None:
+        """What an agent sees next in these copies begins a new episode of its own."""
+        seat = self.seats[agent]
+        self._frames_of(agent).start(streams)
         seat.stack.memories[seat.index, streams] = 0.0
+
+
+def _rings_are_neighbours(one: Experience | None, two: Experience | None) -> bool:
+    """Whether both are nobody's, or the second follows the first in a block."""
+    if one is None or two is None:
+        return one is two
+    return one.block is not None and one.block is two.block and one.index + 1 == two.index
+
+
+def no_masks(*shape: int) -> Bools:
+    """Masks of policies that may do anything: [*shape, 0]."""
+    return np.ones((*shape, 0), np.bool_)

@@ -95,3 +95,7 @@ class FrameStack:
             return found
         _push(self._stacked, observations, acts, self._starts, self._size)
         return NONE
+
+    def of(self, streams: slice) -> FrameStack:
+        """The same of some of its streams; what one is told the other knows."""
+        return FrameStack(self._stacked[streams], self._size, self._starts[streams])

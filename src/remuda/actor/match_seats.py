@@ -117,7 +117,7 @@ class MatchSeats(StreamSeats):
             members = [m for m in self.league.population.frozen if m.ref.is_scripted]
             for agent in self.groups[group]:
                 kind = self._kind_of[agent]
-                seen = kind.observations[kind.agents.index(agent)]
+                seen = kind.observations[kind.place_of[agent]]
                 names = [m.ref.policy for m in members if m.may_sit(agent)]
                 self._scripted.try_out(agent, seen, names, random)
 
@@ -131,17 +131,18 @@ class MatchSeats(StreamSeats):
         kind = self._kind_of[agent]
         actions = kind.chosen(agent)
         if self._scripted is not None:
-            seen = kind.observations[kind.agents.index(agent)]
+            seen = kind.observations[kind.place_of[agent]]
             actions = self._scripted.chosen(agent, seen, actions)
         self._env.act(agent, actions)
 
-    def observe(self, agent: int) -> None:
-        """See what there is to see, and note what the agent was given so far in this turn."""
+    def observe(self, group: int) -> None:
+        """See what there is to see, and note what each was given so far in this turn."""
         if self._so_far is not None:
-            kind = self._kind_of[agent]
-            local = kind.agents.index(agent)
-            kind.rewards_before[local] = self._shared.mixed_of(agent, self._so_far)
-        super().observe(agent)
+            for agent in self.groups[group]:
+                kind = self._kind_of[agent]
+                before = self._shared.mixed_of(agent, self._so_far)
+                kind.rewards_before[kind.place_of[agent]] = before
+        super().observe(group)
 
     def outcome(self, result: TurnResult) -> None:
         """Write down what came of the turn."""
@@ -149,7 +150,7 @@ class MatchSeats(StreamSeats):
         if ended.any():
             for agent in np.flatnonzero(ended.any(0)).tolist():
                 kind = self._kind_of[agent]
-                last = kind.final_observations[kind.agents.index(agent)]
+                last = kind.final_observations[kind.place_of[agent]]
                 self._env.observe(agent, last)
                 if self.checks is not None:
                     self.checks.last(agent, last, ended[:, agent])
@@ -159,11 +160,10 @@ class MatchSeats(StreamSeats):
         if self._fresh.any():  # their first turn: newer weights were taken after they were dealt
             self._oldest[self._fresh] = self._versions[self.league.seated[self._fresh]]
             self._fresh[:] = False
-        shared = self._shared.mixed(result.rewards)
+        turn = (self._shared.mixed(result.rewards), result.terminated, result.truncated)
+        by_agent = [np.ascontiguousarray(array.T) for array in turn]
         for kind in self._kinds:
-            rewards = kind.by_stream(shared)
-            terminated = kind.by_stream(result.terminated)
-            truncated = kind.by_stream(result.truncated)
+            rewards, terminated, truncated = map(kind.by_stream, by_agent)
             for policy_group in self.policy_groups:
                 if policy_group.kind is kind:
                     policy_group.outcome(rewards, terminated, truncated)

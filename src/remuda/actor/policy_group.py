@@ -8,55 +8,14 @@ import numpy as np
 
 from remuda.actor.batch_plan import BatchPlan, make_plan
 from remuda.actor.frames import FrameStack
+from remuda.actor.kind import Kind
 from remuda.checkpoint.state import fitting, random_state, restore_random
-from remuda.envs.vector_env import VectorEnv
 from remuda.experience.writer import BlockWriter
 from remuda.kernels import njit
-from remuda.policies.acting import ActingStack, Sampled
+from remuda.policies.acting import ActingStack
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import Snapshot
 from remuda.types import Array, Bools, Floats, Integers, State
-
-
-class Kind:
-    """Agents of equal spaces, so that the same policies may play them, and their streams."""
-
-    def __init__(self, env: VectorEnv, agents: tuple[int, ...], spec: PolicySpec) -> None:
-        """Make room for the streams of `agents`; `spec`: of a policy that may play them."""
-        self.agents, self.num_envs = agents, env.num_envs
-        first, num_streams = env.agents[agents[0]], len(agents) * env.num_envs
-        sees, size = first.observation_space, spec.observation_size
-        at = (len(agents), env.num_envs)
-        self.observations: Array = np.zeros((*at, *sees.shape), sees.dtype)  # type: ignore[misc]
-        self.final_observations = self.observations.copy()
-        self.observations_flat = self.observations.reshape(num_streams, size)
-        self.final_observations_flat = self.final_observations.reshape(num_streams, size)
-        self.acted: Bools = np.zeros(at, np.bool_)
-        self.rewards_before: Floats = np.zeros(at, np.float32)
-        """What each was given in this turn before it observed; zeros if the game says nothing."""
-        self.rewards_before_flat = self.rewards_before.reshape(num_streams)
-        self.actions: Array = np.zeros((num_streams, spec.actions.size), spec.actions.dtype)
-        self.log_probs: Floats = np.zeros(num_streams, np.float32)
-        mask_size = spec.actions.mask_size if spec.masked else 0
-        self.masks: Bools = np.ones((num_streams, mask_size), np.bool_)
-        self.final_masks = self.masks.copy()
-        """What is allowed where an episode was cut off."""
-        self._action_shape = (env.num_envs, *(first.action_space.shape or ()))
-        self._actions = spec.actions
-
-    def streams_of(self, agent: int) -> slice:
-        """The streams of one agent."""
-        begin = self.agents.index(agent) * self.num_envs
-        return slice(begin, begin + self.num_envs)
-
-    def chosen(self, agent: int) -> Array:
-        """What an agent does, as the environment takes it."""
-        actions = self._actions.within_bounds(self.actions[self.streams_of(agent)])
-        return actions.reshape(self._action_shape)
-
-    def by_stream(self, array: Array) -> Array:
-        """An array [num_envs, num_agents] of a turn as [num_streams]."""
-        return np.ascontiguousarray(array[:, self.agents].T).reshape(-1)
 
 
 class PolicyGroup:
@@ -95,9 +54,7 @@ class PolicyGroup:
         self.inputs: Floats = np.zeros((num_streams, network.num_inputs), np.float32)
         self.recurrent_states: Floats = np.zeros((num_streams, network.memory), np.float32)
         self.states_before = self.recurrent_states.copy()
-        self.frames = [
-            FrameStack(self.inputs[kind.streams_of(agent)], size) for agent in kind.agents
-        ]
+        self.frames = FrameStack(self.inputs, size)
         actions = specs[0].actions
         self._outputs: Floats = np.zeros((num_streams, actions.num_outputs), np.float32)
         self._masks = kind.masks.copy()
@@ -108,6 +65,8 @@ class PolicyGroup:
         """By group, the streams whose experience is kept..."""
         self._everyone: BatchPlan | None = None
         """...and those of all groups."""
+        self._rates: dict[int, np.ndarray] = {}
+        """By group, the exploration rate of each stream of its plan; worked out when needed."""
 
     def deal(
         self,
@@ -123,10 +82,11 @@ class PolicyGroup:
             learns: [num_envs, num_agents] whether what a live policy lives through there is
                 written; None: everywhere. It stays as it is to the end of a copy's episode.
         """
-        rows = self.row_of[self.kind.by_stream(seated)]
+        self._rates.clear()
+        rows = self.row_of[self.kind.by_stream(np.ascontiguousarray(seated.T))]
         self._plans = self._written = self._plan_groups(rows, groups)
         if learns is not None:
-            rows = np.where(self.kind.by_stream(learns), rows, -1)
+            rows = np.where(self.kind.by_stream(np.ascontiguousarray(learns.T)), rows, -1)
             self._written = self._plan_groups(rows, groups)
         self._everyone = (
             self._written[0] if len(groups) == 1 else self._plan(rows, np.arange(len(rows)))
@@ -152,17 +112,21 @@ class PolicyGroup:
             return
         said = self._said(plan)
         _gather_masks(kind.masks, plan.streams, self._masks)
-        rng = self.random if random is None else random
-        for begin, stop, epsilon in self._runs(plan, count):
-            self._selector.choose(
-                said[begin:stop],
-                self._masks[begin:stop],
-                rng,
-                epsilon if random is None else 1.0,
-                self._actions[begin:stop],
-                self._log_probs[begin:stop],
-            )
+        self._selector.choose_by_rates(
+            said[:count],
+            self._masks[:count],
+            self.random if random is None else random,
+            self._rates_of(group) if random is None else np.ones(count),
+            self._actions[:count],
+            self._log_probs[:count],
+        )
         _scatter(self._actions, self._log_probs, plan.streams, kind.actions, kind.log_probs)
+
+    def push(self, streams: slice) -> int:
+        """Take in what these streams observed; one of them where it is not finite, or NONE."""
+        kind = self.kind
+        acted = kind.acted.reshape(-1)[streams]
+        return self.frames.of(streams).push(kind.observations_flat[streams], acted)
 
     def decide(self, group: int) -> None:
         """Write down what was observed and chosen."""
@@ -207,10 +171,11 @@ class PolicyGroup:
         row = int(self.row_of[place])
         self.stack.load(row, snapshot.weights)
         self.versions[row], self._epsilons[row] = snapshot.version, snapshot.epsilon
+        self._rates.clear()
 
     def forget(self, agent: int, copies: Bools) -> None:
         """What it observes next in these copies begins a new episode of the agent's own."""
-        self.frames[self.kind.agents.index(agent)].start(copies)
+        self.frames.of(self.kind.streams_of(agent)).start(copies)
         if self.stack.network.memory:
             self.recurrent_states[self.kind.streams_of(agent)][copies] = 0.0
 
@@ -221,7 +186,10 @@ class PolicyGroup:
             "weights": {str(k): self.stack.flat_weights(k) for k in range(len(self.places))},
             "versions": self.versions.copy(),
             "epsilons": self._epsilons.copy(),
-            "frames": {str(i): frames.state() for i, frames in enumerate(self.frames)},
+            "frames": {
+                str(i): self.frames.of(self.kind.streams_of(agent)).state()
+                for i, agent in enumerate(self.kind.agents)
+            },
             "memories": self.recurrent_states.copy(),
             "writers": {str(i): writer.state() for i, writer in enumerate(self.writers)},
             "random": random_state(self.random),
@@ -235,8 +203,9 @@ class PolicyGroup:
             self.stack.restore(k, state["rows"][str(k)])
         self.versions[...] = fitting(state, "versions", self.versions)
         self._epsilons[...] = fitting(state, "epsilons", self._epsilons)
-        for i, frames in enumerate(self.frames):
-            frames.restore(state["frames"][str(i)])
+        self._rates.clear()
+        for i, agent in enumerate(self.kind.agents):
+            self.frames.of(self.kind.streams_of(agent)).restore(state["frames"][str(i)])
         self.recurrent_states[...] = fitting(state, "memories", self.recurrent_states)
         for i, writer in enumerate(self.writers):
             writer.restore(state["writers"][str(i)])
@@ -278,24 +247,13 @@ class PolicyGroup:
         )
         return outputs
 
-    def _runs(self, plan: BatchPlan, count: int) -> list[tuple[int, int, float]]:
-        """Stretches of streams that explore alike: begin, end, rate."""
-        epsilons, ends = self._epsilons, plan.begins[1:]
-        if isinstance(self._selector, Sampled):  # that only asks whether to draw
-            draws = epsilons > 0.0
-            if draws.all():
-                return [(0, count, 1.0)]
-            firsts = np.flatnonzero(np.diff(draws, prepend=~draws[:1]))
-            cuts = [*plan.begins[firsts].tolist(), count]
-            return [
-                (begin, end, float(draws[first]))
-                for first, begin, end in zip(firsts, cuts[:-1], cuts[1:], strict=True)
-                if end > begin
-            ]
-        return [
-            (int(plan.begins[k]), int(ends[k]), float(epsilons[k]))
-            for k in np.flatnonzero(ends > plan.begins[:-1])
-        ]
+    def _rates_of(self, group: int) -> np.ndarray:
+        """The exploration rate of each stream of a group's plan: [M]."""
+        found = self._rates.get(group)
+        if found is None:
+            counts = np.diff(self._plans[group].begins)
+            found = self._rates[group] = np.repeat(self._epsilons, counts)
+        return found
 
 
 @njit(cache=True)

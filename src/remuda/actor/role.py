@@ -111,7 +111,6 @@ class ActorRole:
         from remuda.actor.fixed import FixedSeats
         from remuda.actor.seating import make_seats
         from remuda.actor.shared_rewards import SharesForGood
-        from remuda.experience.writer import ExperienceWriter
 
         config = self.config
         seats = make_seats(
@@ -126,9 +125,7 @@ class ActorRole:
         for spec, seat in zip(env.agents, seats, strict=True):
             if spec.name in config.env.scripted:
                 continue  # what it does is not what its policy chose
-            seat.writer = ExperienceWriter(
-                self.experience[seat.policy], self.index, len(env.agents)
-            )
+            seat.experience = self.experience[seat.policy]
         shares = SharesForGood(
             [seat.policy for seat in seats],
             {spec.name: spec.config.share_rewards for spec in self.specs},

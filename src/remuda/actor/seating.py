@@ -7,8 +7,8 @@ from typing import Any
 
 from remuda.actor.batch_plan import STEP
 from remuda.actor.fixed import Seat
-from remuda.actor.frames import FrameStack
-from remuda.actor.policy_group import Kind, PolicyGroup
+from remuda.actor.kind import Kind
+from remuda.actor.policy_group import PolicyGroup
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.experience import Experience
 from remuda.experience.writer import BlockWriter
@@ -80,7 +80,7 @@ def _grouped(
         kind_of = alike[_seats_for(league, number)[0]]
         agents = tuple(agent for agent, kind in enumerate(alike) if kind == kind_of)
         if agents not in kinds:
-            kinds[agents] = Kind(env, agents, spec)
+            kinds[agents] = Kind(env, agents, spec.actions, spec.masked)
         key = (agents, network_layout(spec), spec.config.entry.samples)
         together.setdefault(key, []).append(number)
     return [(kinds[agents], numbers) for (agents, *_), numbers in together.items()]
@@ -164,11 +164,11 @@ def make_seats(
                 policy=spec.name,
                 stack=stack,
                 index=index,
-                frames=FrameStack(stack.inputs[index], spec.observation_size),
                 selector=spec.action_selector(),
                 masked=spec.masked,
                 random=stream(seed, purpose, spec.name),
                 row=scoreboard.policy(spec.name, actor),
+                actor=actor,
             )
         )
     return seats

@@ -17,8 +17,8 @@ from remuda.types import Bools, Floats, Integers, State, TurnResult
 class Seats(Protocol):
     """Policies on the seats of a game: `FixedSeats` for good, `MatchSeats` for a match at a time.
 
-    In each turn, for each group: `observe` for its agents, `choose`, `decide`, `act` for its
-    agents; then `outcome`; and for copies that are over `close` and `begin`.
+    In each turn, for each group: `observe`, `choose`, `decide`, and `act` for each of its agents;
+    then `outcome`; and for copies that are over `close` and `begin`.
     """
 
     groups: Sequence[tuple[int, ...]]
@@ -33,8 +33,8 @@ class Seats(Protocol):
     def rooms(self) -> list[Room]:
         """Where a writer may have to wait."""
 
-    def observe(self, agent: int) -> None:
-        """See what there is to see, and what may be done."""
+    def observe(self, group: int) -> None:
+        """See what there is to see for a group's agents, and what may be done."""
 
     def choose(self, group: int, random: np.random.Generator | None = None) -> None:
         """Choose for a group's agents; `random`: only try, with this stream, and count nothing."""

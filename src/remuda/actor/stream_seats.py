@@ -10,16 +10,18 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from remuda.actor.policy_group import Kind, PolicyGroup
-from remuda.envs.checks import TurnChecks
+from remuda.actor.kind import Kind, columns_of
+from remuda.actor.policy_group import PolicyGroup
+from remuda.envs.checks import NONE, TurnChecks
 from remuda.envs.vector_env import VectorEnv
-from remuda.types import Bools
+from remuda.types import Bools, Integers
 
 
 class StreamSeats:
     """Seats whose streams are observed by kind of seat, and gathered by policy to choose."""
 
     checks: TurnChecks | None = None
+    groups: Sequence[tuple[int, ...]]
 
     def __init__(
         self, env: VectorEnv, policy_groups: Sequence[PolicyGroup], kinds: Iterable[Kind]
@@ -36,24 +38,56 @@ class StreamSeats:
         self._kind_of = {agent: kind for kind in self._kinds for agent in kind.agents}
         self._masked = [spec.masked for spec in env.agents]
         self.acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
+        self._stretches: dict[int, list[tuple[Kind, slice | Integers, slice]]] = {}
 
-    def observe(self, agent: int) -> None:
+    def observe(self, group: int) -> None:
         """See what there is to see, and what may be done."""
-        kind = self._kind_of[agent]
-        local, part = kind.agents.index(agent), kind.streams_of(agent)
-        self._env.observe(agent, kind.observations[local])
-        acts = kind.acted[local]
-        acts[...] = self._env.active[:, agent]
-        self.acted[:, agent] = acts
-        for policy_group in self.policy_groups:
-            if policy_group.kind is kind:
-                strange = policy_group.frames[local].push(kind.observations_flat[part], acts)
+        env = self._env
+        for agent in self.groups[group]:
+            kind = self._kind_of[agent]
+            env.observe(agent, kind.observations[kind.place_of[agent]])
+        for kind, agents, places in self._parts(group):
+            streams = slice(places.start * env.num_envs, places.stop * env.num_envs)
+            acts = kind.acted[places]
+            np.copyto(acts, env.active.T[agents])
+            self.acted.T[agents] = acts
+            for policy_group in self.policy_groups:
+                if policy_group.kind is kind:
+                    found = policy_group.push(streams)
+                    if found != NONE and self.checks is not None:
+                        place, copy = divmod(streams.start + found, env.num_envs)
+                        self.checks.observed(kind.agents[place], kind.observations[place], copy)
+        for agent in self.groups[group]:
+            if self._masked[agent]:
+                kind = self._kind_of[agent]
+                masks = kind.masks[kind.streams_of(agent)]
+                env.mask(agent, masks)
                 if self.checks is not None:
-                    self.checks.observed(agent, kind.observations[local], strange)
-        if self._masked[agent]:
-            self._env.mask(agent, kind.masks[part])
-            if self.checks is not None:
-                self.checks.masked(agent, kind.masks[part], acts)
+                    self.checks.masked(agent, masks, kind.acted[kind.place_of[agent]])
+
+    def _parts(self, group: int) -> list[tuple[Kind, slice | Integers, slice]]:
+        """Stretches of a group's agents that are neighbours among those of a kind."""
+        found = self._stretches.get(group)
+        if found is not None:
+            return found
+        stretches: list[tuple[Kind, list[int]]] = []
+        for kind in self._kinds:
+            for agent in (a for a in kind.agents if a in self.groups[group]):
+                last = stretches[-1] if stretches else None
+                place = kind.place_of[agent]
+                if last and last[0] is kind and kind.place_of[last[1][-1]] + 1 == place:
+                    last[1].append(agent)
+                else:
+                    stretches.append((kind, [agent]))
+        self._stretches[group] = [
+            (
+                kind,
+                columns_of(tuple(agents)),
+                slice(kind.place_of[agents[0]], kind.place_of[agents[-1]] + 1),
+            )
+            for kind, agents in stretches
+        ]
+        return self._stretches[group]
 
     def choose(self, group: int, random: np.random.Generator | None = None) -> None:
         """Forward passes, and a choice for every stream."""

@@ -131,13 +131,14 @@ def _decide_stream(
     places: Places,
     choices: Choices,
     stream: int,
+    place: int,
     version: int,
 ) -> int:
     """Write what a stream observes and does; its observation also completes the step before.
 
     What the turn has given the agent before this decision belongs to the one before, if there is
     one. The reward of this one begins below zero by as much, because `_end_stream` will add all
-    that the turn has given.
+    that the turn has given. `place` is the number of the stream among those of the ring.
 
     Returns the steps that are complete now.
     """
@@ -145,9 +146,9 @@ def _decide_stream(
     n_frames = steps.observations.shape[1] - length
     before = choices.rewards_before[stream]
     fresh = 0
-    slot, t = places.slots[stream], places.lengths[stream]
+    slot, t = places.slots[place], places.lengths[place]
     if slot == NOWHERE:
-        slot = _begin_segment(segments, beginnings, places.slots, stream)
+        slot = _begin_segment(segments, beginnings, places.slots, place)
         for i in range(n_frames - 1):
             for j in range(steps.observations.shape[2]):
                 steps.observations[slot, i, j] = 0
@@ -169,7 +170,7 @@ def _decide_stream(
         if t == length:  # the episode goes on in another segment, with the same frames
             last = slot
             _close_segment(segments, last)
-            slot = _begin_segment(segments, beginnings, places.slots, stream)
+            slot = _begin_segment(segments, beginnings, places.slots, place)
             for i in range(n_frames):
                 for j in range(steps.observations.shape[2]):
                     steps.observations[slot, i, j] = steps.observations[last, t + i, j]
@@ -182,7 +183,7 @@ def _decide_stream(
     steps.log_probs[slot, t] = choices.log_probs[stream]
     steps.versions[slot, t] = version
     steps.rewards[slot, t] = -before
-    places.slots[stream], places.lengths[stream] = slot, t
+    places.slots[place], places.lengths[place] = slot, t
     return fresh
 
 
@@ -204,33 +205,40 @@ def _decide_ring(
     choices: Choices,
     plan: Plan,
     row: int,
+    first: int,
     watched: int,
 ) -> bool:
-    """Write what the active streams of a ring do; whether its learner is to be rung."""
+    """Write what the active streams of a ring do; whether its learner is to be rung.
+
+    `first` is the number of the ring's first stream.
+    """
     version = choices.versions[row]
     fresh = 0
     for i in range(plan.begins[row], plan.begins[row + 1]):
         stream = plan.streams[i]
         if choices.active[stream]:
-            fresh += _decide_stream(steps, segments, beginnings, places, choices, stream, version)
+            fresh += _decide_stream(
+                steps, segments, beginnings, places, choices, stream, stream - first, version
+            )
     return fresh > 0 and _count(segments.counters, fresh, watched)
 
 
 @njit(cache=True, inline="always", _nrt=False)
 def _end_stream(
-    steps: Outcomes, segments: Segments, places: Places, results: Results, stream: int
+    steps: Outcomes, segments: Segments, places: Places, results: Results, stream: int, place: int
 ) -> int:
     """Write what came of a stream's last decision; an episode's end completes it at once.
 
+    `place` is the number of the stream among those of the ring.
     Returns the steps that are complete now.
     """
-    slot = places.slots[stream]
+    slot = places.slots[place]
     if slot == NOWHERE:
         return 0
     if results.acted[stream]:
-        places.lengths[stream] += 1
+        places.lengths[place] += 1
     # Without a turn of its own, what it is given belongs to its last decision all the same.
-    t = places.lengths[stream] - 1
+    t = places.lengths[place] - 1
     terminated = results.terminated[stream]
     steps.rewards[slot, t] += results.rewards[stream]
     steps.discounts[slot, t] = 0.0 if terminated else 1.0
@@ -241,7 +249,7 @@ def _end_stream(
     _copy(results.final_masks, stream, steps.masks, slot, t + 1)
     store(segments.committed, slot, t + 1)
     _close_segment(segments, slot)
-    places.slots[stream] = NOWHERE
+    places.slots[place] = NOWHERE
     return 1
 
 
@@ -266,6 +274,7 @@ def decide(
     slots: Integers,
     lengths: Integers,
     rows: Integers,
+    firsts: Integers,
     watched: int,
     due: Bools,
     begins: Integers,
@@ -282,7 +291,8 @@ def decide(
     """Write what each active stream observes and does; return how many learners are to be rung.
 
     In order: `Decisions`, `Segments`, `Beginnings` and `Places` of a block; each ring's row in the
-    plan, the word that learners wait for, and where to mark those that are due; `Plan`; `Choices`.
+    plan and the number of its first stream, the word that learners wait for, and where to mark
+    those that are due; `Plan`; `Choices`.
     """
     block = Segments(sequence, committed, closed_as, queue, queue_sequence, queue_steps, counters)
     plan = Plan(begins, streams)
@@ -303,7 +313,9 @@ def decide(
         )
         segments, places = _of_ring(block, p), Places(slots[p], lengths[p])
         beginnings = Beginnings(memories[p], numbers[p], owners[p])
-        due[p] = _decide_ring(ring, segments, beginnings, places, choices, plan, rows[p], watched)
+        due[p] = _decide_ring(
+            ring, segments, beginnings, places, choices, plan, rows[p], firsts[p], watched
+        )
         num_due += due[p]
     return num_due
 
@@ -324,6 +336,7 @@ def outcome(
     slots: Integers,
     lengths: Integers,
     rows: Integers,
+    firsts: Integers,
     watched: int,
     due: Bools,
     begins: Integers,
@@ -337,7 +350,7 @@ def outcome(
 ) -> int:
     """Write what came of each stream's last decision; return how many learners are to be rung.
 
-    In order: `Outcomes`, `Segments` and `Places` of a block; three of the rings as in `decide`;
+    In order: `Outcomes`, `Segments` and `Places` of a block; four of the rings as in `decide`;
     `Plan`; `Results`.
     """
     block = Segments(sequence, committed, closed_as, queue, queue_sequence, queue_steps, counters)
@@ -348,7 +361,8 @@ def outcome(
         segments, places = _of_ring(block, p), Places(slots[p], lengths[p])
         fresh = 0
         for i in range(begins[rows[p]], begins[rows[p] + 1]):
-            fresh += _end_stream(steps, segments, places, results, streams[i])
+            stream = streams[i]
+            fresh += _end_stream(steps, segments, places, results, stream, stream - firsts[p])
         due[p] = fresh > 0 and _count(segments.counters, fresh, watched)
         num_due += due[p]
     return num_due

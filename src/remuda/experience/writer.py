@@ -37,6 +37,7 @@ class RingWriter:
         actor: int,
         arrays: Mapping[str, Array],
         rows: Sequence[int],
+        firsts: Sequence[int] | None = None,
     ) -> None:
         """Begin to write.
 
@@ -45,6 +46,7 @@ class RingWriter:
             actor: whose rings these are.
             arrays: [rings, ...] by name, as `fields_of` has them, and `counters` [rings, COUNTERS].
             rows: by ring, its row in the stack of networks.
+            firsts: by ring, the number of its first stream; None: 0 of all.
         """
         self.ring = ring = experiences[0].rings[actor]
         self.rooms: list[Room] = [e.room(actor) for e in experiences if e.may_wait]
@@ -64,7 +66,10 @@ class RingWriter:
         segments = Segments(*(arrays[name] for name in Segments._fields))
         places = Places(self._slots, self._lengths)
         watched = CLOSED_STEPS if experiences[0].rollout else WRITTEN
-        each = (*places, self._rows, watched, self._due)
+        begins: Integers = np.zeros(len(rows), np.int64)
+        if firsts is not None:
+            begins[:] = firsts
+        each = (*places, self._rows, begins, watched, self._due)
         decisions = (arrays[name] for name in (*Decisions._fields, *Segments._fields))
         beginnings = (arrays[name] for name in Beginnings._fields)
         decide: Callable[..., int] = kernels.decide
@@ -127,13 +132,10 @@ class ExperienceWriter(RingWriter):
 
     def __init__(self, experience: Experience, actor: int = 0, num_agents: int = 2) -> None:
         """Begin to write for `actor`; `num_agents`: columns of the arrays that it will be given."""
-        ring = experience.rings[actor]
-        names = {*Segments._fields, *Beginnings._fields, *Decisions._fields, *Outcomes._fields}
-        arrays = {name: ring.shared[name][None] for name in names - {"counters"}}
-        super().__init__([experience], actor, arrays | {"counters": ring.counters[None]}, [0])
+        super().__init__([experience], actor, _arrays_of([experience], actor), [0])
         self.room = self.rooms[0] if self.rooms else None
         """Where it may have to wait; None: the user lets it overwrite."""
-        streams, shape = ring.num_streams, ring.shape
+        streams, shape = self.ring.num_streams, self.ring.shape
         self._begins: Integers = np.array([0, streams])
         self._streams: Integers = np.arange(streams)
         self._version: Integers = np.zeros(1, np.int64)
@@ -241,27 +243,48 @@ class ExperienceWriter(RingWriter):
 class BlockWriter(RingWriter):
     """Writes the streams of several policies into the rings of a block.
 
-    Which policy a stream belongs to changes from match to match, and always at an episode's start,
-    so that no segment ever holds steps of two. Streams are numbered over all seats and copies. Each
-    call is given, for every row of a stack of networks, the streams that it plays: those of row k
-    are `streams[begins[k] : begins[k + 1]]`.
+    Streams are numbered over all seats and copies. Each call is given, for every row of a stack of
+    networks, the streams that it plays: those of row k are `streams[begins[k] : begins[k + 1]]`.
+    Where seats are dealt, which policy a stream belongs to changes from match to match, and always
+    at an episode's start, so that no segment ever holds steps of two.
     """
 
-    def __init__(self, policies: Sequence[tuple[Experience, int]], actor: int = 0) -> None:
+    def __init__(
+        self, policies: Sequence[tuple[Experience, int]], actor: int = 0, own_streams: int = 0
+    ) -> None:
         """Begin to write.
 
         Args:
-            policies: all whose rings are in one block: the experience of each, and its row in the
-                stack.
+            policies: whose rings are neighbours in one block, or one whose ring stands alone: the
+                experience of each, and its row in the stack.
             actor: whose rings these are.
+            own_streams: of each policy, where each has its own: those of row k have the numbers
+                from `k * own_streams` on; 0: any may play any.
         """
         experiences, rows = zip(*sorted(policies, key=lambda pair: pair[0].index), strict=True)
-        block = experiences[0].block
-        assert block is not None
-        names = {*Segments._fields, *Beginnings._fields, *Decisions._fields, *Outcomes._fields}
-        arrays = {name: block.shared(actor)[name] for name in names - {"counters"}}
-        super().__init__(experiences, actor, arrays | {"counters": block.words_of(actor)}, rows)
+        firsts = [row * own_streams for row in rows]
+        super().__init__(experiences, actor, _arrays_of(experiences, actor), rows, firsts)
         self._compile()
+
+    def state_of(self, row: int) -> State:
+        """As `state`, of the streams of one row alone, where each has its own."""
+        ring = self._ring_of(row)
+        return {name: array[ring].copy() for name, array in self._places.items()}
+
+    def restore_of(self, row: int, state: State) -> None:
+        """As `restore`, of the streams of one row."""
+        ring = self._ring_of(row)
+        for name, array in self._places.items():
+            array[ring] = fitting(state, name, array[ring])
+
+    def holds_of(self, row: int, state: State) -> bool:
+        """As `holds`, of the streams of one row."""
+        ring = self._ring_of(row)
+        slots = fitting(state, "slots", self._places["slots"][ring])
+        return bool((self._segments[ring].sequence[slots[slots != NOWHERE]] > 0).all())
+
+    def _ring_of(self, row: int) -> int:
+        return int(np.flatnonzero(self._rows == row)[0])
 
     def decide(
         self,
@@ -386,3 +409,20 @@ class BlockWriter(RingWriter):
         )
         self.outcome(begins, no_streams, none, rewards, none, none, observations, masks)
         self._compile_rare()
+
+
+def _arrays_of(experiences: Sequence[Experience], actor: int) -> dict[str, Array]:
+    """What the rings of one actor are made of, [rings, ...] by name."""
+    names = {*Segments._fields, *Beginnings._fields, *Decisions._fields, *Outcomes._fields}
+    names -= {"counters"}
+    block = experiences[0].block
+    if block is None:
+        (experience,) = experiences
+        ring = experience.rings[actor]
+        found = {name: ring.shared[name][None] for name in names}
+        return found | {"counters": ring.counters[None]}
+    first, count = experiences[0].index, len(experiences)
+    assert [experience.index - first for experience in experiences] == list(range(count))
+    here = slice(first, first + count)
+    found = {name: block.shared(actor)[name][here] for name in names}
+    return found | {"counters": block.words_of(actor)[here]}

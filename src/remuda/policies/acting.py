@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -237,6 +238,37 @@ class ActionSelector(Protocol):
             log_probs: to be written, where the selector knows it.
         """
 
+    def choose_for_all(
+        self,
+        outputs: Floats,
+        masks: Bools,
+        randoms: Sequence[np.random.Generator],
+        epsilons: Sequence[float],
+        actions: Array,
+        log_probs: Floats,
+    ) -> None:
+        """The same for K policies of N streams each: what `choose` would do, one after another.
+
+        Args:
+            outputs: [K, N, O].
+            masks: [K, N, mask_size], or [K, N, 0].
+            randoms: by policy.
+            epsilons: by policy.
+            actions: [K, N, size], to be written.
+            log_probs: [K, N], likewise.
+        """
+
+    def choose_by_rates(
+        self,
+        outputs: Floats,
+        masks: Bools,
+        random: np.random.Generator,
+        epsilons: np.ndarray,
+        actions: Array,
+        log_probs: Floats,
+    ) -> None:
+        """As `choose`, for streams that each have an exploration rate of their own: [N]."""
+
 
 class EpsilonGreedy:
     """Takes the action of the greatest value, or with probability epsilon any that is allowed."""
@@ -246,7 +278,8 @@ class EpsilonGreedy:
     def __init__(self, actions: Actions) -> None:
         assert isinstance(actions, DiscreteActions | CombinedActions)
         self.actions: Actions = actions
-        self._uniforms = np.zeros(0)
+        self._uniforms = np.zeros((0, 0))
+        self._rates = np.zeros(0)
         self._sizes: Integers = np.array(actions.sizes, np.int64)
         if isinstance(actions, CombinedActions):
             self.meaning = "values of all combinations of choices, the last changing fastest"
@@ -258,22 +291,52 @@ class EpsilonGreedy:
         random: np.random.Generator,
         epsilon: float,
         actions: Array,
+        log_probs: Floats,
+    ) -> None:
+        """The first of the best, unless it explores."""
+        self.choose_for_all(
+            outputs[None], masks[None], [random], [epsilon], actions[None], log_probs[None]
+        )
+
+    def choose_for_all(
+        self,
+        outputs: Floats,
+        masks: Bools,
+        randoms: Sequence[np.random.Generator],
+        epsilons: Sequence[float],
+        actions: Array,
+        log_probs: Floats,  # noqa: ARG002
+    ) -> None:
+        """The first of the best of each, unless it explores."""
+        if self._uniforms.shape != outputs.shape[:2]:
+            self._uniforms, self._rates = np.zeros(outputs.shape[:2]), np.zeros(len(outputs))
+        for k, epsilon in enumerate(epsilons):
+            self._rates[k] = epsilon
+            if epsilon > 0.0:
+                randoms[k].random(out=self._uniforms[k])
+        choose_for_all(outputs, masks, self._uniforms, self._rates, self._sizes, actions)
+
+    def choose_by_rates(
+        self,
+        outputs: Floats,
+        masks: Bools,
+        random: np.random.Generator,
+        epsilons: np.ndarray,
+        actions: Array,
         log_probs: Floats,  # noqa: ARG002
     ) -> None:
         """The first of the best, unless it explores."""
-        if epsilon > 0.0:
-            if self._uniforms.size != len(outputs):
-                self._uniforms = np.zeros(len(outputs))
-            random.random(out=self._uniforms)
-        if self._sizes.size == 1:
-            take_best(outputs, masks, actions[:, 0])
-        else:
-            take_best_combined(outputs, masks, self._sizes, actions)
-        if epsilon > 0.0:
-            if self._sizes.size == 1 and not masks.shape[1]:
-                explore(actions[:, 0], self._uniforms, epsilon, outputs.shape[1])
-            else:
-                explore_allowed(actions, masks, self._sizes, self._uniforms, epsilon)
+        uniforms = np.zeros(len(outputs))
+        if epsilons.any():
+            random.random(out=uniforms)
+        choose_for_all(
+            outputs[:, None],
+            masks[:, None],
+            uniforms[:, None],
+            epsilons,
+            self._sizes,
+            actions[:, None],
+        )
 
 
 class Sampled:
@@ -296,6 +359,66 @@ class Sampled:
     ) -> None:
         """Draw for every stream, or for none."""
         self.actions.choose(outputs, masks, random if epsilon > 0.0 else None, actions, log_probs)
+
+    def choose_for_all(
+        self,
+        outputs: Floats,
+        masks: Bools,
+        randoms: Sequence[np.random.Generator],
+        epsilons: Sequence[float],
+        actions: Array,
+        log_probs: Floats,
+    ) -> None:
+        """Likewise, of each policy."""
+        draws = [epsilon > 0.0 for epsilon in epsilons]
+        if all(draws) or not any(draws):
+            who = randoms if draws[0] else None
+            self.actions.choose_for_all(outputs, masks, who, actions, log_probs)
+            return
+        for k, random in enumerate(randoms):
+            own = random if draws[k] else None
+            self.actions.choose(outputs[k], masks[k], own, actions[k], log_probs[k])
+
+    def choose_by_rates(
+        self,
+        outputs: Floats,
+        masks: Bools,
+        random: np.random.Generator,
+        epsilons: np.ndarray,
+        actions: Array,
+        log_probs: Floats,
+    ) -> None:
+        """Draw for streams whose rate is not 0."""
+        draws = epsilons > 0.0
+        firsts = np.flatnonzero(np.diff(draws, prepend=~draws[:1]))
+        for first, end in pairwise([*firsts.tolist(), len(outputs)]):
+            own, part = random if draws[first] else None, slice(first, end)
+            self.actions.choose(outputs[part], masks[part], own, actions[part], log_probs[part])
+
+
+@njit(cache=True)
+def choose_for_all(
+    outputs: Floats,
+    masks: Bools,
+    uniforms: np.ndarray,
+    epsilons: np.ndarray,
+    sizes: Integers,
+    actions: Integers,
+) -> None:
+    """Of K policies: the best, or by the uniform numbers [K, N] below `epsilons` [K] any.
+
+    See `EpsilonGreedy.choose_for_all`; one uniform number decides both whether and what.
+    """
+    for k in range(outputs.shape[0]):
+        if sizes.size == 1:
+            take_best(outputs[k], masks[k], actions[k, :, 0])
+        else:
+            take_best_combined(outputs[k], masks[k], sizes, actions[k])
+        if epsilons[k] > 0.0:
+            if sizes.size == 1 and not masks.shape[2]:
+                explore(actions[k, :, 0], uniforms[k], epsilons[k], outputs.shape[2])
+            else:
+                explore_allowed(actions[k], masks[k], sizes, uniforms[k], epsilons[k])
 
 
 @njit(cache=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,6 +69,27 @@ class Actions(ABC):
             log_probs: [N] to be written: how likely that was.
         """
 
+    def choose_for_all(
+        self,
+        outputs: Floats,
+        masks: Bools,
+        randoms: Sequence[np.random.Generator] | None,
+        actions: Array,
+        log_probs: Floats,
+    ) -> None:
+        """Choose for K policies of N streams each, as `choose` does for one after another.
+
+        Args:
+            outputs: [K, N, num_outputs].
+            masks: [K, N, mask_size], or [K, N, 0].
+            randoms: by policy; None: choose the most likely.
+            actions: [K, N, size], to be written.
+            log_probs: [K, N], to be written.
+        """
+        for k in range(len(outputs)):
+            random = None if randoms is None else randoms[k]
+            self.choose(outputs[k], masks[k], random, actions[k], log_probs[k])
+
     @abstractmethod
     def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:
         """Choose what `choose` does without random numbers, within bounds, in torch: [N, size].
@@ -115,6 +137,7 @@ class DiscreteActions(Actions):
         self.sizes, self.size, self.dtype = sizes, len(sizes), np.int64
         self.num_logits = sum(sizes)
         self._sizes = np.array(sizes, np.int64)
+        self._uniforms = np.zeros((0, 0, 0))
 
     def __repr__(self) -> str:
         return f"DiscreteActions({self.sizes})"
@@ -133,9 +156,24 @@ class DiscreteActions(Actions):
         log_probs: Floats,
     ) -> None:
         """Sample by the inverse of the cumulative distribution, or take the most likely."""
-        greedy = random is None
-        uniforms = np.zeros(actions.shape) if random is None else random.random(actions.shape)
-        _choose_discrete(outputs, masks, uniforms, self._sizes, greedy, actions, log_probs)
+        randoms = None if random is None else (random,)
+        self.choose_for_all(outputs[None], masks[None], randoms, actions[None], log_probs[None])
+
+    def choose_for_all(
+        self,
+        outputs: Floats,
+        masks: Bools,
+        randoms: Sequence[np.random.Generator] | None,
+        actions: Array,
+        log_probs: Floats,
+    ) -> None:
+        """In one call, with numbers from the stream of each."""
+        if self._uniforms.shape != actions.shape:
+            self._uniforms = np.zeros(actions.shape)
+        for k, random in enumerate(randoms or ()):
+            random.random(out=self._uniforms[k])
+        greedy = randoms is None
+        _choose_discrete(outputs, masks, self._uniforms, self._sizes, greedy, actions, log_probs)
 
     def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:
         """The first of the greatest of each choice, among those allowed; 0 where none is."""
@@ -198,14 +236,27 @@ class ContinuousActions(Actions):
     def choose(
         self,
         outputs: Floats,
-        masks: Bools,  # noqa: ARG002
+        masks: Bools,
         random: np.random.Generator | None,
         actions: Array,
         log_probs: Floats,
     ) -> None:
         """Draw, or take the means."""
-        shape = actions.shape
-        normals = np.zeros(shape) if random is None else random.standard_normal(shape)
+        randoms = None if random is None else (random,)
+        self.choose_for_all(outputs[None], masks[None], randoms, actions[None], log_probs[None])
+
+    def choose_for_all(
+        self,
+        outputs: Floats,
+        masks: Bools,  # noqa: ARG002
+        randoms: Sequence[np.random.Generator] | None,
+        actions: Array,
+        log_probs: Floats,
+    ) -> None:
+        """In one call, with numbers from the stream of each."""
+        normals = np.zeros(actions.shape)
+        for k, random in enumerate(randoms or ()):
+            random.standard_normal(out=normals[k])
         _choose_continuous(outputs, normals, actions, log_probs)
 
     def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:  # noqa: ARG002
@@ -269,6 +320,22 @@ def _choose_discrete(
     actions: Integers,
     log_probs: Floats,
 ) -> None:
+    for k in range(outputs.shape[0]):
+        _choose_of_policy(
+            outputs[k], masks[k], uniforms[k], sizes, greedy, actions[k], log_probs[k]
+        )
+
+
+@njit(cache=True)
+def _choose_of_policy(
+    outputs: Floats,
+    masks: Bools,
+    uniforms: np.ndarray,
+    sizes: Integers,
+    greedy: bool,
+    actions: Integers,
+    log_probs: Floats,
+) -> None:
     masked = masks.shape[1] > 0
     for stream in range(outputs.shape[0]):
         chance = 0.0
@@ -308,12 +375,13 @@ def _choose_discrete(
 def _choose_continuous(
     outputs: Floats, normals: np.ndarray, actions: Floats, log_probs: Floats
 ) -> None:
-    size = actions.shape[1]
-    for stream in range(outputs.shape[0]):
-        chance = 0.0
-        for i in range(size):
-            log_scale = outputs[stream, size + i]
-            z = normals[stream, i]
-            actions[stream, i] = outputs[stream, i] + math.exp(log_scale) * z
-            chance += -0.5 * z * z - log_scale - HALF_LOG_TWO_PI
-        log_probs[stream] = chance
+    size = actions.shape[2]
+    for k in range(outputs.shape[0]):
+        for stream in range(outputs.shape[1]):
+            chance = 0.0
+            for i in range(size):
+                log_scale = outputs[k, stream, size + i]
+                z = normals[k, stream, i]
+                actions[k, stream, i] = outputs[k, stream, i] + math.exp(log_scale) * z
+                chance += -0.5 * z * z - log_scale - HALF_LOG_TWO_PI
+            log_probs[k, stream] = chance

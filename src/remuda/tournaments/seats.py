@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from remuda.actor.batch_plan import STEP
-from remuda.actor.policy_group import Kind, PolicyGroup
+from remuda.actor.kind import Kind
+from remuda.actor.policy_group import PolicyGroup
 from remuda.actor.stream_seats import StreamSeats
 from remuda.envs.registry import Game
 from remuda.envs.scripted import ScriptedPolicy
@@ -50,9 +51,6 @@ class TournamentGroup(PolicyGroup):
         """Pass by pass, and then a choice for all their streams."""
         self.random.aim(self._plans[group].streams)
         super().choose(group, random)
-
-    def _runs(self, plan: Any, count: int) -> list[tuple[int, int, float]]:  # noqa: ARG002
-        return [(0, count, float(self._epsilons[0]))]
 
 
 @dataclass(frozen=True)
@@ -154,7 +152,7 @@ class TournamentSeats(StreamSeats):
             if theirs.any():
                 if isinstance(each.random, MatchRandom):
                     each.random.aim(self._streams_of(agent))
-                seen = kind.observations[kind.agents.index(agent)]
+                seen = kind.observations[kind.place_of[agent]]
                 chosen = each.policy(self._env, agent, seen, each.random)
                 actions[theirs] = np.asarray(chosen)[theirs]
         self._env.act(agent, actions)
@@ -275,7 +273,7 @@ def _policy_groups(
         found = sorted({place for agent in agents for place in schedule.may_sit(agent)})
         trained = {p: who for p in found if isinstance(who := schedule.players[p], Player)}
         specs = [who.spec for who in trained.values()] or [stand_in(env.agents[first])]
-        kind = Kind(env, agents, specs[0])
+        kind = Kind(env, agents, specs[0].actions, specs[0].masked)
         kinds.append(kind)
         together: dict[tuple[Any, ...], list[int]] = {}
         for place, who in trained.items():
