@@ -47,28 +47,26 @@ class PathGame(VectorEnv):
         }
         self._seeds = np.zeros(num_envs, np.int64)
         self._turns = np.zeros(num_envs, np.int64)
+        self._seen = self._drawn["seen"]
+        self._at: Integers = np.zeros(num_envs, np.int64)
+        """Of each copy, the place of what it is shown."""
         self._rewards: Floats = np.zeros((num_envs, num_agents), np.float32)
         self._over: Bools = np.zeros((num_envs, num_agents), np.bool_)
         self._never: Bools = np.zeros((num_envs, num_agents), np.bool_)
         self.active = np.zeros((num_envs, num_agents), np.bool_)
 
-    @property
-    def _at(self) -> Integers:
-        """Of each copy, the place of what it is shown."""
-        place: Integers = (self._seeds + self._turns) % (KEPT * KEPT)
-        return place
-
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Begin an episode, which is LENGTH turns long on average."""
         self._seeds[mask], self._turns[mask] = seeds[mask], 0
         self.active[mask] = True
+        self._at = (self._seeds + self._turns) % (KEPT * KEPT)
 
     def begin_turn(self) -> None:
         """Nothing moves."""
 
     def observe(self, agent: int, out: Array) -> None:  # noqa: ARG002
         """Show what was drawn."""
-        np.take(self._drawn["seen"], self._at, 0, out=out, mode="clip")
+        self._seen.take(self._at, 0, out, "clip")
 
     def mask(self, agent: int, out: Bools) -> None:  # noqa: ARG002
         """Allow what was drawn."""
@@ -81,6 +79,7 @@ class PathGame(VectorEnv):
         """Give what was drawn."""
         rewards = self._drawn["rewards"][self._at]
         self._turns += 1
+        self._at = (self._seeds + self._turns) % (KEPT * KEPT)
         over = self._turns >= LENGTH // 2 + self._seeds % (LENGTH + 1)
         np.multiply(rewards[:, None], self.active, out=self._rewards)
         self._over[...] = over[:, None] & self.active

@@ -9,7 +9,7 @@ from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.policies.acting import ActingStack
-from remuda.policies.networks.gathered_pass import GatheredPass
+from remuda.policies.networks.compiled_pass import GatheredPass
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import Layout
 from remuda.training import train

@@ -11,10 +11,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from remuda.config import NetworkConfig
 from remuda.policies.acting import ActingStack
 from remuda.policies.networks import products
-from remuda.policies.networks.gathered_pass import GatheredPass
+from remuda.policies.networks.compiled_pass import CompiledPass, GatheredPass, PlainLayers
 from remuda.policies.networks.network import Network
 from remuda.policies.networks.perceptron import LINEAR, through
-from remuda.policies.networks.plain_pass import PlainPass
 from remuda.policies.networks.products import TERMS, add_products, multiply, multiply_gathered
 from remuda.policies.networks.tiles import LANES, ROWS
 from support import drawn
@@ -321,11 +320,11 @@ def test_streams_of_seats_for_good_are_told_the_same(policies, streams):
         for name, shape in network.shapes.items()
     }
     inputs = torch.from_numpy(random.standard_normal((policies, streams, 27), np.float32))
-    said = PlainPass(weights, network.plain_layers, inputs, "relu")()
+    said = CompiledPass(PlainLayers(weights, network.plain_layers, "relu"), inputs)()
     np.testing.assert_allclose(said, network.outputs(weights, inputs), 1e-4, 1e-4)
     begins = np.arange(policies + 1) * streams
     flat = inputs.reshape(-1, 27).numpy()
-    other = GatheredPass(weights, network.plain_layers, "relu")
+    other = GatheredPass(PlainLayers(weights, network.plain_layers, "relu"))
     assert (said.reshape(-1, 6) == other(flat, begins, np.arange(len(flat)))).all()
 
 

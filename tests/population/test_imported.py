@@ -269,21 +269,23 @@ def test_a_greedy_member_takes_its_best_action(other):
     assert [snapshot.epsilon > 0.0 for snapshot in found] == [True, False]
 
 
-def test_policies_that_draw_and_greedy_ones_share_a_stack():
-    """Rows of one stack, of which some draw: each stretch of rows is chosen for at once."""
-    from remuda.actor.batch_plan import make_plan
-    from remuda.actor.policy_group import PolicyGroup
-
+def test_policies_that_draw_and_greedy_ones_share_a_stack(monkeypatch):
+    """Of streams in one call some draw: each stretch of them is chosen for at once."""
     config = load_config(TREE)
-    spec = policy_specs(config, make_env("kuhn_poker", 1).agents)[0]
-    group = object.__new__(PolicyGroup)
-    group._selector = spec.action_selector()
-    rows = np.array([0, 0, 1, 3, 3, 4, 5])
-    plan = make_plan(rows, np.arange(7), 6, False)
+    selector = policy_specs(config, make_env("kuhn_poker", 1).agents)[0].action_selector()
+    outputs, masks = np.zeros((7, selector.actions.num_logits), np.float32), np.ones((7, 0), bool)
+    actions, log_probs = np.zeros((7, 1), np.int64), np.zeros(7, np.float32)
+    random, seen = np.random.default_rng(0), []
+    monkeypatch.setattr(
+        selector.actions,
+        "choose",
+        lambda outputs, masks, random, *_: seen.append((len(outputs), random is not None)),
+    )
     for rates, expected in (
-        ([1, 1, 1, 1, 1, 1], [(0, 7, 1.0)]),
-        ([1, 1, 0, 0, 0, 1], [(0, 3, 1.0), (3, 6, 0.0), (6, 7, 1.0)]),
-        ([0, 1, 0, 1, 0, 0], [(0, 2, 0.0), (2, 3, 1.0), (3, 5, 1.0), (5, 7, 0.0)]),
+        ([1, 1, 1, 1, 1, 1, 1], [(7, True)]),
+        ([1, 1, 1, 0, 0, 0, 1], [(3, True), (3, False), (1, True)]),
+        ([0, 0, 1, 0.5, 1, 0, 0], [(2, False), (3, True), (2, False)]),
     ):
-        group._epsilons = np.array(rates, np.float64)
-        assert group._runs(plan, 7) == expected
+        seen.clear()
+        selector.choose_by_rates(outputs, masks, random, np.array(rates), actions, log_probs)
+        assert seen == expected

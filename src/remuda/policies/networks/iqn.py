@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from remuda.config import IQNConfig, NetworkConfig
+from remuda.policies.networks.compiled_pass import CompiledLayers
 from remuda.policies.networks.encoder import Encoder, Weights
-from remuda.policies.networks.gathered_pass import Gathered
 from remuda.policies.networks.layers import linear_shapes
 from remuda.policies.networks.network import apply, apply_hidden
 from remuda.policies.networks.q_network import TOWER, QNetwork
-from remuda.policies.networks.quantile_pass import (
-    GatheredQuantilePass,
-    QuantileLayers,
-    QuantilePass,
-)
+from remuda.policies.networks.quantile_pass import QuantileLayers
 from remuda.policies.stack import Parameters
-from remuda.types import Floats
 
 
 class IQN(QNetwork):
@@ -105,17 +99,8 @@ class IQN(QNetwork):
         mean = products.view(policies, batch, self.own.quantiles, -1).mean(2)
         return apply(weights, "head", mean)
 
-    def compiled_pass(self, weights: Weights, inputs: Tensor) -> Callable[[], Floats] | None:
-        """`outputs` on the processor in one call; not behind an encoder."""
-        layers = self._quantile_layers(weights)
-        return None if layers is None else QuantilePass(layers, inputs)
-
-    def gathered_pass(self, weights: Weights) -> Gathered | None:
-        """The same for streams that are gathered by policy."""
-        layers = self._quantile_layers(weights)
-        return None if layers is None else GatheredQuantilePass(layers)
-
-    def _quantile_layers(self, weights: Weights) -> QuantileLayers | None:
+    def compiled_layers(self, weights: Weights) -> CompiledLayers | None:
+        """Not behind an encoder."""
         if self.encoder is not None or self.memory or self.input_scale != 1.0:
             return None
         return QuantileLayers(weights, self._hidden, self.config.activation)

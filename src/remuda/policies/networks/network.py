@@ -9,11 +9,15 @@ import torch
 from torch import Tensor
 
 from remuda.config import NetworkConfig
+from remuda.policies.networks.compiled_pass import (
+    CompiledLayers,
+    CompiledPass,
+    GatheredPass,
+    PlainLayers,
+)
 from remuda.policies.networks.encoder import Encoder, Weights
-from remuda.policies.networks.gathered_pass import Gathered, GatheredPass
 from remuda.policies.networks.layers import initialise_linear
 from remuda.policies.networks.perceptron import LINEAR, through
-from remuda.policies.networks.plain_pass import PlainPass
 from remuda.policies.stack import Parameters, Shapes
 from remuda.types import Floats
 
@@ -79,13 +83,18 @@ class Network(ABC):
             weights: from `acting`, of K policies...
             inputs: ...and [K, N, num_inputs]: both are looked at where they are in each pass.
         """
-        layers = self.plain_layers
-        return PlainPass(weights, layers, inputs, self.config.activation) if layers else None
+        layers = self.compiled_layers(weights)
+        return None if layers is None else CompiledPass(layers, inputs)
 
-    def gathered_pass(self, weights: Weights) -> Gathered | None:
+    def gathered_pass(self, weights: Weights) -> GatheredPass | None:
         """The same for streams that are gathered by policy."""
+        layers = self.compiled_layers(weights)
+        return None if layers is None else GatheredPass(layers)
+
+    def compiled_layers(self, weights: Weights) -> CompiledLayers | None:
+        """All layers with these weights, where `outputs` goes through them in a compiled call."""
         layers = self.plain_layers
-        return GatheredPass(weights, layers, self.config.activation) if layers else None
+        return PlainLayers(weights, layers, self.config.activation) if layers else None
 
     def step(self, weights: Weights, inputs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """The same where there is a memory [K, B, memory], and what it becomes."""
