@@ -14,7 +14,7 @@ from remuda.policies.networks import products
 from remuda.policies.networks.compiled_pass import CompiledPass, GatheredPass, PlainLayers
 from remuda.policies.networks.network import Network
 from remuda.policies.networks.perceptron import LINEAR, through
-from remuda.policies.networks.products import TERMS, add_products, multiply, multiply_gathered
+from remuda.policies.networks.products import TERMS, add_products, multiply
 from remuda.policies.networks.tiles import LANES, ROWS
 from support import drawn
 
@@ -59,22 +59,6 @@ def test_products_are_exact_and_nothing_else_is_written(sizes, rows):
     add_products(x, errors, gradient)
     assert_close(gradient, 2.0 * exact, 2.0 * magnitude)
     assert alone()
-
-
-@pytest.mark.parametrize("counts", COUNTS)
-@pytest.mark.parametrize("sizes", SIZES)
-def test_rows_that_are_gathered_are_told_what_they_are_told_alone(counts, sizes):
-    begins = np.concatenate(([0], np.cumsum(counts)))
-    x, weight = drawn(int(begins[-1]), sizes[0]), drawn(len(counts), *sizes, seed=1)
-    bias = drawn(len(counts), 1, sizes[1], seed=2)
-    out, alone = guarded(len(x), sizes[1])
-    multiply_gathered(x, begins, weight, bias, out)
-    assert alone()
-    for k in range(len(counts)):
-        for row in range(begins[k], begins[k + 1]):
-            one = torch.empty(1, 1, sizes[1])
-            multiply(x[None, row : row + 1], weight[k : k + 1], bias[k : k + 1], one)
-            assert (one[0, 0] == out[row]).all()
 
 
 @pytest.mark.parametrize("sizes", SIZES)

@@ -46,7 +46,6 @@ from remuda.policies.networks.flat_layers import (
     transpose_all,
 )
 from remuda.policies.networks.iqn import IQN
-from remuda.policies.networks.products import ALL
 from remuda.policies.networks.quantile_pass import average, combine
 from remuda.policies.stack import ParameterStack, whole_rows
 from remuda.types import Array, Floats, Integers
@@ -144,7 +143,6 @@ class FusedIQN:
         told: Floats = np.zeros((3, *seen.a_tm1.shape), np.float32)
         means: Array = np.zeros((2, len(seen.a_tm1)))
         step_iqn(
-            ALL,
             self._layers,
             self._head,
             self._rooms,
@@ -169,7 +167,6 @@ class FusedIQN:
 
 @njit(**STRICT)
 def step_iqn(
-    begins: Integers,
     layers: Layers,
     head: Head,
     rooms: Rooms,
@@ -190,7 +187,6 @@ def step_iqn(
     """Work out a batch, policy by policy, each in chunks of samples.
 
     Args:
-        begins: `products.ALL`.
         layers: those before the head.
         head: the last.
         rooms: where to work.
@@ -216,38 +212,37 @@ def step_iqn(
         transpose_all(layers.hidden, online[k], scratch, 0)
         chooser, by = (online[k], head.folded) if double else (target[k], head.target)
         middle = part(scratch, rooms.midpoints, count, layers.quantile[0, OUTPUTS])
-        embed(begins, layers.quantile, chooser, midpoints, rooms.basis, scratch, middle)
+        embed(layers.quantile, chooser, midpoints, rooms.basis, scratch, middle)
         for first in range(0, quantiles.shape[2], most):
             end = min(first + most, quantiles.shape[2])
             s_tm1, s_t = seen.s_tm1[k, first:end], seen.s_t[k, first:end]
-            features = forward(begins, layers.state, chooser, s_t, kind, scratch)
-            said = mix(begins, layers, rooms, chooser, features, middle, kind, count, scratch)
+            features = forward(layers.state, chooser, s_t, kind, scratch)
+            said = mix(layers, rooms, chooser, features, middle, kind, count, scratch)
             mean = part(scratch, rooms.mean, end - first, head.width)
             average(said, mean)
-            select = values_of(begins, mean, scratch, by, actions, rooms.select)
+            select = values_of(mean, scratch, by, actions, rooms.select)
             if double:
-                features = forward(begins, layers.state, target[k], s_t, kind, scratch)
+                features = forward(layers.state, target[k], s_t, kind, scratch)
             here = part(scratch, layers.quantile[0, SAID], (end - first) * count, middle.shape[1])
             taus = quantiles[k, 0, first:end].reshape(-1)
-            embed(begins, layers.quantile, target[k], taus, rooms.basis, scratch, here)
-            said = mix(begins, layers, rooms, target[k], features, here, kind, count, scratch)
-            z_t = values_of(begins, said, scratch, head.target, actions, rooms.z_t)
-            features = forward(begins, layers.state, online[k], s_tm1, kind, scratch)
+            embed(layers.quantile, target[k], taus, rooms.basis, scratch, here)
+            said = mix(layers, rooms, target[k], features, here, kind, count, scratch)
+            z_t = values_of(said, scratch, head.target, actions, rooms.z_t)
+            features = forward(layers.state, online[k], s_tm1, kind, scratch)
             taus = quantiles[k, 1, first:end].reshape(-1)
-            embed(begins, layers.quantile, online[k], taus, rooms.basis, scratch, here)
-            said = mix(begins, layers, rooms, online[k], features, here, kind, count, scratch)
-            z_tm1 = values_of(begins, said, scratch, head.folded, actions, rooms.z_tm1)
+            embed(layers.quantile, online[k], taus, rooms.basis, scratch, here)
+            said = mix(layers, rooms, online[k], features, here, kind, count, scratch)
+            z_tm1 = values_of(said, scratch, head.folded, actions, rooms.z_tm1)
             by_z = part(scratch, rooms.by_z, len(said), actions)
             differentiate_quantiles(
                 k, first, z_t, select, z_tm1, quantiles[k, 1], seen, huber, by_z, told, means
             )
-            back(begins, layers, head, rooms, kind, gradients[k], s_tm1, said, scratch, first == 0)
+            back(layers, head, rooms, kind, gradients[k], s_tm1, said, scratch, first == 0)
         unfold_gradients(head, scratch, gradients[k])
 
 
 @njit(**STRICT)
 def embed(
-    begins: Integers,
     quantile: Integers,
     row: Floats,
     taus: Floats,
@@ -258,13 +253,12 @@ def embed(
     """Write what quantiles [rows] are embedded as, [rows, F], and their cosines to `basis`."""
     cosines = part(scratch, basis, taus.size, quantile[0, INPUTS])
     write_cosines(taus, cosines)
-    linear(begins, cosines, row, quantile[0, WEIGHT], quantile[0, BIAS], out)
+    linear(cosines, row, quantile[0, WEIGHT], quantile[0, BIAS], out)
     activate_in_place(out.reshape(-1), RELU)
 
 
 @njit(**STRICT)
 def mix(
-    begins: Integers,
     layers: Layers,
     rooms: Rooms,
     row: Floats,
@@ -277,12 +271,11 @@ def mix(
     """What the layers before the head make of features [b, F] and embeddings: [b * N, units]."""
     products = part(scratch, rooms.products, features.shape[0] * count, features.shape[1])
     combine(features, embedded, products)
-    return forward(begins, layers.hidden, row, products, kind, scratch)
+    return forward(layers.hidden, row, products, kind, scratch)
 
 
 @njit(**STRICT)
 def back(
-    begins: Integers,
     layers: Layers,
     head: Head,
     rooms: Rooms,
@@ -297,15 +290,15 @@ def back(
     hidden, rows, width = layers.hidden, said.shape[0], layers.state[0, OUTPUTS]
     by_z = part(scratch, rooms.by_z, rows, head.actions)
     by_head = scratch[head.gradients : head.gradients + (head.width + 1) * head.actions]
-    add_gradients(begins, said, by_z, by_head, 0, head.width * head.actions, fresh)
+    add_gradients(said, by_z, by_head, 0, head.width * head.actions, fresh)
     by_products = part(scratch, rooms.by_products, rows, width)
     if len(hidden):
         by_said = part(scratch, hidden[len(hidden) - 1, ERRORS], rows, head.width)
-        linear(begins, by_z, scratch, head.transposed, -1, by_said)
+        linear(by_z, scratch, head.transposed, -1, by_said)
         products = part(scratch, rooms.products, rows, width)
-        backward(begins, hidden, gradients, products, kind, scratch, fresh, by_products)
+        backward(hidden, gradients, products, kind, scratch, fresh, by_products)
     else:
-        linear(begins, by_z, scratch, head.transposed, -1, by_products)
+        linear(by_z, scratch, head.transposed, -1, by_products)
     features = part(scratch, layers.state[0, SAID], s_tm1.shape[0], width)
     by_features = part(scratch, layers.state[0, ERRORS], s_tm1.shape[0], width)
     embedded = part(scratch, layers.quantile[0, SAID], rows, width)
@@ -313,9 +306,9 @@ def back(
     take_apart(features, embedded, by_products, by_features, by_embedded)
     basis = part(scratch, rooms.basis, rows, layers.quantile[0, INPUTS])
     weight, bias = layers.quantile[0, WEIGHT], layers.quantile[0, BIAS]
-    add_gradients(begins, basis, by_embedded, gradients, weight, bias, fresh)
+    add_gradients(basis, by_embedded, gradients, weight, bias, fresh)
     nobody = scratch[:0].reshape(0, 0)
-    backward(begins, layers.state, gradients, s_tm1, kind, scratch, fresh, nobody)
+    backward(layers.state, gradients, s_tm1, kind, scratch, fresh, nobody)
 
 
 SERIES = tuple(

@@ -32,7 +32,6 @@ from remuda.policies.networks.flat_layers import (
     transpose_all,
     unfold_head,
 )
-from remuda.policies.networks.products import ALL
 from remuda.policies.networks.q_network import MLP, QNetwork
 from remuda.policies.stack import ParameterStack, whole_rows
 from remuda.types import Array, Bools, Floats, Integers
@@ -175,7 +174,6 @@ class FusedQ:
         told: Floats = np.zeros((3, *seen.a_tm1.shape), np.float32)
         means: Array = np.zeros((2, len(seen.a_tm1)))
         step_q(
-            ALL,
             self._layers,
             self._head,
             self._values,
@@ -196,18 +194,15 @@ class FusedQ:
 
 
 @njit(**STRICT)
-def values_of(
-    begins: Integers, said: Floats, scratch: Floats, head: int, actions: int, out: int
-) -> Floats:
+def values_of(said: Floats, scratch: Floats, head: int, actions: int, out: int) -> Floats:
     """What a folded head makes of what the layers before it said: [B, A]."""
     found = part(scratch, out, said.shape[0], actions)
-    linear(begins, said, scratch, head, head + said.shape[1] * actions, found)
+    linear(said, scratch, head, head + said.shape[1] * actions, found)
     return found
 
 
 @njit(**STRICT)
 def step_q(
-    begins: Integers,
     layers: Integers,
     head: Head,
     values: Integers,
@@ -225,7 +220,6 @@ def step_q(
     """Work out a batch, policy by policy, each in chunks of samples.
 
     Args:
-        begins: `products.ALL`.
         layers: the hidden ones, as in `flat_layers`.
         head: the last.
         values: where in the scratch values of s_t, of the chooser, of s_tm1 and the errors of the
@@ -253,22 +247,22 @@ def step_q(
         for first in range(0, samples, CHUNK):
             end = min(first + CHUNK, samples)
             s_tm1, s_t = seen.s_tm1[k, first:end], seen.s_t[k, first:end]
-            said = forward(begins, layers, target[k], s_t, kind, scratch)
-            q_t = values_of(begins, said, scratch, head.target, actions, values[0])
+            said = forward(layers, target[k], s_t, kind, scratch)
+            q_t = values_of(said, scratch, head.target, actions, values[0])
             select = q_t
             if double:
-                said = forward(begins, layers, online[k], s_t, kind, scratch)
-                select = values_of(begins, said, scratch, head.folded, actions, values[1])
-            said = forward(begins, layers, online[k], s_tm1, kind, scratch)
-            q_tm1 = values_of(begins, said, scratch, head.folded, actions, values[2])
+                said = forward(layers, online[k], s_t, kind, scratch)
+                select = values_of(said, scratch, head.folded, actions, values[1])
+            said = forward(layers, online[k], s_tm1, kind, scratch)
+            q_tm1 = values_of(said, scratch, head.folded, actions, values[2])
             by_q = part(scratch, values[3], end - first, actions)
             differentiate_q(k, first, q_t, select, q_tm1, seen, huber, by_q, told, means)
             weight, bias = 0, size
-            add_gradients(begins, said, by_q, by_head, weight, bias, first == 0)
+            add_gradients(said, by_q, by_head, weight, bias, first == 0)
             by_said = part(scratch, layers[last, ERRORS], end - first, layers[last, OUTPUTS])
-            linear(begins, by_q, scratch, head.transposed, -1, by_said)
+            linear(by_q, scratch, head.transposed, -1, by_said)
             nobody = scratch[:0].reshape(0, 0)
-            backward(begins, layers, gradients[k], s_tm1, kind, scratch, first == 0, nobody)
+            backward(layers, gradients[k], s_tm1, kind, scratch, first == 0, nobody)
         unfold_gradients(head, scratch, gradients[k])
 
 

@@ -18,7 +18,6 @@ from remuda.memory.aligned import aligned_zeros
 from remuda.policies.networks.activations import KINDS, STRICT, activate_in_place
 from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.flat_layers import CHUNK, linear_at, part
-from remuda.policies.networks.products import ALL
 from remuda.types import Floats, Integers
 
 WEIGHT, WEIGHT_NEXT, BIAS, BIAS_NEXT, INPUTS, OUTPUTS = range(6)
@@ -62,7 +61,7 @@ class PlainLayers(CompiledLayers):
 
     def say(self, inputs: Floats, begins: Integers, out: Floats) -> None:
         """See `CompiledLayers`."""
-        go_through(ALL, self.table, inputs, begins, self._kind, self._rooms, out)
+        go_through(self.table, inputs, begins, self._kind, self._rooms, out)
 
 
 class CompiledPass:
@@ -127,17 +126,14 @@ def table_of(weights: Weights, layers: Iterable[str]) -> Integers:
 
 
 @njit(**STRICT)
-def layer_of(
-    begins: Integers, x: Floats, layers: Integers, i: int, policy: int, out: Floats
-) -> None:
+def layer_of(x: Floats, layers: Integers, i: int, policy: int, out: Floats) -> None:
     """Write layer `i` of a table, of one policy: [B, I] to [B, O]."""
     weight = layers[i, WEIGHT] + policy * layers[i, WEIGHT_NEXT]
-    linear_at(begins, x, weight, layers[i, BIAS] + policy * layers[i, BIAS_NEXT], out)
+    linear_at(x, weight, layers[i, BIAS] + policy * layers[i, BIAS_NEXT], out)
 
 
 @njit(**STRICT)
 def go_through(
-    begins: Integers,
     layers: Integers,
     inputs: Floats,
     policies: Integers,
@@ -148,7 +144,6 @@ def go_through(
     """Go through perceptrons.
 
     Args:
-        begins: `products.ALL`.
         layers: see above.
         inputs: [M, I].
         policies: [K + 1] where each policy's rows of inputs begin.
@@ -163,10 +158,10 @@ def go_through(
             x = inputs[first:end]
             for i in range(last):
                 out = part(rooms[i % 2], 0, end - first, layers[i, OUTPUTS])
-                layer_of(begins, x, layers, i, k, out)
+                layer_of(x, layers, i, k, out)
                 activate_in_place(out.reshape(-1), kind)
                 x = out
-            layer_of(begins, x, layers, last, k, outputs[first:end])
+            layer_of(x, layers, last, k, outputs[first:end])
 
 
 @njit(cache=True)

@@ -91,11 +91,10 @@ def part(scratch: Floats, begin: int, rows: int, columns: int) -> Floats:
 
 
 @njit(**STRICT)
-def linear(begins: Integers, x: Floats, row: Floats, weight: int, bias: int, out: Floats) -> None:
+def linear(x: Floats, row: Floats, weight: int, bias: int, out: Floats) -> None:
     """Write a layer: out = x @ weight + bias.
 
     Args:
-        begins: `products.ALL`; compiled code takes what it finds itself for another kind of array.
         x: [B, I].
         row: where the weight [I, O] and the bias [O] lie.
         weight: its first number.
@@ -103,16 +102,15 @@ def linear(begins: Integers, x: Floats, row: Floats, weight: int, bias: int, out
         out: [B, O].
     """
     at = row.ctypes.data
-    linear_at(begins, x, at + NUMBER * weight, at + NUMBER * bias if bias >= 0 else 0, out)
+    linear_at(x, at + NUMBER * weight, at + NUMBER * bias if bias >= 0 else 0, out)
 
 
 @njit(**STRICT)
-def linear_at(begins: Integers, x: Floats, weight: int, bias: int, out: Floats) -> None:
+def linear_at(x: Floats, weight: int, bias: int, out: Floats) -> None:
     """As `linear`, with the addresses of weight and bias; 0: nothing is added."""
     rows, terms = x.shape
     columns = out.shape[1]
     gemm(
-        begins,
         1,
         rows,
         columns,
@@ -135,12 +133,11 @@ def linear_at(begins: Integers, x: Floats, weight: int, bias: int, out: Floats) 
 
 @njit(**STRICT)
 def add_gradients(
-    begins: Integers, x: Floats, errors: Floats, row: Floats, weight: int, bias: int, fresh: bool
+    x: Floats, errors: Floats, row: Floats, weight: int, bias: int, fresh: bool
 ) -> None:
     """Add a layer's gradients up over the rows of a batch, in their order.
 
     Args:
-        begins: as in `linear`.
         x: [B, I] what it saw.
         errors: [B, O] of what it said.
         row: where the gradients are added to those that lie there.
@@ -152,7 +149,6 @@ def add_gradients(
     inputs = x.shape[1]
     at = row.ctypes.data + NUMBER * weight
     gemm(
-        begins,
         1,
         inputs,
         outputs,
@@ -200,14 +196,12 @@ def transpose_all(layers: Integers, row: Floats, scratch: Floats, lowest: int) -
 
 
 @njit(**STRICT)
-def forward(
-    begins: Integers, layers: Integers, row: Floats, x: Floats, kind: int, scratch: Floats
-) -> Floats:
+def forward(layers: Integers, row: Floats, x: Floats, kind: int, scratch: Floats) -> Floats:
     """Go through layers, each with an activation after it; returns what the last says: [B, O]."""
     rows = x.shape[0]
     for i in range(len(layers)):
         out = part(scratch, layers[i, SAID], rows, layers[i, OUTPUTS])
-        linear(begins, x, row, layers[i, WEIGHT], layers[i, BIAS], out)
+        linear(x, row, layers[i, WEIGHT], layers[i, BIAS], out)
         activate_in_place(out.reshape(-1), kind)
         x = out
     return x
@@ -215,7 +209,6 @@ def forward(
 
 @njit(**STRICT)
 def backward(
-    begins: Integers,
     layers: Integers,
     gradients: Floats,
     x: Floats,
@@ -229,7 +222,6 @@ def backward(
     The errors of what the last said stand in its room, and the transposed weights in theirs.
 
     Args:
-        begins: as in `linear`.
         layers: as in `forward`.
         gradients: a policy's row of them, which are added to.
         x: [B, I] the inputs.
@@ -245,12 +237,12 @@ def backward(
         slopes(errors, part(scratch, layers[i, SAID], rows, outputs), kind)
         before = x if i == 0 else part(scratch, layers[i - 1, SAID], rows, layers[i, INPUTS])
         weight, bias = layers[i, WEIGHT], layers[i, BIAS]
-        add_gradients(begins, before, errors, gradients, weight, bias, fresh)
+        add_gradients(before, errors, gradients, weight, bias, fresh)
         if i > 0:
             below = part(scratch, layers[i - 1, ERRORS], rows, layers[i, INPUTS])
-            linear(begins, errors, scratch, layers[i, TRANSPOSED], -1, below)
+            linear(errors, scratch, layers[i, TRANSPOSED], -1, below)
         elif by_inputs.shape[1]:
-            linear(begins, errors, scratch, layers[i, TRANSPOSED], -1, by_inputs)
+            linear(errors, scratch, layers[i, TRANSPOSED], -1, by_inputs)
 
 
 @njit(**STRICT)

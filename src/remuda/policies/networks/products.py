@@ -21,8 +21,6 @@ from remuda.types import Integers
 
 TERMS = 256
 """Terms of a sum that are added in one go: what is read again for each tile stays in a cache."""
-ALL: Integers = np.zeros(0, np.int64)
-"""In place of where each policy's rows begin: all have the same number of them."""
 
 
 PLAIN = (Tensor, nn.Parameter)
@@ -77,7 +75,6 @@ def terms_of(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> tup
     """What `gemm` is called with to do what `multiply` does, as long as all stay where they are."""
     count, rows, inputs = x.shape
     return (
-        ALL,
         count,
         rows,
         weight.shape[2],
@@ -86,31 +83,6 @@ def terms_of(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> tup
         *(weight.data_ptr(), weight.stride(0), weight.stride(1)),
         *((0, 0, 0) if bias is None else (bias.data_ptr(), bias.stride(0), 0)),
         *(out.data_ptr(), out.stride(0), out.stride(1)),
-    )
-
-
-def multiply_gathered(
-    x: Tensor, begins: Integers, weight: Tensor, bias: Tensor, out: Tensor
-) -> None:
-    """Write a layer of rows that are gathered by policy.
-
-    Args:
-        x: [M, I], the numbers of a row side by side.
-        begins: [K + 1] where each policy's rows begin.
-        weight: [K, I, O], rows one after another.
-        bias: [K, 1, O].
-        out: [M, O], the numbers of a row side by side; none of the others.
-    """
-    gemm(
-        begins,
-        len(begins) - 1,
-        0,
-        weight.shape[2],
-        x.shape[1],
-        *(x.data_ptr(), 0, x.stride(0), 1),
-        *(weight.data_ptr(), weight.stride(0), weight.stride(1)),
-        *(bias.data_ptr(), bias.stride(0), 0),
-        *(out.data_ptr(), 0, out.stride(0)),
     )
 
 
@@ -132,7 +104,6 @@ def add_products(x: Tensor, errors: Tensor, out: Tensor, fresh: bool = False) ->
     count, rows, inputs = x.shape
     at = out.data_ptr(), out.stride(0), out.stride(1)
     gemm(
-        ALL,
         count,
         inputs,
         errors.shape[2],
@@ -146,7 +117,6 @@ def add_products(x: Tensor, errors: Tensor, out: Tensor, fresh: bool = False) ->
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def gemm(
-    begins: Integers,
     count: int,
     rows: int,
     columns: int,
@@ -172,8 +142,6 @@ def gemm(
     many floats the next matrix, the next row or the next term of a sum lies further on.
 
     Args:
-        begins: [count + 1] where the rows of each product begin, in `a` and in `out`; empty: there
-            are `rows` of each.
         count: of products.
         rows: of each.
         columns: of each.
@@ -195,9 +163,6 @@ def gemm(
     for i in range(count):
         at_a, at_b = a + 4 * i * a_next, b + 4 * i * b_next
         at_start, at_out = start + 4 * i * start_next, out + 4 * i * out_next
-        if begins.size:
-            first, rows = begins[i], begins[i + 1] - begins[i]
-            at_a, at_out = a + 4 * first * a_row, out + 4 * first * out_row
         whole = rows - rows % ROWS
         for term in range(0, terms, TERMS):
             now = min(TERMS, terms - term)

@@ -12,7 +12,6 @@ from remuda.policies.networks.activations import KINDS, STRICT, activate_in_plac
 from remuda.policies.networks.compiled_pass import OUTPUTS, CompiledLayers, layer_of, table_of
 from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.flat_layers import CHUNK, part
-from remuda.policies.networks.products import ALL
 from remuda.types import Floats, Integers
 
 
@@ -40,14 +39,11 @@ class QuantileLayers(CompiledLayers):
     def say(self, inputs: Floats, begins: Integers, out: Floats) -> None:
         """See `CompiledLayers`."""
         middle, rooms = self._midpoints, self._rooms
-        value_actions(
-            ALL, self.table, inputs, begins, middle, self._kind, self._streams, rooms, out
-        )
+        value_actions(self.table, inputs, begins, middle, self._kind, self._streams, rooms, out)
 
 
 @njit(**STRICT)
 def value_actions(
-    begins: Integers,
     layers: Integers,
     inputs: Floats,
     policies: Integers,
@@ -60,7 +56,6 @@ def value_actions(
     """Write the mean over quantiles of the values of actions.
 
     Args:
-        begins: `products.ALL`.
         layers: see above: the state's, the hidden ones, the head.
         inputs: [M, I].
         policies: [K + 1] where each policy's rows of inputs begin.
@@ -75,18 +70,18 @@ def value_actions(
         for first in range(policies[k], policies[k + 1], most):
             end = min(first + most, policies[k + 1])
             x = part(rooms[2], 0, end - first, layers[0, OUTPUTS])
-            layer_of(begins, inputs[first:end], layers, 0, k, x)
+            layer_of(inputs[first:end], layers, 0, k, x)
             activate_in_place(x.reshape(-1), kind)
             said = part(rooms[0], 0, (end - first) * count, x.shape[1])
             combine(x, midpoints[k], said)
             for i in range(1, last):
                 out = part(rooms[i % 2], 0, said.shape[0], layers[i, OUTPUTS])
-                layer_of(begins, said, layers, i, k, out)
+                layer_of(said, layers, i, k, out)
                 activate_in_place(out.reshape(-1), kind)
                 said = out
             mean = part(rooms[2], 0, end - first, said.shape[1])
             average(said, mean)
-            layer_of(begins, mean, layers, last, k, outputs[first:end])
+            layer_of(mean, layers, last, k, outputs[first:end])
 
 
 @njit(**STRICT)
