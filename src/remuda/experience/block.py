@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -74,16 +74,23 @@ class Block:
         return found.reshape(self._rings, size)
 
 
-@dataclass(frozen=True)
 class BlockRow:
     """One ring's arrays in a block, by name; `counters` are those of all actors."""
 
-    block: Block
-    ring: int
-    actor: int = 0
+    def __init__(self, block: Block, ring: int, actor: int = 0) -> None:
+        self.block, self.ring, self.actor = block, ring, actor
+        self._found: dict[str, Array] = {}
 
     def __getitem__(self, name: str) -> Array:
-        if name == "counters":
-            return self.block.words(self.ring)
-        row: Array = self.block.shared(self.actor)[name][self.ring]
-        return row
+        found = self._found.get(name)
+        if found is None:
+            if name == "counters":
+                found = self.block.words(self.ring)
+            else:
+                found = self.block.shared(self.actor)[name][self.ring]
+            self._found[name] = found
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Arrays are looked up anew where it arrives: a copy of one is no shared memory."""
+        return BlockRow, (self.block, self.ring, self.actor)

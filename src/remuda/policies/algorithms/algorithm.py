@@ -153,7 +153,10 @@ class Algorithm(ABC):
 
     def is_finite(self, policy: int) -> bool:
         """Whether every weight of a policy is a finite number."""
-        return bool(torch.isfinite(self.online.flat[policy]).all())
+        weights = self.online.flat[policy].detach()
+        if weights.device.type == "cpu":
+            return bool(are_finite(weights.numpy()))
+        return bool(torch.isfinite(weights).all())
 
     @abstractmethod
     def state(self, policy: int) -> State:
@@ -196,6 +199,15 @@ class Algorithm(ABC):
             norm: Tensor = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
             gradients.mul_((self._max_grad_norm[members] / (norm + 1e-6)).clamp(max=1.0))
         return norm
+
+
+@njit(**FAST)
+def are_finite(numbers: Floats) -> bool:
+    """Whether all are finite: what is not makes no number of the sum of zeros."""
+    total = np.float32(0.0)
+    for i in range(numbers.size):
+        total += numbers[i] * np.float32(0.0)
+    return bool(total == np.float32(0.0))
 
 
 @njit(**FAST)
