@@ -10,6 +10,7 @@ import numpy as np
 from torch import nn
 
 from remuda.envs.vector_env import VectorEnv
+from remuda.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 sys.path.append(str(Path(__file__).parent / "peer_programs"))
@@ -77,14 +78,36 @@ class PathGame(VectorEnv):
 
     def end_turn(self) -> TurnResult:
         """Give what was drawn."""
-        rewards = self._drawn["rewards"][self._at]
-        self._turns += 1
-        self._at = (self._seeds + self._turns) % (KEPT * KEPT)
-        over = self._turns >= LENGTH // 2 + self._seeds % (LENGTH + 1)
-        np.multiply(rewards[:, None], self.active, out=self._rewards)
-        self._over[...] = over[:, None] & self.active
-        self.active &= ~self._over
+        _end_turn(
+            self._drawn["rewards"],
+            self._seeds,
+            self._turns,
+            self._at,
+            self.active,
+            self._rewards,
+            self._over,
+        )
         return TurnResult(self._rewards, self._over, self._never)
+
+
+@njit(cache=True)
+def _end_turn(
+    drawn: Floats,
+    seeds: Integers,
+    turns: Integers,
+    at: Integers,
+    active: Bools,
+    rewards: Floats,
+    over: Bools,
+) -> None:
+    for copy in range(seeds.size):
+        turns[copy] += 1
+        ends = turns[copy] >= LENGTH // 2 + seeds[copy] % (LENGTH + 1)
+        for agent in range(active.shape[1]):
+            rewards[copy, agent] = drawn[at[copy]] if active[copy, agent] else 0.0
+            over[copy, agent] = ends and active[copy, agent]
+            active[copy, agent] &= not ends
+        at[copy] = (seeds[copy] + turns[copy]) % (KEPT * KEPT)
 
 
 def features(shape: tuple[int, ...]) -> nn.Module:

@@ -23,7 +23,7 @@ from remuda.policies.acting import ActingStack, ActionSelector
 from remuda.population.team_returns import sides_by_agent
 from remuda.publish.snapshot import Snapshot
 from remuda.scoreboard import Policy, Row
-from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
+from remuda.types import Bools, Floats, Integers, State, TurnResult
 
 
 @dataclass
@@ -182,11 +182,10 @@ class FixedSeats:
             agent: (bench, row) for bench in self._all for row, agent in enumerate(bench.agents)
         }
         """By agent, its bench and its row there."""
+        self._kinds = [self._places[agent][0].kind for agent in range(len(seats))]
         self._observations = [
-            bench.kind.observations[row]
-            for bench, row in map(self._places.__getitem__, range(len(seats)))
+            kind.observations[kind.place_of[agent]] for agent, kind in enumerate(self._kinds)
         ]
-        self._actions_of = [self._as_taken(agent) for agent in range(len(seats))]
 
     @property
     def rooms(self) -> list[Room]:
@@ -230,11 +229,7 @@ class FixedSeats:
 
     def act(self, agent: int) -> None:
         """Let what was chosen take effect."""
-        taken = self._actions_of[agent]
-        if taken is None:
-            bench, _ = self._places[agent]
-            taken = bench.kind.chosen(agent)
-        self._env.act(agent, taken)
+        self._env.act(agent, self._kinds[agent].chosen(agent))
 
     def outcome(self, result: TurnResult) -> None:
         """Write down what came of it."""
@@ -373,12 +368,6 @@ class FixedSeats:
             and type(one.selector) is type(two.selector)
             and _rings_are_neighbours(one.experience, two.experience)
         )
-
-    def _as_taken(self, agent: int) -> Array | None:
-        """Where an agent's actions stand as the environment takes them; None: they are changed."""
-        bench, _ = self._places[agent]
-        taken = bench.kind.chosen(agent)
-        return taken if np.shares_memory(taken, bench.kind.actions) else None
 
     def _frames_of(self, agent: int) -> FrameStack:
         bench, _ = self._places[agent]

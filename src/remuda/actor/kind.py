@@ -48,6 +48,12 @@ class Kind:
         self._columns = columns_of(agents)
         self.place_of = {agent: place for place, agent in enumerate(agents)}
         """By agent, its place among those of this kind."""
+        self._as_they_stand: dict[int, Array] = {}
+        """By agent, its actions in `actions`, if the environment takes them as they are."""
+        for agent in agents:
+            found = self.chosen(agent)
+            if np.shares_memory(found, self.actions):
+                self._as_they_stand[agent] = found
 
     def streams_of(self, agent: int) -> slice:
         """The streams of one agent."""
@@ -56,6 +62,9 @@ class Kind:
 
     def chosen(self, agent: int) -> Array:
         """What an agent does, as the environment takes it."""
+        found = self._as_they_stand.get(agent)
+        if found is not None:
+            return found
         actions = self._actions.within_bounds(self.actions[self.streams_of(agent)])
         return actions.reshape(self._action_shape)
 
