@@ -56,8 +56,15 @@ class ActingStack:
         self._stack = ParameterStack(network.shapes, count, device)
         with torch.inference_mode():
             self._weights = network.acting(self._stack.parameters, None)
-            # `acting` may hand on views of the parameters; what is acted on is the stack's own.
-            self._weights = {name: weight.clone() for name, weight in self._weights.items()}
+            memory = self._stack.flat.untyped_storage().data_ptr()
+            self._worked_out = [
+                name
+                for name, weight in self._weights.items()
+                if weight.untyped_storage().data_ptr() != memory or self._noise != (None,) * count
+            ]
+            """What of them is no view of the parameters, and so is written when some are loaded."""
+            for name in self._worked_out:
+                self._weights[name] = self._weights[name].clone()
         at = (1 if gathered else count, num_streams)
         self.inputs: Floats = aligned_zeros((*at, network.num_inputs))
         """[K, N, num_inputs]: what the policies act on; written by their seats."""
@@ -79,9 +86,10 @@ class ActingStack:
         """Take these weights [P] as the newest of one policy."""
         with torch.inference_mode():
             self._stack.flat[policy].copy_(torch.from_numpy(weights))
-            fresh = self.network.acting(self._stack.of(policy), self._noise[policy])
-            for name, weight in fresh.items():
-                self._of[policy][name].copy_(weight)
+            if self._worked_out:
+                fresh = self.network.acting(self._stack.of(policy), self._noise[policy])
+                for name in self._worked_out:
+                    self._of[policy][name].copy_(fresh[name])
 
     def state(self, policy: int) -> State:
         """One policy's weights with the noise it acts with, and its stream."""
