@@ -6,6 +6,7 @@ import torch
 
 from policies.made_rollouts import KINDS, LENGTH, fill, make_stack, room_for
 from remuda.policies.actions import ContinuousActions
+from remuda.policies.algorithms import autograd
 from remuda.policies.algorithms.algorithm import says_so
 from remuda.policies.algorithms.fused import Fused
 from remuda.policies.algorithms.fused_kernels import BLOCK, softmax
@@ -120,3 +121,21 @@ def test_a_network_may_say_minus_infinity():
     wanted = torch.distributions.Categorical(logits=torch.from_numpy(logits[0]))
     np.testing.assert_allclose(pi[:, :5].T, wanted.probs, atol=1e-6)
     np.testing.assert_allclose(entropy[:5], wanted.entropy(), atol=1e-6)
+
+
+CONVOLVES = [kind for kind in KINDS if "convol" in kind and kind not in BY_TORCH]
+
+
+@pytest.mark.parametrize("kind", CONVOLVES)
+def test_pieces_of_a_minibatch_add_up(kind, monkeypatch):
+    whole, _ = trained(kind, by_kernels=True)
+    monkeypatch.setattr(autograd, "PIECE", 7)
+    pieces, seen = autograd.Autograd._pieces, []
+    monkeypatch.setattr(
+        autograd.Autograd,
+        "_pieces",
+        lambda self, pick: [seen.append(piece) or piece for piece in pieces(self, pick)],
+    )
+    cut, _ = trained(kind, by_kernels=True)
+    torch.testing.assert_close(cut.online.flat, whole.online.flat, rtol=1e-3, atol=3e-5)
+    assert any(piece.memory is not None or piece.rows.shape[1] <= 7 for piece in seen)

@@ -73,18 +73,25 @@ class ParameterStack:
         return part
 
     def backward(
-        self, loss: Tensor | Sequence[Tensor], errors: Sequence[Tensor] | None = None
+        self,
+        loss: Tensor | Sequence[Tensor],
+        errors: Sequence[Tensor] | None = None,
+        add: bool = False,
     ) -> None:
         """Work out the gradients of a loss, each into its place of `gradients` [K, P].
 
         Args:
             loss: one number; or outputs of any shapes.
             errors: what the loss changes with each of the outputs, of the same shapes.
+            add: to what is there already.
         """
         learned = [self.parameters[name] for name in self._learned]
         found = torch.autograd.grad(loss, learned, errors)
         for name, gradient in zip(self._learned, found, strict=True):
-            self.gradient_views[name].copy_(gradient)
+            if add:
+                self.gradient_views[name].add_(gradient)
+            else:
+                self.gradient_views[name].copy_(gradient)
 
     def of(self, policy: int) -> dict[str, Tensor]:
         """The parameters of one policy: views, [1, *shape] by name."""

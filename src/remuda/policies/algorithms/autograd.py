@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from remuda.policies.algorithms.objective import Objective, log_scales_of, rows_
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.losses import kl_estimate, mean_of, normalised
 from remuda.policies.networks.actor_critic import ActorCritic
+from remuda.policies.networks.encoders import Convolutions
 from remuda.policies.stack import ParameterStack
 from remuda.types import Floats, Integers
 
@@ -42,6 +43,11 @@ class Minibatch:
     settings: Mapping[str, Tensor]
     """By name, [G, 1]: `policy.settings`."""
 
+
+PIECE = 512
+"""Rows of a policy that are differentiated together, where convolutions come first: measured. What
+they say of more does not stay near; other networks say less, and each piece costs some calls. It is
+not fewer beside other policies, as sums in other pieces are others in their last bits."""
 
 Losses = Callable[[Minibatch], tuple[Tensor, Tensor]]
 """The loss of the policy and that of the value, of each row."""
@@ -174,25 +180,45 @@ class Autograd:
             return torch.stack(Means(loss, policy_loss, error, entropy, kl, share))
 
     def _step_by_kernels(self, objective: Objective, batch: Batch, pick: Pick) -> Tensor:
-        """As `step`: torch differentiates the network, and kernels what comes after it."""
+        """As `step`: torch differentiates the network, and kernels what comes after it.
+
+        Rows go through it in pieces, so that what each layer says of them is near when it is asked
+        for again: what a network says of a row depends on that row alone.
+        """
         network, parameters = self._network, self._part.parameters
-        inputs = network.prepare(parameters, pick.of(batch.observations))
-        outputs, values = network.policy_and_value(parameters, inputs, pick.memory)
-        rows, order = rows_of(pick)
-        minibatch = objective.of(batch, rows, self._log_scales)
-        joined = self._joined(outputs.detach(), values.detach(), order)
-        minibatch.differentiate(joined, slice(0, len(joined)), rows)
-        if order is not None:
-            there = np.empty_like(joined)
-            np.put_along_axis(there, order[..., None], joined, 1)
-            joined = there
+        minibatch = objective.of(batch, rows_of(pick)[0], self._log_scales)
         logits = network.actions.num_logits
-        errors = torch.zeros_like(outputs)
-        errors[..., :logits] = torch.from_numpy(joined[..., :logits])
-        # The same for all rows, so it does not matter at which one torch is told.
-        errors[:, 0, logits:] = torch.from_numpy(minibatch.by_scales)
-        self._part.backward([outputs, values], [errors, torch.from_numpy(joined[..., logits])])
+        for number, piece in enumerate(self._pieces(pick)):
+            inputs = network.prepare(parameters, piece.of(batch.observations))
+            outputs, values = network.policy_and_value(parameters, inputs, piece.memory)
+            rows, order = rows_of(piece)
+            joined = self._joined(outputs.detach(), values.detach(), order)
+            minibatch.differentiate(joined, slice(0, len(joined)), rows)
+            if order is not None:
+                there = np.empty_like(joined)
+                np.put_along_axis(there, order[..., None], joined, 1)
+                joined = there
+            errors = torch.zeros_like(outputs)
+            errors[..., :logits] = torch.from_numpy(joined[..., :logits])
+            by_values = torch.from_numpy(joined[..., logits])
+            self._part.backward([outputs, values], [errors, by_values], add=number > 0)
+        if network.actions.num_scales:
+            by_scales = torch.from_numpy(minibatch.by_scales)
+            self._part.gradient_views["log_scale"][:, 0].copy_(by_scales)
         return torch.from_numpy(minibatch.means.astype(np.float32))
+
+    def _pieces(self, pick: Pick) -> Iterator[Pick]:
+        """Some rows after others; sequences stay whole."""
+        length = pick.rows.shape[1]
+        convolves = isinstance(self._network.encoder, Convolutions)
+        if pick.memory is not None or not convolves or length <= PIECE:
+            yield pick
+            return
+        for start in range(0, length, PIECE):
+            rows = np.ascontiguousarray(pick.rows[:, start : start + PIECE])
+            counts = np.clip(pick.counts - start, 0, rows.shape[1])
+            if counts.any():
+                yield Pick(pick.members, rows, pick.stride, pick.device, counts)
 
     @property
     def _log_scales(self) -> Floats:

@@ -263,6 +263,8 @@ def tiles_of(
         a_run: see `tiles.tile`.
         b_run: see `tiles.tile`.
     """
+    # Tiles of like heights: of a single row each sum would have to wait for itself.
+    tallest = -(-rows // -(-rows // ROWS))
     for i in range(counts[0]):
         for j in range(counts[1]):
             for k in range(counts[2]):
@@ -276,8 +278,8 @@ def tiles_of(
                     at = out + 4 * (
                         i * out_steps[0] + j * out_steps[1] + k * out_steps[2] + m * out_steps[3]
                     )
-                    for row in range(0, rows, ROWS):
-                        height, column = min(ROWS, rows - row), 0
+                    for row in range(0, rows, tallest):
+                        height, column = min(tallest, rows - row), 0
                         while column < columns:
                             vectors = vectors_of(height, columns - column)
                             width = min(vectors * LANES, columns - column)
