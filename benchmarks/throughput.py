@@ -158,9 +158,9 @@ def main() -> None:
     for row in rows:
         results.row(as_cells(row))
     # Both that plays and that trains are held to it: with `wait` the replay ratio is kept.
-    results.bar("async, overwrite: agent-steps/s", overwrite[rate], least=6000)
+    results.bar("async, overwrite: agent-steps/s", overwrite[rate], least=30_000)
     results.bar("async, overwrite: waits", overwrite["waits"], most=0, least=0)
-    results.bar("async, wait: agent-steps/s at one update per 100", wait[rate], least=6000)
+    results.bar("async, wait: agent-steps/s at one update per 100", wait[rate], least=16_000)
     results.finish(options)
 
 
