@@ -24,7 +24,7 @@ class Mine(nn.Linear):
 @pytest.mark.parametrize("same", [False, True], ids=["own inputs", "the same inputs"])
 def test_linear_layers_of_policies_are_torchs_with_their_gradients(shape, same):
     plain = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3, bias=False), Mine(3, 2))
-    own = with_own_parts(plain, nn.Linear)
+    own = with_own_parts(plain, nn.Linear, nn.Tanh)
     assert own is not plain
     weights = {
         name: drawn(3, *x.shape, seed=i) for i, (name, x) in enumerate(plain.named_parameters())
@@ -95,7 +95,9 @@ def test_such_modules_can_be_saved():
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 def test_they_can_be_differentiated_forward():
     """Red before: it said that a formula was missing."""
-    own = with_own_parts(nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)), nn.Linear)
+    own = with_own_parts(
+        nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)), nn.Linear, nn.Tanh
+    )
     x = drawn(5)
     forward, back = torch.func.jacfwd(own)(x), torch.func.jacrev(own)(x)
     torch.testing.assert_close(forward, back)
@@ -107,3 +109,20 @@ def test_they_can_be_differentiated_forward():
     ways = torch.func.jacfwd(call)(named), torch.func.jacrev(call)(named)
     for name in named:
         torch.testing.assert_close(ways[0][name], ways[1][name])
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+@pytest.mark.parametrize("way", [lambda f: f, vmap, torch.func.grad], ids=["alone", "vmap", "grad"])
+def test_the_tangent_is_torchs_differentiated_as_often_as_one_likes(way):
+    own, found = with_own_parts(nn.Sequential(nn.Tanh()), nn.Tanh), []
+    for module in (own, nn.Tanh()):
+        x = drawn(3, 4).requires_grad_()
+        if way is torch.func.grad:
+            out = torch.func.grad(lambda given, module=module: module(given).square().sum())(x)
+        else:
+            out = way(module)(x)
+        (first,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), x)
+        found.append([out, first, second])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from remuda.policies.networks.activations import TANH, activate_in_place
 from remuda.policies.networks.perceptron import LINEAR, through
-from remuda.policies.networks.products import in_transform
+from remuda.policies.networks.products import in_transform, suits
 
 LSTMState = tuple[Tensor, Tensor]
 """The output and the cell's state, each [B, H]."""
@@ -119,6 +120,62 @@ def _stacked(part: Tensor | None, dim: int | None, count: int) -> Tensor | None:
     return part.expand(count, *part.shape) if dim is None else part.movedim(dim, 0)
 
 
+def tanh(inputs: Tensor) -> Tensor:
+    """The hyperbolic tangent, by the polynomials that built-in networks have."""
+    if torch.compiler.is_compiling():
+        return inputs.tanh()
+    if in_transform() or (torch.is_grad_enabled() and inputs.requires_grad):
+        found: Tensor = _Tanh.apply(inputs)  # type: ignore[no-untyped-call]
+        return found
+    return _tanh(inputs)
+
+
+def _tanh(inputs: Tensor) -> Tensor:
+    if not suits(inputs):
+        return inputs.tanh()
+    found = inputs.clone(memory_format=torch.contiguous_format)
+    activate_in_place(found.view(-1).numpy(), TANH)
+    return found
+
+
+class _Tanh(torch.autograd.Function):
+    """`tanh`, of which torch learns the gradient."""
+
+    @staticmethod
+    def forward(inputs: Tensor) -> Tensor:
+        """By polynomials where there is memory to look at."""
+        return _tanh(inputs.detach())
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
+        """Keep what it says."""
+        ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
+
+    @staticmethod
+    def backward(ctx: Any, *by_outputs: Tensor) -> Tensor:
+        """From the errors of what it says to those of its inputs."""
+        (said,) = ctx.saved_tensors
+        found: Tensor = torch.ops.aten.tanh_backward(by_outputs[0], said)
+        return found
+
+    @staticmethod
+    def jvp(ctx: Any, *by_inputs: Tensor) -> Tensor:
+        """From changes of its inputs to those of what it says."""
+        (said,) = ctx.saved_tensors
+        found: Tensor = by_inputs[0] * (1.0 - said * said)
+        return found
+
+    @staticmethod
+    def vmap(
+        info: Any,  # noqa: ARG004
+        in_dims: tuple[int | None, ...],
+        *given: Tensor,
+    ) -> tuple[Tensor, int | None]:
+        """Of all policies at once."""
+        return tanh(given[0]), in_dims[0]
+
+
 def lstm_step(cell: nn.LSTMCell, inputs: Tensor, state: LSTMState | None = None) -> LSTMState:
     """A step of long short-term memory with a forget gate (Gers et al. 2000), as PyTorch has it.
 
@@ -150,5 +207,15 @@ class _OwnLSTMCell(nn.LSTMCell):
         return lstm_step(self, input, hx)
 
 
-OWN: dict[type[nn.Module], type[nn.Module]] = {nn.LSTMCell: _OwnLSTMCell, nn.Linear: _OwnLinear}
+class _OwnTanh(nn.Tanh):
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002
+        """As `tanh`."""
+        return tanh(input)
+
+
+OWN: dict[type[nn.Module], type[nn.Module]] = {
+    nn.LSTMCell: _OwnLSTMCell,
+    nn.Linear: _OwnLinear,
+    nn.Tanh: _OwnTanh,
+}
 """By class, one that computes the same in its own way."""

@@ -111,7 +111,7 @@ class LiftedModule(Encoder):
         self._fixed = frozenset(name for name, _ in self._pattern.named_buffers())
         self.memory = self._state_size()
         self.width = self._try()
-        self._pattern = with_own_parts(self._pattern, nn.Linear)
+        self._pattern = with_own_parts(self._pattern, nn.Linear, nn.Tanh)
         self._liftable = with_own_parts(self._pattern, nn.LSTMCell)
         self._in_one_pass = self._can_be_lifted()
 
