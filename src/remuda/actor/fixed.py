@@ -197,25 +197,23 @@ class FixedSeats:
         env = self._env
         for agent in self.groups[group]:
             env.observe(agent, self._observations[agent])
+            if self.seats[agent].masked:
+                kind = self._kinds[agent]
+                env.mask(agent, kind.masks[kind.streams_of(agent)])
         for bench in self._benches_of[group]:
             stream = bench.see()
             if stream != NONE and self.checks is not None:
                 row, copy = divmod(stream, env.num_envs)
                 self.checks.observed(bench.agents[row], bench.kind.observations[row], copy)
             self.acted.T[bench.columns] = bench.kind.acted
-            if bench.seats[0].masked:
-                self._take_masks(bench)
+            if bench.seats[0].masked and self.checks is not None:
+                for row, agent in enumerate(bench.agents):
+                    masks = bench.kind.masks[bench.kind.streams_of(agent)]
+                    self.checks.masked(agent, masks, bench.kind.acted[row])
             if env.rewards_so_far is not None:
                 for row, agent in enumerate(bench.agents):
                     before = self._shared.mixed_of(agent, env.rewards_so_far)
                     bench.kind.rewards_before[row] = before
-
-    def _take_masks(self, bench: _Bench) -> None:
-        for row, agent in enumerate(bench.agents):
-            masks = bench.kind.masks[bench.kind.streams_of(agent)]
-            self._env.mask(agent, masks)
-            if self.checks is not None:
-                self.checks.masked(agent, masks, bench.kind.acted[row])
 
     def choose(self, group: int, random: np.random.Generator | None = None) -> None:
         """Forward passes, and a choice for every stream."""
@@ -366,6 +364,7 @@ class FixedSeats:
             and sees[0].observation_space == sees[1].observation_space
             and acts[0].action_space == acts[1].action_space
             and type(one.selector) is type(two.selector)
+            and repr(one.selector.actions) == repr(two.selector.actions)  # spaces are equal sooner
             and _rings_are_neighbours(one.experience, two.experience)
         )
 

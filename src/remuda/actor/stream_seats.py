@@ -46,6 +46,8 @@ class StreamSeats:
         for agent in self.groups[group]:
             kind = self._kind_of[agent]
             env.observe(agent, kind.observations[kind.place_of[agent]])
+            if self._masked[agent]:
+                env.mask(agent, kind.masks[kind.streams_of(agent)])
         for kind, agents, places in self._parts(group):
             streams = slice(places.start * env.num_envs, places.stop * env.num_envs)
             acts = kind.acted[places]
@@ -57,13 +59,13 @@ class StreamSeats:
                     if found != NONE and self.checks is not None:
                         place, copy = divmod(streams.start + found, env.num_envs)
                         self.checks.observed(kind.agents[place], kind.observations[place], copy)
+        if self.checks is None:
+            return
         for agent in self.groups[group]:
             if self._masked[agent]:
                 kind = self._kind_of[agent]
                 masks = kind.masks[kind.streams_of(agent)]
-                env.mask(agent, masks)
-                if self.checks is not None:
-                    self.checks.masked(agent, masks, kind.acted[kind.place_of[agent]])
+                self.checks.masked(agent, masks, kind.acted[kind.place_of[agent]])
 
     def _parts(self, group: int) -> list[tuple[Kind, slice | Integers, slice]]:
         """Stretches of a group's agents that are neighbours among those of a kind."""

@@ -246,7 +246,10 @@ def _end_stream(
         return 0
     n_frames = steps.observations.shape[1] - steps.rewards.shape[1]
     _copy(results.final_observations, stream, steps.observations, slot, n_frames + t)
-    _copy(results.final_masks, stream, steps.masks, slot, t + 1)
+    if t + 1 < steps.masks.shape[1]:
+        # Nothing is to come after a termination, where games are not asked: anything is allowed.
+        for i in range(results.final_masks.shape[1]):
+            steps.masks[slot, t + 1, i] = terminated or results.final_masks[stream, i]
     store(segments.committed, slot, t + 1)
     _close_segment(segments, slot)
     places.slots[place] = NOWHERE
