@@ -11,7 +11,7 @@ from remuda.config import load_config
 from remuda.experience.transition_replay import TransitionReplay
 from remuda.experience_layout import make_experience
 from remuda.memory.waiting import Wakeup
-from remuda.policies.acting import explore
+from remuda.policies.selectors import explore
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.publish.snapshot import PublishedWeights, Publisher, SnapshotReader

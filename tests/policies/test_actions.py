@@ -9,8 +9,8 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete, Text
 from scipy import stats
 
 from remuda.errors import ContractError
-from remuda.policies.acting import EpsilonGreedy, Sampled
 from remuda.policies.actions import ContinuousActions, DiscreteActions, actions_of
+from remuda.policies.selectors import EpsilonGreedy, Sampled
 
 NO_MASKS = np.ones((1, 0), bool)
 

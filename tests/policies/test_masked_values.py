@@ -9,11 +9,11 @@ from scipy import stats
 from masked_games import combinations
 from remuda.config import load_config
 from remuda.errors import ConfigError, ContractError
-from remuda.policies.acting import EpsilonGreedy
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.dqn import Transitions
 from remuda.policies.combined import CombinedActions, combined
 from remuda.policies.losses import among_allowed, q_learning_target
+from remuda.policies.selectors import EpsilonGreedy
 from remuda.policies.sharing import shares_of
 from remuda.policies.spec import make_algorithm, policy_specs
 from remuda.streams import torch_stream

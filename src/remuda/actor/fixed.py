@@ -19,7 +19,8 @@ from remuda.errors import RunDirectoryError
 from remuda.experience.experience import Experience
 from remuda.experience.room import Room
 from remuda.experience.writer import BlockWriter
-from remuda.policies.acting import ActingStack, ActionSelector
+from remuda.policies.acting import ActingStack
+from remuda.policies.selectors import ActionSelector
 from remuda.population.team_returns import sides_by_agent
 from remuda.publish.snapshot import Snapshot
 from remuda.scoreboard import Policy, Row

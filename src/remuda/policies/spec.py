@@ -18,10 +18,10 @@ from remuda.types import AgentSpec
 if TYPE_CHECKING:
     import torch
 
-    from remuda.policies.acting import ActionSelector
     from remuda.policies.actions import Actions
     from remuda.policies.networks.encoder import Image
     from remuda.policies.networks.network import Network
+    from remuda.policies.selectors import ActionSelector
     from remuda.publish.training_state import TrainingLayout
 
 
