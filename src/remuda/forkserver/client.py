@@ -38,6 +38,7 @@ MODULES = (
     "remuda.learner.role",
     "remuda.learner.rollouts",
     "remuda.policies.acting",
+    "remuda.policies.selectors",
     "remuda.policies.algorithms.dqn",
     "remuda.policies.algorithms.fused",
     "remuda.policies.algorithms.iqn",

@@ -101,7 +101,7 @@ class PolicySpec:
 
     def action_selector(self) -> ActionSelector:
         """How it chooses what to do."""
-        from remuda.policies.acting import EpsilonGreedy, Sampled
+        from remuda.policies.selectors import EpsilonGreedy, Sampled
 
         return (Sampled if self.config.entry.samples else EpsilonGreedy)(self.actions)
 
