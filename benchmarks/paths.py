@@ -55,7 +55,8 @@ class PathOfTraining:
         own: whether our network is a module of the user's.
         copies: of the game.
         most: policies that the path is measured with; more of them need more memory than there is.
-        slow: how many times as long it is measured, so that many updates are done.
+        slow: how many times as long it is measured, so that many updates are done; with many
+            policies convolutions take longer still.
     """
 
     algorithm: str = "ppo"
@@ -275,7 +276,8 @@ def peaks() -> tuple[float, float]:
 
 def trained(path: PathOfTraining, policies: int, seconds: float, dealt: bool = False) -> Any:
     """Agent-steps played and trained a second; of Q-learners, samples that they trained on."""
-    watch = measure(seconds * path.slow, **path.tree(policies, dealt))
+    slow = path.slow * (policies / BASE if path.convolutions and policies > BASE else 1.0)
+    watch = measure(seconds * slow, **path.tree(policies, dealt))
     played, rate = watch.rates()
     return played, rate if path.algorithm == "ppo" else BATCH * watch.updates()
 
@@ -378,7 +380,8 @@ def main() -> None:
         parser.error(f"no path has such a part in its name; there are: {', '.join(PATHS)}")
     python = options.peers or peers_python()
     peak, bandwidth = peaks()
-    results = Results("paths")
+    some = f".{'-'.join(options.paths)}" if options.paths else ""
+    results = Results(f"paths{some}")
     tell(results, measured(options, chosen, python), peak, bandwidth)
     results.finish(options)
 

@@ -33,11 +33,12 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor, stride: int, activation: s
         stride: of the kernel.
         activation: relu or tanh.
     """
+    x = x.contiguous()  # here, so that torch knows of it where a gradient is differentiated again
     tensors = (x, weight, bias)
     if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
         found: Tensor = _Convolve.apply(activation, stride, *tensors)  # type: ignore[no-untyped-call]
         return found
-    return _forward(x.contiguous(), _last(weight), bias.contiguous(), stride, activation)
+    return _forward(x, _last(weight), bias.contiguous(), stride, activation)
 
 
 def by_torch(x: Tensor, weight: Tensor, bias: Tensor, stride: int, activation: str) -> Tensor:
@@ -172,7 +173,7 @@ class _Convolve(torch.autograd.Function):
         """Convolve, and keep what it needs for the way back."""
         weights = _last(weight)
         ctx.activation, ctx.stride = activation, stride
-        out = _forward(x.contiguous(), weights, bias.contiguous(), stride, activation)
+        out = _forward(x, weights, bias.contiguous(), stride, activation)
         ctx.save_for_backward(x, weight, bias, weights, out)
         return out
 
@@ -188,7 +189,6 @@ class _Convolve(torch.autograd.Function):
             again = again.transpose(0, 1).movedim(2, 4)
             needed = ctx.needs_input_grad[2:]
             return None, None, *gradients_of(again, own, needed, by_outputs[0])
-        x = x.contiguous()
         errors = by_outputs[0].clone(memory_format=torch.contiguous_format)
         by_bias = x.new_empty(len(x), n.outputs)
         flat = errors.view(len(x), -1, n.outputs).numpy()
