@@ -51,11 +51,12 @@ class ActingStack:
         self._stack = ParameterStack(network.shapes, count, device)
         with torch.inference_mode():
             self._weights = network.acting(self._stack.parameters, None)
-            memory = self._stack.flat.untyped_storage().data_ptr()
+            here = self._device.type == "cpu" and self._noise == (None,) * count
+            memory = self._stack.flat.untyped_storage().data_ptr() if here else None
             self._worked_out = [
                 name
                 for name, weight in self._weights.items()
-                if weight.untyped_storage().data_ptr() != memory or self._noise != (None,) * count
+                if not here or weight.untyped_storage().data_ptr() != memory
             ]
             """What of them is no view of the parameters, and so is written when some are loaded."""
             for name in self._worked_out:

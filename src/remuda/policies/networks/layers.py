@@ -38,7 +38,7 @@ def initialise_linear(parameters: Parameters, name: str, generator: torch.Genera
     with torch.no_grad():
         for part in ("weight", "bias"):
             view = parameters[f"{name}.{part}"]
-            drawn = view.new_empty(view.shape, device="cpu").uniform_(
+            drawn = torch.empty(view.shape, dtype=view.dtype, device="cpu").uniform_(
                 -bound, bound, generator=generator
             )
             view.copy_(drawn)
@@ -53,7 +53,7 @@ def initialise_convolution(parameters: Parameters, name: str, generator: torch.G
         for part in ("weight", "bias"):
             view = parameters[f"{name}.{part}"]
             view.copy_(
-                view.new_empty(view.shape, device="cpu").uniform_(
+                torch.empty(view.shape, dtype=view.dtype, device="cpu").uniform_(
                     -bound, bound, generator=generator
                 )
             )
