@@ -9,7 +9,7 @@ from remuda.policies.acting import ActingStack
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms import fused_iqn, fused_q
 from remuda.policies.algorithms.dqn import DQN
-from remuda.policies.algorithms.fused_q import differentiate_q, seen_of
+from remuda.policies.algorithms.fused_q import arrays_of, differentiate_q
 from remuda.policies.algorithms.iqn import IQN
 from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm, Transitions
 from remuda.policies.networks.compiled_pass import CompiledPass
@@ -208,10 +208,10 @@ def test_nothing_is_allowed_where_nothing_is_to_come():
     batch = drawn(samples=1, policies=1)
     batch.discount_t[:], batch.r_t[:], batch.a_tm1[:] = 0.0, 1.0, 0
     never = np.zeros((1, 1, 2), np.bool_)
-    seen = seen_of(batch)._replace(allowed_t=never)
+    arrays = arrays_of(batch)._replace(allowed_t=never)
     q = np.float32([[3.0, 5.0]])
     by_q, told, means = np.zeros_like(q), np.zeros((3, 1, 1), np.float32), np.zeros((2, 1))
-    differentiate_q(0, 0, q, q, q, seen, np.float32(9.0), by_q, told, means)
+    differentiate_q(0, 0, q, q, q, arrays, np.float32(9.0), by_q, told, means)
     assert told[2, 0, 0] == 1.0 - 3.0
     assert by_q.tolist() == [[2.0, 0.0]]
 

@@ -53,7 +53,7 @@ class Seat:
     epsilon: float = 0.0
 
 
-class _Bench:
+class _SeatBatch:
     """Seats side by side: policies that are neighbours in a stack, and see and do the same things.
 
     All that happens to them in a turn happens in one call for all. Arrays are those of `Kind`, and
@@ -82,15 +82,15 @@ class _Bench:
         self.versions: Integers = np.zeros(len(seats), np.int64)
         self._randoms = [seat.random for seat in seats]
         shape = (len(seats), num_envs)
-        self._masks = kind.masks.reshape(*shape, -1) if first.masked else no_masks(*shape)
+        self._masks = kind.masks.reshape(*shape, kind.masks.shape[1])
         self._actions = kind.actions.reshape(*shape, -1)
         self._log_probs = kind.log_probs.reshape(shape)
         self._acted = kind.acted.reshape(-1)
         kept = self.stack.kept[self.first : self.end]
-        self._kept = kept.reshape(len(self._streams), kept.shape[2])
+        self._recurrent_states = kept.reshape(len(self._streams), kept.shape[2])
         self._choose = first.selector.choose_for_all
 
-    def see(self) -> int:
+    def push_observations(self) -> int:
         """Take in what was observed by those that act; a stream where it is not finite, or NONE."""
         kind = self.kind
         active = self._env.active.T[self.columns] if self._active is None else self._active
@@ -121,7 +121,7 @@ class _Bench:
                 kind.actions,
                 kind.log_probs,
                 kind.masks,
-                self._kept,
+                self._recurrent_states,
                 self.versions,
                 kind.rewards_before_flat,
             )
@@ -177,13 +177,17 @@ class FixedSeats:
         self.acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
         self._shares = shares
         self._shared = SharedRewards(env.num_envs, sides_by_agent([a.team for a in env.agents]))
-        self._benches_of = [self._benches(group) for group in self.groups]
-        self._all = [bench for benches in self._benches_of for bench in benches]
+        self._batches_of = [self._batches_for(group) for group in self.groups]
+        self._all = [batch for batches in self._batches_of for batch in batches]
         self._places = {
-            agent: (bench, row) for bench in self._all for row, agent in enumerate(bench.agents)
+            agent: (batch, row) for batch in self._all for row, agent in enumerate(batch.agents)
         }
-        """By agent, its bench and its row there."""
+        """By agent, its batch and its row there."""
         self._kinds = [self._places[agent][0].kind for agent in range(len(seats))]
+        self._frames = [
+            self._places[agent][0].frames.of(kind.streams_of(agent))
+            for agent, kind in enumerate(self._kinds)
+        ]
         self._observations = [
             kind.observations[kind.place_of[agent]] for agent, kind in enumerate(self._kinds)
         ]
@@ -191,7 +195,7 @@ class FixedSeats:
     @property
     def rooms(self) -> list[Room]:
         """Where a writer may have to wait."""
-        return [room for bench in self._all if bench.writer for room in bench.writer.rooms]
+        return [room for batch in self._all if batch.writer for room in batch.writer.rooms]
 
     def observe(self, group: int) -> None:
         """See what there is to see, and what may be done."""
@@ -201,30 +205,30 @@ class FixedSeats:
             if self.seats[agent].masked:
                 kind = self._kinds[agent]
                 env.mask(agent, kind.masks[kind.streams_of(agent)])
-        for bench in self._benches_of[group]:
-            stream = bench.see()
+        for batch in self._batches_of[group]:
+            stream = batch.push_observations()
             if stream != NONE and self.checks is not None:
                 row, copy = divmod(stream, env.num_envs)
-                self.checks.observed(bench.agents[row], bench.kind.observations[row], copy)
-            self.acted.T[bench.columns] = bench.kind.acted
-            if bench.seats[0].masked and self.checks is not None:
-                for row, agent in enumerate(bench.agents):
-                    masks = bench.kind.masks[bench.kind.streams_of(agent)]
-                    self.checks.masked(agent, masks, bench.kind.acted[row])
+                self.checks.observed(batch.agents[row], batch.kind.observations[row], copy)
+            self.acted.T[batch.columns] = batch.kind.acted
+            if batch.seats[0].masked and self.checks is not None:
+                for row, agent in enumerate(batch.agents):
+                    masks = batch.kind.masks[batch.kind.streams_of(agent)]
+                    self.checks.masked(agent, masks, batch.kind.acted[row])
             if env.rewards_so_far is not None:
-                for row, agent in enumerate(bench.agents):
+                for row, agent in enumerate(batch.agents):
                     before = self._shared.mixed_of(agent, env.rewards_so_far)
-                    bench.kind.rewards_before[row] = before
+                    batch.kind.rewards_before[row] = before
 
     def choose(self, group: int, random: np.random.Generator | None = None) -> None:
         """Forward passes, and a choice for every stream."""
-        for bench in self._benches_of[group]:
-            bench.choose(random)
+        for batch in self._batches_of[group]:
+            batch.choose(random)
 
     def decide(self, group: int) -> None:
         """Write down what was observed and chosen."""
-        for bench in self._benches_of[group]:
-            bench.decide()
+        for batch in self._batches_of[group]:
+            batch.decide()
 
     def act(self, agent: int) -> None:
         """Let what was chosen take effect."""
@@ -235,19 +239,19 @@ class FixedSeats:
         ended = result.terminated | result.truncated
         if ended.any():
             for agent in np.flatnonzero(ended.any(0)).tolist():
-                bench, row = self._places[agent]
-                last = bench.kind.final_observations[row]
+                batch, row = self._places[agent]
+                last = batch.kind.final_observations[row]
                 self._env.observe(agent, last)
                 if self.checks is not None:
                     self.checks.last(agent, last, ended[:, agent])
-                keeps = bench.writer is not None and bench.writer.keeps_last_mask
+                keeps = batch.writer is not None and batch.writer.keeps_last_mask
                 if keeps and result.truncated[:, agent].any():
-                    self._env.mask(agent, bench.kind.final_masks[bench.kind.streams_of(agent)])
+                    self._env.mask(agent, batch.kind.final_masks[batch.kind.streams_of(agent)])
                 self._forget(agent, ended[:, agent])
         rewards = np.ascontiguousarray(self._shared.mixed(result.rewards).T)
         terminated, truncated = map(np.ascontiguousarray, (result.terminated.T, result.truncated.T))
-        for bench in self._all:
-            bench.outcome(rewards, terminated, truncated)
+        for batch in self._all:
+            batch.outcome(rewards, terminated, truncated)
 
     def close(
         self,
@@ -276,27 +280,28 @@ class FixedSeats:
 
     def take(self, news: Mapping[str, Snapshot]) -> None:
         """Act with newer weights from now on."""
-        for seat in self.seats:
+        for agent, seat in enumerate(self.seats):
             if seat.policy in news:
-                self.load(seat, news[seat.policy])
+                self._load(agent, news[seat.policy])
 
-    def load(self, seat: Seat, snapshot: Snapshot) -> None:
+    def _load(self, agent: int, snapshot: Snapshot) -> None:
         """Let a seat act with this snapshot from now on."""
+        seat, (batch, row) = self.seats[agent], self._places[agent]
         seat.stack.load(seat.index, snapshot.weights)
         seat.version, seat.epsilon = snapshot.version, snapshot.epsilon
-        self._note_versions()
+        batch.versions[row] = snapshot.version
         seat.row[Policy.EPSILON], seat.row[Policy.VERSION] = snapshot.epsilon, snapshot.version
 
     def state(self) -> State:
         """What every seat is in the middle of."""
         found: State = {"shares": self._shared.shares.copy()}
         for agent, seat in enumerate(self.seats):
-            bench, row = self._places[agent]
+            batch, row = self._places[agent]
             found[str(agent)] = {
                 "acting": seat.stack.state(seat.index),
-                "frames": self._frames_of(agent).state(),
+                "frames": self._frames[agent].state(),
                 "random": random_state(seat.random),
-                "writer": bench.writer.state_of(row) if bench.writer is not None else None,
+                "writer": batch.writer.state_of(row) if batch.writer is not None else None,
                 "version": seat.version,
                 "epsilon": seat.epsilon,
             }
@@ -307,20 +312,20 @@ class FixedSeats:
         if "shares" in state:  # else by an earlier version: as they are configured
             self._shared.restore(fitting(state, "shares", self._shared.shares))
         for agent, seat in enumerate(self.seats):
-            saved, (bench, row) = state[str(agent)], self._places[agent]
+            saved, (batch, row) = state[str(agent)], self._places[agent]
             seat.stack.restore(seat.index, saved["acting"])
-            self._frames_of(agent).restore(saved["frames"])
+            self._frames[agent].restore(saved["frames"])
             restore_random(seat.random, saved["random"])
-            if bench.writer is not None:
-                bench.writer.restore_of(row, saved["writer"])
+            if batch.writer is not None:
+                batch.writer.restore_of(row, saved["writer"])
             seat.version, seat.epsilon = saved["version"], saved["epsilon"]
-        self._note_versions()
+            batch.versions[row] = seat.version
 
     def holds(self, state: State) -> bool:
         """Whether the experience is there that was being written when `state` was called."""
         return all(
-            bench.writer is None or bench.writer.holds_of(row, state[str(agent)]["writer"])
-            for agent, (bench, row) in self._places.items()
+            batch.writer is None or batch.writer.holds_of(row, state[str(agent)]["writer"])
+            for agent, (batch, row) in self._places.items()
         )
 
     def lasting(self) -> State:
@@ -332,27 +337,25 @@ class FixedSeats:
 
     def close_orphans(self) -> None:
         """Close what an actor before this one was writing, where no actor goes on with it."""
-        for bench in self._all:
-            if bench.writer is not None:
-                bench.writer.close_orphans()
+        for batch in self._all:
+            if batch.writer is not None:
+                batch.writer.close_orphans()
 
-    def _note_versions(self) -> None:
-        for bench in self._all:
-            bench.versions[:] = [seat.version for seat in bench.seats]
-
-    def _benches(self, group: tuple[int, ...]) -> list[_Bench]:
+    def _batches_for(self, group: tuple[int, ...]) -> list[_SeatBatch]:
         """The agents of a group, with as many side by side as there can be."""
         stacks = [self.seats[agent].stack for agent in group]
         order = sorted(
             group, key=lambda a: (stacks.index(self.seats[a].stack), self.seats[a].index)
         )
-        benches: list[list[int]] = []
+        batches: list[list[int]] = []
         for agent in order:
-            if benches and self._are_neighbours(benches[-1][-1], agent):
-                benches[-1].append(agent)
+            if batches and self._are_neighbours(batches[-1][-1], agent):
+                batches[-1].append(agent)
             else:
-                benches.append([agent])
-        return [_Bench(self._env, [self.seats[a] for a in some], tuple(some)) for some in benches]
+                batches.append([agent])
+        return [
+            _SeatBatch(self._env, [self.seats[a] for a in some], tuple(some)) for some in batches
+        ]
 
     def _are_neighbours(self, agent: int, other: int) -> bool:
         """Whether the other's policy follows in the same stack, and is as this one but for that."""
@@ -369,14 +372,10 @@ class FixedSeats:
             and _rings_are_neighbours(one.experience, two.experience)
         )
 
-    def _frames_of(self, agent: int) -> FrameStack:
-        bench, _ = self._places[agent]
-        return bench.frames.of(bench.kind.streams_of(agent))
-
     def _forget(self, agent: int, streams: Bools) -> None:
         """What an agent sees next in these copies begins a new episode of its own."""
         seat = self.seats[agent]
-        self._frames_of(agent).start(streams)
+        self._frames[agent].start(streams)
         seat.stack.memories[seat.index, streams] = 0.0
 
 
@@ -385,8 +384,3 @@ def _rings_are_neighbours(one: Experience | None, two: Experience | None) -> boo
     if one is None or two is None:
         return one is two
     return one.block is not None and one.block is two.block and one.index + 1 == two.index
-
-
-def no_masks(*shape: int) -> Bools:
-    """Masks of policies that may do anything: [*shape, 0]."""
-    return np.ones((*shape, 0), np.bool_)

@@ -14,26 +14,26 @@ from torch import Tensor
 
 from remuda.kernels import njit
 from remuda.policies.algorithms.fused_q import (
+    BatchArrays,
     Head,
-    Seen,
     Settings,
     Told,
+    arrays_of,
     best_of,
     by_kernels,
     fold_heads,
-    seen_of,
     unfold_gradients,
     values_of,
 )
 from remuda.policies.algorithms.transition_algorithm import Transitions
 from remuda.policies.networks.activations import KINDS, RELU, STRICT, activate_in_place
 from remuda.policies.networks.flat_layers import (
+    ACTIVATIONS,
     BIAS,
     CHUNK,
     ERRORS,
     INPUTS,
     OUTPUTS,
-    SAID,
     WEIGHT,
     Scratch,
     add_gradients,
@@ -51,7 +51,7 @@ from remuda.policies.stack import ParameterStack, whole_rows
 from remuda.types import Array, Floats, Integers
 
 
-class Rooms(NamedTuple):
+class Offsets(NamedTuple):
     """Where in the scratch there is room, for the rows of a chunk; F is the width of features."""
 
     basis: int
@@ -100,24 +100,23 @@ class FusedIQN:
         self._samples = max(CHUNK // self._quantiles, 1)
         rows, actions = self._samples * self._quantiles, network.num_actions
         scratch, shapes = Scratch(), network.shapes
-        hidden = [name for name in network.layers if name.startswith("hidden")]
         self._layers = Layers(
             table_of(shapes, ("state",), scratch, self._samples),
             table_of(shapes, ("quantile",), scratch, rows),
-            table_of(shapes, hidden, scratch, rows),
+            table_of(shapes, network.hidden, scratch, rows),
         )
         self._head = Head.of(network, scratch)
         width = int(self._layers.state[0, OUTPUTS])
-        self._rooms = Rooms(
-            basis=scratch.room(rows * network.own.cosines),
-            products=scratch.room(rows * width),
-            by_products=scratch.room(rows * width),
-            midpoints=scratch.room(self._quantiles * width),
-            select=scratch.room(self._samples * actions),
-            mean=scratch.room(self._samples * self._head.width),
-            z_t=scratch.room(rows * actions),
-            z_tm1=scratch.room(rows * actions),
-            by_z=scratch.room(rows * actions),
+        self._offsets = Offsets(
+            basis=scratch.reserve(rows * network.own.cosines),
+            products=scratch.reserve(rows * width),
+            by_products=scratch.reserve(rows * width),
+            midpoints=scratch.reserve(self._quantiles * width),
+            select=scratch.reserve(self._samples * actions),
+            mean=scratch.reserve(self._samples * self._head.width),
+            z_t=scratch.reserve(rows * actions),
+            z_tm1=scratch.reserve(rows * actions),
+            by_z=scratch.reserve(rows * actions),
         )
         self._scratch: Floats = np.zeros(scratch.size, np.float32)
         midpoints = (np.arange(self._quantiles) + 0.5) / self._quantiles
@@ -139,20 +138,20 @@ class FusedIQN:
             batch: B samples of each.
             quantiles: [G, 2, B, N] at which s_t and s_tm1 are valued.
         """
-        seen = seen_of(batch)
-        told: Floats = np.zeros((3, *seen.a_tm1.shape), np.float32)
-        means: Array = np.zeros((2, len(seen.a_tm1)))
+        arrays = arrays_of(batch)
+        told: Floats = np.zeros((3, *arrays.a_tm1.shape), np.float32)
+        means: Array = np.zeros((2, len(arrays.a_tm1)))
         step_iqn(
             self._layers,
             self._head,
-            self._rooms,
+            self._offsets,
             self._kind,
             self._settings.double,
             np.float32(self._settings.huber),
             whole_rows(online.flat),
             whole_rows(target.flat),
             whole_rows(online.gradients),
-            seen,
+            arrays,
             quantiles.numpy(),
             self._midpoints,
             self._samples,
@@ -160,23 +159,21 @@ class FusedIQN:
             told,
             means,
         )
-        losses, _, errors = torch.from_numpy(told)
-        loss, value = torch.from_numpy(means.astype(np.float32))
-        return Told(loss, value, losses, errors)
+        return Told.of(told, means)
 
 
 @njit(**STRICT)
 def step_iqn(
     layers: Layers,
     head: Head,
-    rooms: Rooms,
+    offsets: Offsets,
     kind: int,
     double: bool,
     huber: np.float32,
     online: Floats,
     target: Floats,
     gradients: Floats,
-    seen: Seen,
+    batch: BatchArrays,
     quantiles: Floats,
     midpoints: Floats,
     most: int,
@@ -189,14 +186,14 @@ def step_iqn(
     Args:
         layers: those before the head.
         head: the last.
-        rooms: where to work.
+        offsets: where to work.
         kind: of activation.
         double: as in `Settings`.
         huber: likewise.
         online: [G, P] parameters.
         target: likewise.
         gradients: likewise, written.
-        seen: the batch.
+        batch: the batch.
         quantiles: [G, 2, B, N] at which s_t and s_tm1 are valued.
         midpoints: [N] at which actions are chosen.
         most: samples of a chunk.
@@ -211,33 +208,35 @@ def step_iqn(
         fold_heads(head, online[k], target[k], scratch)
         transpose_all(layers.hidden, online[k], scratch, 0)
         chooser, by = (online[k], head.folded) if double else (target[k], head.target)
-        middle = part(scratch, rooms.midpoints, count, layers.quantile[0, OUTPUTS])
-        embed(layers.quantile, chooser, midpoints, rooms.basis, scratch, middle)
+        middle = part(scratch, offsets.midpoints, count, layers.quantile[0, OUTPUTS])
+        embed(layers.quantile, chooser, midpoints, offsets.basis, scratch, middle)
         for first in range(0, quantiles.shape[2], most):
             end = min(first + most, quantiles.shape[2])
-            s_tm1, s_t = seen.s_tm1[k, first:end], seen.s_t[k, first:end]
+            s_tm1, s_t = batch.s_tm1[k, first:end], batch.s_t[k, first:end]
             features = forward(layers.state, chooser, s_t, kind, scratch)
-            said = mix(layers, rooms, chooser, features, middle, kind, count, scratch)
-            mean = part(scratch, rooms.mean, end - first, head.width)
+            said = mix(layers, offsets, chooser, features, middle, kind, count, scratch)
+            mean = part(scratch, offsets.mean, end - first, head.width)
             average(said, mean)
-            select = values_of(mean, scratch, by, actions, rooms.select)
+            select = values_of(mean, scratch, by, actions, offsets.select)
             if double:
                 features = forward(layers.state, target[k], s_t, kind, scratch)
-            here = part(scratch, layers.quantile[0, SAID], (end - first) * count, middle.shape[1])
+            here = part(
+                scratch, layers.quantile[0, ACTIVATIONS], (end - first) * count, middle.shape[1]
+            )
             taus = quantiles[k, 0, first:end].reshape(-1)
-            embed(layers.quantile, target[k], taus, rooms.basis, scratch, here)
-            said = mix(layers, rooms, target[k], features, here, kind, count, scratch)
-            z_t = values_of(said, scratch, head.target, actions, rooms.z_t)
+            embed(layers.quantile, target[k], taus, offsets.basis, scratch, here)
+            said = mix(layers, offsets, target[k], features, here, kind, count, scratch)
+            z_t = values_of(said, scratch, head.target, actions, offsets.z_t)
             features = forward(layers.state, online[k], s_tm1, kind, scratch)
             taus = quantiles[k, 1, first:end].reshape(-1)
-            embed(layers.quantile, online[k], taus, rooms.basis, scratch, here)
-            said = mix(layers, rooms, online[k], features, here, kind, count, scratch)
-            z_tm1 = values_of(said, scratch, head.folded, actions, rooms.z_tm1)
-            by_z = part(scratch, rooms.by_z, len(said), actions)
+            embed(layers.quantile, online[k], taus, offsets.basis, scratch, here)
+            said = mix(layers, offsets, online[k], features, here, kind, count, scratch)
+            z_tm1 = values_of(said, scratch, head.folded, actions, offsets.z_tm1)
+            by_z = part(scratch, offsets.by_z, len(said), actions)
             differentiate_quantiles(
-                k, first, z_t, select, z_tm1, quantiles[k, 1], seen, huber, by_z, told, means
+                k, first, z_t, select, z_tm1, quantiles[k, 1], batch, huber, by_z, told, means
             )
-            back(layers, head, rooms, kind, gradients[k], s_tm1, said, scratch, first == 0)
+            back(layers, head, offsets, kind, gradients[k], s_tm1, said, scratch, first == 0)
         unfold_gradients(head, scratch, gradients[k])
 
 
@@ -260,7 +259,7 @@ def embed(
 @njit(**STRICT)
 def mix(
     layers: Layers,
-    rooms: Rooms,
+    offsets: Offsets,
     row: Floats,
     features: Floats,
     embedded: Floats,
@@ -269,7 +268,7 @@ def mix(
     scratch: Floats,
 ) -> Floats:
     """What the layers before the head make of features [b, F] and embeddings: [b * N, units]."""
-    products = part(scratch, rooms.products, features.shape[0] * count, features.shape[1])
+    products = part(scratch, offsets.products, features.shape[0] * count, features.shape[1])
     combine(features, embedded, products)
     return forward(layers.hidden, row, products, kind, scratch)
 
@@ -278,7 +277,7 @@ def mix(
 def back(
     layers: Layers,
     head: Head,
-    rooms: Rooms,
+    offsets: Offsets,
     kind: int,
     gradients: Floats,
     s_tm1: Floats,
@@ -288,27 +287,27 @@ def back(
 ) -> None:
     """From the errors of values at quantiles, in their room, to the gradients of all layers."""
     hidden, rows, width = layers.hidden, said.shape[0], layers.state[0, OUTPUTS]
-    by_z = part(scratch, rooms.by_z, rows, head.actions)
+    by_z = part(scratch, offsets.by_z, rows, head.actions)
     by_head = scratch[head.gradients : head.gradients + (head.width + 1) * head.actions]
     add_gradients(said, by_z, by_head, 0, head.width * head.actions, fresh)
-    by_products = part(scratch, rooms.by_products, rows, width)
+    by_products = part(scratch, offsets.by_products, rows, width)
     if len(hidden):
         by_said = part(scratch, hidden[len(hidden) - 1, ERRORS], rows, head.width)
         linear(by_z, scratch, head.transposed, -1, by_said)
-        products = part(scratch, rooms.products, rows, width)
+        products = part(scratch, offsets.products, rows, width)
         backward(hidden, gradients, products, kind, scratch, fresh, by_products)
     else:
         linear(by_z, scratch, head.transposed, -1, by_products)
-    features = part(scratch, layers.state[0, SAID], s_tm1.shape[0], width)
+    features = part(scratch, layers.state[0, ACTIVATIONS], s_tm1.shape[0], width)
     by_features = part(scratch, layers.state[0, ERRORS], s_tm1.shape[0], width)
-    embedded = part(scratch, layers.quantile[0, SAID], rows, width)
+    embedded = part(scratch, layers.quantile[0, ACTIVATIONS], rows, width)
     by_embedded = part(scratch, layers.quantile[0, ERRORS], rows, width)
     take_apart(features, embedded, by_products, by_features, by_embedded)
-    basis = part(scratch, rooms.basis, rows, layers.quantile[0, INPUTS])
+    basis = part(scratch, offsets.basis, rows, layers.quantile[0, INPUTS])
     weight, bias = layers.quantile[0, WEIGHT], layers.quantile[0, BIAS]
     add_gradients(basis, by_embedded, gradients, weight, bias, fresh)
-    nobody = scratch[:0].reshape(0, 0)
-    backward(layers.state, gradients, s_tm1, kind, scratch, fresh, nobody)
+    no_inputs = scratch[:0].reshape(0, 0)
+    backward(layers.state, gradients, s_tm1, kind, scratch, fresh, no_inputs)
 
 
 SERIES = tuple(
@@ -365,7 +364,7 @@ def differentiate_quantiles(
     select: Floats,
     z_tm1: Floats,
     quantiles: Floats,
-    seen: Seen,
+    batch: BatchArrays,
     huber: np.float32,
     by_z: Floats,
     told: Floats,
@@ -382,7 +381,7 @@ def differentiate_quantiles(
         select: [b, A] by which actions are chosen.
         z_tm1: [b * N, A] values by the online network...
         quantiles: [B, N] at which these are.
-        seen: the batch.
+        batch: the batch.
         huber: as in `Settings`.
         by_z: ...and [b * N, A], written, their errors.
         told: as in `step_iqn`.
@@ -395,11 +394,11 @@ def differentiate_quantiles(
     targets = np.empty(count, np.float32)
     for i in range(select.shape[0]):
         b = first + i
-        best = best_of(select[i], seen.allowed_t[k, b])
-        action = seen.a_tm1[k, b]
+        best = best_of(select[i], batch.allowed_t[k, b])
+        action = batch.a_tm1[k, b]
         for n in range(count):
-            targets[n] = seen.r_t[k, b] + seen.discount_t[k, b] * z_t[i * count + n, best]
-        weight = seen.weights[k, b] if seen.weights.shape[1] else one
+            targets[n] = batch.r_t[k, b] + batch.discount_t[k, b] * z_t[i * count + n, best]
+        weight = batch.weights[k, b] if batch.weights.shape[1] else one
         loss = value = off = zero
         for n in range(count):
             here, tau = z_tm1[i * count + n, action], quantiles[b, n]

@@ -60,8 +60,15 @@ class Told(NamedTuple):
     errors: Tensor
     """[G, B]: how far off each value was."""
 
+    @classmethod
+    def of(cls, samples: Floats, means: Array) -> Told:
+        """From loss, value and error of each sample, [3, G, B], and means of the first two."""
+        losses, _, errors = torch.from_numpy(samples)
+        loss, value = torch.from_numpy(means.astype(np.float32))
+        return cls(loss, value, losses, errors)
 
-class Seen(NamedTuple):
+
+class BatchArrays(NamedTuple):
     """A batch as compiled steps take it; the parts are those of `Transitions`."""
 
     s_tm1: Floats
@@ -75,14 +82,14 @@ class Seen(NamedTuple):
     """[G, B], or [G, 0]: all count the same."""
 
 
-def seen_of(batch: Transitions) -> Seen:
+def arrays_of(batch: Transitions) -> BatchArrays:
     """The arrays of a batch on the processor, the numbers of each side by side."""
     policies, samples = batch.a_tm1.shape
     allowed = batch.allowed_t if batch.allowed_t.numel() else torch.ones(policies, samples, 0) > 0
     weights = batch.weights if batch.weights.numel() else batch.weights.new_ones(policies, 0)
     floats = (batch.s_tm1, batch.r_t, batch.discount_t, batch.s_t, weights)
     s_tm1, r_t, discount_t, s_t, weights = (x.float().contiguous() for x in floats)
-    return Seen(
+    return BatchArrays(
         s_tm1.numpy(),
         batch.a_tm1.contiguous().numpy(),
         r_t.numpy(),
@@ -137,10 +144,10 @@ class Head(NamedTuple):
             width=width,
             actions=actions,
             dueling=dueling,
-            folded=scratch.room(numbers),
-            target=scratch.room(numbers),
-            gradients=scratch.room(numbers),
-            transposed=scratch.room(numbers),
+            folded=scratch.reserve(numbers),
+            target=scratch.reserve(numbers),
+            gradients=scratch.reserve(numbers),
+            transposed=scratch.reserve(numbers),
         )
 
 
@@ -160,7 +167,7 @@ class FusedQ:
         self._layers = table_of(network.shapes, hidden, scratch, CHUNK)
         self._head = Head.of(network, scratch)
         actions = network.num_actions
-        self._values: Integers = np.array([scratch.room(CHUNK * actions) for _ in range(4)])
+        self._values: Integers = np.array([scratch.reserve(CHUNK * actions) for _ in range(4)])
         self._scratch: Floats = np.zeros(scratch.size, np.float32)
 
     @staticmethod
@@ -170,9 +177,9 @@ class FusedQ:
 
     def step(self, online: ParameterStack, target: ParameterStack, batch: Transitions) -> Told:
         """Write the gradients of a batch of G policies to those of `online`."""
-        seen = seen_of(batch)
-        told: Floats = np.zeros((3, *seen.a_tm1.shape), np.float32)
-        means: Array = np.zeros((2, len(seen.a_tm1)))
+        arrays = arrays_of(batch)
+        told: Floats = np.zeros((3, *arrays.a_tm1.shape), np.float32)
+        means: Array = np.zeros((2, len(arrays.a_tm1)))
         step_q(
             self._layers,
             self._head,
@@ -183,14 +190,12 @@ class FusedQ:
             whole_rows(online.flat),
             whole_rows(target.flat),
             whole_rows(online.gradients),
-            seen,
+            arrays,
             self._scratch,
             told,
             means,
         )
-        losses, _, errors = torch.from_numpy(told)
-        loss, value = torch.from_numpy(means.astype(np.float32))
-        return Told(loss, value, losses, errors)
+        return Told.of(told, means)
 
 
 @njit(**STRICT)
@@ -212,7 +217,7 @@ def step_q(
     online: Floats,
     target: Floats,
     gradients: Floats,
-    seen: Seen,
+    batch: BatchArrays,
     scratch: Floats,
     told: Floats,
     means: Array,
@@ -230,7 +235,7 @@ def step_q(
         online: [G, P] parameters.
         target: likewise.
         gradients: likewise, written.
-        seen: the batch.
+        batch: the batch.
         scratch: what is worked in.
         told: [3, G, B], written: loss, value and error of each sample.
         means: [2, G], zeros: their means are added.
@@ -243,10 +248,10 @@ def step_q(
         fold_heads(head, online[k], target[k], scratch)
         by_head = scratch[head.gradients : head.gradients + size + actions]
         transpose_all(layers, online[k], scratch, 1)
-        samples = seen.a_tm1.shape[1]
+        samples = batch.a_tm1.shape[1]
         for first in range(0, samples, CHUNK):
             end = min(first + CHUNK, samples)
-            s_tm1, s_t = seen.s_tm1[k, first:end], seen.s_t[k, first:end]
+            s_tm1, s_t = batch.s_tm1[k, first:end], batch.s_t[k, first:end]
             said = forward(layers, target[k], s_t, kind, scratch)
             q_t = values_of(said, scratch, head.target, actions, values[0])
             select = q_t
@@ -256,13 +261,13 @@ def step_q(
             said = forward(layers, online[k], s_tm1, kind, scratch)
             q_tm1 = values_of(said, scratch, head.folded, actions, values[2])
             by_q = part(scratch, values[3], end - first, actions)
-            differentiate_q(k, first, q_t, select, q_tm1, seen, huber, by_q, told, means)
+            differentiate_q(k, first, q_t, select, q_tm1, batch, huber, by_q, told, means)
             weight, bias = 0, size
             add_gradients(said, by_q, by_head, weight, bias, first == 0)
             by_said = part(scratch, layers[last, ERRORS], end - first, layers[last, OUTPUTS])
             linear(by_q, scratch, head.transposed, -1, by_said)
-            nobody = scratch[:0].reshape(0, 0)
-            backward(layers, gradients[k], s_tm1, kind, scratch, first == 0, nobody)
+            no_inputs = scratch[:0].reshape(0, 0)
+            backward(layers, gradients[k], s_tm1, kind, scratch, first == 0, no_inputs)
         unfold_gradients(head, scratch, gradients[k])
 
 
@@ -308,7 +313,7 @@ def differentiate_q(
     q_t: Floats,
     select: Floats,
     q_tm1: Floats,
-    seen: Seen,
+    batch: BatchArrays,
     huber: np.float32,
     by_q: Floats,
     told: Floats,
@@ -324,26 +329,26 @@ def differentiate_q(
         q_t: [b, A] values by the target network.
         select: [b, A] by which actions are chosen.
         q_tm1: [b, A] values by the online network...
-        seen: the batch.
+        batch: the batch.
         huber: as in `Settings`.
         by_q: ...and [b, A], written, their errors.
         told: as in `step_q`.
         means: as in `step_q`.
     """
-    samples = seen.a_tm1.shape[1]
+    samples = batch.a_tm1.shape[1]
     share = np.float32(1.0 / samples)
     for i in range(q_t.shape[0]):
         b = first + i
-        best = best_of(select[i], seen.allowed_t[k, b])
-        action = seen.a_tm1[k, b]
+        best = best_of(select[i], batch.allowed_t[k, b])
+        action = batch.a_tm1[k, b]
         value = q_tm1[i, action]
-        error = seen.r_t[k, b] + seen.discount_t[k, b] * q_t[i, best] - value
+        error = batch.r_t[k, b] + batch.discount_t[k, b] * q_t[i, best] - value
         size = abs(error)
         loss, slope = np.float32(0.5) * error * error, -error
         if size > huber:
             loss = huber * (size - np.float32(0.5) * huber)
             slope = -huber if error > np.float32(0.0) else huber
-        weight = seen.weights[k, b] if seen.weights.shape[1] else np.float32(1.0)
+        weight = batch.weights[k, b] if batch.weights.shape[1] else np.float32(1.0)
         for j in range(q_t.shape[1]):
             by_q[i, j] = np.float32(0.0)
         by_q[i, action] = slope * weight * share

@@ -37,7 +37,7 @@ class CompiledLayers(ABC):
         return int(self.table[0, INPUTS]), int(self.table[-1, OUTPUTS])
 
     @abstractmethod
-    def say(self, inputs: Floats, begins: Integers, out: Floats) -> None:
+    def write_outputs(self, inputs: Floats, begins: Integers, out: Floats) -> None:
         """Write what the networks say.
 
         Args:
@@ -59,7 +59,7 @@ class PlainLayers(CompiledLayers):
         widest = int(self.table[:-1, OUTPUTS].max(initial=1))
         self._rooms: Floats = aligned_zeros((2, CHUNK * widest))
 
-    def say(self, inputs: Floats, begins: Integers, out: Floats) -> None:
+    def write_outputs(self, inputs: Floats, begins: Integers, out: Floats) -> None:
         """See `CompiledLayers`."""
         go_through(self.table, inputs, begins, self._kind, self._rooms, out)
 
@@ -77,7 +77,7 @@ class CompiledPass:
 
     def __call__(self) -> Floats:
         """What they say, [K, N, outputs]; written anew by the next pass."""
-        self._layers.say(self._inputs, self._begins, self._rows)
+        self._layers.write_outputs(self._inputs, self._begins, self._rows)
         return self._outputs
 
 
@@ -103,7 +103,7 @@ class GatheredPass:
             )
         x, out = self._inputs[:count], self._outputs[:count]
         _gather(inputs, streams, x)
-        self._layers.say(x, begins, out)
+        self._layers.write_outputs(x, begins, out)
         return out
 
     @property

@@ -24,7 +24,7 @@ INPUTS, OUTPUTS = 0, 1
 """Columns of a table: the sizes of a layer..."""
 WEIGHT, BIAS = 2, 3
 """...where its parameters begin in a policy's row..."""
-SAID, ERRORS, TRANSPOSED = 4, 5, 6
+ACTIVATIONS, ERRORS, TRANSPOSED = 4, 5, 6
 """...and in the scratch, where there is room for what it says, for its errors and for the transpose
 of its weight."""
 NUMBER = 4
@@ -41,7 +41,7 @@ class Scratch:
         self.size = LINE
         """Numbers that were given away; the first line belongs to `bring_near`."""
 
-    def room(self, numbers: int) -> int:
+    def reserve(self, numbers: int) -> int:
         """Where so many numbers have room."""
         start = self.size
         self.size += -(-numbers // LINE) * LINE
@@ -65,7 +65,7 @@ def table_of(shapes: Shapes, layers: Iterable[str], scratch: Scratch, rows: int)
     for layer in layers:
         inputs, outputs = shapes[f"{layer}.weight"]
         parameters = begin_of[f"{layer}.weight"], begin_of[f"{layer}.bias"]
-        rooms = [scratch.room(n) for n in (rows * outputs, rows * outputs, inputs * outputs)]
+        rooms = [scratch.reserve(n) for n in (rows * outputs, rows * outputs, inputs * outputs)]
         table.append((inputs, outputs, *parameters, *rooms))
     found: Integers = np.array(table, np.int64).reshape(len(table), 7)
     return found
@@ -200,7 +200,7 @@ def forward(layers: Integers, row: Floats, x: Floats, kind: int, scratch: Floats
     """Go through layers, each with an activation after it; returns what the last says: [B, O]."""
     rows = x.shape[0]
     for i in range(len(layers)):
-        out = part(scratch, layers[i, SAID], rows, layers[i, OUTPUTS])
+        out = part(scratch, layers[i, ACTIVATIONS], rows, layers[i, OUTPUTS])
         linear(x, row, layers[i, WEIGHT], layers[i, BIAS], out)
         activate_in_place(out.reshape(-1), kind)
         x = out
@@ -234,8 +234,8 @@ def backward(
     for i in range(len(layers) - 1, -1, -1):
         outputs = layers[i, OUTPUTS]
         errors = part(scratch, layers[i, ERRORS], rows, outputs)
-        slopes(errors, part(scratch, layers[i, SAID], rows, outputs), kind)
-        before = x if i == 0 else part(scratch, layers[i - 1, SAID], rows, layers[i, INPUTS])
+        slopes(errors, part(scratch, layers[i, ACTIVATIONS], rows, outputs), kind)
+        before = x if i == 0 else part(scratch, layers[i - 1, ACTIVATIONS], rows, layers[i, INPUTS])
         weight, bias = layers[i, WEIGHT], layers[i, BIAS]
         add_gradients(before, errors, gradients, weight, bias, fresh)
         if i > 0:
@@ -246,12 +246,12 @@ def backward(
 
 
 @njit(**STRICT)
-def slopes(errors: Floats, said: Floats, kind: int) -> None:
+def slopes(errors: Floats, activations: Floats, kind: int) -> None:
     """Errors by activations become errors by what was activated, in place: [B, O]."""
     zero, one = np.float32(0.0), np.float32(1.0)
     for b in range(errors.shape[0]):
         for j in range(errors.shape[1]):
-            h = said[b, j]
+            h = activations[b, j]
             errors[b, j] *= (one if h > zero else zero) if kind == RELU else one - h * h
 
 

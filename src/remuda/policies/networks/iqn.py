@@ -49,12 +49,13 @@ class IQN(QNetwork):
             shapes |= linear_shapes(f"hidden{i}", width, units, config.noisy)
             width = units
         self.shapes = shapes | dict(self._head_shapes(width))
-        self._hidden = tuple(f"hidden{i}" for i in range(len(others)))
+        self.hidden = tuple(f"hidden{i}" for i in range(len(others)))
+        """The layers between the product and the head."""
 
     @property
     def layers(self) -> tuple[str, ...]:
         """The state's, the recurrent one, the quantile's, the hidden of their product, the head."""
-        return (*self._first, *self._gates, "quantile", *self._hidden, "head")
+        return (*self._first, *self._gates, "quantile", *self.hidden, "head")
 
     def before(self, weights: Weights, encoded: Tensor) -> Tensor:
         """The layer that sees the state, where no encoder does."""
@@ -103,11 +104,11 @@ class IQN(QNetwork):
         """Not behind an encoder."""
         if self.encoder is not None or self.memory or self.input_scale != 1.0:
             return None
-        return QuantileLayers(weights, self._hidden, self.config.activation)
+        return QuantileLayers(weights, self.hidden, self.config.activation)
 
     def _products(self, weights: Weights, features: Tensor, embedding: Tensor) -> Tensor:
         """[K, B * N, last]; the embedding is of each sample, or [K, N, F] for all."""
         policies, _, width = features.shape
         by_sample = embedding.view(policies, -1, self.own.quantiles, width)
         x = (features.unsqueeze(2) * by_sample).flatten(1, 2)
-        return apply_hidden(weights, self._hidden, x, self.config.activation)
+        return apply_hidden(weights, self.hidden, x, self.config.activation)

@@ -36,7 +36,7 @@ class QuantileLayers(CompiledLayers):
         widest = int(self.table[:, OUTPUTS].max())
         self._rooms: Floats = aligned_zeros((3, self._streams * count * widest))
 
-    def say(self, inputs: Floats, begins: Integers, out: Floats) -> None:
+    def write_outputs(self, inputs: Floats, begins: Integers, out: Floats) -> None:
         """See `CompiledLayers`."""
         middle, rooms = self._midpoints, self._rooms
         value_actions(self.table, inputs, begins, middle, self._kind, self._streams, rooms, out)
