@@ -1,5 +1,6 @@
 """Networks that a user might bring along."""
 
+import threading
 from typing import ClassVar
 
 import torch
@@ -158,3 +159,27 @@ class Fussy(nn.Module):
 
 
 shared = nn.Linear(5, 5)
+
+
+class Stops(nn.Module):
+    """Stops between two layers where a test says so."""
+
+    between = staticmethod(lambda: None)
+
+    def __init__(self, shape):
+        super().__init__()
+        size = int(torch.Size(shape).numel())
+        self.first, self.second = nn.Linear(size, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        x = self.first(x.flatten(1))
+        Stops.between()
+        return self.second(x)
+
+
+class Locked(nn.Linear):
+    """Has something that cannot be copied."""
+
+    def __init__(self, shape):
+        super().__init__(int(torch.Size(shape).numel()), 3)
+        self.lock = threading.Lock()

@@ -1,6 +1,7 @@
 """Networks of the user's own: found, made, drawn and brought through for K policies at once."""
 
 import logging
+import threading
 
 import numpy as np
 import pytest
@@ -263,12 +264,47 @@ def test_stacked_frames_come_first_and_observations_keep_their_shape():
         ("breaks", ConfigError, r"was called on \[2, 5\] float32: RuntimeError: mat1 and mat2"),
         ("Forgets", ContractError, r"made Tensor of two observations and a state \[2, 7\]; with a"),
         ("Shrinks", ContractError, r"made a state \[2, 6\] of .* the state after, \[B, 7\]"),
+        ("Locked", ConfigError, "cannot be copied .* keep locks, files and the like outside"),
         ("Fussy", ConfigError, r"RuntimeError: no network today \(.*own_networks.py, line \d+\)"),
     ],
 )
 def test_what_is_wrong_with_a_module_is_told(module, error, told):
     with pytest.raises(error, match=rf"policy.network.module {OWN}:{module}.*{told}"):
         LiftedModule(f"{OWN}:{module}", {}, (5,))
+
+
+def test_two_threads_may_go_through_the_same_module(monkeypatch):
+    """Red before: one put its weights back while the other was half way."""
+    encoder = LiftedModule(f"{OWN}:Stops", {}, (5,))
+    x = torch.randn(1, 2, 5)
+    weights = [
+        {name: torch.randn(1, *shape) for name, shape in encoder.shapes("hidden").items()}
+        for _ in range(2)
+    ]
+    expected = [encoder.features("hidden", own, x) for own in weights]
+    inside, go_on = ([threading.Event() for _ in range(2)] for _ in range(2))
+    found = {}
+
+    def between():
+        me = threading.current_thread().name
+        if me in ("0", "1"):
+            inside[int(me)].set()
+            assert go_on[int(me)].wait(60)
+
+    def work(k):
+        found[k] = encoder.features("hidden", weights[k], x)
+
+    monkeypatch.setattr(own_networks.Stops, "between", staticmethod(between))
+    threads = [threading.Thread(target=work, args=(k,), name=str(k)) for k in range(2)]
+    threads[0].start()
+    assert inside[0].wait(60)
+    threads[1].start()
+    inside[1].wait(0.2)  # not while the other is there
+    go_on[0].set()
+    threads[0].join(60)
+    go_on[1].set()
+    threads[1].join(60)
+    assert all(torch.equal(found[k], expected[k]) for k in range(2))
 
 
 def test_options_reach_the_module_and_unknown_ones_are_told():

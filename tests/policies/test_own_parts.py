@@ -8,6 +8,7 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from remuda.policies.networks.cells import with_own_parts
+from remuda.policies.networks.perceptron import LINEAR, through
 from support import drawn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -126,3 +127,54 @@ def test_the_tangent_is_torchs_differentiated_as_often_as_one_likes(way):
         found.append([out, first, second])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+class Asks(nn.Module):
+    """Goes by the classes of its layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2), nn.Tanh()])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x) * {nn.Linear: 1.0, nn.Tanh: 3.0}[type(layer)]
+        return x
+
+
+def test_parts_are_still_of_their_class():
+    """Red before: the user's code took the other branch, and the policy was another network."""
+    plain = Asks()
+    own = with_own_parts(plain, nn.Linear, nn.Tanh)
+    assert own is not plain
+    x = drawn(6, 3)
+    torch.testing.assert_close(own(x), plain(x))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace:DeprecationWarning")
+def test_they_can_be_traced_and_saved(tmp_path):
+    """Red before: a function of Python stood in the graph."""
+    own = with_own_parts(nn.Sequential(nn.Linear(2, 3), nn.Tanh()), nn.Linear, nn.Tanh)
+    x, file = drawn(4, 2), str(tmp_path / "traced.pt")
+    torch.jit.trace(own, x).save(file)
+    torch.testing.assert_close(torch.jit.load(file)(x), own(x))
+
+
+def test_the_tangent_of_what_is_sparse_is_torchs():
+    own = with_own_parts(nn.Sequential(nn.Tanh()), nn.Tanh)
+    x = drawn(3, 4).to_sparse()
+    torch.testing.assert_close(own(x).to_dense(), x.tanh().to_dense())
+
+
+def test_the_gradient_of_a_bias_does_not_depend_on_how_many_rows_of_nothing_there_are():
+    """Red before: torch adds up in an order that depends on how many rows there are."""
+    weight, errors = drawn(5, 3)[None], drawn(171, 3, seed=2)
+    found = []
+    for more in (0, 3):
+        bias = torch.zeros(1, 1, 3, requires_grad=True)
+        x = torch.cat([drawn(171, 5, seed=1), torch.zeros(more, 5)])[None]
+        out = through(x, [(weight.clone().requires_grad_(), bias)], LINEAR)
+        out.backward(torch.cat([errors, torch.zeros(more, 3)])[None])
+        found.append(bias.grad)
+    assert torch.equal(*found)

@@ -48,12 +48,14 @@ def make_plan(
         num_rows: K.
         in_passes: whether the rows are cut into passes of equal width.
     """
-    begins = np.zeros(num_rows + 1, np.int64)
-    ordered = np.empty(len(streams), np.int64)
-    passes = np.empty((num_rows, 3), np.int64)
-    count = _order(rows, streams, begins, ordered)
-    found = _cut(begins, passes) if in_passes else 0
-    return BatchPlan(begins, ordered[:count], tuple(tuple(p) for p in passes[:found].tolist()))
+    begins: Integers = np.zeros(num_rows + 1, np.int64)
+    ordered: Integers = np.empty(len(streams), np.int64)
+    ordered = ordered[: _order(rows, streams, begins, ordered)]
+    if not in_passes:
+        return BatchPlan(begins, ordered, ())
+    passes: Integers = np.empty((num_rows, 3), np.int64)
+    found = _cut(begins, passes)
+    return BatchPlan(begins, ordered, tuple(tuple(p) for p in passes[:found].tolist()))
 
 
 @njit(cache=True)

@@ -126,17 +126,24 @@ class _SeatBatch:
                 kind.rewards_before_flat,
             )
 
+    def forget(self, ended: Bools) -> None:
+        """What they see next in these copies begins a new episode: [seats, num_envs]."""
+        self.frames.start(ended.reshape(-1))
+        if self.stack.network.memory:
+            self.stack.memories[self.first : self.end][ended] = 0.0
+
     def outcome(self, rewards: Floats, terminated: Bools, truncated: Bools) -> None:
-        """Write down what came of the turn; arguments are [num_agents, num_envs]."""
+        """Write down what came of the turn; arguments are [num_envs, num_agents]."""
         if self.writer is not None:
             kind = self.kind
+            kind.take_result(rewards, terminated, truncated)
             self.writer.outcome(
                 self._begins,
                 self._streams,
                 self._acted,
-                kind.by_stream(rewards),
-                kind.by_stream(terminated),
-                kind.by_stream(truncated),
+                kind.rewards,
+                kind.terminated,
+                kind.truncated,
                 kind.final_observations_flat,
                 kind.final_masks,
             )
@@ -247,11 +254,10 @@ class FixedSeats:
                 keeps = batch.writer is not None and batch.writer.keeps_last_mask
                 if keeps and result.truncated[:, agent].any():
                     self._env.mask(agent, batch.kind.final_masks[batch.kind.streams_of(agent)])
-                self._forget(agent, ended[:, agent])
-        rewards = np.ascontiguousarray(self._shared.mixed(result.rewards).T)
-        terminated, truncated = map(np.ascontiguousarray, (result.terminated.T, result.truncated.T))
+            self._forget(np.ascontiguousarray(ended.T))
+        rewards = self._shared.mixed(result.rewards)
         for batch in self._all:
-            batch.outcome(rewards, terminated, truncated)
+            batch.outcome(rewards, result.terminated, result.truncated)
 
     def close(
         self,
@@ -271,8 +277,7 @@ class FixedSeats:
         """What is observed next in these copies begins a new episode."""
         if self._shares is not None:
             self._shared.begin(over, self._shares.now())
-        for agent in range(len(self.seats)):
-            self._forget(agent, over)
+        self._forget(np.repeat(over[None], len(self.seats), 0))
 
     def settled(self) -> bool:
         """Nothing of other actors comes here."""
@@ -372,11 +377,10 @@ class FixedSeats:
             and _rings_are_neighbours(one.experience, two.experience)
         )
 
-    def _forget(self, agent: int, streams: Bools) -> None:
-        """What an agent sees next in these copies begins a new episode of its own."""
-        seat = self.seats[agent]
-        self._frames[agent].start(streams)
-        seat.stack.memories[seat.index, streams] = 0.0
+    def _forget(self, ended: Bools) -> None:
+        """What agents see next in these copies begins a new episode: [num_agents, num_envs]."""
+        for batch in self._all:
+            batch.forget(ended[batch.columns])
 
 
 def _rings_are_neighbours(one: Experience | None, two: Experience | None) -> bool:

@@ -21,16 +21,18 @@ def _push_floats(
     for stream in range(observations.shape[0]):
         if not acts[stream]:
             continue
+        # Rows of their own: whether two whole arrays overlap is not plain to the compiler.
+        row, observed = stacked[stream], observations[stream]
         if starts[stream]:
-            stacked[stream, :last] = zero
+            row[:last] = zero
             starts[stream] = False
         else:
             for i in range(last):
-                stacked[stream, i] = stacked[stream, i + size]
-        total = zero
+                row[i] = row[i + size]
+        total, newest = zero, row[last:]
         for i in range(size):
-            value = stacked.dtype.type(observations[stream, i])
-            stacked[stream, last + i] = value
+            value = stacked.dtype.type(observed[i])
+            newest[i] = value
             total += value * zero  # 0, or not a number
         if total != zero:
             found = stream
@@ -43,14 +45,16 @@ def _push(stacked: Floats, observations: Array, acts: Bools, starts: Bools, size
     for stream in range(observations.shape[0]):
         if not acts[stream]:
             continue
+        row, observed = stacked[stream], observations[stream]
         if starts[stream]:
-            stacked[stream, :last] = 0.0
+            row[:last] = 0.0
             starts[stream] = False
         else:
             for i in range(last):
-                stacked[stream, i] = stacked[stream, i + size]
+                row[i] = row[i + size]
+        newest = row[last:]
         for i in range(size):
-            stacked[stream, last + i] = observations[stream, i]
+            newest[i] = observed[i]
 
 
 class FrameStack:

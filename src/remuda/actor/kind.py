@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from remuda.envs.vector_env import VectorEnv
+from remuda.kernels import njit
 from remuda.policies.actions import Actions
 from remuda.types import Array, Bools, Floats, Integers
 
@@ -37,6 +38,15 @@ class Kind:
         self.rewards_before: Floats = np.zeros(at, np.float32)
         """What each was given in this turn before it observed; zeros if the game says nothing."""
         self.rewards_before_flat = self.rewards_before.reshape(num_streams)
+        self.rewards: Floats = np.zeros(num_streams, np.float32)
+        """What each stream was given in the turn..."""
+        self.terminated: Bools = np.zeros(num_streams, np.bool_)
+        """...and whether its episode ended there..."""
+        self.truncated: Bools = self.terminated.copy()
+        """...or was cut off."""
+        self._agents: Integers = np.array(agents, np.int64)
+        nothing = np.zeros((env.num_envs, len(env.agents)), np.bool_)
+        self.take_result(nothing.astype(np.float32), nothing, nothing)  # so that it is compiled
         self.actions: Array = np.zeros((num_streams, actions.size), actions.dtype)
         self.log_probs: Floats = np.zeros(num_streams, np.float32)
         mask_size = actions.mask_size if masked else 0
@@ -68,6 +78,11 @@ class Kind:
         actions = self._actions.within_bounds(self.actions[self.streams_of(agent)])
         return actions.reshape(self._action_shape)
 
+    def take_result(self, rewards: Floats, terminated: Bools, truncated: Bools) -> None:
+        """Take what came of a turn, [num_envs, num_agents] each, by stream."""
+        turn = (rewards, terminated, truncated)
+        _take_result(*turn, self._agents, self.rewards, self.terminated, self.truncated)
+
     def by_stream(self, array: Array) -> Array:
         """An array [num_agents, num_envs] of a turn as [num_streams]."""
         flat: Array = array[self._columns].reshape(-1)
@@ -79,3 +94,23 @@ def columns_of(agents: tuple[int, ...]) -> slice | Integers:
     if agents == tuple(range(agents[0], agents[0] + len(agents))):
         return slice(agents[0], agents[0] + len(agents))
     return np.array(agents)
+
+
+@njit(cache=True)
+def _take_result(
+    rewards: Floats,
+    terminated: Bools,
+    truncated: Bools,
+    agents: Integers,
+    to_rewards: Floats,
+    to_terminated: Bools,
+    to_truncated: Bools,
+) -> None:
+    """See `Kind.take_result`."""
+    num_envs = rewards.shape[0]
+    for i in range(agents.size):
+        for env in range(num_envs):
+            stream, agent = i * num_envs + env, agents[i]
+            to_rewards[stream] = rewards[env, agent]
+            to_terminated[stream] = terminated[env, agent]
+            to_truncated[stream] = truncated[env, agent]

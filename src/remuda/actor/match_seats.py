@@ -88,6 +88,7 @@ class MatchSeats(StreamSeats):
         self._steps = dict.fromkeys(league.table.policies, 0)
         self._oldest: Integers = np.zeros((env.num_envs, env.num_agents), np.int64)
         self._fresh: Bools = np.zeros(env.num_envs, np.bool_)
+        self._any_fresh = False
         self._stepped = False
         """Whether the league did its work since the last turn."""
         for member in league.population.frozen:
@@ -149,24 +150,22 @@ class MatchSeats(StreamSeats):
         ended = result.terminated | result.truncated
         if ended.any():
             for agent in np.flatnonzero(ended.any(0)).tolist():
-                kind = self._kind_of[agent]
-                last = kind.final_observations[kind.place_of[agent]]
+                last = self._last_observations[agent]
                 self._env.observe(agent, last)
                 if self.checks is not None:
                     self.checks.last(agent, last, ended[:, agent])
                 if self._keeps_last_mask[agent] and result.truncated[:, agent].any():
+                    kind = self._kind_of[agent]
                     self._env.mask(agent, kind.final_masks[kind.streams_of(agent)])
-                self._forget(agent, ended[:, agent])
-        if self._fresh.any():  # their first turn: newer weights were taken after they were dealt
+            self._forget(np.ascontiguousarray(ended.T))
+        if self._any_fresh:  # their first turn: newer weights were taken after they were dealt
             self._oldest[self._fresh] = self._versions[self.league.seated[self._fresh]]
-            self._fresh[:] = False
-        turn = (self._shared.mixed(result.rewards), result.terminated, result.truncated)
-        by_agent = [np.ascontiguousarray(array.T) for array in turn]
+            self._fresh[:] = self._any_fresh = False
+        rewards = self._shared.mixed(result.rewards)
         for kind in self._kinds:
-            rewards, terminated, truncated = map(kind.by_stream, by_agent)
-            for policy_group in self.policy_groups:
-                if policy_group.kind is kind:
-                    policy_group.outcome(rewards, terminated, truncated)
+            kind.take_result(rewards, result.terminated, result.truncated)
+        for policy_group in self.policy_groups:
+            policy_group.outcome()
         if self.league.is_shared:
             # Others wait for it also where its own episodes are long.
             if not self._stepped and self.league.has_news():
@@ -206,8 +205,8 @@ class MatchSeats(StreamSeats):
         self._deal()
         self._shared.begin(over, self._shares())
         self._fresh |= over
-        for agent in range(self._env.num_agents):
-            self._forget(agent, over)
+        self._any_fresh = True
+        self._forget_copies(over)
 
     def take(self, news: Mapping[str, Snapshot]) -> None:
         """Act with newer weights from now on."""
@@ -242,6 +241,7 @@ class MatchSeats(StreamSeats):
         self._versions[...] = fitting(state, "versions", self._versions)
         self._oldest[...] = fitting(state, "oldest", self._oldest)
         self._fresh[...] = fitting(state, "fresh", self._fresh)
+        self._any_fresh = bool(self._fresh.any())
         # What an earlier version saved has no shares: they are those of the policies seated now.
         shared = fitting(state, "shares", self._shared.shares) if "shares" in state else None
         self._shared.restore(self._shares() if shared is None else shared)
@@ -282,10 +282,7 @@ class MatchSeats(StreamSeats):
 
     def _shares(self) -> Floats:
         """How much the policies share that are seated now: [num_envs, num_agents]."""
-        hyperparameters = self.league.table.hyperparameters
-        column = hyperparameters.names.index("share_rewards")
-        found: Floats = np.nan_to_num(hyperparameters.all[self.league.seated, column])
-        return found
+        return self.league.table.hyperparameters.by_seat("share_rewards", self.league.seated)
 
     def _load(self, place: int, snapshot: Snapshot) -> None:
         for policy_group in self.policy_groups:

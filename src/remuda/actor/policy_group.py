@@ -65,6 +65,8 @@ class PolicyGroup:
         """By group, the streams whose experience is kept..."""
         self._everyone: BatchPlan | None = None
         """...and those of all groups."""
+        self._agents: Integers = np.array(kind.agents, np.int64)
+        self._streams: dict[tuple[int, ...], Integers] = {}
         self._rates: dict[int, np.ndarray] = {}
         """By group, the exploration rate of each stream of its plan; worked out when needed."""
 
@@ -83,7 +85,8 @@ class PolicyGroup:
                 written; None: everywhere. It stays as it is to the end of a copy's episode.
         """
         self._rates.clear()
-        rows = self.row_of[self.kind.by_stream(np.ascontiguousarray(seated.T))]
+        rows: Integers = np.empty(len(self.inputs), np.int64)
+        _find_rows(seated, self._agents, self.row_of, rows)
         self._plans = self._written = self._plan_groups(rows, groups)
         if learns is not None:
             rows = np.where(self.kind.by_stream(np.ascontiguousarray(learns.T)), rows, -1)
@@ -94,24 +97,34 @@ class PolicyGroup:
 
     def _plan_groups(self, rows: Integers, groups: Sequence[tuple[int, ...]]) -> list[BatchPlan]:
         """By group, the passes of its streams; `rows`: [num_streams] who plays them."""
-        kind, plans = self.kind, []
+        plans = []
         for group in groups:
+            numbers = self._streams_of(group)
+            plans.append(self._plan(rows[numbers], numbers))
+        return plans
+
+    def _streams_of(self, group: tuple[int, ...]) -> Integers:
+        """The streams of those of a group that are of its kind."""
+        found = self._streams.get(group)
+        if found is None:
+            kind = self.kind
             streams = [
                 np.arange(part.start, part.stop)
                 for part in (kind.streams_of(a) for a in group if a in kind.agents)
             ]
-            numbers = np.concatenate(streams) if streams else np.zeros(0, np.int64)
-            plans.append(self._plan(rows[numbers], numbers))
-        return plans
+            found = np.concatenate(streams) if streams else np.zeros(0, np.int64)
+            self._streams[group] = found
+        return found
 
     def choose(self, group: int, random: np.random.Generator | None) -> None:
         """What the networks say, and then a choice for all their streams."""
         plan, kind = self._plans[group], self.kind
-        count = len(plan.streams)
+        count = plan.streams.size
         if count == 0:
             return
         said = self._said(plan)
-        _gather_masks(kind.masks, plan.streams, self._masks)
+        if kind.masks.shape[1]:
+            _gather_masks(kind.masks, plan.streams, self._masks)
         self._selector.choose_by_rates(
             said[:count],
             self._masks[:count],
@@ -125,6 +138,8 @@ class PolicyGroup:
     def push(self, streams: slice) -> int:
         """Take in what these streams observed; one of them where it is not finite, or NONE."""
         kind = self.kind
+        if streams == slice(0, len(self.inputs)):
+            return self.frames.push(kind.observations_flat, kind.acted.reshape(-1))
         acted = kind.acted.reshape(-1)[streams]
         return self.frames.of(streams).push(kind.observations_flat[streams], acted)
 
@@ -145,8 +160,8 @@ class PolicyGroup:
                 kind.rewards_before_flat,
             )
 
-    def outcome(self, rewards: Floats, terminated: Bools, truncated: Bools) -> None:
-        """Write down what came of the turn, all [num_streams]."""
+    def outcome(self) -> None:
+        """Write down what came of the turn, as its kind was given it."""
         plan, kind = self._everyone, self.kind
         assert plan is not None
         for writer in self.writers:
@@ -154,9 +169,9 @@ class PolicyGroup:
                 plan.begins,
                 plan.streams,
                 kind.acted.reshape(-1),
-                rewards,
-                terminated,
-                truncated,
+                kind.rewards,
+                kind.terminated,
+                kind.truncated,
                 kind.final_observations_flat,
                 kind.final_masks,
             )
@@ -173,11 +188,11 @@ class PolicyGroup:
         self.versions[row], self._epsilons[row] = snapshot.version, snapshot.epsilon
         self._rates.clear()
 
-    def forget(self, agent: int, copies: Bools) -> None:
-        """What it observes next in these copies begins a new episode of the agent's own."""
-        self.frames.of(self.kind.streams_of(agent)).start(copies)
+    def forget(self, streams: Bools) -> None:
+        """What these streams, [num_streams], observe next begins a new episode of their own."""
+        self.frames.start(streams)
         if self.stack.network.memory:
-            self.recurrent_states[self.kind.streams_of(agent)][copies] = 0.0
+            self.recurrent_states[streams] = 0.0
 
     def state(self) -> State:
         """Networks, streams, and what is in the middle of being written."""
@@ -251,9 +266,27 @@ class PolicyGroup:
         """The exploration rate of each stream of a group's plan: [M]."""
         found = self._rates.get(group)
         if found is None:
-            counts = np.diff(self._plans[group].begins)
-            found = self._rates[group] = np.repeat(self._epsilons, counts)
+            plan = self._plans[group]
+            found = self._rates[group] = np.empty(plan.streams.size)
+            _spread(self._epsilons, plan.begins, found)
         return found
+
+
+@njit(cache=True)
+def _find_rows(seated: Integers, agents: Integers, row_of: Integers, rows: Integers) -> None:
+    """By stream of some agents, the row of who plays it; `seated`: [num_envs, num_agents]."""
+    num_envs = seated.shape[0]
+    for i in range(agents.size):
+        for env in range(num_envs):
+            rows[i * num_envs + env] = row_of[seated[env, agents[i]]]
+
+
+@njit(cache=True)
+def _spread(values: np.ndarray, begins: Integers, spread: np.ndarray) -> None:
+    """The value of each row, for each of its streams."""
+    for k in range(values.size):
+        for i in range(begins[k], begins[k + 1]):
+            spread[i] = values[k]
 
 
 @njit(cache=True)
@@ -267,12 +300,12 @@ def _gather(
     room: Floats,
 ) -> None:
     """Copy the streams of rows `first` to `end - 1` together, `width` places for each row."""
-    size = source.shape[1]
     for k in range(first, end):
         at = (k - first) * width
         for i in range(begins[k], begins[k + 1]):
-            for j in range(size):
-                room[at, j] = source[streams[i], j]
+            row, copy = source[streams[i]], room[at]
+            for j in range(row.size):
+                copy[j] = row[j]
             at += 1
 
 
@@ -282,8 +315,9 @@ def _collect(outputs: Floats, begins: Integers, first: int, collected: Floats) -
     for k in range(outputs.shape[0]):
         begin = begins[first + k]
         for i in range(begins[first + k + 1] - begin):
-            for j in range(outputs.shape[2]):
-                collected[begin + i, j] = outputs[k, i, j]
+            row, copy = outputs[k, i], collected[begin + i]
+            for j in range(row.size):
+                copy[j] = row[j]
 
 
 @njit(cache=True)
@@ -301,17 +335,20 @@ def _keep(
         begin = begins[first + k]
         for i in range(begins[first + k + 1] - begin):
             stream = streams[begin + i]
-            for j in range(after.shape[2]):
-                states_before[stream, j] = recurrent_states[stream, j]
-                if acted[stream]:
-                    recurrent_states[stream, j] = after[k, i, j]
+            state, before, new = recurrent_states[stream], states_before[stream], after[k, i]
+            for j in range(state.size):
+                before[j] = state[j]
+            if acted[stream]:
+                for j in range(state.size):
+                    state[j] = new[j]
 
 
 @njit(cache=True)
 def _gather_masks(masks: Bools, streams: Integers, gathered: Bools) -> None:
     for i in range(streams.size):
-        for j in range(masks.shape[1]):
-            gathered[i, j] = masks[streams[i], j]
+        row, copy = masks[streams[i]], gathered[i]
+        for j in range(row.size):
+            copy[j] = row[j]
 
 
 @njit(cache=True)
@@ -319,6 +356,7 @@ def _scatter(
     actions: Array, log_probs: Floats, streams: Integers, to_actions: Array, to_log_probs: Floats
 ) -> None:
     for i in range(streams.size):
-        for j in range(actions.shape[1]):
-            to_actions[streams[i], j] = actions[i, j]
+        row, copy = actions[i], to_actions[streams[i]]
+        for j in range(row.size):
+            copy[j] = row[j]
         to_log_probs[streams[i]] = log_probs[i]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from remuda.kernels import njit
 from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.types import Bools, Floats, Integers
 
@@ -49,8 +50,7 @@ class SharedRewards:
             over: [num_envs] which copies.
             shares: [num_envs, num_agents], or [1, num_agents]: the same in all copies.
         """
-        self.shares[over] = np.broadcast_to(shares, self.shares.shape)[over]
-        self._any = bool(self.shares.any())
+        self._any = bool(_take(shares, over, self.shares))
 
     def restore(self, shares: Floats) -> None:
         """Go on with the shares [num_envs, num_agents] of episodes that were being played."""
@@ -76,6 +76,19 @@ class SharedRewards:
         """What the members of a team are given on average: [num_envs]."""
         found: Floats = rewards[:, self._members[side]].mean(1)
         return found
+
+
+@njit(cache=True)
+def _take(shares: Floats, over: Bools, into: Floats) -> bool:
+    """See `SharedRewards.begin`; whether any of what there is now is not 0."""
+    found = False
+    for env in range(into.shape[0]):
+        row = env if shares.shape[0] > 1 else 0
+        for agent in range(into.shape[1]):
+            if over[env]:
+                into[env, agent] = shares[row, agent]
+            found |= into[env, agent] != 0.0
+    return found
 
 
 def _columns(agents: Integers) -> Integers | slice:

@@ -14,7 +14,30 @@ from remuda.actor.kind import Kind, columns_of
 from remuda.actor.policy_group import PolicyGroup
 from remuda.envs.checks import NONE, TurnChecks
 from remuda.envs.vector_env import VectorEnv
-from remuda.types import Bools, Integers
+from remuda.types import Bools
+
+
+class _Stretch:
+    """Agents that are neighbours among those of a kind: in arrays of streams they are a part."""
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        kind: Kind,
+        agents: Sequence[int],
+        policy_groups: Sequence[PolicyGroup],
+    ) -> None:
+        """Find them; `policy_groups`: all that there are."""
+        self.kind, self.agents = kind, columns_of(tuple(agents))
+        places = slice(kind.place_of[agents[0]], kind.place_of[agents[-1]] + 1)
+        self.streams = slice(places.start * env.num_envs, places.stop * env.num_envs)
+        self.acted = kind.acted[places]
+        self.policy_groups = [group for group in policy_groups if group.kind is kind]
+        self._active = env.active.T[self.agents] if isinstance(self.agents, slice) else None
+
+    def active(self, env: VectorEnv) -> Bools:
+        """Which of them act: [agents, num_envs]."""
+        return env.active.T[self.agents] if self._active is None else self._active
 
 
 class StreamSeats:
@@ -36,29 +59,30 @@ class StreamSeats:
         self._env, self.policy_groups = env, policy_groups
         self._kinds = tuple(kinds)
         self._kind_of = {agent: kind for kind in self._kinds for agent in kind.agents}
+        places = [(kind, kind.place_of[agent]) for agent, kind in sorted(self._kind_of.items())]
+        self._observations = [kind.observations[place] for kind, place in places]
+        self._last_observations = [kind.final_observations[place] for kind, place in places]
         self._masked = [spec.masked for spec in env.agents]
         self.acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
-        self._stretches: dict[int, list[tuple[Kind, slice | Integers, slice]]] = {}
+        self._stretches: dict[int, list[_Stretch]] = {}
 
     def observe(self, group: int) -> None:
         """See what there is to see, and what may be done."""
         env = self._env
         for agent in self.groups[group]:
-            kind = self._kind_of[agent]
-            env.observe(agent, kind.observations[kind.place_of[agent]])
+            env.observe(agent, self._observations[agent])
             if self._masked[agent]:
+                kind = self._kind_of[agent]
                 env.mask(agent, kind.masks[kind.streams_of(agent)])
-        for kind, agents, places in self._parts(group):
-            streams = slice(places.start * env.num_envs, places.stop * env.num_envs)
-            acts = kind.acted[places]
-            np.copyto(acts, env.active.T[agents])
-            self.acted.T[agents] = acts
-            for policy_group in self.policy_groups:
-                if policy_group.kind is kind:
-                    found = policy_group.push(streams)
-                    if found != NONE and self.checks is not None:
-                        place, copy = divmod(streams.start + found, env.num_envs)
-                        self.checks.observed(kind.agents[place], kind.observations[place], copy)
+        for part in self._parts(group):
+            acts, kind = part.acted, part.kind
+            np.copyto(acts, part.active(env))
+            self.acted.T[part.agents] = acts
+            for policy_group in part.policy_groups:
+                found = policy_group.push(part.streams)
+                if found != NONE and self.checks is not None:
+                    place, copy = divmod(part.streams.start + found, env.num_envs)
+                    self.checks.observed(kind.agents[place], kind.observations[place], copy)
         if self.checks is None:
             return
         for agent in self.groups[group]:
@@ -67,7 +91,7 @@ class StreamSeats:
                 masks = kind.masks[kind.streams_of(agent)]
                 self.checks.masked(agent, masks, kind.acted[kind.place_of[agent]])
 
-    def _parts(self, group: int) -> list[tuple[Kind, slice | Integers, slice]]:
+    def _parts(self, group: int) -> list[_Stretch]:
         """Stretches of a group's agents that are neighbours among those of a kind."""
         found = self._stretches.get(group)
         if found is not None:
@@ -82,12 +106,7 @@ class StreamSeats:
                 else:
                     stretches.append((kind, [agent]))
         self._stretches[group] = [
-            (
-                kind,
-                columns_of(tuple(agents)),
-                slice(kind.place_of[agents[0]], kind.place_of[agents[-1]] + 1),
-            )
-            for kind, agents in stretches
+            _Stretch(self._env, kind, agents, self.policy_groups) for kind, agents in stretches
         ]
         return self._stretches[group]
 
@@ -100,8 +119,14 @@ class StreamSeats:
         """Nothing of other actors comes here."""
         return True
 
-    def _forget(self, agent: int, copies: Bools) -> None:
-        """Forget what the policies of an agent have in mind in these copies."""
-        for policy_group in self.policy_groups:
-            if policy_group.kind is self._kind_of[agent]:
-                policy_group.forget(agent, copies)
+    def _forget(self, ended: Bools) -> None:
+        """Forget what is in mind of agents in copies: [num_agents, num_envs], row by row."""
+        for kind in self._kinds:
+            streams = kind.by_stream(ended)
+            for policy_group in self.policy_groups:
+                if policy_group.kind is kind:
+                    policy_group.forget(streams)
+
+    def _forget_copies(self, over: Bools) -> None:
+        """Forget what is in mind of all agents in these copies: [num_envs]."""
+        self._forget(np.repeat(over[None], self._env.num_agents, 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from remuda.config.sections import Only, Section, Share
 
@@ -15,7 +15,11 @@ class QLearningConfig(Section):
     double: Annotated[bool, Only(instead="dqn.double iqn.double")] = True
     """Choose the next action by the online network and value it by the target network (van Hasselt
     et al. 2016)."""
-    huber: Annotated[PositiveFloat, Only(instead="dqn.huber iqn.huber ppo.value_clip")] = 1.0
+    huber: Annotated[
+        PositiveFloat,
+        Field(allow_inf_nan=False),
+        Only(instead="dqn.huber iqn.huber ppo.value_clip"),
+    ] = 1.0
     """Where the loss turns from quadratic to linear, in scaled units of reward."""
     target_every: Annotated[PositiveInt, Only(instead="dqn.target_every iqn.target_every")] = 200
     """Updates between two copies of the online network into the target network."""

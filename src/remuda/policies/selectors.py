@@ -196,6 +196,9 @@ class Sampled:
     ) -> None:
         """Draw for streams whose rate is not 0."""
         draws = epsilons > 0.0
+        if draws.all():
+            self.actions.choose(outputs, masks, random, actions, log_probs)
+            return
         firsts = np.flatnonzero(np.diff(draws, prepend=~draws[:1]))
         for first, end in pairwise([*firsts.tolist(), len(outputs)]):
             own, part = random if draws[first] else None, slice(first, end)

@@ -85,10 +85,8 @@ class Dealer(ABC):
         if not matches:
             return
         actors, dealt = self.table.num_actors, [tuple(match.seats) for match in matches]
-        # The same policies meet again and again: each seating is looked up once.
-        places = {seats: self._places_of(seats) for seats in dict.fromkeys(dealt)}
         self._matches[copies] = [match.id * actors + self._actor for match in matches]
-        self.seated[copies] = [places[seats] for seats in dealt]
+        self.seated[copies] = [self._places_of(seats) for seats in dealt]
         self.learns[copies] = True
         if any(match.learns is not None for match in matches):
             agents = range(self.seated.shape[1])
@@ -101,8 +99,13 @@ class Dealer(ABC):
     def _places_of(self, seats: Seating) -> list[int]:
         """By seat, the place of who is dealt it, if all may sit there."""
         population = self.population
-        check_seating(population, seats, self.matchmaker.name, self.roster.agents, self._once)
-        return [population[ref].place for ref in seats]
+
+        def find() -> list[int]:
+            check_seating(population, seats, self.matchmaker.name, self.roster.agents, self._once)
+            return [population[ref].place for ref in seats]
+
+        # The same policies meet again and again: each seating is looked up once.
+        return population.view(("places", seats), find)
 
     @abstractmethod
     def close(

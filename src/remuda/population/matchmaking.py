@@ -86,17 +86,24 @@ class Matchmaker(ABC):
         Raises:
             ConfigError: no policy may take a seat.
         """
-        for seat in range(self.num_seats):
-            if not (population.live_for_seat(seat) or population.past_for_seat(seat)):
-                raise ConfigError(f"no policy of the population may take seat {seat}")
+        nobody = population.view(("nobody", self.num_seats), lambda: self._nobodys_seat(population))
+        if nobody is not None:
+            raise ConfigError(f"no policy of the population may take seat {nobody}")
         matches = []
         for _ in range(count):
             seats = self.seat(population, ledger, random)
-            if population.learning and all(ref.is_frozen for ref in seats):
+            if all(ref.is_frozen for ref in seats) and population.learning:
                 seats = self._with_one_live(seats, population, random)
             matches.append(Match(self.proposed, seats, self.learning_seats(seats)))
             self.proposed += 1
         return matches
+
+    def _nobodys_seat(self, population: Population) -> int | None:
+        """A seat that no policy may take; None: there is none."""
+        for seat in range(self.num_seats):
+            if not (population.live_for_seat(seat) or population.past_for_seat(seat)):
+                return seat
+        return None
 
     def expected_shares(self, population: Population) -> dict[str, float]:
         """Return, by live policy, the seats of a match that it is dealt on average, and learns on.

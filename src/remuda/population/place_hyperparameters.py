@@ -9,8 +9,9 @@ import numpy as np
 
 from remuda.checkpoint.state import fitting
 from remuda.hyperparameters import HYPERPARAMETERS
+from remuda.kernels import njit
 from remuda.memory.shared import SharedArrays
-from remuda.types import Array, State
+from remuda.types import Array, Floats, Integers, State
 
 EARLIER = tuple(name for name in HYPERPARAMETERS if name != "share_rewards")
 """What checkpoints hold that do not name them."""
@@ -32,6 +33,15 @@ class PlaceHyperparameters:
         """Those of the policy in a place, by name."""
         row = self.all[place].tolist()
         return {n: v for n, v in zip(self.names, row, strict=True) if not math.isnan(v)}
+
+    def by_seat(self, name: str, seated: Integers) -> Floats:
+        """One of them, of who sits where: [num_envs, seats]; 0 where they have none.
+
+        Args:
+            name: of the hyperparameter.
+            seated: [num_envs, seats] places.
+        """
+        return _by_seat(self.all, self.names.index(name), seated)
 
     def restore(self, state: State) -> None:
         """Take over those of a table's state, by name.
@@ -61,3 +71,15 @@ class PlaceHyperparameters:
         row = self.all[place]
         for name, value in hyperparameters.items():
             row[self.names.index(name)] = value
+
+
+@njit(cache=True)
+def _by_seat(all_: Array, column: int, seated: Integers) -> Floats:
+    """See `PlaceHyperparameters.by_seat`."""
+    found = np.zeros(seated.shape, np.float32)
+    for env in range(seated.shape[0]):
+        for seat in range(seated.shape[1]):
+            value = all_[seated[env, seat], column]
+            if not math.isnan(value):
+                found[env, seat] = value
+    return found

@@ -19,11 +19,14 @@ class RecordBuffer:
 
     def __init__(self, shared: SharedArrays, seats: int) -> None:
         """Write into the arrays of `table_fields`, for a game of so many seats."""
-        self._shared, self._seats = shared, seats
+        self._shared = shared
         self.size = newest_of(seats)
         """Records that are kept."""
         self._at_once = self.size // 4
         """The most that are written before they are counted."""
+        self._empty = np.zeros(1, record_type(seats))
+        for name in ("policy", "version"):
+            self._empty[name] = NO_POLICY
 
     @property
     def written(self) -> int:
@@ -37,17 +40,16 @@ class RecordBuffer:
 
     def empty(self, count: int) -> Array:
         """So many records with nothing in them, to be filled and added."""
-        records = np.zeros(count, record_type(self._seats))
-        for name in ("policy", "version"):
-            records[name] = NO_POLICY
-        return records
+        return np.repeat(self._empty, count)
 
     def add(self, records: Array) -> None:
         """Write these; for the actor."""
         kept = self._shared["records"]
         for start in range(0, len(records), self._at_once):
             part, begin = records[start : start + self._at_once], self.written
-            kept[np.arange(begin, begin + len(part)) % self.size] = part
+            first = begin % self.size
+            here = min(len(part), self.size - first)
+            kept[first : first + here], kept[: len(part) - here] = part[:here], part[here:]
             store(self._shared["words"], RECORDS, begin + len(part))
 
     def since(self, begin: int) -> tuple[Array, int]:

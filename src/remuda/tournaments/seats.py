@@ -161,8 +161,8 @@ class TournamentSeats(StreamSeats):
         """Forget what agents have in mind whose own episode is over."""
         self._turns += 1
         ended = result.terminated | result.truncated
-        for agent in np.flatnonzero(ended.any(0)).tolist():
-            self._forget(agent, ended[:, agent])
+        if ended.any():
+            self._forget(np.ascontiguousarray(ended.T))
 
     def close(
         self,
@@ -185,8 +185,7 @@ class TournamentSeats(StreamSeats):
         """Begin the matches that were dealt."""
         self._turns[self._streams(np.flatnonzero(over)).reshape(-1)] = 0
         self._plan()
-        for agent in range(self._env.num_agents):
-            self._forget(agent, over)
+        self._forget_copies(over)
 
     def _deal(self, copies: Integers) -> None:
         """Give these copies the next matches; where there is none, they go on without counting."""

@@ -31,7 +31,7 @@ KINDS = {"relu": RELU, "tanh": TANH}
 def activate_in_place(x: Floats, kind: int) -> None:
     """The rectifier, or tanh as a quotient of polynomials, to within 4 units in the last place.
 
-    Coefficients as in Eigen's generic_fast_tanh; beyond 7.9 the result is 1 in single precision.
+    Coefficients as in Eigen's generic_fast_tanh; beyond 7.9 it is one such unit below 1.
     """
     limit, one = np.float32(7.90531110763549805), np.float32(1.0)
     if kind == RELU:
@@ -77,3 +77,19 @@ def derive(errors: Floats, hidden: Floats, kind: int, sums: Floats) -> None:
                 total[j] += errors[k, b, j]
         for j in range(total.size):
             sums[k, j] = total[j]
+
+
+@njit(**STRICT)
+def add_up(errors: Floats, sums: Floats) -> None:
+    """Add up rows one after another, so that what there is beside them makes no difference.
+
+    Args:
+        errors: [G, B, F].
+        sums: [G, F], written.
+    """
+    for k in range(errors.shape[0]):
+        total = np.zeros(errors.shape[2], np.float32)
+        for b in range(errors.shape[1]):
+            for j in range(errors.shape[2]):
+                total[j] += errors[k, b, j]
+        sums[k] = total

@@ -7,6 +7,8 @@ layers of K policies by the products of `products.py`.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,17 +26,17 @@ LSTMState = tuple[Tensor, Tensor]
 def with_own_parts(module: nn.Module, *kinds: type[nn.Module]) -> nn.Module:
     """A module in which every part of these classes computes the same here: keys of `OWN`.
 
-    Parameters have the same names, and a part is still an instance of its class. The module itself
-    stays as it is, and is returned where it has no such part. A class of the user's that is made
-    from one is left alone, and so is a part with a `forward` of its own: they may compute something
-    else.
+    Parameters have the same names, and a part is still of its class, which the user's code may ask
+    for. The module itself stays as it is, and is returned where it has no such part. A class of the
+    user's that is made from one is left alone, and so is a part with a `forward` of its own: they
+    may compute something else.
     """
     if not any(_is_plain(part, kinds) for part in module.modules()):
         return module
     found = copy.deepcopy(module)
     for part in found.modules():
         if _is_plain(part, kinds):
-            part.__class__ = OWN[type(part)]
+            part.forward = partial(OWN[type(part)], part)
     return found
 
 
@@ -122,7 +124,7 @@ def _stacked(part: Tensor | None, dim: int | None, count: int) -> Tensor | None:
 
 def tanh(inputs: Tensor) -> Tensor:
     """The hyperbolic tangent, by the polynomials that built-in networks have."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return inputs.tanh()
     if in_transform() or (torch.is_grad_enabled() and inputs.requires_grad):
         found: Tensor = _Tanh.apply(inputs)  # type: ignore[no-untyped-call]
@@ -131,7 +133,7 @@ def tanh(inputs: Tensor) -> Tensor:
 
 
 def _tanh(inputs: Tensor) -> Tensor:
-    if not suits(inputs):
+    if inputs.layout is not torch.strided or not suits(inputs):
         return inputs.tanh()
     found = inputs.clone(memory_format=torch.contiguous_format)
     activate_in_place(found.view(-1).numpy(), TANH)
@@ -195,27 +197,24 @@ def lstm_step(cell: nn.LSTMCell, inputs: Tensor, state: LSTMState | None = None)
     return show.sigmoid() * kept.tanh(), kept
 
 
-class _OwnLinear(nn.Linear):
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 (torch's name)
-        """As `linear`."""
-        return linear(self, input)
+# Their arguments have torch's names, by which the user's code may give them.
 
 
-class _OwnLSTMCell(nn.LSTMCell):
-    def forward(self, input: Tensor, hx: LSTMState | None = None) -> LSTMState:  # noqa: A002
-        """As `lstm_step`."""
-        return lstm_step(self, input, hx)
+def _linear(layer: nn.Linear, input: Tensor) -> Tensor:  # noqa: A002
+    return linear(layer, input)
 
 
-class _OwnTanh(nn.Tanh):
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002
-        """As `tanh`."""
-        return tanh(input)
+def _lstm_cell(cell: nn.LSTMCell, input: Tensor, hx: LSTMState | None = None) -> LSTMState:  # noqa: A002
+    return lstm_step(cell, input, hx)
 
 
-OWN: dict[type[nn.Module], type[nn.Module]] = {
-    nn.LSTMCell: _OwnLSTMCell,
-    nn.Linear: _OwnLinear,
-    nn.Tanh: _OwnTanh,
+def _tangent(layer: nn.Tanh, input: Tensor) -> Tensor:  # noqa: A002, ARG001
+    return tanh(input)
+
+
+OWN: dict[type[nn.Module], Callable[..., Any]] = {
+    nn.LSTMCell: _lstm_cell,
+    nn.Linear: _linear,
+    nn.Tanh: _tangent,
 }
-"""By class, one that computes the same in its own way."""
+"""By class, what computes the same as its `forward`, of the part and its inputs."""

@@ -167,5 +167,6 @@ def go_through(
 @njit(cache=True)
 def _gather(source: Floats, streams: Integers, to: Floats) -> None:
     for i in range(streams.size):
-        for j in range(source.shape[1]):
-            to[i, j] = source[streams[i], j]
+        row, copy = source[streams[i]], to[i]  # of rows it is plain that they do not overlap
+        for j in range(row.size):
+            copy[j] = row[j]

@@ -10,6 +10,7 @@ import copy
 import inspect
 import json
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -37,11 +38,28 @@ OWN = (Path(__file__).parents[2], Path(torch.__file__).parent)
 """Where no line of a user's module is."""
 
 
+class _Turns:
+    """A lock for one pass at a time; a copy is a lock of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *raised: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[_Turns], tuple[()]]:
+        return _Turns, ()
+
+
 def lifted(path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> LiftedModule:
     """A module of the user's, found, checked and tried once in a process.
 
     Each caller has a pattern of its own: while a pass is under way its weights stand in there, and
-    another thread may bring another policy through its own.
+    another thread may bring another policy through its own. Threads that share one wait for each
+    other.
     """
     return copy.deepcopy(_tried(path, json.dumps(options, sort_keys=True), shape))
 
@@ -111,8 +129,8 @@ class LiftedModule(Encoder):
         self._fixed = frozenset(name for name, _ in self._pattern.named_buffers())
         self.memory = self._state_size()
         self.width = self._try()
-        self._pattern = with_own_parts(self._pattern, nn.Linear, nn.Tanh)
-        self._liftable = with_own_parts(self._pattern, nn.LSTMCell)
+        self._calling = _Turns()
+        self._pattern, self._liftable = self._copies()
         self._in_one_pass = self._can_be_lifted()
 
     def shapes(self, tower: str) -> dict[str, tuple[int, ...]]:
@@ -175,12 +193,14 @@ class LiftedModule(Encoder):
 
     def _call(self, weights: Mapping[str, Tensor], *given: Tensor) -> Outputs:
         """Of one policy: what the module returns, as a tuple."""
-        found = functional_call(self._pattern, dict(weights), given)
+        with self._calling:
+            found = functional_call(self._pattern, dict(weights), given)
         return tuple(found) if self.memory else (found,)
 
     def _call_liftable(self, weights: Mapping[str, Tensor], *given: Tensor) -> Outputs:
         """The same by operations that can be brought through `vmap`, as far as there are such."""
-        found = functional_call(self._liftable, dict(weights), given)
+        with self._calling:
+            found = functional_call(self._liftable, dict(weights), given)
         return tuple(found) if self.memory else (found,)
 
     def _make(self) -> nn.Module:
@@ -241,6 +261,17 @@ class LiftedModule(Encoder):
                 f"[B, {self.memory}]"
             )
         return found[0]
+
+    def _copies(self) -> tuple[nn.Module, nn.Module]:
+        """The module as one policy is brought through it, and as several are."""
+        try:
+            pattern = copy.deepcopy(with_own_parts(self._pattern, nn.Linear, nn.Tanh))
+        except Exception as error:  # whatever the user's attributes say
+            raise ConfigError(
+                f"{self._key} cannot be copied ({type(error).__name__}: {error}), and each process "
+                "and caller has one of its own; keep locks, files and the like outside of it"
+            ) from None
+        return pattern, with_own_parts(pattern, nn.LSTMCell)
 
     def _can_be_lifted(self) -> bool:
         """Whether `vmap` brings two policies through it; if not, that is told once."""

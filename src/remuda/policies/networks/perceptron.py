@@ -15,6 +15,7 @@ from torch import Tensor
 from remuda.policies.networks.activations import (
     KINDS,
     activate_in_place,
+    add_up,
     derive,
 )
 from remuda.policies.networks.products import add_products, multiply, suits
@@ -104,14 +105,13 @@ class _Through(torch.autograd.Function):
             errors = errors.clone(memory_format=torch.contiguous_format)
         for i in range(ctx.count // 2 - 1, -1, -1):
             weight = tensors[2 * i]
+            by_bias = errors.new_empty(len(errors), errors.shape[2])
             if ctx.activation:
-                by_bias = errors.new_empty(len(errors), errors.shape[2])
                 derive(errors.numpy(), found[i].numpy(), KINDS[ctx.activation], by_bias.numpy())
-                by_bias = by_bias[:, None]
             else:
                 errors = _in_rows(errors)
-                by_bias = errors.sum(1, keepdim=True)
-            gradients[2 + 2 * i] = by_bias
+                add_up(errors.numpy(), by_bias.numpy())
+            gradients[2 + 2 * i] = by_bias[:, None]
             before = found[i - 1] if i else _in_rows(inputs)
             if needed[1 + 2 * i]:
                 by_weight = errors.new_empty(weight.shape)
