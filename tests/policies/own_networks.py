@@ -183,3 +183,16 @@ class Locked(nn.Linear):
     def __init__(self, shape):
         super().__init__(int(torch.Size(shape).numel()), 3)
         self.lock = threading.Lock()
+
+
+class Counts(nn.Module):
+    """Adds to a buffer in each call, and goes by it."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.linear = nn.Linear(int(torch.Size(shape).numel()), 3)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls = self.calls + 1.0
+        return self.linear(x.flatten(1)) * self.calls

@@ -61,6 +61,8 @@ class ActingStack:
             """What of them is no view of the parameters, and so is written when some are loaded."""
             for name in self._worked_out:
                 self._weights[name] = self._weights[name].clone()
+            if network.encoder is not None:
+                network.encoder.bind(self._weights)
         at = (1 if gathered else count, num_streams)
         self.inputs: Floats = aligned_zeros((*at, network.num_inputs))
         """[K, N, num_inputs]: what the policies act on; written by their seats."""

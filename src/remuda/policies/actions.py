@@ -337,36 +337,39 @@ def _choose_of_policy(
     log_probs: Floats,
 ) -> None:
     masked = masks.shape[1] > 0
+    parts = np.empty_like(outputs[:1])[0]  # each action's part of the whole
     for stream in range(outputs.shape[0]):
+        output, mask = outputs[stream], masks[stream]
         chance = 0.0
         start = 0
         for i in range(sizes.size):
             end = start + sizes[i]
             best = -1
             for j in range(start, end):
-                allowed = not masked or masks[stream, j]
-                if allowed and (best < 0 or outputs[stream, j] > outputs[stream, best]):
+                allowed = not masked or mask[j]
+                if allowed and (best < 0 or output[j] > output[best]):
                     best = j
             if best < 0:  # nothing is allowed: the stream does not act, and its choice is not read
                 actions[stream, i] = 0
                 start = end
                 continue
-            top = outputs[stream, best]
+            top = output[best]
             total = 0.0
             for j in range(start, end):
-                if not masked or masks[stream, j]:
-                    total += math.exp(outputs[stream, j] - top)
+                if not masked or mask[j]:
+                    parts[j] = math.exp(output[j] - top)
+                    total += parts[j]
             chosen = best
             if not greedy:
                 left = uniforms[stream, i] * total
                 for j in range(start, end):
-                    if not masked or masks[stream, j]:
+                    if not masked or mask[j]:
                         chosen = j
-                        left -= math.exp(outputs[stream, j] - top)
+                        left -= parts[j]
                         if left < 0.0:
                             break
             actions[stream, i] = chosen - start
-            chance += outputs[stream, chosen] - top - math.log(total)
+            chance += output[chosen] - top - math.log(total)
             start = end
         log_probs[stream] = chance
 

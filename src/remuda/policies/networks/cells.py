@@ -124,7 +124,7 @@ def _stacked(part: Tensor | None, dim: int | None, count: int) -> Tensor | None:
 
 def tanh(inputs: Tensor) -> Tensor:
     """The hyperbolic tangent, by the polynomials that built-in networks have."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if torch.compiler.is_compiling() or torch._C._is_tracing():
         return inputs.tanh()
     if in_transform() or (torch.is_grad_enabled() and inputs.requires_grad):
         found: Tensor = _Tanh.apply(inputs)  # type: ignore[no-untyped-call]

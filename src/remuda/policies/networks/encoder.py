@@ -50,6 +50,13 @@ class Encoder(ABC):
     def initialise(self, tower: str, parameters: Parameters, generator: torch.Generator) -> None:  # noqa: B027
         """Draw what `layers` does not name, for one policy: views [1, ...]."""
 
+    def bind(self, weights: Weights) -> None:  # noqa: B027
+        """Make ready for passes in inference mode with these weights, which stay where they are.
+
+        Args:
+            weights: of K policies.
+        """
+
     @abstractmethod
     def features(self, tower: str, weights: Weights, inputs: Tensor) -> Tensor:
         """Features [K, B, width] of inputs [K, B, num_inputs], where it is not recurrent."""

@@ -23,9 +23,13 @@ from torch.func import functional_call, vmap
 
 from remuda.errors import ConfigError, ContractError
 from remuda.loading import load
+from remuda.policies.networks.bound import BoundModules
 from remuda.policies.networks.cells import with_own_parts
 from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.stack import Parameters
+
+FEW = 16
+"""Policies for which it takes less time to call their modules one after another, as they act."""
 
 Outputs = tuple[Tensor, ...]
 """Features, and of a recurrent module the state after."""
@@ -131,6 +135,7 @@ class LiftedModule(Encoder):
         self.width = self._try()
         self._calling = _Turns()
         self._pattern, self._liftable = self._copies()
+        self._bound = BoundModules(self._pattern, tuple(self._floats))
         self._in_one_pass = self._can_be_lifted()
 
     def shapes(self, tower: str) -> dict[str, tuple[int, ...]]:
@@ -166,9 +171,16 @@ class LiftedModule(Encoder):
     def _pass(self, tower: str, weights: Weights, inputs: Tensor, *state: Tensor) -> Outputs:
         """What the module returns for K policies, each part [K, B, ...]."""
         policies, batch, _ = inputs.shape
-        others = self._others_on(inputs.device)
-        own = {name: weights[f"{tower}_module.{name}"] for name in self._floats}
+        own = self._own(tower, weights)
         given = (inputs.reshape(policies, batch, *self._shape), *state)
+        few = policies <= FEW or not self._in_one_pass
+        bound = self._bound.of(own) if few and torch.is_inference_mode_enabled() else None
+        if bound is not None:  # they act
+            made = [module(*(x[k] for x in given)) for k, module in enumerate(bound)]
+            if not self.memory:
+                return (torch.stack(made),)
+            return tuple(torch.stack(parts) for parts in zip(*made, strict=True))
+        others = self._others_on(inputs.device)
         if policies > 1 and self._in_one_pass:
 
             def call(own: Mapping[str, Tensor], *given: Tensor) -> Outputs:
@@ -183,6 +195,20 @@ class LiftedModule(Encoder):
             for k in range(policies)
         ]
         return tuple(torch.stack(parts) for parts in zip(*each, strict=True))
+
+    def _own(self, tower: str, weights: Weights) -> dict[str, Tensor]:
+        """The weights of a tower's module, by their names there."""
+        return {name: weights[f"{tower}_module.{name}"] for name in self._floats}
+
+    def bind(self, weights: Weights) -> None:
+        """Make modules that look at these weights, for passes in inference mode.
+
+        Only on the processor: elsewhere it is the number of operations that takes time.
+        """
+        end = f"_module.{next(iter(self._floats), None)}"
+        for name, weight in weights.items():
+            if name.endswith(end) and weight.device.type == "cpu":
+                self._bound.bind(self._own(name.removesuffix(end), weights))
 
     def _others_on(self, device: torch.device) -> dict[str, Tensor]:
         """The buffers that are no real numbers, where a pass is; brought there once."""

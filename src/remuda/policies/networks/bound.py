@@ -1,0 +1,86 @@
+"""Modules of the user's that act: a copy for each policy, whose weights are the policy's own."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+
+class BoundModules:
+    """A copy of a module for each of some policies, which looks at their weights where they are.
+
+    To bring several policies through `vmap`, or to put weights into a module for one call, takes a
+    millisecond, however few streams there are; to call a module takes microseconds. So those that
+    act, whose weights stay in one place, have modules of their own.
+
+    What it guarantees:
+
+    1. A module computes with what stands in the policy's weights at that time.
+    2. It is found by the memory of the weights, which it keeps alive, so that no other weights are
+       ever taken for them.
+    """
+
+    def __init__(self, pattern: nn.Module, names: Sequence[str]) -> None:
+        """Begin with none.
+
+        Args:
+            pattern: the module.
+            names: of its parameters and buffers that each policy has of its own.
+        """
+        self._pattern, self._names = pattern, tuple(names)
+        self._modules: dict[int, _Bound] = {}
+        """By where the first of its weights is in memory."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy looks at no weights."""
+        return {**self.__dict__, "_modules": {}}
+
+    def bind(self, weights: Mapping[str, Tensor]) -> None:
+        """Make modules for K policies.
+
+        Args:
+            weights: by name, each [K, ...], on the processor: what the modules will look at.
+        """
+        for k in range(len(weights[self._names[0]])):
+            own = {name: weights[name][k] for name in self._names}
+            key = own[self._names[0]].data_ptr()
+            if key not in self._modules:
+                self._modules[key] = _Bound(self._pattern, own)
+
+    def of(self, weights: Mapping[str, Tensor]) -> list[_Bound] | None:
+        """The modules of K policies with these weights; None: they have none."""
+        if not self._modules:
+            return None
+        first = weights[self._names[0]]
+        begin, step = first.data_ptr(), first.stride(0) * first.element_size()
+        found = [self._modules.get(begin + k * step) for k in range(len(first))]
+        return None if None in found else [each for each in found if each is not None]
+
+
+class _Bound:
+    """A module that looks at some weights."""
+
+    def __init__(self, pattern: nn.Module, weights: Mapping[str, Tensor]) -> None:
+        named = {**dict(pattern.named_parameters()), **dict(pattern.named_buffers())}
+        name_of = {id(tensor): name for name, tensor in named.items()}
+        self._module = copy.deepcopy(pattern)
+        self._buffers: list[tuple[nn.Module, str, Tensor]] = []
+        for part, copied in zip(pattern.modules(), self._module.modules(), strict=True):
+            for name, tensor in part.named_parameters(recurse=False, remove_duplicate=False):
+                own = weights[name_of[id(tensor)]]
+                setattr(copied, name, nn.Parameter(own, requires_grad=False))
+            for name, held in part.named_buffers(recurse=False, remove_duplicate=False):
+                kept = weights.get(name_of[id(held)], held)
+                setattr(copied, name, kept)
+                self._buffers.append((copied, name, kept))
+
+    def __call__(self, *given: Tensor) -> Any:
+        """What it makes of observations [B, *shape], and of a state where it has one."""
+        found = self._module(*given)
+        for part, name, own in self._buffers:  # what it keeps in a buffer is for one call
+            if getattr(part, name) is not own:
+                setattr(part, name, own)
+        return found
