@@ -92,7 +92,7 @@ def test_every_policy_of_a_stack_begins_on_a_cache_line():
 
 def test_what_policies_act_on_begins_on_a_cache_line():
     class Network:
-        num_inputs, memory, shapes = 7, 5, {"weight": (1, 1)}
+        num_inputs, memory, shapes, encoder = 7, 5, {"weight": (1, 1)}, None
 
         def acting(self, parameters, noise):
             return dict(parameters)

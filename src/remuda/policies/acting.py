@@ -61,6 +61,8 @@ class ActingStack:
             """What of them is no view of the parameters, and so is written when some are loaded."""
             for name in self._worked_out:
                 self._weights[name] = self._weights[name].clone()
+            self._parameters = [self._stack.of(k) for k in range(count) if self._worked_out]
+            """Of each policy, what they are worked out from: views."""
             if network.encoder is not None:
                 network.encoder.bind(self._weights)
         at = (1 if gathered else count, num_streams)
@@ -85,7 +87,7 @@ class ActingStack:
         with torch.inference_mode():
             self._stack.flat[policy].copy_(torch.from_numpy(weights))
             if self._worked_out:
-                fresh = self.network.acting(self._stack.of(policy), self._noise[policy])
+                fresh = self.network.acting(self._parameters[policy], self._noise[policy])
                 for name in self._worked_out:
                     self._of[policy][name].copy_(fresh[name])
 

@@ -36,6 +36,7 @@ class IQN(QNetwork):
     ) -> None:
         super().__init__(num_inputs, num_actions, config, encoder, scale)
         self.own = own or IQNConfig()
+        self._bases: dict[tuple[torch.dtype, torch.device], Tensor] = {}
         self._first = () if encoder is not None else ("state",)
         if encoder is not None:
             first, others, shapes = encoder.width, config.hidden, encoder.shapes(TOWER)
@@ -70,9 +71,7 @@ class IQN(QNetwork):
 
     def embed(self, weights: Weights, quantiles: Tensor) -> Tensor:
         """Embed quantiles [K, B, N] in (0, 1): [K, B * N, first] (equation 4)."""
-        cosines = torch.arange(self.own.cosines, dtype=quantiles.dtype, device=quantiles.device)
-        basis = torch.cos(quantiles.flatten(1).unsqueeze(-1) * (math.pi * cosines))
-        return apply_hidden(weights, ("quantile",), basis, "relu")
+        return apply_hidden(weights, ("quantile",), self._basis(quantiles), "relu")
 
     def quantile_values(self, weights: Weights, inputs: Tensor, quantiles: Tensor) -> Tensor:
         """Values [K, B, N, A] at quantiles [K, B, N] for inputs [K, B, num_inputs]."""
@@ -86,11 +85,27 @@ class IQN(QNetwork):
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:
         """The plain weights, with the embedding of fixed quantile midpoints [K, N, first]."""
         weights = self.plain(parameters, noise)
-        count = self.own.quantiles
         bias = weights["head.bias"]
-        midpoints = (torch.arange(count, dtype=bias.dtype, device=bias.device) + 0.5) / count
-        weights["midpoints"] = self.embed(weights, midpoints.expand(len(bias), 1, count))
+        basis = self._midpoint_basis(bias).expand(len(bias), -1, -1)
+        weights["midpoints"] = apply_hidden(weights, ("quantile",), basis, "relu")
         return weights
+
+    def _midpoint_basis(self, like: Tensor) -> Tensor:
+        """What quantile midpoints are embedded by, [1, N, cosines]; for those that act once."""
+        acts, key = torch.is_inference_mode_enabled(), (like.dtype, like.device)
+        if acts and key in self._bases:
+            return self._bases[key]
+        count = self.own.quantiles
+        midpoints = (torch.arange(count, dtype=like.dtype, device=like.device) + 0.5) / count
+        found = self._basis(midpoints.expand(1, 1, count))
+        if acts:
+            self._bases[key] = found
+        return found
+
+    def _basis(self, quantiles: Tensor) -> Tensor:
+        """Cosines of quantiles [K, B, N]: [K, B * N, cosines]."""
+        cosines = torch.arange(self.own.cosines, dtype=quantiles.dtype, device=quantiles.device)
+        return torch.cos(quantiles.flatten(1).unsqueeze(-1) * (math.pi * cosines))
 
     def values_of(self, weights: Weights, features: Tensor) -> Tensor:
         """Action values [K, B, A]: the mean over the quantile midpoints."""
