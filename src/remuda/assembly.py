@@ -318,7 +318,7 @@ class Assembly:
             logs,
             config.supervision,
             num_actors=len(self._actors),
-            threads=self.layout.threads,
+            threads=(self.layout.threads, self.layout.parts_at_once),
             nice=niceness(config, self.layout, None if here is None else len(here)),
             start_limit=config.run.start_limit,
             stop_limit=config.run.stop_limit,

@@ -1,10 +1,13 @@
 """PPO's objective by kernels, held to torch's for every kind of network, action and amount."""
 
+import threading
+
 import numpy as np
 import pytest
 import torch
 
 from policies.made_rollouts import KINDS, LENGTH, fill, make_stack, room_for
+from remuda.policies import side_by_side
 from remuda.policies.actions import ContinuousActions
 from remuda.policies.algorithms import autograd
 from remuda.policies.algorithms.algorithm import says_so
@@ -129,7 +132,7 @@ CONVOLVES = [kind for kind in KINDS if "convol" in kind and kind not in BY_TORCH
 @pytest.mark.parametrize("kind", CONVOLVES)
 def test_pieces_of_a_minibatch_add_up(kind, monkeypatch):
     whole, _ = trained(kind, by_kernels=True)
-    monkeypatch.setattr(autograd, "PIECE", 7)
+    in_pieces_of(7, monkeypatch)
     pieces, seen = autograd.Autograd._pieces, []
     monkeypatch.setattr(
         autograd.Autograd,
@@ -139,3 +142,49 @@ def test_pieces_of_a_minibatch_add_up(kind, monkeypatch):
     cut, _ = trained(kind, by_kernels=True)
     torch.testing.assert_close(cut.online.flat, whole.online.flat, rtol=1e-3, atol=3e-5)
     assert any(piece.memory is not None or piece.rows.shape[1] <= 7 for piece in seen)
+
+
+def in_pieces_of(rows, monkeypatch):
+    monkeypatch.setattr(autograd, "LEAST", rows)
+    monkeypatch.setattr(autograd, "MOST", rows)
+
+
+@pytest.mark.parametrize("kind", CONVOLVES)
+def test_threads_take_pieces_and_the_bits_stay(kind, monkeypatch):
+    in_pieces_of(5, monkeypatch)
+    one, said = trained(kind, by_kernels=True)
+    names, work = set(), side_by_side.each
+
+    def noted(function, parts):
+        def inside(part):
+            names.add(threading.current_thread().name)
+            return function(part)
+
+        return work(inside, parts)
+
+    monkeypatch.setattr(autograd, "each", noted)
+    with side_by_side.parts_at_once(3):
+        several, told = trained(kind, by_kernels=True)
+    assert torch.equal(one.online.flat, several.online.flat)
+    for ours, theirs in zip(told, said, strict=True):
+        assert str(ours) == str(theirs)
+    assert any(name.startswith("part") for name in names)
+
+
+def test_what_a_thread_raises_is_raised():
+    with side_by_side.parts_at_once(2), pytest.raises(ZeroDivisionError):
+        list(side_by_side.each(lambda part: 1 / part, [1, 0]))
+
+
+def test_none_waits_for_the_turn_of_a_part_that_failed():
+    turns = side_by_side.Turns()
+
+    def work(number):
+        with turns.kept():
+            if number == 0:
+                raise KeyError("the first")
+            with turns.of(number):
+                return number
+
+    with side_by_side.parts_at_once(2), pytest.raises(KeyError, match="the first"):
+        list(side_by_side.each(work, range(4)))

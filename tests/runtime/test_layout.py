@@ -93,6 +93,21 @@ def test_what_the_user_says_stands_beside_what_is_measured(machine):
         make_layout(load_config({"learners": {"threads": 2}, "schedule": "lockstep"}), 2)
 
 
+@pytest.mark.parametrize(
+    ("cores", "policies", "tree", "parts"),
+    [
+        (2, 1, {}, 2),
+        (2, 8, {}, 1),
+        (8, 2, {}, 4),
+        (2, 1, {"learners": {"threads": 1}}, 1),
+        (2, 1, {"schedule": "sequential"}, 1),
+    ],
+)
+def test_cores_without_a_learner_share_its_parts(machine, cores, policies, tree, parts):
+    machine(cores)
+    assert make_layout(load_config(tree), policies).parts_at_once == parts
+
+
 def test_a_process_for_each_gpu(machine):
     machine(16, gpus=2)
     layout = make_layout(load_config({}), 5)

@@ -85,8 +85,17 @@ class ParameterStack:
             errors: what the loss changes with each of the outputs, of the same shapes.
             add: to what is there already.
         """
+        self.take(self.gradients_of(loss, errors), add)
+
+    def gradients_of(
+        self, loss: Tensor | Sequence[Tensor], errors: Sequence[Tensor] | None = None
+    ) -> Sequence[Tensor]:
+        """As `backward`, of what is learned; they are to be taken."""
         learned = [self.parameters[name] for name in self._learned]
-        found = torch.autograd.grad(loss, learned, errors)
+        return torch.autograd.grad(loss, learned, errors)
+
+    def take(self, found: Sequence[Tensor], add: bool = False) -> None:
+        """Write gradients into their place, or add them to what is there already."""
         for name, gradient in zip(self._learned, found, strict=True):
             if add:
                 self.gradient_views[name].add_(gradient)

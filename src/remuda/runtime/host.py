@@ -13,6 +13,7 @@ from remuda.checkpoint.store import Checkpoints
 from remuda.compiling import tell_compiling
 from remuda.errors import RemudaError
 from remuda.forkserver.child import EXCEPTION, ignore_held_signals
+from remuda.policies import side_by_side
 from remuda.runtime.control import DONE, FAILED, RUNNING, Control
 from remuda.runtime.role_loop import RoleContext, RoleLoop, restore
 from remuda.timeline import Timeline
@@ -33,7 +34,8 @@ class Hosting:
     restore: bool
     """Whether the role goes on from the newest checkpoint, if there is one."""
     timeline: Timeline | None
-    threads: int = 1
+    threads: tuple[int, int] = (1, 1)
+    """Torch's, and parts of its work that it may do side by side (`policies.side_by_side`)."""
 
 
 def host(role: Role, control: Control, hosting: Hosting) -> None:
@@ -44,7 +46,7 @@ def host(role: Role, control: Control, hosting: Hosting) -> None:
     log.info("process %d starts", os.getpid())
     tell_compiling(lambda compiling: control.tell_compiling(hosting.index, compiling))
     try:
-        with threads(hosting.threads):
+        with threads(hosting.threads[0]), side_by_side.parts_at_once(hosting.threads[1]):
             worker = role.build()
             if hosting.restore and restore(worker, hosting.checkpoints.newest):
                 log.info("goes on from the newest checkpoint")

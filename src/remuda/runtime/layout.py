@@ -63,6 +63,8 @@ class Layout:
     """Threads of each learner process."""
     reason: str = ""
     """What it was chosen by, in words."""
+    parts_at_once: int = 1
+    """Parts of a minibatch that each learner process may work on side by side."""
 
     def describe(self, schedule: str, names: Sequence[str]) -> str:
         """One line for the live view and the report."""
@@ -128,12 +130,18 @@ def make_layout(
             f"learners.threads is {threads}, and sums come out differently with other numbers of "
             f"threads; the schedule {config.schedule} needs 1"
         )
+    groups = (
+        _by_device(devices, processes) if any(own) else _groups(num_policies, processes, common)
+    )
+    # Cores that no learner process would use by itself: those of images have parts to share.
+    spare = threads == "auto" and not config.exact
     return Layout(
         _shares(config.env.num_envs, actors),
-        _by_device(devices, processes) if any(own) else _groups(num_policies, processes, common),
+        groups,
         devices,
         1 if threads == "auto" else threads,
         costs.describe(config.env.num_envs / actors) if costs is not None else "",
+        max((cores or _cores()) // len(groups), 1) if spare else 1,
     )
 
 

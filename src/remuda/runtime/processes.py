@@ -61,7 +61,7 @@ class ProcessRuntime:
         supervision: SupervisionConfig,
         *,
         num_actors: int = 1,
-        threads: int = 1,
+        threads: tuple[int, int] = (1, 1),
         nice: int,
         start_limit: float,
         stop_limit: float,
@@ -79,7 +79,7 @@ class ProcessRuntime:
             logs: the directory of the processes' logs.
             supervision: limits of deaths and silence.
             num_actors: how many of the roles are actors.
-            threads: of each learner.
+            threads: torch's of each learner, and parts that it works on side by side.
             nice: how far learners step back.
             start_limit: seconds to begin in.
             stop_limit: seconds to finish in.
@@ -316,7 +316,7 @@ class ProcessRuntime:
             # to a run that is resumed; while the run goes on, its ring has moved on without it.
             restore=not child.was_ready and self._resumed if is_actor else self._has_state(child),
             timeline=child.place.timeline,
-            threads=1 if is_actor else self._threads,
+            threads=(1, 1) if is_actor else self._threads,
         )
         child.silence = Silence()
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +10,17 @@ import torch
 from torch import Tensor
 
 from remuda.policies.algorithms.batch import Batch, Costs, Means
-from remuda.policies.algorithms.objective import Objective, log_scales_of, rows_of
+from remuda.policies.algorithms.objective import (
+    MinibatchObjective,
+    Objective,
+    log_scales_of,
+    rows_of,
+)
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.losses import kl_estimate, mean_of, normalised
 from remuda.policies.networks.actor_critic import ActorCritic
 from remuda.policies.networks.encoders import Convolutions
+from remuda.policies.side_by_side import Turns, each
 from remuda.policies.stack import ParameterStack
 from remuda.types import Floats, Integers
 
@@ -44,10 +50,13 @@ class Minibatch:
     """By name, [G, 1]: `policy.settings`."""
 
 
-PIECE = 512
-"""Rows of a policy that are differentiated together, where convolutions come first: measured. What
-they say of more does not stay near; other networks say less, and each piece costs some calls. It is
-not fewer beside other policies, as sums in other pieces are others in their last bits."""
+PIECE, LEAST, MOST = 200e6, 64, 512
+"""Rows of a policy are differentiated together, where convolutions come first, until these need so
+many multiplications: so few rows at least, and so many at most. What convolutions say of more does
+not stay near, and threads have something to share; each piece costs some calls. It is not fewer
+beside other policies or in more threads, as sums in other pieces are others in their last bits."""
+ROWS = 1024
+"""Rows of a policy that are best evaluated together, where no convolutions come first."""
 
 Losses = Callable[[Minibatch], tuple[Tensor, Tensor]]
 """The loss of the policy and that of the value, of each row."""
@@ -55,9 +64,6 @@ Losses = Callable[[Minibatch], tuple[Tensor, Tensor]]
 
 class Autograd:
     """Evaluates and differentiates G policies of one layout."""
-
-    rows_at_once = 1024
-    """Rows of a policy that are best evaluated together: what stays in the cache."""
 
     def __init__(
         self,
@@ -88,6 +94,13 @@ class Autograd:
         self._losses, self._settings = losses, dict(settings or {})
         self._normalises = normalises
         self._costs = [torch.from_numpy(cost).to(part.flat.device) for cost in costs]
+        encoder = network.encoder
+        self._piece = None
+        """Rows that are differentiated together; None: all."""
+        if isinstance(encoder, Convolutions):
+            self._piece = int(np.clip(PIECE / encoder.work, LEAST, MOST))
+        self.rows_at_once = self._piece or ROWS
+        """Rows of a policy that are best evaluated together: what stays in the cache."""
 
     def evaluate(
         self,
@@ -100,10 +113,14 @@ class Autograd:
     ) -> None:
         """Write log-probabilities of the actions and values, each [K, R], for the rows picked."""
         network, parameters = self._network, self._part.parameters
-        with torch.no_grad():
-            for pick in picks:
+
+        def forward(pick: Pick) -> tuple[Pick, Tensor, Tensor]:
+            with torch.no_grad():  # in whichever thread
                 inputs = network.prepare(parameters, pick.of(observations))
-                outputs, found = network.policy_and_value(parameters, inputs, pick.memory)
+                return pick, *network.policy_and_value(parameters, inputs, pick.memory)
+
+        with torch.no_grad():
+            for pick, outputs, found in each(forward, picks):
                 if self._objective is not None:
                     rows, order = rows_of(pick)
                     self._objective.evaluate(
@@ -183,39 +200,54 @@ class Autograd:
         """As `step`: torch differentiates the network, and kernels what comes after it.
 
         Rows go through it in pieces, so that what each layer says of them is near when it is asked
-        for again: what a network says of a row depends on that row alone.
+        for again: what a network says of a row depends on that row alone. Threads take pieces side
+        by side; their gradients are added up in the order of the pieces, as one thread would.
         """
-        network, parameters = self._network, self._part.parameters
+        network, part = self._network, self._part
         minibatch = objective.of(batch, rows_of(pick)[0], self._log_scales)
-        logits = network.actions.num_logits
-        for number, piece in enumerate(self._pieces(pick)):
-            inputs = network.prepare(parameters, piece.of(batch.observations))
-            outputs, values = network.policy_and_value(parameters, inputs, piece.memory)
-            rows, order = rows_of(piece)
-            joined = self._joined(outputs.detach(), values.detach(), order)
-            minibatch.differentiate(joined, slice(0, len(joined)), rows)
-            if order is not None:
-                there = np.empty_like(joined)
-                np.put_along_axis(there, order[..., None], joined, 1)
-                joined = there
-            errors = torch.zeros_like(outputs)
-            errors[..., :logits] = torch.from_numpy(joined[..., :logits])
-            by_values = torch.from_numpy(joined[..., logits])
-            self._part.backward([outputs, values], [errors, by_values], add=number > 0)
+
+        turns = Turns()
+
+        def gradients_of(numbered: tuple[int, Pick]) -> Sequence[Tensor]:
+            number, piece = numbered
+            with turns.kept():
+                inputs = network.prepare(part.parameters, piece.of(batch.observations))
+                said = network.policy_and_value(part.parameters, inputs, piece.memory)
+                with turns.of(number):  # what it adds up is added up in one order
+                    errors = self._differentiated(minibatch, piece, *said)
+                return part.gradients_of(said, errors)
+
+        for number, found in enumerate(each(gradients_of, enumerate(self._pieces(pick)))):
+            part.take(found, add=number > 0)
         if network.actions.num_scales:
             by_scales = torch.from_numpy(minibatch.by_scales)
             self._part.gradient_views["log_scale"][:, 0].copy_(by_scales)
         return torch.from_numpy(minibatch.means.astype(np.float32))
 
+    def _differentiated(
+        self, minibatch: MinibatchObjective, piece: Pick, outputs: Tensor, values: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The errors of outputs and values of a piece."""
+        logits = self._network.actions.num_logits
+        rows, order = rows_of(piece)
+        joined = self._joined(outputs.detach(), values.detach(), order)
+        minibatch.differentiate(joined, slice(0, len(joined)), rows)
+        if order is not None:
+            there = np.empty_like(joined)
+            np.put_along_axis(there, order[..., None], joined, 1)
+            joined = there
+        errors = torch.zeros_like(outputs)
+        errors[..., :logits] = torch.from_numpy(joined[..., :logits])
+        return errors, torch.from_numpy(joined[..., logits])
+
     def _pieces(self, pick: Pick) -> Iterator[Pick]:
         """Some rows after others; sequences stay whole."""
-        length = pick.rows.shape[1]
-        convolves = isinstance(self._network.encoder, Convolutions)
-        if pick.memory is not None or not convolves or length <= PIECE:
+        length, most = pick.rows.shape[1], self._piece
+        if pick.memory is not None or most is None or length <= most:
             yield pick
             return
-        for start in range(0, length, PIECE):
-            rows = np.ascontiguousarray(pick.rows[:, start : start + PIECE])
+        for start in range(0, length, most):
+            rows = np.ascontiguousarray(pick.rows[:, start : start + most])
             counts = np.clip(pick.counts - start, 0, rows.shape[1])
             if counts.any():
                 yield Pick(pick.members, rows, pick.stride, pick.device, counts)

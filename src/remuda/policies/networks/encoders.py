@@ -54,6 +54,8 @@ class Convolutions(Encoder):
             raise ContractError("network.convolutions need observations [channels, height, width]")
         self._layers, self._activation, self._image = layers, activation, image
         self._parameters: list[tuple[int, ...]] = []
+        self.work = 0
+        """Multiplications for one observation."""
         channels, height, width = image.channels * image.frames, image.height, image.width
         for i, (out, kernel, stride) in enumerate(layers):
             if kernel > min(height, width):
@@ -62,8 +64,9 @@ class Convolutions(Encoder):
                     f"is {height} x {width}"
                 )
             self._parameters.append((out, channels, kernel, kernel))
-            channels = out
             height, width = ((size - kernel) // stride + 1 for size in (height, width))
+            self.work += height * width * out * channels * kernel * kernel
+            channels = out
         self.width = channels * height * width
 
     def layers(self, tower: str) -> tuple[str, ...]:
