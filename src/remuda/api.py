@@ -378,6 +378,7 @@ class Run(Mapping[str, Policy]):
         checkpoint: Checkpoint = "final",
         seed: int = 0,
         scripted: Mapping[str, str | Callable[..., Any]] | None = None,
+        sampled: bool = False,
     ) -> Evaluation:
         """Play greedily, and tell what each agent earned.
 
@@ -387,6 +388,7 @@ class Run(Mapping[str, Policy]):
             seed: of the games.
             scripted: by agent, who plays in its place without having learned: `random`, what
                 `remuda games GAME` lists, `module:callable`, or such a function itself.
+            sampled: whether policies explore as they do at the end of training, instead.
 
         Raises:
             UsageError: no episodes, a seed below zero, what is no checkpoint, or a function that
@@ -398,7 +400,7 @@ class Run(Mapping[str, Policy]):
         _check_play(episodes, seed)
         config, snapshots = load_run(self._files, _checked_checkpoint(checkpoint))
         named = None if scripted is None else name_scripted(scripted, "scripted")
-        return play_greedily(config, snapshots, episodes, seed, named)
+        return play_greedily(config, snapshots, episodes, seed, named, sampled)
 
     def report(self) -> Path:
         """Make its picture and its report; returns the page's path.

@@ -202,8 +202,9 @@ def _adapter_of(env: Any, name: str) -> Callable[[Callable[[], Any], int], Vecto
     kind = _kind_of(env)
     if kind == GYMNASIUM:
         from remuda.envs.adapters.gymnasium import GymnasiumEnv
+        from remuda.envs.adapters.tuples import copies_of, has_agents
 
-        return GymnasiumEnv
+        return copies_of if has_agents(env) else GymnasiumEnv
     if kind in (PARALLEL, AEC):
         from remuda.envs.adapters.pettingzoo import AECCopies, ParallelCopies
 

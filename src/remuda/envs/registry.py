@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from remuda import loading, pickled
 from remuda.envs import own_games
+from remuda.envs.libraries import LIBRARIES
 from remuda.errors import ConfigError, RemudaError, UnknownGameError, UsageError, UserCodeError
 from remuda.user_code import where_raised
 
@@ -243,15 +244,8 @@ GAMES: dict[str, Game] = {
 }
 
 
-LIBRARIES = {
-    "gymnasium": "remuda.envs.adapters.gymnasium:make_gymnasium",
-    "pettingzoo": "remuda.envs.adapters.pettingzoo:make_pettingzoo",
-}
-"""By library, what makes an environment of a name that the library knows."""
-
-
 def _adapter(library: str) -> Callable[..., VectorEnv]:
-    module, _, attribute = LIBRARIES[library].partition(":")
+    module, _, attribute = LIBRARIES[library].adapter.partition(":")
     adapter: Callable[..., VectorEnv] = getattr(import_module(module), attribute)
     return adapter
 
@@ -278,7 +272,8 @@ def find_game(name: str) -> Game:
     hint = f"Did you mean {near[0]}? " if near else ""
     raise UnknownGameError(
         f"there is no game called {name!r}: {hint}Known games are {', '.join(sorted(GAMES))}; "
-        "a game of a library is named gymnasium:CartPole-v1, and one of your own module:Class"
+        "a game of a library is named gymnasium:CartPole-v1 (`remuda games --all`), and one of your "
+        "own module:Class"
     )
 
 

@@ -8,15 +8,22 @@ import textwrap
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from rich.columns import Columns
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from remuda.envs.libraries import LIBRARIES
 from remuda.envs.registry import GAMES, Game
 from remuda.envs.vector_env import VectorEnv
 
 if TYPE_CHECKING:
     from gymnasium import Space
+
+
+MOST, FEW = 120, 8
+"""Names of a library that are all listed; and of how many are listed where there are more."""
 
 
 def print_games(console: Console | None = None) -> None:
@@ -38,9 +45,34 @@ def print_games(console: Console | None = None) -> None:
         env.close()
     console.print(
         "\n`remuda games NAME` tells the rules, `remuda play NAME` shows a game. Besides these:\n"
-        "gymnasium:CartPole-v1, pettingzoo:classic/tictactoe-v3, and your own as module:Class.",
+        "those of libraries, as gymnasium:CartPole-v1 (`remuda games --all` lists what is "
+        "installed), and your own as module:Class.",
         soft_wrap=True,
     )
+
+
+def print_libraries(console: Console | None = None) -> None:
+    """The games of other libraries that can be played here, and what would bring more."""
+    console = console or Console()
+    for library in LIBRARIES.values():
+        names = library.names()
+        told = f"{len(names):,} games" if names else f"pip install 'remuda[{library.extra}]'"
+        title = (f"\n{library.name}:", "bold"), "NAME  ", (f"{told}, as {library.example}", "dim")
+        console.print(Text.assemble(*title), soft_wrap=True)
+        if not names:
+            continue
+        shown = names if len(names) <= MOST else _spread(names, FEW)
+        words = [name.partition(":")[2] for name in shown]
+        columns = Columns(words, padding=(0, 2), equal=True)
+        console.print(Padding(columns, (0, 0, 0, 2)))
+        if len(shown) < len(names):
+            more = f"... and {len(names) - len(shown):,} more, named alike"
+            console.print(Text(f"  {more}", "dim"), soft_wrap=True)
+
+
+def _spread(names: list[str], count: int) -> list[str]:
+    """Some of many names, from all over."""
+    return [names[i * len(names) // count] for i in range(count)]
 
 
 def print_game(game: Game, console: Console | None = None) -> None:

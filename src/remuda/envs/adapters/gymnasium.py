@@ -17,6 +17,7 @@ from remuda.envs.adapters.spaces import (
     sight_of,
     write_mask,
 )
+from remuda.envs.adapters.tuples import copies_of, has_agents, made_quietly
 from remuda.envs.checks import BadValueError, broken, flag, number
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
@@ -135,8 +136,10 @@ class GymnasiumEnv(VectorEnv):
             write_mask(self._sight.mask(seen, info), self._masks[i], self.check)
 
 
-def make_gymnasium(name: str, num_envs: int = 1, **options: Any) -> GymnasiumEnv:
+def make_gymnasium(name: str, num_envs: int = 1, **options: Any) -> VectorEnv:
     """Copies of the environment that Gymnasium knows as `name`.
+
+    One that hands over tuples by agent is shared by so many agents (`tuples`).
 
     Args:
         name: as `gymnasium.make` takes it: `my_module:Name-v0` imports a module that registers it.
@@ -157,6 +160,8 @@ def make_gymnasium(name: str, num_envs: int = 1, **options: Any) -> GymnasiumEnv
         kind.close()
         if drawable and "render_mode" not in modes:
             options["render_mode"] = "rgb_array"
+        if has_agents(kind):
+            return copies_of(lambda: made_quietly(name, options), num_envs)
         return GymnasiumEnv(lambda: gymnasium.make(name, **options), num_envs)
     except (gymnasium.error.Error, TypeError, ImportError) as error:
         if where_raised(error, libraries=False):

@@ -18,6 +18,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -312,6 +313,18 @@ class SorrelCopies(VectorEnv):
     def end_turn(self) -> TurnResult:
         """What the game told the memories in this turn."""
         return self._result
+
+    def render(self, env: int = 0) -> Array:
+        """The world of one copy, as Sorrel's own renderer draws it: [height, width, 3] uint8."""
+        try:
+            visualization = import_module("sorrel.utils.visualization")
+        except ImportError as error:
+            raise NotImplementedError(
+                f"Sorrel draws its worlds, and is not here: {error}"
+            ) from None
+        layers = visualization.render_sprite(self._copies[env].game.world)
+        picture = visualization.image_from_array(layers).convert("RGB")
+        return np.asarray(picture).copy()
 
     def _broken(self, e: int, said: object) -> ContractError:
         return broken(self, self._copies[e].telling, e, int(self._turns[e]), said)

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from remuda.config import Section, overlay
+from remuda.errors import UsageError
 from remuda.ui.arguments import parse_flags, take_pairs, validate
 
 
@@ -24,6 +25,8 @@ class GamesOptions(Section):
 
     game: str = ""
     """The game whose rules to tell; empty: list all of them."""
+    all: bool = False
+    """List those of other libraries that are installed, too."""
 
 
 class PlayOptions(Section):
@@ -55,12 +58,16 @@ def games(words: Sequence[str]) -> int:
     options = validate(parse_flags(words, GamesOptions, positional="game"), GamesOptions)
 
     from remuda.envs.registry import find_game
-    from remuda.ui.games import print_game, print_games
+    from remuda.ui.games import print_game, print_games, print_libraries
 
+    if options.game and options.all:
+        raise UsageError("--all lists games, and tells the rules of none; leave one of both out")
     if options.game:
         print_game(find_game(options.game))
     else:
         print_games()
+    if options.all:
+        print_libraries()
     return 0
 
 

@@ -1,0 +1,400 @@
+"""What policies learn in other people's worlds, beside another library, in the same run.
+
+python benchmarks/worlds.py spread --seeds 5 --record
+python benchmarks/worlds.py spread lbf_coop --seeds 2 --peers PYTHON
+python benchmarks/worlds.py --quick                 every world for a moment, with wide bars
+
+For each seed, in turns: Remuda's independent policies, one for each agent; Stable-Baselines3's PPO
+with one network for all agents that are alike; and with a learner for each agent. All get the same
+number of turns of the same world, networks of the same sizes, and the same copies. Each is judged
+by whole episodes afterwards, greedily and sampled. Beside them stand a floor (random) and what is
+known of the world. Raw curves go into a CSV next to the recorded figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import subprocess
+import tempfile
+import time
+import venv
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+import torch
+from recording import FIGURES, ROOT, Results, options_of
+
+import remuda
+from remuda.config import overlay
+from remuda.envs.registry import make_env
+from remuda.envs.scripted import at_random
+
+HERE = Path(__file__).parent
+PEERS = ROOT / ".peers"
+SHARED, SEPARATE = "SB3, one network for all", "SB3, a learner for each"
+QUICK = 0.02
+"""Of the turns that a world gets, where it is to be quick."""
+
+
+@dataclass(frozen=True)
+class World:
+    """A world, how policies are trained there, and what is known of it.
+
+    Attributes:
+        game: as Remuda names it.
+        turns: of all copies together.
+        copies: of the world.
+        options: of the world.
+        team: whether the returns of all agents are added up; else their mean counts.
+        least: what the mean over seeds of greedy returns is to reach; None: there is no such bar.
+        known: what is known of the world, in words.
+        hidden: units of the hidden layers.
+        ppo: PPO's, where they are not the defaults: see `HYPERPARAMETERS`.
+        tree: of the configuration besides.
+        episodes: that each is judged by.
+        peers: whether the other library plays it.
+    """
+
+    game: str
+    turns: int
+    copies: int = 16
+    options: Mapping[str, Any] = field(default_factory=dict)
+    team: bool = False
+    least: float | None = None
+    known: str = ""
+    hidden: tuple[int, ...] = (64, 64)
+    ppo: Mapping[str, Any] = field(default_factory=dict)
+    tree: Mapping[str, Any] = field(default_factory=dict)
+    episodes: int = 200
+    peers: bool = True
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """PPO's, as both libraries get them."""
+        return HYPERPARAMETERS | dict(self.ppo)
+
+
+HYPERPARAMETERS: dict[str, Any] = {
+    "learning_rate": 5e-4,
+    "discount": 0.99,
+    "rollout": 128,
+    "epochs": 4,
+    "minibatches": 4,
+    "entropy_cost": 0.01,
+    "gae_lambda": 0.95,
+}
+"""PPO's: those of every world that does not say otherwise."""
+MPE = {"discount": 0.95, "rollout": 100, "epochs": 10, "minibatches": 1}
+WORLDS: dict[str, World] = {
+    "spread": World(
+        "pettingzoo:mpe2.simple_spread_v3",
+        turns=3_000_000,
+        options={"N": 3, "local_ratio": 0.5, "max_cycles": 25},
+        least=-16.0,
+        known="greedy assignment -8.4",
+        ppo=MPE,
+    ),
+    "speaker": World(
+        "pettingzoo:mpe2.simple_speaker_listener_v4",
+        turns=3_000_000,
+        options={"max_cycles": 25},
+        least=-15.0,
+        known="published IPPO -13.1 after 20 M (an older version)",
+        ppo=MPE,
+    ),
+    "tag": World(
+        "pettingzoo:mpe2.simple_tag_v3", turns=1_000_000, options={"max_cycles": 25}, ppo=MPE
+    ),
+    "lbf_coop": World(
+        "lbf:Foraging-8x8-2p-2f-coop-v3",
+        turns=4_000_000,
+        copies=32,
+        team=True,
+        least=0.95,
+        known="1.0; published IPPO 1.00",
+    ),
+    "lbf_10x10": World(
+        "lbf:Foraging-10x10-3p-3f-v3",
+        turns=4_000_000,
+        copies=32,
+        team=True,
+        least=0.9,
+        known="published IPPO .98, IQL .93",
+    ),
+    "rware": World(
+        "rware:rware-tiny-4ag-v2",
+        turns=4_000_000,
+        team=True,
+        known="published IPPO 31.8 at 40 M",
+        episodes=32,
+    ),
+    "pursuit": World(
+        "pettingzoo:sisl/pursuit_v4",
+        turns=500_000,
+        copies=8,
+        team=True,
+        least=80.0,
+        known="users report 82 to 84 (v4)",
+        episodes=16,
+    ),
+    "multiwalker": World("pettingzoo:sisl/multiwalker_v9", turns=1_000_000, copies=8, episodes=32),
+    "pendulum": World(
+        "gymnasium:Pendulum-v1",
+        turns=300_000,
+        copies=8,
+        known="near -150 where it is solved",
+        ppo={"discount": 0.9, "entropy_cost": 0.0, "epochs": 10, "learning_rate": 1e-3},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one library came to with one seed."""
+
+    greedy: float
+    sampled: float
+    seconds: float
+    curve: list[tuple[float, int, float]]
+    """Seconds, turns, and the mean return of episodes that were over lately."""
+
+
+def ours(world: World, turns: int, seed: int) -> Outcome:
+    """Train independent policies."""
+    own = world.hyperparameters
+    tree: dict[str, Any] = {
+        "env": {"num_envs": world.copies, "options": dict(world.options)},
+        "seed": seed,
+        "policy": {
+            "algorithm": "ppo",
+            "learning_rate": own["learning_rate"],
+            "discount": own["discount"],
+            "network": {"hidden": list(world.hidden), "activation": "tanh"},
+            "ppo": {
+                "rollout_length": own["rollout"],
+                "epochs": own["epochs"],
+                "minibatches": own["minibatches"],
+                "entropy_cost": own["entropy_cost"],
+                "gae_lambda": own["gae_lambda"],
+            },
+        },
+        "run": {"turns": turns, "evaluate_episodes": world.episodes, "log_every": 2.0},
+        "checkpoint": {"every": 3600, "evaluate_episodes": 0},
+    }
+    with tempfile.TemporaryDirectory() as directory:
+        places = {"run": {"directory": str(Path(directory) / "run")}}
+        result = remuda.train(world.game, **overlay(overlay(tree, world.tree), places))
+        run = remuda.load(result)
+        assert result.evaluation is not None
+        sampled = run.evaluate(world.episodes, sampled=True)
+        curve = curve_of(world, run)
+    return Outcome(
+        returns_of(world, result.evaluation.returns),
+        returns_of(world, sampled.returns),
+        result.record.seconds,
+        curve,
+    )
+
+
+def curve_of(world: World, run: remuda.Run) -> list[tuple[float, int, float]]:
+    """The means of episodes over intervals of a run, over agents."""
+    metrics = run.metrics()
+    returns = np.array([metrics[name] for name in metrics if name.endswith("/mean_return")])
+    known = ~np.isnan(returns).any(0)
+    values = returns.sum(0) if world.team else returns.mean(0)
+    points = zip(metrics["seconds"][known], metrics["turns"][known], values[known], strict=True)
+    return [(float(seconds), int(turns), float(value)) for seconds, turns, value in points]
+
+
+def returns_of(world: World, returns: np.ndarray) -> float:
+    """One figure of returns [episodes, agents]."""
+    return float((returns.sum(1) if world.team else returns.mean(1)).mean())
+
+
+def theirs(world: World, turns: int, seed: int, python: str, separate: bool) -> Outcome:
+    """Train with Stable-Baselines3."""
+    asked = {
+        "game": world.game,
+        "options": dict(world.options),
+        "turns": turns,
+        "seconds": 0.0,
+        "seed": seed,
+        "copies": world.copies,
+        "hidden": world.hidden,
+        "activation": "tanh",
+        "separate": separate,
+        "episodes": world.episodes,
+        "team": world.team,
+        **world.hyperparameters,
+    }
+    words = [python, "sb3_worlds.py", json.dumps(asked)]
+    done = subprocess.run(
+        words, cwd=HERE / "peer_programs", capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"the other library failed:\n{done.stderr[-2000:]}")
+    found = json.loads(done.stdout.splitlines()[-1])
+    curve = [(s, t, r) for s, t, r in found["curve"]]
+    return Outcome(found["greedy"][0], found["sampled"][0], found["seconds"], curve)
+
+
+def floor_of(world: World) -> float:
+    """The return of those who choose at random."""
+    env, rng = make_env(world.game, world.copies, **world.options), np.random.default_rng(0)
+    count, found = env.num_envs, []
+    over = np.ones(count, bool)
+    returns = np.zeros((count, env.num_agents))
+    while len(found) < world.episodes:
+        if over.any():
+            env.reset(rng.integers(2**31, size=count), over)
+            returns[over] = 0.0
+        env.begin_turn()
+        for group in env.turn_groups:
+            chosen = {}
+            for agent in group:
+                space = env.agents[agent].observation_space
+                seen = np.zeros((count, *(space.shape or ())), space.dtype)
+                env.observe(agent, seen)
+                chosen[agent] = at_random(env, agent, seen, rng)
+            for agent, actions in chosen.items():
+                env.act(agent, actions)
+        returns += env.end_turn().rewards
+        over = ~env.active.any(1)
+        found += list(returns[over])
+    env.close()
+    return returns_of(world, np.array(found))
+
+
+def peers_python() -> str:
+    """An interpreter with the other library and the worlds, installed if it is not yet."""
+    python = PEERS / "bin" / "python"
+    if not (PEERS / ".worlds").exists():
+        print(f"installing the other library into {PEERS.name}/ (once)", flush=True)
+        if not python.exists():
+            venv.create(PEERS, with_pip=True)
+        pinned = f"torch=={torch.__version__.split('+')[0]}"
+        wanted = ["-r", str(HERE / "peer_programs" / "worlds_requirements.txt")]
+        subprocess.run([str(python), "-m", "pip", "install", "-q", pinned, *wanted], check=True)
+        (PEERS / ".worlds").touch()
+    return str(python)
+
+
+def measured(
+    name: str, options: argparse.Namespace, python: str | None
+) -> dict[str, list[Outcome]]:
+    """One world, seed by seed, all libraries in turns."""
+    world = WORLDS[name]
+    turns = max(int(world.turns * (QUICK if options.quick else options.share)), 1)
+    found: dict[str, list[Outcome]] = {"Remuda": []}
+    for seed in range(options.seeds):
+        started = time.perf_counter()
+        found["Remuda"].append(ours(world, turns, seed))
+        if python is not None and world.peers:
+            for which, separate in ((SHARED, False), (SEPARATE, True)):
+                if separate and options.quick:
+                    continue
+                found.setdefault(which, []).append(theirs(world, turns, seed, python, separate))
+        for which, outcomes in found.items():
+            print(
+                f"{name}, seed {seed}, {which}: greedy {outcomes[-1].greedy:.2f}, sampled "
+                f"{outcomes[-1].sampled:.2f} in {outcomes[-1].seconds / 60:.1f} minutes",
+                flush=True,
+            )
+        print(f"  ({(time.perf_counter() - started) / 60:.1f} minutes in all)", flush=True)
+    return found
+
+
+def tell(results: Results, name: str, found: dict[str, list[Outcome]], quick: bool) -> None:
+    """Rows and bars of one world."""
+    world, floor = WORLDS[name], floor_of(WORLDS[name])
+    for which, outcomes in found.items():
+        greedy, sampled = ([getattr(o, what) for o in outcomes] for what in ("greedy", "sampled"))
+        results.row(
+            {
+                "world": name,
+                "library": which,
+                "seeds": len(outcomes),
+                "greedy": spread_of(greedy),
+                "sampled": spread_of(sampled),
+                "floor": f"{floor:.2f}",
+                "known": world.known,
+                "turns": outcomes[0].curve[-1][1] if outcomes[0].curve else 0,
+                "minutes": mean(o.seconds for o in outcomes) / 60,
+            }
+        )
+    best = {
+        which: max(mean(o.greedy for o in os), mean(o.sampled for o in os))
+        for which, os in found.items()
+    }
+    if quick:
+        results.bar(f"{name}: better than random", best["Remuda"], least=floor)
+        return
+    if world.least is not None:
+        results.bar(f"{name}: greedy or sampled return", best["Remuda"], least=world.least)
+    others = [best[which] for which in (SHARED, SEPARATE) if which in best]
+    if others:
+        # Within what seeds differ by: two standard errors of the difference.
+        errors = [error_of([o.greedy for o in os]) for os in found.values()]
+        slack = 2.0 * float(np.hypot(errors[0], max(errors[1:])))
+        results.bar(f"{name}: beside the other library", best["Remuda"], least=max(others) - slack)
+
+
+def error_of(values: list[float]) -> float:
+    """The standard error of a mean over seeds."""
+    return stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
+
+
+def spread_of(values: list[float]) -> str:
+    """A mean over seeds with its standard error."""
+    return f"{mean(values):.2f} ± {error_of(values):.2f}"
+
+
+def write_curves(name: str, found: dict[str, list[Outcome]]) -> None:
+    """All points of all curves, for whoever draws them anew."""
+    with (FIGURES / f"worlds.{name}.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("world", "library", "seed", "seconds", "turns", "return"))
+        for which, outcomes in found.items():
+            for seed, outcome in enumerate(outcomes):
+                for seconds, turns, value in outcome.curve:
+                    writer.writerow((name, which, seed, f"{seconds:.1f}", turns, f"{value:.4g}"))
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("worlds", nargs="*", metavar="WORLD", help=f"of {', '.join(WORLDS)}; none: all")
+    add("--seeds", type=int, default=5)
+    add("--share", type=float, default=1.0, help="of the turns that a world gets")
+    add("--peers", help="an interpreter with stable-baselines3 and the worlds")
+    add("--alone", action="store_true", help="without the other library")
+    add("--quick", action="store_true", help="one seed, and a fiftieth of the turns")
+    options = options_of(parser)
+    chosen = options.worlds or list(WORLDS)
+    for name in chosen:
+        if name not in WORLDS:
+            parser.error(f"there is no world {name}; there are: {', '.join(WORLDS)}")
+    if options.quick:
+        options.seeds = 1
+    python = None if options.alone else options.peers or peers_python()
+    some = f".{'-'.join(chosen)}" if options.worlds else ""
+    results = Results(f"worlds{some}")
+    for name in chosen:
+        found = measured(name, options, python)
+        tell(results, name, found, options.quick)
+        if options.record:
+            write_curves(name, found)
+    results.finish(options)
+
+
+if __name__ == "__main__":
+    main()

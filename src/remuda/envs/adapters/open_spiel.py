@@ -1,0 +1,306 @@
+"""Games of OpenSpiel, of turns or of moves at the same time, with chance drawn (Lanctot et al. 2019).
+
+`open_spiel:leduc_poker`, or with the game's own parameters `open_spiel:kuhn_poker(players=3)`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from remuda.envs.vector_env import VectorEnv
+from remuda.errors import ConfigError
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
+
+INFORMATION, OBSERVATION = "information_state", "observation"
+SEES = ("auto", INFORMATION, OBSERVATION)
+
+
+class OpenSpielEnv(VectorEnv):
+    """Copies of a game of OpenSpiel.
+
+    An agent sees what OpenSpiel calls its information state, all that it has learned since the
+    beginning, or an observation, which need not remember; it may do what is legal. In a game of
+    turns a turn here is a round in which every player may act once, in the order of their numbers,
+    where it is to act; where players move at the same time, all that do act in one turn. Chance is
+    drawn from the seed of each episode. Rewards are those of the game.
+
+    What a player earns before its own first move of an episode counts for its return, and belongs
+    to no decision of its own.
+    """
+
+    can_observe_together = False
+
+    def __init__(self, name: str, num_envs: int = 1, sees: str = "auto") -> None:
+        """Load the game.
+
+        Args:
+            name: as OpenSpiel loads it, with its parameters.
+            num_envs: copies.
+            sees: `information_state`, `observation`, or `auto`: the first that the game offers;
+                of a game in which everything is seen, the other way round.
+
+        Raises:
+            ConfigError: OpenSpiel is missing or does not know the game, or it cannot be played
+                here: it has no tensors, its chance cannot be drawn by a seed, or it is of a mean
+                field.
+        """
+        self._spiel = spiel = _pyspiel(name)
+        self.name, self.num_envs = name, num_envs
+        self.game: Any = _load(spiel, name)
+        """OpenSpiel's own."""
+        kind = self.game.get_type()
+        self._together = kind.dynamics == spiel.GameType.Dynamics.SIMULTANEOUS
+        _check(spiel, name, kind)
+        self._sees = _what_is_seen(spiel, name, kind, sees)
+        shape = tuple(
+            self.game.information_state_tensor_shape()
+            if self._sees == INFORMATION
+            else self.game.observation_tensor_shape()
+        )
+        players = int(self.game.num_players())
+        space = Box(-np.inf, np.inf, shape, np.float32)
+        acts = Discrete(int(self.game.num_distinct_actions()))
+        self.agents = tuple(
+            AgentSpec(f"player_{i}", space, acts, masked=True) for i in range(players)
+        )
+        each = tuple((i,) for i in range(players))
+        self.turn_groups = (tuple(range(players)),) if self._together else each
+        size = (num_envs, players)
+        self.active: Bools = np.zeros(size, np.bool_)
+        self._rewards: Floats = np.zeros(size, np.float32)
+        self.rewards_so_far = self._rewards
+        self._terminated: Bools = np.zeros(size, np.bool_)
+        self._result = TurnResult(self._rewards, self._terminated, np.zeros(size, np.bool_))
+        self._chosen: Integers = np.zeros(size, np.int64)
+        self._numbers = [np.random.PCG64(0) for _ in range(num_envs)]
+        self.states: list[Any] = [self.game.new_initial_state() for _ in range(num_envs)]
+        """By copy, where the game stands."""
+        for e in range(num_envs):
+            self._by_chance(e)
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        """Begin anew in the copies in `mask`, each by its own seed."""
+        for e in np.flatnonzero(mask).tolist():
+            self._numbers[e] = np.random.PCG64(int(seeds[e]))
+            self.states[e] = self.game.new_initial_state()
+            self._terminated[e] = False
+            self._by_chance(e)
+            self._note(e)
+
+    def begin_turn(self) -> None:
+        """Nothing moves but the players, and chance after them."""
+        self._rewards[...] = 0.0
+        self._terminated[...] = False
+
+    def observe(self, agent: int, out: Array) -> None:
+        """Its information state or observation, and zeros where the game is over."""
+        for e, state in enumerate(self.states):
+            if state.is_terminal():
+                out[e] = 0.0
+                continue
+            if self._sees == INFORMATION:
+                seen = state.information_state_tensor(agent)
+            else:
+                seen = state.observation_tensor(agent)
+            out[e] = np.asarray(seen, np.float32).reshape(out.shape[1:])
+
+    def mask(self, agent: int, out: Bools) -> None:
+        """What is legal where it is to act, and anything elsewhere."""
+        out[...] = True
+        for e in np.flatnonzero(self.active[:, agent]).tolist():
+            out[e] = False
+            out[e, self.states[e].legal_actions(agent)] = True
+
+    def act(self, agent: int, actions: Integers) -> None:
+        """Move, where it is this player's turn."""
+        if self._together:
+            self._chosen[:, agent] = actions
+            return
+        for e in np.flatnonzero(self.active[:, agent]).tolist():
+            self.states[e].apply_action(int(actions[e]))
+            self._went_on(e)
+
+    def end_turn(self) -> TurnResult:
+        """Players that move at the same time do so now."""
+        if self._together:
+            for e in np.flatnonzero(self.active.any(1)).tolist():
+                state = self.states[e]
+                if state.is_simultaneous_node():
+                    # Of one that may do nothing, none of its choices is legal: it has one all the same.
+                    state.apply_actions(
+                        [
+                            int(self._chosen[e, i]) if acts else 0
+                            for i, acts in enumerate(self.active[e].tolist())
+                        ]
+                    )
+                else:
+                    state.apply_action(int(self._chosen[e, state.current_player()]))
+                self._went_on(e)
+        return self._result
+
+    def describe(self, agent: int, env: int = 0) -> str:
+        """What a player knows, as OpenSpiel writes it."""
+        state, kind = self.states[env], self.game.get_type()
+        if state.is_terminal():
+            return ""
+        if kind.provides_information_state_string:
+            return str(state.information_state_string(agent))
+        return str(state.observation_string(agent)) if kind.provides_observation_string else ""
+
+    def history(self, env: int = 0) -> list[int]:
+        """All moves of a copy's game so far, those of chance too, as OpenSpiel numbers them."""
+        return [int(action) for action in self.states[env].history()]
+
+    def render(self, env: int = 0) -> Array:
+        """The state as OpenSpiel writes it, as a picture."""
+        from remuda.envs.adapters.text_picture import picture_of_text
+
+        return picture_of_text(str(self.states[env]))
+
+    def state(self) -> State:
+        """The histories, and where chance's random numbers stand."""
+        return {
+            "histories": {str(e): np.array(self.history(e)) for e in range(self.num_envs)},
+            "numbers": {str(e): numbers.state for e, numbers in enumerate(self._numbers)},
+            "active": self.active.copy(),
+        }
+
+    def restore(self, state: State) -> None:
+        """Play the histories again."""
+        for e in range(self.num_envs):
+            self._numbers[e].state = state["numbers"][str(e)]
+            self.states[e] = _replayed(self.game, state["histories"][str(e)].tolist())
+        self.active[...] = state["active"]
+        self._rewards[...], self._terminated[...] = 0.0, False
+
+    def options(self) -> dict[str, Any]:
+        """What is seen."""
+        return {"sees": self._sees}
+
+    def _went_on(self, e: int) -> None:
+        """What came of a move, and then chance's, until somebody is to move or all is over."""
+        self._rewards[e] += np.asarray(self.states[e].rewards(), np.float32)
+        self._by_chance(e, counted=True)
+        self._note(e)
+
+    def _by_chance(self, e: int, counted: bool = False) -> None:
+        state = self.states[e]
+        while not state.is_terminal() and state.is_chance_node():
+            actions, chances = zip(*state.chance_outcomes(), strict=True)
+            total, left = math.fsum(chances), float(self._numbers[e].random_raw() >> 11) * 2.0**-53
+            left *= total
+            chosen = actions[-1]
+            for action, chance in zip(actions, chances, strict=True):
+                left -= chance
+                if left < 0.0:
+                    chosen = action
+                    break
+            state.apply_action(chosen)
+            if counted:
+                self._rewards[e] += np.asarray(state.rewards(), np.float32)
+
+    def _note(self, e: int) -> None:
+        """Who acts next, or that all is over."""
+        state, active = self.states[e], self.active[e]
+        active[:] = False
+        if state.is_terminal():
+            self._terminated[e] = True
+        elif state.is_simultaneous_node():
+            for player in range(active.size):
+                active[player] = bool(state.legal_actions(player))
+        else:
+            active[state.current_player()] = True
+
+
+def make_open_spiel(name: str, num_envs: int = 1, *, sees: str = "auto") -> OpenSpielEnv:
+    """Copies of a game of OpenSpiel: see `OpenSpielEnv`."""
+    return OpenSpielEnv(name, num_envs, sees)
+
+
+def _replayed(game: Any, history: list[int]) -> Any:
+    """The state after these moves."""
+    state = game.new_initial_state()
+    at = 0
+    while at < len(history):
+        if state.is_simultaneous_node():
+            moves = history[at : at + game.num_players()]
+            state.apply_actions(moves)
+            at += len(moves)
+        else:
+            state.apply_action(history[at])
+            at += 1
+    return state
+
+
+def _pyspiel(name: str) -> Any:
+    try:
+        return import_module("pyspiel")
+    except ImportError as error:
+        raise ConfigError(
+            f"open_spiel:{name} needs OpenSpiel ({error}): pip install 'remuda[openspiel]'"
+        ) from None
+
+
+def _load(spiel: Any, name: str) -> Any:
+    """A game by its name and parameters.
+
+    Raises:
+        ConfigError: there is none, or it does not take them.
+    """
+    from difflib import get_close_matches
+
+    short = name.partition("(")[0]
+    if short not in spiel.registered_names():
+        near = get_close_matches(short, spiel.registered_names(), 3)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        raise ConfigError(f"OpenSpiel has no game {short!r}{hint}")
+    try:
+        return spiel.load_game(name)
+    except spiel.SpielError as error:
+        line = str(error).strip().splitlines()[0]
+        raise ConfigError(f"OpenSpiel cannot load {name!r}: {line}") from None
+
+
+def _check(spiel: Any, name: str, kind: Any) -> None:
+    """Refuse games that cannot be played here.
+
+    Raises:
+        ConfigError: it is one of these.
+    """
+    dynamics, chance = spiel.GameType.Dynamics, spiel.GameType.ChanceMode
+    if kind.dynamics not in (dynamics.SEQUENTIAL, dynamics.SIMULTANEOUS):
+        raise ConfigError(f"open_spiel:{name} is of a mean field; games of players are played here")
+    if kind.chance_mode == chance.SAMPLED_STOCHASTIC:
+        raise ConfigError(
+            f"open_spiel:{name}: OpenSpiel draws what chance does by itself, and an episode could "
+            "not be repeated by its seed; take a game whose chance is explicit"
+        )
+
+
+def _what_is_seen(spiel: Any, name: str, kind: Any, asked: str) -> str:
+    """Which tensor agents see.
+
+    Raises:
+        ConfigError: the game does not offer it, or there is no such thing.
+    """
+    if asked not in SEES:
+        raise ConfigError(f"env.options.sees is {asked!r}; allowed are {', '.join(SEES)}")
+    offers: Mapping[str, bool] = {
+        INFORMATION: bool(kind.provides_information_state_tensor),
+        OBSERVATION: bool(kind.provides_observation_tensor),
+    }
+    perfect = kind.information == spiel.GameType.Information.PERFECT_INFORMATION
+    order = (OBSERVATION, INFORMATION) if perfect else (INFORMATION, OBSERVATION)
+    found = [each for each in order if offers[each] and asked in ("auto", each)]
+    if not found:
+        others = ", ".join(each for each in order if offers[each]) or "none of both"
+        raise ConfigError(
+            f"open_spiel:{name} offers no {asked.replace('auto', 'tensor')}; it offers {others}"
+        )
+    return found[0]

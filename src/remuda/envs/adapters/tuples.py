@@ -1,0 +1,171 @@
+"""Gymnasium environments that several agents share: level-based foraging, RWARE and their like.
+
+They hand over a tuple by agent: observations, actions and rewards; an episode ends for all at once.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+from gymnasium import spaces
+
+from remuda.envs.adapters.pettingzoo import ParallelCopies
+from remuda.errors import ConfigError, ContractError
+from remuda.user_code import where_raised
+
+RWARE = "rware"
+Numbers = Mapping[str, Any]
+
+
+def has_agents(env: gymnasium.Env[Any, Any]) -> bool:
+    """Whether several agents share it: it sees and does tuples of the same length."""
+    sees, does = env.observation_space, env.action_space
+    both = isinstance(sees, spaces.Tuple) and isinstance(does, spaces.Tuple)
+    return both and len(sees) == len(does)
+
+
+class TupleEnv:
+    """Such an environment with the interface of PettingZoo's parallel ones."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        """Take an environment."""
+        self.env, self.metadata = env, env.metadata
+        sees, does = env.observation_space, env.action_space
+        assert isinstance(sees, spaces.Tuple)
+        assert isinstance(does, spaces.Tuple)
+        self.possible_agents = [f"agent_{i}" for i in range(len(sees))]
+        self.agents: list[str] = []
+        """Who plays: all, until the episode is over."""
+        self._sees = dict(zip(self.possible_agents, sees.spaces, strict=True))
+        self._does = dict(zip(self.possible_agents, does.spaces, strict=True))
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        """What an agent sees."""
+        return self._sees[agent]
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        """What an agent does."""
+        return self._does[agent]
+
+    def reset(self, seed: int | None = None) -> tuple[Numbers, Numbers]:
+        """Begin an episode: observations and infos, by agent."""
+        seen, info = self.env.reset(seed=seed)
+        self.agents = list(self.possible_agents)
+        return self._by_agent("observations", seen), self._infos(info)
+
+    def step(self, actions: Numbers) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
+        """One step of all: observations, rewards, terminations, truncations and infos."""
+        chosen = tuple(actions[name] for name in self.possible_agents)
+        seen, rewards, terminated, truncated, info = self.env.step(chosen)
+        ended = _all_of(terminated), _all_of(truncated)
+        if any(ended):
+            self.agents = []
+        given: Any = rewards if _is_sequence(rewards) else [rewards] * len(chosen)
+        terminations, truncations = (dict.fromkeys(actions, end) for end in ended)
+        return (
+            self._by_agent("observations", seen),
+            self._by_agent("rewards", given),
+            terminations,
+            truncations,
+            self._infos(info),
+        )
+
+    def render(self) -> Any:
+        """A picture.
+
+        Raises:
+            NotImplementedError: it cannot draw here.
+        """
+        try:
+            return self.env.render()
+        except Exception as error:  # it may need a display, or a library that is not there
+            line = " ".join(str(error).split())
+            raise NotImplementedError(f"{self.env} cannot draw here: {line}") from None
+
+    def close(self) -> None:
+        """Close it."""
+        self.env.close()
+
+    def _by_agent(self, what: str, values: Any) -> Numbers:
+        """What is handed over as a tuple, by agent."""
+        count = len(self.possible_agents)
+        if not _is_sequence(values) or len(values) != count:
+            found = f"{len(values)}" if _is_sequence(values) else type(values).__name__
+            raise ContractError(f"{self.env}: it has {count} agents, and gave {found} {what}")
+        return dict(zip(self.possible_agents, values, strict=True))
+
+    def _infos(self, info: Any) -> Numbers:
+        """By agent: what is told of each alone, where the environment tells a tuple of that."""
+        if _is_sequence(info) and len(info) == len(self.possible_agents):
+            return dict(zip(self.possible_agents, info, strict=True))
+        shared = info if isinstance(info, Mapping) else {}
+        return {
+            name: {
+                key: value[i]
+                for key, value in shared.items()
+                if _is_sequence(value) and len(value) == len(self.possible_agents)
+            }
+            for i, name in enumerate(self.possible_agents)
+        }
+
+
+def _is_sequence(values: Any) -> bool:
+    return isinstance(values, Sequence) or (hasattr(values, "__len__") and hasattr(values, "shape"))
+
+
+def _all_of(ended: Any) -> bool:
+    """Whether the episode is over, as one flag or one for each agent."""
+    return all(bool(each) for each in ended) if _is_sequence(ended) else bool(ended)
+
+
+def copies_of(make: Callable[[], gymnasium.Env[Any, Any]], num_envs: int) -> ParallelCopies:
+    """Copies of an environment that several agents share; `make` makes one."""
+    return ParallelCopies(lambda: TupleEnv(make()), num_envs)  # type: ignore[arg-type, return-value]
+
+
+def made_quietly(name: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
+    """One that Gymnasium knows, without its checks, which are for a single agent."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return gymnasium.make(name, disable_env_checker=True, **options)
+
+
+def make_lbf(name: str, num_envs: int = 1, **options: Any) -> ParallelCopies:
+    """Copies of level-based foraging (Papoudakis et al. 2021), `Foraging-8x8-2p-2f-coop-v3`."""
+    return _make("lbf", "lbforaging", name, num_envs, options)
+
+
+def make_rware(name: str, num_envs: int = 1, **options: Any) -> ParallelCopies:
+    """Copies of the robotic warehouse (Papoudakis et al. 2021): `rware-tiny-4ag-v2`, `tiny-4ag`."""
+    full = name if name.startswith(RWARE) else f"{RWARE}-{name}-v2"
+    return _make("rware", "rware", full, num_envs, options)
+
+
+def _make(
+    library: str, package: str, name: str, num_envs: int, options: dict[str, Any]
+) -> ParallelCopies:
+    """Copies of an environment that a package registers with Gymnasium.
+
+    Raises:
+        ConfigError: the package is missing, or knows no such environment.
+    """
+    os.environ.setdefault("PYGLET_HEADLESS", "1")
+    try:
+        __import__(package)
+    except ImportError as error:
+        raise ConfigError(
+            f"{library}:{name} needs {package} ({error}): pip install 'remuda[worlds]'"
+        ) from None
+
+    try:
+        made_quietly(name, options).close()
+        return copies_of(lambda: made_quietly(name, options), num_envs)
+    except (gymnasium.error.Error, TypeError, ValueError, AssertionError) as error:
+        if where_raised(error, libraries=False):
+            raise
+        line = " ".join(str(error).split())
+        raise ConfigError(f"{library}:{name} cannot be made: {line}") from None

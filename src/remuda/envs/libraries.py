@@ -1,0 +1,161 @@
+"""Libraries whose games can be played: `library:name`. Each is imported when it is asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library of games."""
+
+    name: str
+    """What stands before the colon."""
+    adapter: str
+    """`module:callable`, which makes copies of a game of a name that the library knows."""
+    package: str
+    """What is to be installed."""
+    extra: str
+    """The extra of Remuda that installs it; empty: it always is."""
+    example: str
+    """One of its games."""
+    listing: Callable[[], Iterable[str]]
+    """All its games, where it is installed."""
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether it can be imported here."""
+        return find_spec(self.package) is not None
+
+    def names(self) -> list[str]:
+        """All games of it, in order, as `remuda train` takes them; none where it is missing."""
+        if not self.is_installed:
+            return []
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            return [f"{self.name}:{name}" for name in sorted(self.listing())]
+
+
+def _registered(package: str, prefix: str) -> Callable[[], list[str]]:
+    """What a package registers with Gymnasium, by how the names begin."""
+
+    def names() -> list[str]:
+        import gymnasium
+
+        import_module(package)
+        return [name for name in gymnasium.registry if name.startswith(prefix)]
+
+    return names
+
+
+def _gymnasium() -> list[str]:
+    import gymnasium
+
+    own = [
+        spec
+        for spec in gymnasium.registry.values()
+        if str(spec.entry_point).startswith("gymnasium.") and not spec.vector_entry_point
+    ]
+    both = [spec for spec in gymnasium.registry.values() if spec.vector_entry_point]
+    return [spec.id for spec in (*own, *both) if _entry_exists(spec)]
+
+
+def _entry_exists(spec: Any) -> bool:
+    """Whether what it is made of is here: some need MuJoCo or Box2D."""
+    needs = {"mujoco": "mujoco", "box2d": "Box2D", "phys2d": "jax", "tabular": "jax"}
+    point = str(spec.entry_point)
+    return all(find_spec(needed) for part, needed in needs.items() if f".{part}" in point)
+
+
+def _pettingzoo() -> list[str]:
+    import pettingzoo
+
+    found = set(getattr(pettingzoo, "parallel_registry", {}))
+    found |= set(getattr(pettingzoo, "aec_registry", {}))
+    if find_spec("mpe2"):
+        import mpe2
+
+        found |= {f"mpe2.{name}" for name in dir(mpe2) if name.rpartition("_v")[2].isdigit()}
+    return sorted(found)
+
+
+def _open_spiel() -> list[str]:
+    spiel: Any = import_module("pyspiel")
+    kinds, chance = spiel.GameType.Dynamics, spiel.GameType.ChanceMode
+    return [
+        kind.short_name
+        for kind in spiel.registered_games()
+        if kind.default_loadable
+        and kind.dynamics in (kinds.SEQUENTIAL, kinds.SIMULTANEOUS)
+        and kind.chance_mode != chance.SAMPLED_STOCHASTIC
+        and (kind.provides_information_state_tensor or kind.provides_observation_tensor)
+    ]
+
+
+def _sorrel() -> list[str]:
+    from remuda.envs.adapters.sorrel_examples import names
+
+    return names()
+
+
+ADAPTERS = "remuda.envs.adapters"
+LIBRARIES = {
+    library.name: library
+    for library in (
+        Library(
+            "gymnasium",
+            f"{ADAPTERS}.gymnasium:make_gymnasium",
+            package="gymnasium",
+            extra="",
+            example="gymnasium:CartPole-v1",
+            listing=_gymnasium,
+        ),
+        Library(
+            "pettingzoo",
+            f"{ADAPTERS}.pettingzoo:make_pettingzoo",
+            package="pettingzoo",
+            extra="pettingzoo",
+            example="pettingzoo:mpe2.simple_spread_v3",
+            listing=_pettingzoo,
+        ),
+        Library(
+            "open_spiel",
+            f"{ADAPTERS}.open_spiel:make_open_spiel",
+            package="pyspiel",
+            extra="openspiel",
+            example="open_spiel:leduc_poker",
+            listing=_open_spiel,
+        ),
+        Library(
+            "sorrel",
+            f"{ADAPTERS}.sorrel_examples:make_sorrel",
+            package="sorrel",
+            extra="sorrel",
+            example="sorrel:treasurehunt",
+            listing=_sorrel,
+        ),
+        Library(
+            "lbf",
+            f"{ADAPTERS}.tuples:make_lbf",
+            package="lbforaging",
+            extra="worlds",
+            example="lbf:Foraging-8x8-2p-2f-coop-v3",
+            listing=_registered("lbforaging", "Foraging"),
+        ),
+        Library(
+            "rware",
+            f"{ADAPTERS}.tuples:make_rware",
+            package="rware",
+            extra="worlds",
+            example="rware:rware-tiny-4ag-v2",
+            listing=_registered("rware", "rware"),
+        ),
+    )
+}

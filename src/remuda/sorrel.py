@@ -1,0 +1,173 @@
+"""Train the agents of a Sorrel environment inside one's own script, and get their models back.
+
+    import remuda.sorrel
+
+    environment = TreasurehuntEnv(world, config)
+    result = remuda.sorrel.train(environment, run={"turns": 200_000})
+    environment.run_experiment(...)      # their models play what was learned
+
+Each agent learns for itself. Where its model is a PyTorchIQN, the network that is trained has the
+same sizes, and what it learned is put into the model, both its networks; other models stay as they
+are, and their agents are trained with the network that the configuration says.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+import numpy as np
+
+from remuda.config import overlay
+from remuda.errors import UsageError
+from remuda.types import Floats
+
+if TYPE_CHECKING:
+    from remuda.api import Policy
+    from remuda.result import Result
+
+__all__ = ["put_back", "train"]
+
+log = logging.getLogger(__name__)
+
+PARTS = ("head1", "cos_embedding", "ff_1", "advantage", "value")
+"""The layers of a PyTorchIQN's network."""
+
+
+def train(
+    environment: Any,
+    config: Mapping[str, Any] | None = None,
+    *,
+    max_turns: int | None = None,
+    **settings: Any,
+) -> Result:
+    """Train the agents of an environment, and put what they learned into their models.
+
+    Args:
+        environment: a `sorrel.environment.Environment`, which stays as it is but for the models.
+            Every process of the run gets copies of it.
+        config: settings of the run, as `remuda.train` takes them.
+        max_turns: of an episode; None: the environment's own `config.experiment.max_turns`.
+        settings: sections of the configuration over `config`, as of `remuda.train`.
+
+    Returns:
+        What came of it, as of `remuda.train`.
+
+    Raises:
+        UsageError: two agents share a model, so that it could not be given back what both learned.
+        RemudaError: as `remuda.train`.
+    """
+    import remuda
+
+    models = [agent.model for agent in environment.agents]
+    for i, model in enumerate(models):
+        if any(model is other for other in models[:i]):
+            raise UsageError(
+                f"agent {i} shares its model with another, and every agent learns for itself here: "
+                "give each a model of its own in setup_agents"
+            )
+    data = cloudpickle.dumps(environment)
+
+    def game(num_envs: int) -> Any:
+        from remuda.envs.adapters.sorrel import SorrelCopies
+
+        return SorrelCopies(lambda: pickle.loads(data), num_envs, max_turns)
+
+    sizes = {f"agent_{i}": settings_of(model) for i, model in enumerate(models)}
+    tree = overlay({"policies": {name: own for name, own in sizes.items() if own}}, config or {})
+    result = remuda.train(game, config=tree, **settings)
+    run = remuda.load(result)
+    for i, model in enumerate(models):
+        put_back(run[f"agent_{i}"], model)
+    return result
+
+
+def is_iqn(model: Any) -> bool:
+    """Whether a model is a PyTorchIQN: one whose networks have its layers."""
+    networks = [getattr(model, f"qnetwork_{which}", None) for which in ("local", "target")]
+    return all(
+        network is not None and all(hasattr(network, part) for part in PARTS)
+        for network in networks
+    )
+
+
+def settings_of(model: Any) -> dict[str, Any]:
+    """A policy's settings that give its network the sizes of a PyTorchIQN; of others none."""
+    if not is_iqn(model):
+        return {}
+    return {
+        "algorithm": "iqn",
+        "n_frames": int(model.n_frames),
+        "network": {"hidden": [int(model.layer_size)] * 2, "activation": "relu"},
+        "iqn": {
+            "quantiles": int(model.n_quantiles),
+            "cosines": int(model.qnetwork_local.cos_embedding.weight.shape[1]),
+        },
+    }
+
+
+def put_back(policy: Policy, model: Any) -> bool:
+    """Put what a policy learned into a PyTorchIQN; False: it is none of the same sizes.
+
+    Its noisy layers get no noise. What its network says of an observation is what the policy's says
+    of it, in the game's units of reward.
+    """
+    if not is_iqn(model):
+        log.warning("%s is no PyTorchIQN, and stays as it was", type(model).__name__)
+        return False
+    config = policy.player.spec.config
+    found = weights_of(policy.weights(), config.network.dueling, config.reward_scale)
+    import torch
+
+    for network in (model.qnetwork_local, model.qnetwork_target):
+        named = dict(network.named_parameters())
+        if any(named[name].shape != value.shape for name, value in found.items()):
+            shapes = {name: tuple(value.shape) for name, value in found.items()}
+            log.warning("a PyTorchIQN has other sizes than the policy's %s, and stays", shapes)
+            return False
+        with torch.no_grad():
+            for name, value in found.items():
+                named[name].copy_(torch.from_numpy(value))
+            for name, parameter in named.items():
+                if ".sigma_" in name:
+                    parameter.zero_()
+    return True
+
+
+def weights_of(
+    weights: Mapping[str, Floats], dueling: bool, reward_scale: float
+) -> dict[str, Floats]:
+    """The weights of a PyTorchIQN's network, by its names, of those of an IQN here.
+
+    Args:
+        weights: of a policy, by name: of layers [inputs, outputs], biases [1, outputs].
+        dueling: whether its head has a value and advantages.
+        reward_scale: what rewards were multiplied by.
+    """
+    # The cosines of Sorrel's quantiles begin at cos(pi tau), and those here at cos(0), which is 1
+    # and so belongs to the bias; its last has no counterpart.
+    quantile = weights["quantile.weight"]
+    cosines = np.zeros_like(quantile)
+    cosines[:-1] = quantile[1:]
+    head, bias = weights["head.weight"] / reward_scale, weights["head.bias"] / reward_scale
+    if dueling:
+        value, advantage = head[:, :1], head[:, 1:]
+        value_bias, advantage_bias = bias[:, :1], bias[:, 1:]
+    else:  # the same as a value, their mean, and what is above it
+        value, advantage = head.mean(1, keepdims=True), head
+        value_bias, advantage_bias = bias.mean(1, keepdims=True), bias
+    layers = {
+        "head1": (weights["state.weight"], weights["state.bias"]),
+        "cos_embedding": (cosines, weights["quantile.bias"] + quantile[:1]),
+        "ff_1": (weights["hidden0.weight"], weights["hidden0.bias"]),
+        "advantage": (advantage, advantage_bias),
+        "value": (value, value_bias),
+    }
+    found: dict[str, Floats] = {}
+    for name, (weight, offset) in layers.items():
+        found[f"{name}.weight"] = np.ascontiguousarray(weight.T, np.float32)
+        found[f"{name}.bias"] = np.ascontiguousarray(offset.reshape(-1), np.float32)
+    return found

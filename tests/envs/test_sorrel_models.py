@@ -1,0 +1,131 @@
+"""What was learned, put back into the models of a Sorrel environment."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+import remuda.sorrel
+from remuda.envs.registry import find_game, make_env
+from remuda.errors import ConfigError, UsageError
+from sorrel_double import Berries, Grass, Gridworld, Picker, RandomModel
+
+
+class NoisyLinear(nn.Linear):
+    """As Sorrel's: noise while it trains, means in evaluation."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+        self.sigma_weight = nn.Parameter(torch.full((outputs, inputs), 0.017))
+        self.sigma_bias = nn.Parameter(torch.full((outputs,), 0.017))
+
+    def forward(self, x):
+        if not self.training:
+            return super().forward(x)
+        weight = self.weight + self.sigma_weight * torch.randn_like(self.weight)
+        return nn.functional.linear(x, weight, self.bias + self.sigma_bias * torch.randn(1))
+
+
+class IQN(nn.Module):
+    """The network of Sorrel's PyTorchIQN, at given quantiles."""
+
+    def __init__(self, inputs, actions, units, cosines=64):
+        super().__init__()
+        self.head1, self.cos_embedding = nn.Linear(inputs, units), nn.Linear(cosines, units)
+        self.ff_1 = NoisyLinear(units, units)
+        self.advantage, self.value = NoisyLinear(units, actions), NoisyLinear(units, 1)
+
+    def forward(self, x, taus):
+        pis = torch.pi * torch.arange(1, self.cos_embedding.weight.shape[1] + 1)
+        embedded = torch.relu(self.cos_embedding(torch.cos(taus[:, None] * pis)))
+        x = torch.relu(self.head1(x))[:, None] * embedded
+        x = torch.relu(self.ff_1(x))
+        advantage = self.advantage(x)
+        return self.value(x) + advantage - advantage.mean(-1, keepdim=True)
+
+
+class PyTorchIQN(RandomModel):
+    """The model around it."""
+
+    def __init__(self, size, actions, units=12):
+        super().__init__(size, actions)
+        self.n_frames, self.layer_size, self.n_quantiles = 5, units, 4
+        self.qnetwork_local = IQN(5 * size, actions, units)
+        self.qnetwork_target = IQN(5 * size, actions, units)
+
+    def take_action(self, state):
+        taus = (torch.arange(self.n_quantiles) + 0.5) / self.n_quantiles
+        with torch.no_grad():
+            said = self.qnetwork_local(torch.as_tensor(state, dtype=torch.float32), taus)
+        return int(said.mean(1)[0].argmax())
+
+
+class Learners(Berries):
+    model = PyTorchIQN
+
+    def setup_agents(self):
+        size = 3 * self.world.width
+        self.agents = [Picker(self.model(size, 2), 2) for _ in range(2)]
+
+
+class Sharers(Learners):
+    def setup_agents(self):
+        super().setup_agents()
+        self.agents[1].model = self.agents[0].model
+
+
+def environment(kind=Learners):
+    config = SimpleNamespace(experiment=SimpleNamespace(max_turns=12))
+    return kind(Gridworld(1, 9, Grass), config)
+
+
+@pytest.mark.parametrize("dueling", [True, False])
+def test_models_play_what_was_learned(tmp_path, dueling):
+    """In their own loop: their networks say of every state what the policies' say."""
+    env = environment()
+    before = [agent.model.qnetwork_local.head1.weight.clone() for agent in env.agents]
+    result = remuda.sorrel.train(
+        env,
+        schedule="sequential",
+        policy={"network": {"dueling": dueling}},
+        run={"turns": 300, "directory": str(tmp_path / "run"), "evaluate_episodes": 0},
+    )
+    run = remuda.load(result)
+    taus = (torch.arange(4) + 0.5) / 4
+    x = torch.rand(30, 5 * 27)
+    for i, agent in enumerate(env.agents):
+        model, policy = agent.model, run[f"agent_{i}"]
+        assert not torch.equal(model.qnetwork_local.head1.weight, before[i])
+        assert policy.player.spec.config.network.hidden == (12, 12)
+        ours = policy.module()(x.view(30, 5, 27))
+        for network in (model.qnetwork_local, model.qnetwork_target):
+            for mode in (True, False):
+                said = network.train(mode)(x, taus).mean(1)
+                torch.testing.assert_close(said * 0.1, ours, rtol=1e-4, atol=1e-5)
+
+
+def test_other_models_stay_as_they_are(tmp_path, caplog):
+    env = environment(Berries)
+    remuda.sorrel.train(
+        env,
+        schedule="sequential",
+        policy={"algorithm": "ppo", "network": {"hidden": [8]}},
+        run={"turns": 50, "directory": str(tmp_path / "run"), "evaluate_episodes": 0},
+    )
+    assert "RandomModel is no PyTorchIQN, and stays as it was" in caplog.text
+
+
+def test_a_model_of_two_agents_is_refused():
+    with pytest.raises(UsageError, match="agent 1 shares its model with another"):
+        remuda.sorrel.train(environment(Sharers))
+
+
+def test_a_missing_package_is_told(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "sorrel", None)
+    with pytest.raises(ConfigError, match=r"needs Sorrel and Python 3.12 .*remuda\[sorrel\]"):
+        find_game("sorrel:treasurehunt").make(1)
+    with pytest.raises(ConfigError, match="sorrel:chess: there is none; there are treasurehunt, "):
+        make_env("sorrel:chess", 1)

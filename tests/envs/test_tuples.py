@@ -1,0 +1,129 @@
+"""Gymnasium environments that several agents share."""
+
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from remuda.envs.adapters.tuples import copies_of, has_agents, make_lbf, make_rware
+from remuda.envs.contract import VectorEnvContract
+from remuda.envs.registry import find_game, make_env
+from remuda.errors import ConfigError, ContractError
+
+
+class Meeting(gymnasium.Env):
+    """Two agents on a line meet or not; the first sees one number more."""
+
+    metadata = {"render_modes": []}
+
+    def __init__(self, reward="each", broken=""):
+        self.observation_space = spaces.Tuple(
+            [spaces.Box(-9, 9, (2,), np.float32), spaces.Box(-9, 9, (1,), np.float32)]
+        )
+        self.action_space = spaces.Tuple([spaces.Discrete(3), spaces.Discrete(2)])
+        self.reward, self.broken = reward, broken
+
+    def seen(self):
+        return (
+            np.array([self.at[0], self.turn], np.float32),
+            np.array([self.at[1]], np.float32),
+        )
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.turn, self.at = 0, self.np_random.integers(-3, 4, 2).tolist()
+        return self.seen(), {}
+
+    def step(self, actions):
+        self.turn += 1
+        self.at[0] += int(actions[0]) - 1
+        self.at[1] += int(actions[1])
+        met = self.at[0] == self.at[1]
+        rewards = [float(met), 2.0 * met] if self.reward == "each" else float(met)
+        if self.broken == "rewards":
+            rewards = [1.0]
+        return self.seen(), rewards, met, self.turn >= 6 and not met, {}
+
+
+class TestMeeting(VectorEnvContract):
+    def make(self, num_envs):
+        return copies_of(Meeting, num_envs)
+
+
+def test_agents_are_given_what_is_theirs():
+    env = make_env("envs.test_tuples:Meeting", 2)
+    assert [spec.observation_space.shape for spec in env.agents] == [(2,), (1,)]
+    assert [int(spec.action_space.n) for spec in env.agents] == [3, 2]
+    env.reset(np.array([3, 4]), np.ones(2, bool))
+    inner = [copy.env for copy in env.copies]
+    for world in inner:
+        world.at = [0, 0]
+    env.begin_turn()
+    env.act(0, np.array([2, 1]))
+    env.act(1, np.array([1, 1]))
+    result = env.end_turn()
+    assert result.rewards.tolist() == [[1.0, 2.0], [0.0, 0.0]]
+    assert result.terminated.tolist() == [[True, True], [False, False]]
+    assert not env.active[0].any()
+
+
+def test_a_team_may_be_given_one_number():
+    env = copies_of(lambda: Meeting("team"), 1)
+    env.reset(np.array([3]), np.ones(1, bool))
+    env.copies[0].env.at = [0, 0]
+    env.begin_turn()
+    env.act(0, np.array([2]))
+    env.act(1, np.array([1]))
+    assert env.end_turn().rewards.tolist() == [[1.0, 1.0]]
+
+
+def test_a_tuple_of_another_length_is_told():
+    env = copies_of(lambda: Meeting(broken="rewards"), 1)
+    env.reset(np.array([3]), np.ones(1, bool))
+    env.begin_turn()
+    env.act(0, np.array([2]))
+    env.act(1, np.array([1]))
+    with pytest.raises(ContractError, match="it has 2 agents, and gave 1 rewards"):
+        env.end_turn()
+
+
+def test_an_environment_of_one_agent_is_none():
+    assert not has_agents(gymnasium.make("CartPole-v1"))
+    assert not has_agents(gymnasium.make("Blackjack-v1"))
+
+
+class TestForaging(VectorEnvContract):
+    def make(self, num_envs):
+        pytest.importorskip("lbforaging")
+        return make_lbf("Foraging-8x8-2p-2f-coop-v3", num_envs)
+
+
+class TestWarehouse(VectorEnvContract):
+    def make(self, num_envs):
+        pytest.importorskip("rware")
+        return make_rware("tiny-2ag", num_envs, max_steps=20)
+
+
+def test_foraging_and_warehouse_are_found_by_name():
+    pytest.importorskip("lbforaging")
+    pytest.importorskip("rware")
+    env = make_env("lbf:Foraging-8x8-2p-2f-coop-v3", 2)
+    assert (env.num_agents, env.agents[0].observation_space.shape) == (2, (12,))
+    env = make_env("rware:rware-tiny-4ag-v2", 1)
+    assert (env.num_agents, env.agents[0].observation_space.shape) == (4, (71,))
+    assert make_env("gymnasium:rware:rware-tiny-4ag-v2", 1).num_agents == 4
+    with pytest.raises(ConfigError, match="lbf:Foraging-2x2-v3 cannot be made: "):
+        make_env("lbf:Foraging-2x2-v3", 1)
+    with pytest.raises(
+        ConfigError, match=r"rware:rware-tiny-2ag-v2 cannot be made: .*unexpected keyw"
+    ):
+        make_env("rware:tiny-2ag", 1, size=3)
+
+
+@pytest.mark.parametrize(("library", "package"), [("lbf", "lbforaging"), ("rware", "rware")])
+def test_a_missing_package_is_told(library, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError, match=r"pip install 'remuda\[worlds\]'"):
+        find_game(f"{library}:any").make(1)
