@@ -1,4 +1,4 @@
-"""Stable-Baselines3's PPO in other people's worlds: one network for agents that are alike, or one each.
+"""Stable-Baselines3's PPO in other people's worlds: a network for all that are alike, or one each.
 
 Arguments: JSON with `game` and `options`, `turns`, `seconds` (0: no limit), `seed`, `copies`,
 `hidden`, `activation`, `separate` (whether every agent has a learner of its own), `episodes` to be
@@ -51,7 +51,7 @@ class Spaces(VecEnv):
 
 
 class World:
-    """Copies of an environment; whoever is gone in mid-episode acts on what it saw last, for nothing."""
+    """Copies of an environment; who is gone in mid-episode goes by what it saw last, for nothing."""
 
     def __init__(self, asked, copies, seed):
         self.copies = [make(asked["game"], asked["options"]) for _ in range(copies)]

@@ -1,6 +1,7 @@
 """Gymnasium environments that several agents share."""
 
 import sys
+from typing import ClassVar
 
 import gymnasium
 import numpy as np
@@ -16,7 +17,7 @@ from remuda.errors import ConfigError, ContractError
 class Meeting(gymnasium.Env):
     """Two agents on a line meet or not; the first sees one number more."""
 
-    metadata = {"render_modes": []}
+    metadata: ClassVar = {"render_modes": []}
 
     def __init__(self, reward="each", broken=""):
         self.observation_space = spaces.Tuple(

@@ -272,8 +272,8 @@ def find_game(name: str) -> Game:
     hint = f"Did you mean {near[0]}? " if near else ""
     raise UnknownGameError(
         f"there is no game called {name!r}: {hint}Known games are {', '.join(sorted(GAMES))}; "
-        "a game of a library is named gymnasium:CartPole-v1 (`remuda games --all`), and one of your "
-        "own module:Class"
+        "a game of a library is named gymnasium:CartPole-v1 (`remuda games --all`), and one of "
+        "your own module:Class"
     )
 
 

@@ -1,4 +1,4 @@
-"""Games of OpenSpiel, of turns or of moves at the same time, with chance drawn (Lanctot et al. 2019).
+"""Games of OpenSpiel (Lanctot et al. 2019), of turns or of moves at once, with chance drawn.
 
 `open_spiel:leduc_poker`, or with the game's own parameters `open_spiel:kuhn_poker(players=3)`.
 """
@@ -132,7 +132,7 @@ class OpenSpielEnv(VectorEnv):
             for e in np.flatnonzero(self.active.any(1)).tolist():
                 state = self.states[e]
                 if state.is_simultaneous_node():
-                    # Of one that may do nothing, none of its choices is legal: it has one all the same.
+                    # One that may do nothing has a choice all the same.
                     state.apply_actions(
                         [
                             int(self._chosen[e, i]) if acts else 0

@@ -1,4 +1,4 @@
-"""The games that come with Sorrel, by name: `sorrel:treasurehunt`, with its configuration as options.
+"""The games that come with Sorrel, by name, with their configuration as options.
 
     $ remuda train sorrel:treasurehunt --env.options.world.spawn_prob 0.01
 
