@@ -2,6 +2,7 @@
 
     python benchmarks/leduc.py self_play
     python benchmarks/leduc.py self_play --episodes 100000 --points 2
+    python benchmarks/leduc.py self_play --game open_spiel:leduc_poker
 
 One policy learns by PPO against its newest self and against frozen copies of what it was
 (`population.matchmaker self_play`). At ten points and in the end a walk through the whole game
@@ -76,18 +77,19 @@ class QuietView(PlainView):
 class Measured(Callback):
     """Measures the policy at points of a run, and ends it."""
 
-    def __init__(self, results: Results, episodes: int, points: int) -> None:
+    def __init__(self, game: str, results: Results, episodes: int, points: int) -> None:
         """Begin.
 
         Args:
+            game: Leduc poker as it is here, or as OpenSpiel has it.
             results: take a row for each point.
             episodes: at most; the run ends two lines of metrics before they would be passed.
             points: so many, evenly spread.
         """
         self._results, self._episodes, self._each = results, episodes, episodes / points
         self._next, self.matches = self._each, 0
-        env = make_env(GAME, 1)
-        walked = walked_game(GAME, env)
+        env = make_env(game, 1)
+        walked = walked_game(game, env)
         env.close()
         assert walked is not None
         self._walked: WalkedGame = walked
@@ -134,13 +136,13 @@ class Measured(Callback):
         return found["pool"]
 
 
-def self_play(results: Results, episodes: int, points: int, seed: int) -> None:
+def self_play(game: str, results: Results, episodes: int, points: int, seed: int) -> None:
     """Train, and measure on the way."""
     with tempfile.TemporaryDirectory() as home:
         directory = Path(home) / "run"
         run = {"directory": str(directory), "turns": MOST_TURNS * episodes}
-        tree = overlay(SELF_PLAY, {"seed": seed, "run": run})
-        measured = Measured(results, episodes, points)
+        tree = overlay(SELF_PLAY, {"game": game, "seed": seed, "run": run})
+        measured = Measured(game, results, episodes, points)
         result = train(load_config(tree), QuietView(), user_callbacks=[measured])
         measured.matches = result.record.matches
         found = measured.measure(directory)
@@ -154,12 +156,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=("self_play",))
+    parser.add_argument("--game", default=GAME, help=f"{GAME}, or open_spiel:{GAME}")
     parser.add_argument("--episodes", type=int, default=EPISODES)
     parser.add_argument("--points", type=int, default=10, help="measure so often on the way")
     parser.add_argument("--seed", type=int, default=0)
     options = options_of(parser)
-    results = Results(f"leduc.{options.what}")
-    self_play(results, options.episodes, options.points, options.seed)
+    some = "" if options.game == GAME else ".open_spiel"
+    results = Results(f"leduc.{options.what}{some}")
+    self_play(options.game, results, options.episodes, options.points, options.seed)
     results.finish(options)
 
 

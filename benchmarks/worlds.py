@@ -2,7 +2,10 @@
 
 python benchmarks/worlds.py spread --seeds 5 --record
 python benchmarks/worlds.py spread lbf_coop --seeds 2 --peers PYTHON
+python benchmarks/worlds.py tic_tac_toe              against a player that makes no mistake
 python benchmarks/worlds.py --quick                 every world for a moment, with wide bars
+
+Leduc poker of OpenSpiel has a program of its own: `leduc.py self_play --game open_spiel:leduc_poker`.
 
 For each seed, in turns: Remuda's independent policies, one for each agent; Stable-Baselines3's PPO
 with one network for all agents that are alike; and with a learner for each agent. All get the same
@@ -31,6 +34,7 @@ import torch
 from recording import FIGURES, ROOT, Results, options_of
 
 import remuda
+from perfect import perfect
 from remuda.config import overlay
 from remuda.envs.registry import make_env
 from remuda.envs.scripted import at_random
@@ -345,6 +349,45 @@ def tell(results: Results, name: str, found: dict[str, list[Outcome]], quick: bo
         results.bar(f"{name}: beside the other library", best["Remuda"], least=max(others) - slack)
 
 
+TIC_TAC_TOE: dict[str, Any] = {
+    "env": {"num_envs": 64},
+    "policy": {
+        "algorithm": "ppo",
+        "discount": 1.0,
+        "network": {"hidden": [128, 128], "activation": "relu"},
+        "experience": {"segment_length": 5},
+        "ppo": {"rollout_length": 32, "entropy_cost": 0.02},
+    },
+    "run": {"turns": 1_500_000, "evaluate_episodes": 0},
+    "checkpoint": {"every": 3600, "evaluate_episodes": 0},
+}
+GAMES = 1_000
+"""Of each seat against a perfect player."""
+
+
+def tic_tac_toe(results: Results, options: argparse.Namespace) -> None:
+    """Both seats learn; then each plays greedily against a player that makes no mistake."""
+    without = 0
+    share = QUICK if options.quick else options.share
+    for seed in range(options.seeds):
+        turns = int(TIC_TAC_TOE["run"]["turns"] * share)
+        with tempfile.TemporaryDirectory() as directory:
+            own = {"seed": seed, "run": {"turns": turns, "directory": str(Path(directory) / "run")}}
+            result = remuda.train("open_spiel:tic_tac_toe", **overlay(TIC_TAC_TOE, own))
+            run = remuda.load(result)
+            lost = [
+                int((run.evaluate(GAMES, scripted={other: perfect}).returns[:, seat] < 0).sum())
+                for seat, other in enumerate(("player_1", "player_0"))
+            ]
+        without += sum(lost) == 0
+        row = {"world": "tic_tac_toe", "seed": seed, "lost first": lost[0], "lost second": lost[1]}
+        results.row(row | {"turns": turns, "minutes": result.record.seconds / 60})
+        print(f"tic_tac_toe, seed {seed}: lost {lost} of {GAMES} each", flush=True)
+    if not options.quick:
+        least = 0.6 * options.seeds
+        results.bar("tic_tac_toe: seeds that never lose", float(without), least=least)
+
+
 def error_of(values: list[float]) -> float:
     """The standard error of a mean over seeds."""
     return stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
@@ -379,16 +422,25 @@ def main() -> None:
     add("--alone", action="store_true", help="without the other library")
     add("--quick", action="store_true", help="one seed, and a fiftieth of the turns")
     options = options_of(parser)
-    chosen = options.worlds or list(WORLDS)
+    known = [*WORLDS, "tic_tac_toe"]
+    chosen = options.worlds or known
     for name in chosen:
-        if name not in WORLDS:
-            parser.error(f"there is no world {name}; there are: {', '.join(WORLDS)}")
+        if name not in known:
+            parser.error(f"there is no world {name}; there are: {', '.join(known)}")
     if options.quick:
         options.seeds = 1
     python = None if options.alone else options.peers or peers_python()
     some = f".{'-'.join(chosen)}" if options.worlds else ""
     results = Results(f"worlds{some}")
     for name in chosen:
+        if name == "tic_tac_toe":
+            tic_tac_toe(results, options)
+            continue
+        try:
+            make_env(WORLDS[name].game, 1, **WORLDS[name].options).close()
+        except remuda.ConfigError as error:
+            print(f"{name} is left out: {error}", flush=True)
+            continue
         found = measured(name, options, python)
         tell(results, name, found, options.quick)
         if options.record:

@@ -67,7 +67,6 @@ def test_a_directory_is_gone_on_with(capsys):
         (["kuhn_poker", "--oracle", "ppq"], "ppq"),
         (["kuhn_poker", "--oracle", "ppo", "--policy.algorithm", "dqn"], "take --oracle dqn"),
         (["tic_tac_toe", "--oracle", "ppo"], "tic_tac_toe is walked by its rules alone"),
-        (["open_spiel:kuhn_poker", "--oracle", "ppo"], "or leave out --oracle"),
         (["tic_tac_toe", "--oracle", "ppo"], "pettingzoo:classic/tictactoe-v3"),
         (["nowhere:Game"], "among those installed"),
         ([*DILEMMA, "--meta-solver", "max-entropy-nash"], "do not add up to a constant"),

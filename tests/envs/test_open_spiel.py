@@ -144,3 +144,33 @@ def test_a_state_has_a_picture():
     env.begin_turn()
     env.act(0, np.array([4]))
     assert (env.render() != before).any()
+
+
+def test_policies_of_its_games_are_measured_exactly():
+    """As OpenSpiel itself measures them."""
+    from open_spiel.python import policy as policies
+    from open_spiel.python.algorithms import exploitability
+
+    from remuda.analysis.exact_play import walked_game
+    from remuda.analysis.exploitability import measure
+
+    env = OpenSpielEnv("leduc_poker", 1)
+    game = walked_game("open_spiel:leduc_poker", env)
+    rng, tabular = np.random.default_rng(0), policies.TabularPolicy(env.game)
+    play = []
+    for player in range(2):
+        seen, legal = game.observe(player)
+        assert seen.shape == (468, 30)
+        own = rng.random(legal.shape) * legal
+        play.append(own / own.sum(1, keepdims=True))
+        for known, row in zip(game.tree.information_sets[player], play[-1], strict=True):
+            tabular.policy_for_key(known.key)[:] = row
+    theirs = exploitability.nash_conv(env.game, tabular)
+    assert measure(game.tree, play).nash_conv == pytest.approx(theirs)
+
+
+@pytest.mark.parametrize("name", ["tic_tac_toe", "goofspiel(num_cards=4)", "connect_four"])
+def test_games_that_are_large_or_of_moves_at_once_are_not_walked(name):
+    from remuda.analysis.exact_play import walked_game
+
+    assert walked_game(f"open_spiel:{name}", OpenSpielEnv(name, 1)) is None

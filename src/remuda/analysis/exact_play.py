@@ -1,6 +1,7 @@
 """How exploitable trained policies are, exactly, in games that a run plays and that can be walked.
 
-These are matrix games of one round and those of `played_trees`: Kuhn and Leduc poker, tic-tac-toe.
+These are matrix games of one round, those of `played_trees`: Kuhn and Leduc poker, tic-tac-toe; and
+games of turns of OpenSpiel that are small enough.
 A best response is to a policy as it acts in the end: one that samples draws from its probabilities,
 one of Q-learning is greedy.
 """
@@ -17,11 +18,13 @@ import numpy.typing as npt
 
 from remuda.analysis.exploitability import Exploitability, measure
 from remuda.analysis.network_play import probabilities
+from remuda.analysis.open_spiel_games import OpenSpielGame
 from remuda.analysis.plain import figures
 from remuda.analysis.played_trees import played_rules
 from remuda.analysis.tree_games import MatrixGame
 from remuda.analysis.tree_walk import flatten
 from remuda.analysis.trees import Tree
+from remuda.envs.adapters.open_spiel import OpenSpielEnv
 from remuda.envs.matrix_games import MatrixGame as MatrixEnv
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import UsageError
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
 Numbers = npt.NDArray[np.float64]
+MOST_STATES = 50_000
+"""Of a game of OpenSpiel that is walked: some seconds."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,8 @@ def walked_game(game: str, env: VectorEnv) -> WalkedGame | None:
     """
     if isinstance(env, MatrixEnv):
         return _matrix_game(env)
+    if isinstance(env, OpenSpielEnv):
+        return _open_spiel_game(env)
     played = played_rules(game, env)
     if played is None:
         return None
@@ -92,6 +99,36 @@ def _matrix_game(env: MatrixEnv) -> WalkedGame | None:
         return seen, np.ones((1, env.payoffs.shape[player]), np.bool_)
 
     return WalkedGame(tree, observe)
+
+
+def _open_spiel_game(env: OpenSpielEnv) -> WalkedGame | None:
+    """Of turns; where moves are made at the same time, the tree has turns that the run has not."""
+    if env.moves_together or _is_large(env.game.new_initial_state()):
+        return None
+    try:
+        tree = flatten(OpenSpielGame(env.name))
+    except UsageError:  # it cannot be walked
+        return None
+
+    @cache
+    def observe(player: int) -> tuple[Array, Bools]:
+        sets = tree.information_sets[player]
+        return np.stack([env.seen_in(each.state, player) for each in sets]), tree.legal_of(player)
+
+    return WalkedGame(tree, observe)
+
+
+def _is_large(root: Any) -> bool:
+    """Whether a game of OpenSpiel has more than `MOST_STATES` ways to go."""
+    left, count = [root], 0
+    while left:
+        state = left.pop()
+        count += 1
+        if count > MOST_STATES:
+            return True
+        if not state.is_terminal():
+            left += [state.child(action) for action in state.legal_actions()]
+    return False
 
 
 @dataclass(frozen=True)

@@ -106,9 +106,7 @@ def tree_of(game: str, options: Mapping[str, Any] | None = None) -> Tree:
 
 def check_played(game: str) -> None:
     """Raise a `ConfigError` where a game is walked here, but is none that a run plays."""
-    if game == TIC_TAC_TOE or not (game.startswith(OPEN_SPIEL) or game in RULES):
-        return
-    if game in GAMES:
+    if game == TIC_TAC_TOE or game in GAMES or game not in RULES:
         return
     instead = (
         f"take {TIC_TAC_TOE}" if RULES.get(game) is TicTacToe else "`remuda games` lists those"

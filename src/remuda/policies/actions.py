@@ -305,8 +305,8 @@ def actions_of(space: Space[object], agent: str) -> Actions:
     if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
         return ContinuousActions(space.low.astype(np.float32), space.high.astype(np.float32))
     raise ContractError(
-        f"{agent} acts in {space}; policies act in Discrete and MultiDiscrete from 0, and in Box "
-        "of floats"
+        f"{agent} acts in {space}; policies act in Discrete and MultiDiscrete from 0, in Box of "
+        "floats, and through adapters in a Tuple or Dict that is all choices or all floats"
     )
 
 

@@ -55,7 +55,8 @@ class OpenSpielEnv(VectorEnv):
         self.game: Any = _load(spiel, name)
         """OpenSpiel's own."""
         kind = self.game.get_type()
-        self._together = kind.dynamics == spiel.GameType.Dynamics.SIMULTANEOUS
+        self.moves_together = kind.dynamics == spiel.GameType.Dynamics.SIMULTANEOUS
+        """Whether players move at the same time."""
         _check(spiel, name, kind)
         self._sees = _what_is_seen(spiel, name, kind, sees)
         shape = tuple(
@@ -63,6 +64,7 @@ class OpenSpielEnv(VectorEnv):
             if self._sees == INFORMATION
             else self.game.observation_tensor_shape()
         )
+        self._shape = shape
         players = int(self.game.num_players())
         space = Box(-np.inf, np.inf, shape, np.float32)
         acts = Discrete(int(self.game.num_distinct_actions()))
@@ -70,7 +72,7 @@ class OpenSpielEnv(VectorEnv):
             AgentSpec(f"player_{i}", space, acts, masked=True) for i in range(players)
         )
         each = tuple((i,) for i in range(players))
-        self.turn_groups = (tuple(range(players)),) if self._together else each
+        self.turn_groups = (tuple(range(players)),) if self.moves_together else each
         size = (num_envs, players)
         self.active: Bools = np.zeros(size, np.bool_)
         self._rewards: Floats = np.zeros(size, np.float32)
@@ -104,11 +106,16 @@ class OpenSpielEnv(VectorEnv):
             if state.is_terminal():
                 out[e] = 0.0
                 continue
-            if self._sees == INFORMATION:
-                seen = state.information_state_tensor(agent)
-            else:
-                seen = state.observation_tensor(agent)
-            out[e] = np.asarray(seen, np.float32).reshape(out.shape[1:])
+            out[e] = self.seen_in(state, agent)
+
+    def seen_in(self, state: Any, agent: int) -> Floats:
+        """What a player sees in a state of OpenSpiel's: [*observation_shape]."""
+        if self._sees == INFORMATION:
+            seen = state.information_state_tensor(agent)
+        else:
+            seen = state.observation_tensor(agent)
+        found: Floats = np.asarray(seen, np.float32).reshape(self._shape)
+        return found
 
     def mask(self, agent: int, out: Bools) -> None:
         """What is legal where it is to act, and anything elsewhere."""
@@ -119,7 +126,7 @@ class OpenSpielEnv(VectorEnv):
 
     def act(self, agent: int, actions: Integers) -> None:
         """Move, where it is this player's turn."""
-        if self._together:
+        if self.moves_together:
             self._chosen[:, agent] = actions
             return
         for e in np.flatnonzero(self.active[:, agent]).tolist():
@@ -128,7 +135,7 @@ class OpenSpielEnv(VectorEnv):
 
     def end_turn(self) -> TurnResult:
         """Players that move at the same time do so now."""
-        if self._together:
+        if self.moves_together:
             for e in np.flatnonzero(self.active.any(1)).tolist():
                 state = self.states[e]
                 if state.is_simultaneous_node():

@@ -80,7 +80,7 @@ def sight_of(space: spaces.Space[Any]) -> Sight:
 
 
 def write_mask(mask: Any, out: Bools, check: bool = True) -> None:
-    """Write a library's mask into one row; the parts of a tuple follow one another.
+    """Write a library's mask into one row; parts, of a tuple or by name, follow one another.
 
     Raises:
         BadValueError: it is of another length; not without `check`.
@@ -88,12 +88,19 @@ def write_mask(mask: Any, out: Bools, check: bool = True) -> None:
     if mask is None:
         out[...] = True
         return
-    if isinstance(mask, tuple):
-        mask = np.concatenate([np.ravel(part) for part in mask])
-    flat = np.ravel(np.asarray(mask))
+    flat = _flat(mask)
     if check and (flat.shape != out.shape or flat.dtype.kind not in "biuf"):
         raise BadValueError(f"its mask is {short(mask)}, not {out.size} of true or false")
     out[...] = flat.astype(np.bool_)
+
+
+def _flat(mask: Any) -> Array:
+    """A mask of parts, which may have parts themselves, as one row."""
+    if isinstance(mask, Mapping):
+        mask = tuple(mask.values())
+    if isinstance(mask, tuple):
+        return np.concatenate([_flat(part) for part in mask])
+    return np.ravel(np.asarray(mask))
 
 
 def allow_idle(masks: Bools, active: Bools, check: bool) -> None:
@@ -138,7 +145,53 @@ def deeds_of(space: spaces.Space[Any]) -> Deeds:
             spaces.MultiDiscrete(two),
             lambda actions: actions.reshape(-1, *shape).astype(np.int8),
         )
+    if isinstance(space, spaces.Tuple | spaces.Dict):
+        return _deeds_of_parts(space)
     return Deeds(space, lambda actions: actions.copy())
+
+
+def _deeds_of_parts(space: spaces.Tuple | spaces.Dict) -> Deeds:
+    """How to act in a space of several: all choices side by side, or all numbers.
+
+    One that has some of both stays as it is, for policies to refuse.
+    """
+    named = isinstance(space, spaces.Dict)
+    keys: list[Any] = list(space.spaces) if named else list(range(len(space.spaces)))
+    parts = [deeds_of(space[key]) for key in keys]
+    sizes = [_choices_of(part.space) for part in parts]
+    if all(size is not None for size in sizes):
+        joined: spaces.Space[Any] = spaces.MultiDiscrete(np.concatenate(sizes))
+    elif all(_is_of_numbers(part.space) for part in parts):
+        low, high = (
+            np.concatenate([np.ravel(getattr(part.space, end)) for part in parts])
+            for end in ("low", "high")
+        )
+        joined = spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+    else:
+        return Deeds(space, lambda actions: actions.copy())
+    ends = np.cumsum([int(np.prod(part.space.shape or (1,))) for part in parts])[:-1]
+
+    def unpack(actions: Array) -> list[Any]:
+        columns = np.split(actions.reshape(len(actions), -1), ends, axis=1)
+        by_part = [
+            part.unpack(own.reshape(len(own), *(part.space.shape or ())).astype(part.space.dtype))
+            for part, own in zip(parts, columns, strict=True)
+        ]
+        by_copy = zip(*by_part, strict=True)
+        return [dict(zip(keys, own, strict=True)) if named else own for own in by_copy]
+
+    return Deeds(joined, unpack)
+
+
+def _choices_of(space: spaces.Space[Any]) -> Array | None:
+    """How many possibilities each choice has; None: it is none of choices."""
+    if isinstance(space, spaces.Discrete):
+        return np.array([int(space.n)])
+    return np.ravel(space.nvec) if isinstance(space, spaces.MultiDiscrete) else None
+
+
+def _is_of_numbers(space: spaces.Space[Any]) -> bool:
+    return isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating)
 
 
 def seed_of(seed: int) -> int:

@@ -1,0 +1,75 @@
+"""Actions of several parts, by place or by name."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from remuda.envs.adapters.gymnasium import GymnasiumEnv
+from remuda.envs.adapters.spaces import deeds_of, write_mask
+from remuda.envs.contract import VectorEnvContract
+from remuda.errors import ContractError
+from remuda.policies.actions import actions_of
+
+CHOICES = spaces.Dict(
+    {
+        "go": spaces.Discrete(3, start=-1),
+        "say": spaces.Tuple([spaces.Discrete(2), spaces.MultiBinary(2)]),
+        "give": spaces.MultiDiscrete([4, 2]),
+    }
+)
+NUMBERS = spaces.Tuple(
+    [spaces.Box(-1, 1, (2,), np.float32), spaces.Dict({"gas": spaces.Box(0, 5, (), np.float64)})]
+)
+
+
+@pytest.mark.parametrize("space", [CHOICES, NUMBERS], ids=["choices", "numbers"])
+def test_what_a_policy_does_is_in_the_space(space):
+    deeds = deeds_of(space)
+    deeds.space.seed(3)
+    drawn = np.stack([deeds.space.sample() for _ in range(50)])
+    unpacked = deeds.unpack(drawn)
+    assert len(unpacked) == 50
+    assert all(space.contains(action) for action in unpacked)
+
+
+def test_each_part_is_what_was_chosen_for_it():
+    deeds = deeds_of(CHOICES)
+    assert deeds.space == spaces.MultiDiscrete([4, 2, 3, 2, 2, 2])  # a Dict is in order of its keys
+    (found,) = deeds.unpack(np.array([[3, 1, 2, 1, 0, 1]]))
+    assert found["give"].tolist() == [3, 1]
+    assert found["go"] == 1
+    assert found["say"][0] == 1
+    assert found["say"][1].tolist() == [0, 1]
+    masks = np.zeros(15, bool)
+    write_mask({"give": (np.ones(4), np.zeros(2)), "go": np.ones(3)}, masks[:9])
+    assert masks.tolist() == [True] * 4 + [False] * 2 + [True] * 3 + [False] * 6
+
+
+def test_numbers_and_choices_together_are_told():
+    space = spaces.Tuple([spaces.Discrete(2), spaces.Box(-1, 1, (2,), np.float32)])
+    with pytest.raises(ContractError, match="Tuple or Dict that is all choices or all floats"):
+        actions_of(deeds_of(space).space, "agent_0")
+
+
+class Levers(gymnasium.Env):
+    """Pays for one combination of parts."""
+
+    observation_space = spaces.Box(0, 1, (1,), np.float32)
+    action_space = CHOICES
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.turn = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.turn += 1
+        paid = float(action["go"] == 1) + float(action["say"][1].sum())
+        return np.full(1, self.turn / 4, np.float32), paid, False, self.turn == 4, {}
+
+
+class TestLevers(VectorEnvContract):
+    def make(self, num_envs):
+        return GymnasiumEnv(Levers, num_envs)

@@ -1,0 +1,52 @@
+"""`remuda games --all`: what is installed, and what would bring more."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from remuda.envs import libraries
+from remuda.envs.libraries import LIBRARIES
+from remuda.envs.registry import find_game
+from remuda.ui.games import print_libraries
+
+
+def told(width=100):
+    page = io.StringIO()
+    print_libraries(Console(file=page, width=width))
+    return page.getvalue()
+
+
+def test_games_of_what_is_installed_are_listed():
+    pytest.importorskip("pyspiel")
+    page = told()
+    assert "leduc_poker" in page
+    assert "simple_spread_v3" in page
+    assert "CartPole-v1" in page
+
+
+def test_what_is_missing_is_told_with_how_to_install_it(monkeypatch):
+    monkeypatch.setattr(libraries, "find_spec", lambda package: None)
+    page = told()
+    for name, library in LIBRARIES.items():
+        assert f"{name}:NAME" in page
+        if library.extra:
+            assert f"pip install 'remuda[{library.extra}]'" in page
+
+
+def test_of_many_games_some_are_listed():
+    pytest.importorskip("lbforaging")
+    page = told()
+    assert "1,920 games" in page
+    assert "... and 1,912 more, named alike" in page
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_each_library_s_example_is_one_of_its_games(name):
+    library = LIBRARIES[name]
+    if not library.is_installed:
+        pytest.skip(f"{library.package} is not installed")
+    assert library.example in library.names()
+    env = find_game(library.example).make(1)
+    assert env.num_agents >= 1
+    env.close()
