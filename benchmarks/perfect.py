@@ -36,8 +36,6 @@ def best_moves(board: Board, mark: int) -> tuple[int, tuple[int, ...]]:
     free = [at for at, cell in enumerate(board) if cell == EMPTY]
     if not free:
         return 0, (0,)
-    values = {
-        at: -best_moves((*board[:at], mark, *board[at + 1 :]), other)[0] for at in free
-    }
+    values = {at: -best_moves((*board[:at], mark, *board[at + 1 :]), other)[0] for at in free}
     best = max(values.values())
     return best, tuple(at for at, value in values.items() if value == best)

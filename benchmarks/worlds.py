@@ -31,10 +31,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from perfect import perfect
 from recording import FIGURES, ROOT, Results, options_of
 
 import remuda
-from perfect import perfect
 from remuda.config import overlay
 from remuda.envs.registry import make_env
 from remuda.envs.scripted import at_random

@@ -46,6 +46,7 @@ FLOORS = (
     {"double_oracle", "exploiting", "own_code", "trained"},
     {"ui"},
     {"api"},
+    {"sorrel"},
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import Any
 
 
@@ -82,7 +83,8 @@ def _pettingzoo() -> list[str]:
     if find_spec("mpe2"):
         import mpe2
 
-        found |= {f"mpe2.{name}" for name in dir(mpe2) if name.rpartition("_v")[2].isdigit()}
+        names = (module.name for module in iter_modules(mpe2.__path__))
+        found |= {f"mpe2.{name}" for name in names if name.rpartition("_v")[2].isdigit()}
     return sorted(found)
 
 

@@ -177,6 +177,8 @@ def _deeds_of_parts(space: spaces.Tuple | spaces.Dict) -> Deeds:
             part.unpack(own.reshape(len(own), *(part.space.shape or ())).astype(part.space.dtype))
             for part, own in zip(parts, columns, strict=True)
         ]
+        if isinstance(joined, spaces.Box):  # a single number is an array too
+            by_part = [[np.asarray(own) for own in part] for part in by_part]
         by_copy = zip(*by_part, strict=True)
         return [dict(zip(keys, own, strict=True)) if named else own for own in by_copy]
 
