@@ -29,7 +29,7 @@ def perfect(
 
 @cache
 def best_moves(board: Board, mark: int) -> tuple[int, tuple[int, ...]]:
-    """What the player to move gets at best, 1, 0 or -1, and by which moves; 0 where there is none."""
+    """What the player to move gets at best, 1, 0 or -1, and by which moves; 0 if there is none."""
     other = CROSS if mark == NOUGHT else NOUGHT
     if any(all(board[at] == other for at in line) for line in LINES):
         return -1, (0,)

@@ -5,7 +5,7 @@ python benchmarks/worlds.py spread lbf_coop --seeds 2 --peers PYTHON
 python benchmarks/worlds.py tic_tac_toe              against a player that makes no mistake
 python benchmarks/worlds.py --quick                 every world for a moment, with wide bars
 
-Leduc poker of OpenSpiel has a program of its own: `leduc.py self_play --game open_spiel:leduc_poker`.
+Leduc poker of OpenSpiel has its own program: `leduc.py self_play --game open_spiel:leduc_poker`.
 
 For each seed, in turns: Remuda's independent policies, one for each agent; Stable-Baselines3's PPO
 with one network for all agents that are alike; and with a learner for each agent. All get the same

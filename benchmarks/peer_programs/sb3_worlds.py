@@ -51,7 +51,7 @@ class Spaces(VecEnv):
 
 
 class World:
-    """Copies of an environment; who is gone in mid-episode goes by what it saw last, for nothing."""
+    """Copies of an environment; who is gone in mid-episode acts on what it saw last, in vain."""
 
     def __init__(self, asked, copies, seed):
         self.copies = [make(asked["game"], asked["options"]) for _ in range(copies)]

@@ -26,8 +26,8 @@ from remuda.errors import UsageError
 from remuda.types import Floats
 
 if TYPE_CHECKING:
-    from remuda.api import Policy
     from remuda.result import Result
+    from remuda.trained import Policy
 
 __all__ = ["put_back", "train"]
 

@@ -150,16 +150,17 @@ def deeds_of(space: spaces.Space[Any]) -> Deeds:
     return Deeds(space, lambda actions: actions.copy())
 
 
-def _deeds_of_parts(space: spaces.Tuple | spaces.Dict) -> Deeds:
+def _deeds_of_parts(space: spaces.Space[Any]) -> Deeds:
     """How to act in a space of several: all choices side by side, or all numbers.
 
     One that has some of both stays as it is, for policies to refuse.
     """
+    assert isinstance(space, spaces.Tuple | spaces.Dict)
     named = isinstance(space, spaces.Dict)
     keys: list[Any] = list(space.spaces) if named else list(range(len(space.spaces)))
     parts = [deeds_of(space[key]) for key in keys]
-    sizes = [_choices_of(part.space) for part in parts]
-    if all(size is not None for size in sizes):
+    sizes = [size for part in parts if (size := _choices_of(part.space)) is not None]
+    if len(sizes) == len(parts):
         joined: spaces.Space[Any] = spaces.MultiDiscrete(np.concatenate(sizes))
     elif all(_is_of_numbers(part.space) for part in parts):
         low, high = (
@@ -178,7 +179,10 @@ def _deeds_of_parts(space: spaces.Tuple | spaces.Dict) -> Deeds:
             for part, own in zip(parts, columns, strict=True)
         ]
         if isinstance(joined, spaces.Box):  # a single number is an array too
-            by_part = [[np.asarray(own) for own in part] for part in by_part]
+            by_part = [
+                [own if isinstance(own, dict | tuple) else np.asarray(own) for own in part]
+                for part in by_part
+            ]
         by_copy = zip(*by_part, strict=True)
         return [dict(zip(keys, own, strict=True)) if named else own for own in by_copy]
 

@@ -24,8 +24,9 @@ Numbers = Mapping[str, Any]
 def has_agents(env: gymnasium.Env[Any, Any]) -> bool:
     """Whether several agents share it: it sees and does tuples of the same length."""
     sees, does = env.observation_space, env.action_space
-    both = isinstance(sees, spaces.Tuple) and isinstance(does, spaces.Tuple)
-    return both and len(sees) == len(does)
+    if not (isinstance(sees, spaces.Tuple) and isinstance(does, spaces.Tuple)):
+        return False
+    return len(sees.spaces) == len(does.spaces)
 
 
 class TupleEnv:
@@ -124,7 +125,7 @@ def _all_of(ended: Any) -> bool:
 
 def copies_of(make: Callable[[], gymnasium.Env[Any, Any]], num_envs: int) -> ParallelCopies:
     """Copies of an environment that several agents share; `make` makes one."""
-    return ParallelCopies(lambda: TupleEnv(make()), num_envs)  # type: ignore[arg-type, return-value]
+    return ParallelCopies(lambda: TupleEnv(make()), num_envs)
 
 
 def made_quietly(name: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
