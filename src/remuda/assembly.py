@@ -46,7 +46,7 @@ from remuda.runtime.child import Place
 from remuda.runtime.control import Control
 from remuda.runtime.host import threads
 from remuda.runtime.inline import InlineRuntime
-from remuda.runtime.layout import Layout, niceness
+from remuda.runtime.layout import Layout, niceness, parts_at_once
 from remuda.runtime.processes import ProcessRuntime
 from remuda.runtime.role_loop import AsyncLoop, LockstepActor, LockstepLearner, RoleLoop
 from remuda.runtime.runtime import Runtime
@@ -318,7 +318,7 @@ class Assembly:
             logs,
             config.supervision,
             num_actors=len(self._actors),
-            threads=(self.layout.threads, self.layout.parts_at_once),
+            threads=(self.layout.threads, parts_at_once(self.layout, here)),
             nice=niceness(config, self.layout, None if here is None else len(here)),
             start_limit=config.run.start_limit,
             stop_limit=config.run.stop_limit,

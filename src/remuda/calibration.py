@@ -68,7 +68,7 @@ def choose_layout(
             if spare and costs.learn and config.learners.threads == "auto":
                 more = measure(config, agents, seconds, 1 + spare)
                 if more.learn < costs.learn * WORTH_A_THREAD:
-                    layout = replace(layout, threads=1 + spare, parts_at_once=1)
+                    layout = replace(layout, threads=1 + spare)
         except Exception:
             # Whatever is wrong will show in a role, where it is told by name and with its log.
             log.exception("the trial failed; the layout is chosen by the cores alone")

@@ -196,3 +196,16 @@ class Counts(nn.Module):
     def forward(self, x):
         self.calls = self.calls + 1.0
         return self.linear(x.flatten(1)) * self.calls
+
+
+class Nested(nn.Module):
+    """Has parts whose names end as those of whole modules do."""
+
+    def __init__(self, shape):
+        super().__init__()
+        size = int(torch.Size(shape).numel())
+        self.weight = nn.Parameter(torch.ones(size))
+        self.my_module = nn.Linear(size, 4)
+
+    def forward(self, x):
+        return self.my_module(x.flatten(1) * self.weight)

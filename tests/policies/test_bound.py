@@ -25,7 +25,9 @@ def passes(encoder, weights, x, state):
     )
 
 
-@pytest.mark.parametrize("module", ["small", "Wide", "Ordered", "Branching", "Long", "Gated"])
+@pytest.mark.parametrize(
+    "module", ["small", "Wide", "Ordered", "Branching", "Long", "Gated", "Nested"]
+)
 @pytest.mark.parametrize("policies", [1, 3, FEW + 1])
 def test_they_compute_what_all_of_them_do_together(module, policies):
     encoder = LiftedModule(f"{OWN}:{module}", {}, (5,))

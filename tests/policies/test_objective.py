@@ -180,11 +180,28 @@ def test_none_waits_for_the_turn_of_a_part_that_failed():
     turns = side_by_side.Turns()
 
     def work(number):
-        with turns.kept():
+        with turns.kept(number):
             if number == 0:
                 raise KeyError("the first")
             with turns.of(number):
                 return number
 
     with side_by_side.parts_at_once(2), pytest.raises(KeyError, match="the first"):
+        list(side_by_side.each(work, range(4)))
+
+
+def test_a_part_that_fails_is_told_whatever_part_is_still_at_work():
+    """Red before: the part before it was told that one had failed, and nobody which."""
+    turns, failed = side_by_side.Turns(), threading.Event()
+
+    def work(number):
+        with turns.kept(number):
+            if number == 1:
+                failed.set()
+                raise KeyError("the second")
+            assert failed.wait(60)
+            with turns.of(number):
+                return number
+
+    with side_by_side.parts_at_once(2), pytest.raises(KeyError, match="the second"):
         list(side_by_side.each(work, range(4)))

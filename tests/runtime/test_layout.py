@@ -2,9 +2,9 @@
 
 import pytest
 
-from remuda.config import load_config
+from remuda.config import load_config, overlay
 from remuda.errors import ConfigError
-from remuda.runtime.layout import Costs, is_open, make_layout
+from remuda.runtime.layout import Costs, is_open, make_layout, parts_at_once
 
 
 @pytest.fixture
@@ -94,18 +94,23 @@ def test_what_the_user_says_stands_beside_what_is_measured(machine):
 
 
 @pytest.mark.parametrize(
-    ("cores", "policies", "tree", "parts"),
+    ("cores", "policies", "tree", "here", "parts"),
     [
-        (2, 1, {}, 2),
-        (2, 8, {}, 1),
-        (8, 2, {}, 4),
-        (2, 1, {"learners": {"threads": 1}}, 1),
-        (2, 1, {"schedule": "sequential"}, 1),
+        (2, 1, {}, None, 2),
+        (2, 8, {}, None, 1),
+        (8, 2, {}, None, 4),
+        (8, 2, {}, (0, 1), 8),  # of several nodes: the actor and one learner live here
+        (8, 2, {}, (0,), 1),
+        (2, 1, {"actor": {"processes": 2}, "env": {"num_envs": 2}}, None, 1),
+        (2, 1, {"learners": {"threads": 1}}, None, 1),
+        (2, 1, {"schedule": "sequential"}, None, 1),
+        (8, 1, {"learners": {"devices": ["cuda:0"]}}, None, 1),
     ],
 )
-def test_cores_without_a_learner_share_its_parts(machine, cores, policies, tree, parts):
-    machine(cores)
-    assert make_layout(load_config(tree), policies).parts_at_once == parts
+def test_cores_without_a_learner_share_its_parts(machine, cores, policies, tree, here, parts):
+    machine(cores, gpus=1)
+    tree = overlay({"learners": {"devices": ["cpu"]}}, tree)
+    assert parts_at_once(make_layout(load_config(tree), policies), here) == parts
 
 
 def test_a_process_for_each_gpu(machine):

@@ -75,7 +75,8 @@ class Turns:
     def __init__(self) -> None:
         """Let part 0 begin."""
         self._next, self._moved = 0, threading.Condition()
-        self._failed = False
+        self._failed: list[int] = []
+        """The parts that failed."""
 
     @contextlib.contextmanager
     def of(self, number: int) -> Iterator[None]:
@@ -85,8 +86,8 @@ class Turns:
             RuntimeError: that one failed, and has raised by itself what is wrong.
         """
         with self._moved:
-            self._moved.wait_for(lambda: self._next == number or self._failed)
-        if self._failed:
+            self._moved.wait_for(lambda: self._next == number or self._is_lost(number))
+        if self._next != number:
             raise RuntimeError("a part before this one failed")
         yield
         with self._moved:
@@ -94,12 +95,16 @@ class Turns:
             self._moved.notify_all()
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
+    def kept(self, number: int) -> Iterator[None]:
         """Round all that is done of a part: should it fail, none waits for its turn."""
         try:
             yield
         except BaseException:
             with self._moved:
-                self._failed = True
+                self._failed.append(number)
                 self._moved.notify_all()
             raise
+
+    def _is_lost(self, number: int) -> bool:
+        """Whether a part's turn will never come, as one before it failed."""
+        return any(failed < number for failed in self._failed)

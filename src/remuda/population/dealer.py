@@ -21,6 +21,10 @@ from remuda.population.team_returns import sides_by_agent
 from remuda.types import Array, Bools, Floats, Integers, State
 
 
+MOST_SEATINGS = 256
+"""Seatings that are kept: of many policies hardly one comes twice."""
+
+
 class Dealer(ABC):
     """Deals the seats of one actor's copies of a game, from the table of a population.
 
@@ -99,13 +103,15 @@ class Dealer(ABC):
     def _places_of(self, seats: Seating) -> list[int]:
         """By seat, the place of who is dealt it, if all may sit there."""
         population = self.population
-
-        def find() -> list[int]:
+        # Where policies are few, the same ones meet again and again. Kept while nobody comes or goes.
+        known: dict[Seating, list[int]] = population.view("seatings", dict)
+        found = known.get(seats)
+        if found is None:
             check_seating(population, seats, self.matchmaker.name, self.roster.agents, self._once)
-            return [population[ref].place for ref in seats]
-
-        # The same policies meet again and again: each seating is looked up once.
-        return population.view(("places", seats), find)
+            found = [population[ref].place for ref in seats]
+            if len(known) < MOST_SEATINGS:
+                known[seats] = found
+        return found
 
     @abstractmethod
     def close(

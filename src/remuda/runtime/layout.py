@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -63,8 +63,8 @@ class Layout:
     """Threads of each learner process."""
     reason: str = ""
     """What it was chosen by, in words."""
-    parts_at_once: int = 1
-    """Parts of a minibatch that each learner process may work on side by side."""
+    shares_parts: bool = False
+    """Whether learner processes may work on parts of a minibatch side by side."""
 
     def describe(self, schedule: str, names: Sequence[str]) -> str:
         """One line for the live view and the report."""
@@ -133,15 +133,14 @@ def make_layout(
     groups = (
         _by_device(devices, processes) if any(own) else _groups(num_policies, processes, common)
     )
-    # Cores that no learner process would use by itself: those of images have parts to share.
-    spare = threads == "auto" and not config.exact
+    on_processor = all(device == "cpu" for device in devices)
     return Layout(
         _shares(config.env.num_envs, actors),
         groups,
         devices,
         1 if threads == "auto" else threads,
         costs.describe(config.env.num_envs / actors) if costs is not None else "",
-        max((cores or _cores()) // len(groups), 1) if spare else 1,
+        threads == "auto" and not config.exact and on_processor,
     )
 
 
@@ -174,6 +173,24 @@ def niceness(config: Config, layout: Layout, here: int | None = None) -> int:
         return asked
     roles = len(layout.copies) + len(layout.groups) if here is None else here
     return 0 if roles <= _cores() else NICE
+
+
+def parts_at_once(layout: Layout, here: Collection[int] | None = None) -> int:
+    """Parts that each learner process works on side by side: cores that are nobody's otherwise.
+
+    An actor waits for learners of images most of the time, so one of them counts for nothing.
+
+    Args:
+        layout: of the run.
+        here: the numbers of the roles that live on this node, the actors' first; None: all.
+    """
+    actors = len(layout.copies)
+    roles = range(actors + len(layout.groups)) if here is None else here
+    playing = sum(number < actors for number in roles)
+    learning = len(roles) - playing
+    if not layout.shares_parts or layout.threads > 1 or not learning:
+        return 1
+    return max((_cores() - max(playing - 1, 0)) // learning, 1)
 
 
 def spare_cores(layout: Layout) -> int:

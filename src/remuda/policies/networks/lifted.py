@@ -207,8 +207,11 @@ class LiftedModule(Encoder):
         """
         end = f"_module.{next(iter(self._floats), None)}"
         for name, weight in weights.items():
-            if name.endswith(end) and weight.device.type == "cpu":
-                self._bound.bind(self._own(name.removesuffix(end), weights))
+            tower = name.removesuffix(end)
+            # Names of the module's own parts may end like that, too.
+            if name.endswith(end) and self.shapes(tower).keys() <= weights.keys():
+                if weight.device.type == "cpu":
+                    self._bound.bind(self._own(tower, weights))
 
     def _others_on(self, device: torch.device) -> dict[str, Tensor]:
         """The buffers that are no real numbers, where a pass is; brought there once."""
