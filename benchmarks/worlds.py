@@ -92,6 +92,7 @@ HYPERPARAMETERS: dict[str, Any] = {
     "minibatches": 4,
     "entropy_cost": 0.01,
     "gae_lambda": 0.95,
+    "max_grad_norm": 0.5,
 }
 """PPO's: those of every world that does not say otherwise."""
 MPE = {"discount": 0.95, "rollout": 100, "epochs": 10, "minibatches": 1}
@@ -139,7 +140,7 @@ WORLDS: dict[str, World] = {
         episodes=32,
     ),
     "pursuit": World(
-        "pettingzoo:sisl/pursuit_v4",
+        "pettingzoo:sisl/pursuit_v5",
         turns=500_000,
         copies=8,
         team=True,
@@ -179,7 +180,9 @@ def ours(world: World, turns: int, seed: int) -> Outcome:
             "algorithm": "ppo",
             "learning_rate": own["learning_rate"],
             "discount": own["discount"],
-            "network": {"hidden": list(world.hidden), "activation": "tanh"},
+            "max_grad_norm": own["max_grad_norm"],
+            # A network each for policy and value, as the other library has them.
+            "network": {"hidden": list(world.hidden), "activation": "tanh", "shared": False},
             "ppo": {
                 "rollout_length": own["rollout"],
                 "epochs": own["epochs"],
@@ -251,10 +254,11 @@ def theirs(world: World, turns: int, seed: int, python: str, separate: bool) -> 
 def floor_of(world: World) -> float:
     """The return of those who choose at random."""
     env, rng = make_env(world.game, world.copies, **world.options), np.random.default_rng(0)
-    count, found = env.num_envs, []
+    count, each = env.num_envs, -(-world.episodes // env.num_envs)
+    found: list[list[np.ndarray]] = [[] for _ in range(count)]
     over = np.ones(count, bool)
     returns = np.zeros((count, env.num_agents))
-    while len(found) < world.episodes:
+    while min(map(len, found)) < each:  # as many of each copy: or short ones would count more
         if over.any():
             env.reset(rng.integers(2**31, size=count), over)
             returns[over] = 0.0
@@ -270,9 +274,10 @@ def floor_of(world: World) -> float:
                 env.act(agent, actions)
         returns += env.end_turn().rewards
         over = ~env.active.any(1)
-        found += list(returns[over])
+        for e in np.flatnonzero(over).tolist():
+            found[e].append(returns[e].copy())
     env.close()
-    return returns_of(world, np.array(found))
+    return returns_of(world, np.array([own[:each] for own in found]).reshape(-1, env.num_agents))
 
 
 def peers_python() -> str:
@@ -427,6 +432,12 @@ def main() -> None:
     for name in chosen:
         if name not in known:
             parser.error(f"there is no world {name}; there are: {', '.join(known)}")
+    for name in (name for name in list(chosen) if name in WORLDS):
+        try:
+            make_env(WORLDS[name].game, 1, **WORLDS[name].options).close()
+        except remuda.ConfigError as error:
+            print(f"{name} is left out: {error}", flush=True)
+            chosen = [other for other in chosen if other != name]
     if options.quick:
         options.seeds = 1
     python = None if options.alone else options.peers or peers_python()
@@ -435,11 +446,6 @@ def main() -> None:
     for name in chosen:
         if name == "tic_tac_toe":
             tic_tac_toe(results, options)
-            continue
-        try:
-            make_env(WORLDS[name].game, 1, **WORLDS[name].options).close()
-        except remuda.ConfigError as error:
-            print(f"{name} is left out: {error}", flush=True)
             continue
         found = measured(name, options, python)
         tell(results, name, found, options.quick)

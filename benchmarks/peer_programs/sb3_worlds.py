@@ -3,9 +3,10 @@
 Arguments: JSON with `game` and `options`, `turns`, `seconds` (0: no limit), `seed`, `copies`,
 `hidden`, `activation`, `separate` (whether every agent has a learner of its own), `episodes` to be
 judged by, `team` (whether returns are added up over agents), and PPO's `learning_rate`, `discount`,
-`rollout`, `epochs`, `minibatches`, `entropy_cost`, `gae_lambda`. Its buffers, its networks and its
-updates are the library's; the loop around them is that of its own `collect_rollouts`, for several
-learners at once. The last line is JSON: the curve, greedy and sampled returns, and the seconds.
+`rollout`, `epochs`, `minibatches`, `entropy_cost`, `gae_lambda`, `max_grad_norm`. Its
+buffers, its networks and its updates are the library's; the loop around them is that of its own
+`collect_rollouts`, for several learners at once. The last line is
+JSON: the curve, greedy and sampled returns, and the seconds.
 """
 
 import json
@@ -89,7 +90,7 @@ class World:
 class Group:
     """Agents of one learner: rows are theirs in every copy, agent by agent."""
 
-    def __init__(self, asked, env, names, copies):
+    def __init__(self, asked, env, names, copies, seed):
         self.names, self.rows = names, len(names) * copies
         sees, does = env.observation_space(names[0]), env.action_space(names[0])
         self.continuous = hasattr(does, "low")
@@ -104,11 +105,12 @@ class Group:
             gamma=asked["discount"],
             gae_lambda=asked["gae_lambda"],
             ent_coef=asked["entropy_cost"],
+            max_grad_norm=asked["max_grad_norm"],
             policy_kwargs={
                 "net_arch": list(asked["hidden"]),
                 "activation_fn": ACTIVATIONS[asked["activation"]],
             },
-            seed=asked["seed"],
+            seed=seed,
             device="cpu",
         )
         self.model._setup_learn(10**9)
@@ -146,7 +148,8 @@ def groups_of(asked, world):
             )
             kinds.setdefault(key, []).append(name)
         alike = list(kinds.values())
-    return [Group(asked, env, names, copies) for names in alike]
+    first = 1000 * asked["seed"]
+    return [Group(asked, env, names, copies, first + i) for i, names in enumerate(alike)]
 
 
 def chosen_by(groups, world, greedy=False):
@@ -164,12 +167,15 @@ def chosen_by(groups, world, greedy=False):
 
 def judged(asked, groups, greedy):
     """The mean return, and its standard error, of whole episodes."""
-    world = World(asked, min(16, asked["episodes"]), asked["seed"] + 1000)
-    while len(world.done) < asked["episodes"]:
+    copies = min(16, asked["episodes"])
+    world, each = World(asked, copies, asked["seed"] + 1000), -(-asked["episodes"] // copies)
+    done = [[] for _ in range(copies)]
+    while min(map(len, done)) < each:  # as many of each copy: or short ones would count more
         actions, _ = chosen_by(groups, world, greedy)
-        for e in range(len(world.copies)):
-            world.step(e, actions[e])
-    found = np.array(world.done[: asked["episodes"]])
+        for e in range(copies):
+            if world.step(e, actions[e])[1]:
+                done[e].append(world.done[-1])
+    found = np.array([own[:each] for own in done]).reshape(-1, len(world.names))
     found = found.sum(1) if asked["team"] else found.mean(1)
     return float(found.mean()), float(found.std(ddof=1) / len(found) ** 0.5)
 

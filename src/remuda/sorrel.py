@@ -4,7 +4,8 @@
 
     environment = TreasurehuntEnv(world, config)
     result = remuda.sorrel.train(environment, run={"turns": 200_000})
-    environment.run_experiment(...)      # their models play what was learned
+    environment.reset()
+    environment.take_turn()      # their models play what was learned
 
 Each agent learns for itself. Where its model is a PyTorchIQN, the network that is trained has the
 same sizes, and what it learned is put into the model, both its networks; other models stay as they
@@ -33,6 +34,12 @@ __all__ = ["put_back", "train"]
 
 log = logging.getLogger(__name__)
 
+NAMES = {
+    f"{layer}.{part}"
+    for layer in ("state", "quantile", "hidden0", "head")
+    for part in ("weight", "bias")
+}
+"""The weights of an IQN that a PyTorchIQN has too."""
 PARTS = ("head1", "cos_embedding", "ff_1", "advantage", "value")
 """The layers of a PyTorchIQN's network."""
 
@@ -112,14 +119,23 @@ def settings_of(model: Any) -> dict[str, Any]:
 def put_back(policy: Policy, model: Any) -> bool:
     """Put what a policy learned into a PyTorchIQN; False: it is none of the same sizes.
 
-    Its noisy layers get no noise. What its network says of an observation is what the policy's says
-    of it, in the game's units of reward.
+    Its noisy layers get no noise, it takes what it values most (`epsilon` is 0), and its optimizer
+    forgets the gradients of other weights. What its network says of an observation is what the
+    policy's says of it, in the game's units of reward.
     """
     if not is_iqn(model):
         log.warning("%s is no PyTorchIQN, and stays as it was", type(model).__name__)
         return False
-    config = policy.player.spec.config
-    found = weights_of(policy.weights(), config.network.dueling, config.reward_scale)
+    config, weights = policy.player.spec.config, policy.weights()
+    same = config.network.activation == "relu" and not config.network.recurrent
+    if config.algorithm != "iqn" or not same or set(weights) != NAMES:
+        log.warning(
+            "%s has not the layers of a PyTorchIQN (algorithm iqn, relu, two hidden layers, not "
+            "noisy, not recurrent), and the model stays as it was",
+            policy.name,
+        )
+        return False
+    found = weights_of(weights, config.network.dueling, config.reward_scale)
     import torch
 
     for network in (model.qnetwork_local, model.qnetwork_target):
@@ -134,6 +150,9 @@ def put_back(policy: Policy, model: Any) -> bool:
             for name, parameter in named.items():
                 if ".sigma_" in name:
                     parameter.zero_()
+    model.epsilon = 0.0
+    if hasattr(model, "optimizer"):
+        model.optimizer.state.clear()
     return True
 
 

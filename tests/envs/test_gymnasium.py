@@ -69,6 +69,9 @@ def test_actions_are_handed_on_as_the_library_takes_them():
             super().__init__()
             self.action_space, self.given = space, []
 
+        def _info(self):
+            return {}
+
         def step(self, action):
             assert self.action_space.contains(action), (action, self.action_space)
             self.given.append(np.asarray(action).tolist())

@@ -260,7 +260,7 @@ def the_same():
         ("makes_vectors", {}, ConfigError, "which holds copies: give what makes a single one"),
         ("the_same", {}, ConfigError, "returns the same Single at each call"),
         ("OldReset", {}, UserCodeError, r"does not do what its library says: TypeError: OldReset\."
-         r"reset\(\) got an unexpected .*, at `seen, info = first\.reset\(seed=0\)`"),
+         r"reset\(\) got an unexpected .*, at `_, info = first\.reset\(seed=0\)`"),
         ("SHARED", {}, ConfigError, r"an environment that has been made, .*the class Single, or"),
         ("np", {}, ConfigError, r"np is a module; allowed is a class, or a function"),
         ("Sngle", {}, UnknownGameError, r"cannot load .*did you mean .*test_own_games:Single\?"),

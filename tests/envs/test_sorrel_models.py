@@ -97,6 +97,7 @@ def test_models_play_what_was_learned(tmp_path, dueling):
     for i, agent in enumerate(env.agents):
         model, policy = agent.model, run[f"agent_{i}"]
         assert not torch.equal(model.qnetwork_local.head1.weight, before[i])
+        assert model.epsilon == 0.0
         assert policy.player.spec.config.network.hidden == (12, 12)
         ours = policy.module()(x.view(30, 5, 27))
         for network in (model.qnetwork_local, model.qnetwork_target):
@@ -114,6 +115,21 @@ def test_other_models_stay_as_they_are(tmp_path, caplog):
         run={"turns": 50, "directory": str(tmp_path / "run"), "evaluate_episodes": 0},
     )
     assert "RandomModel is no PyTorchIQN, and stays as it was" in caplog.text
+
+
+def test_a_policy_of_other_layers_leaves_the_model_alone(tmp_path, caplog):
+    """Red before: it was a KeyError, after all of the training."""
+    env = environment()
+    before = [agent.model.qnetwork_local.head1.weight.clone() for agent in env.agents]
+    remuda.sorrel.train(
+        env,
+        {"policies": {f"agent_{i}": {"algorithm": "ppo"} for i in range(2)}},
+        schedule="sequential",
+        run={"turns": 50, "directory": str(tmp_path / "run"), "evaluate_episodes": 0},
+    )
+    assert "agent_1 has not the layers of a PyTorchIQN" in caplog.text
+    for agent, weight in zip(env.agents, before, strict=True):
+        assert torch.equal(agent.model.qnetwork_local.head1.weight, weight)
 
 
 def test_a_model_of_two_agents_is_refused():

@@ -7,6 +7,7 @@ from gymnasium import spaces
 
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.spaces import deeds_of, write_mask
+from remuda.envs.checks import BadValueError
 from remuda.envs.contract import VectorEnvContract
 from remuda.errors import ContractError
 from remuda.policies.actions import actions_of
@@ -41,9 +42,23 @@ def test_each_part_is_what_was_chosen_for_it():
     assert found["go"] == 1
     assert found["say"][0] == 1
     assert found["say"][1].tolist() == [0, 1]
-    masks = np.zeros(15, bool)
-    write_mask({"give": (np.ones(4), np.zeros(2)), "go": np.ones(3)}, masks[:9])
-    assert masks.tolist() == [True] * 4 + [False] * 2 + [True] * 3 + [False] * 6
+
+
+def test_masks_of_parts_are_in_the_order_of_the_space():
+    """Red before: they were in the order in which the game wrote them down."""
+    space = spaces.Dict({"move": spaces.Discrete(3), "attack": spaces.Discrete(2)})
+    out = np.zeros(5, bool)
+    write_mask({"move": [1, 0, 0], "attack": [0, 1]}, out, True, space)
+    assert out.tolist() == [False, True, True, False, False]
+    pair = spaces.Tuple([spaces.Discrete(3), spaces.Discrete(2)])
+    for mask in (([1, 0, 1], [0, 1]), [[1, 0, 1], [0, 1]]):
+        write_mask(mask, out, True, pair)
+        assert out.tolist() == [True, False, True, False, True]
+    for wrong in ({"move": [1, 0, 0]}, [1, 0, 0]):
+        with pytest.raises(BadValueError, match="has to have parts attack, move"):
+            write_mask(wrong, out, True, space)
+    with pytest.raises(BadValueError, match="not of 2 parts"):
+        write_mask(([1, 0, 1],), out, True, pair)
 
 
 def test_numbers_and_choices_together_are_told():
@@ -73,3 +88,26 @@ class Levers(gymnasium.Env):
 class TestLevers(VectorEnvContract):
     def make(self, num_envs):
         return GymnasiumEnv(Levers, num_envs)
+
+
+class Masked(Levers):
+    """Tells by part what is allowed."""
+
+    def reset(self, *, seed=None, options=None):
+        seen, _ = super().reset(seed=seed)
+        return seen, self.info()
+
+    def info(self):
+        parts = {"say": (np.ones(2), np.ones(4)), "go": np.array([0, 0, 1])}
+        return {"action_mask": parts | {"give": (np.ones(4), np.array([1, 0]))}}
+
+    def step(self, action):
+        assert action["go"] == 1
+        assert action["give"][1] == 0
+        *rest, _ = super().step(action)
+        return *rest, self.info()
+
+
+class TestMasked(VectorEnvContract):
+    def make(self, num_envs):
+        return GymnasiumEnv(Masked, num_envs)

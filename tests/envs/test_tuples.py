@@ -24,7 +24,7 @@ class Meeting(gymnasium.Env):
             [spaces.Box(-9, 9, (2,), np.float32), spaces.Box(-9, 9, (1,), np.float32)]
         )
         self.action_space = spaces.Tuple([spaces.Discrete(3), spaces.Discrete(2)])
-        self.reward, self.broken = reward, broken
+        self.reward, self.broken, self.n_agents = reward, broken, 2
 
     def seen(self):
         return (
@@ -93,6 +93,41 @@ def test_a_tuple_of_another_length_is_told():
 def test_an_environment_of_one_agent_is_none():
     assert not has_agents(gymnasium.make("CartPole-v1"))
     assert not has_agents(gymnasium.make("Blackjack-v1"))
+    alone = Meeting()
+    del alone.n_agents
+    assert not has_agents(alone)
+
+
+def test_an_episode_is_over_when_each_agent_s_is_one_way_or_the_other():
+    class Apart(Meeting):
+        def step(self, actions):
+            *rest, _, _, info = super().step(actions)
+            return *rest, [True, False], [False, True], info
+
+    env = copies_of(Apart, 1)
+    env.reset(np.array([3]), np.ones(1, bool))
+    env.begin_turn()
+    env.act(0, np.array([2]))
+    env.act(1, np.array([1]))
+    result = env.end_turn()
+    assert result.terminated.tolist() == [[True, False]]
+    assert result.truncated.tolist() == [[False, True]]
+    assert not env.active.any()
+
+
+def test_foraging_repeats_itself_by_its_seed():
+    """Red before: new places were those where nobody stood in the episode before."""
+    pytest.importorskip("lbforaging")
+    fresh, used = (make_lbf("Foraging-5x5-2p-1f-v3", 1) for _ in range(2))
+    seen = [np.zeros((1, 9), np.float32) for _ in range(2)]
+    for seed in range(60):
+        used.reset(np.array([1000 + seed]), np.ones(1, bool))
+        for env, out in zip((fresh, used), seen, strict=True):
+            if env is fresh:
+                env = make_lbf("Foraging-5x5-2p-1f-v3", 1)
+            env.reset(np.array([seed]), np.ones(1, bool))
+            env.observe(0, out)
+        assert (seen[0] == seen[1]).all()
 
 
 class TestForaging(VectorEnvContract):

@@ -8,7 +8,7 @@ one of Q-learning is greedy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -103,12 +103,13 @@ def _matrix_game(env: MatrixEnv) -> WalkedGame | None:
 
 def _open_spiel_game(env: OpenSpielEnv) -> WalkedGame | None:
     """Of turns; where moves are made at the same time, the tree has turns that the run has not."""
-    if env.moves_together or _is_large(env.game.new_initial_state()):
-        return None
     try:
-        tree = flatten(OpenSpielGame(env.name))
+        rules = OpenSpielGame(env.name)
     except UsageError:  # it cannot be walked
         return None
+    if env.moves_together or _is_large(env.game.new_initial_state()):
+        return None
+    tree = flatten(rules)
 
     @cache
     def observe(player: int) -> tuple[Array, Bools]:
@@ -120,15 +121,23 @@ def _open_spiel_game(env: OpenSpielEnv) -> WalkedGame | None:
 
 def _is_large(root: Any) -> bool:
     """Whether a game of OpenSpiel has more than `MOST_STATES` ways to go."""
-    left, count = [root], 0
-    while left:
-        state = left.pop()
+    count, path = 1, [_children(root)]
+    while path:
+        child = next(path[-1], None)
+        if child is None:
+            path.pop()
+            continue
         count += 1
         if count > MOST_STATES:
             return True
-        if not state.is_terminal():
-            left += [state.child(action) for action in state.legal_actions()]
+        path.append(_children(child))
     return False
+
+
+def _children(state: Any) -> Iterator[Any]:
+    """The states after one, each made when it is asked for."""
+    actions = [] if state.is_terminal() else state.legal_actions()
+    return (state.child(action) for action in actions)
 
 
 @dataclass(frozen=True)

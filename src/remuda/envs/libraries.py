@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,13 @@ class Library:
             return []
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
-            return [f"{self.name}:{name}" for name in sorted(self.listing())]
+            try:
+                return [f"{self.name}:{name}" for name in sorted(self.listing())]
+            except (
+                Exception
+            ):  # whatever is wrong with it is told when one of its games is asked for
+                log.warning("the games of %s cannot be listed", self.name, exc_info=True)
+                return []
 
 
 def _registered(package: str, prefix: str) -> Callable[[], list[str]]:
@@ -80,12 +89,33 @@ def _pettingzoo() -> list[str]:
 
     found = set(getattr(pettingzoo, "parallel_registry", {}))
     found |= set(getattr(pettingzoo, "aec_registry", {}))
+    found = {name for name in found if _can_be_imported(name)}
     if find_spec("mpe2"):
         import mpe2
 
         names = (module.name for module in iter_modules(mpe2.__path__))
         found |= {f"mpe2.{name}" for name in names if name.rpartition("_v")[2].isdigit()}
     return sorted(found)
+
+
+def _can_be_imported(name: str) -> bool:
+    """Whether what a game of PettingZoo needs is here: `classic/tictactoe-v3`."""
+    try:
+        import_module("pettingzoo." + name.replace("/", ".").replace("-v", "_v"))
+    except Exception:  # some raise errors of their own
+        return False
+    return True
+
+
+def _has_size(spiel: Any, kind: Any) -> bool:
+    """Whether what is seen in a game of OpenSpiel is so many numbers."""
+    game = spiel.load_game(kind.short_name)
+    try:
+        if kind.provides_information_state_tensor:
+            return bool(game.information_state_tensor_shape())
+        return bool(game.observation_tensor_shape())
+    except spiel.SpielError:
+        return False
 
 
 def _open_spiel() -> list[str]:
@@ -98,6 +128,7 @@ def _open_spiel() -> list[str]:
         and kind.dynamics in (kinds.SEQUENTIAL, kinds.SIMULTANEOUS)
         and kind.chance_mode != chance.SAMPLED_STOCHASTIC
         and (kind.provides_information_state_tensor or kind.provides_observation_tensor)
+        and _has_size(spiel, kind)
     ]
 
 

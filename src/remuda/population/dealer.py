@@ -20,7 +20,6 @@ from remuda.population.table_layout import POLICY, VERSION
 from remuda.population.team_returns import sides_by_agent
 from remuda.types import Array, Bools, Floats, Integers, State
 
-
 MOST_SEATINGS = 256
 """Seatings that are kept: of many policies hardly one comes twice."""
 
@@ -103,7 +102,7 @@ class Dealer(ABC):
     def _places_of(self, seats: Seating) -> list[int]:
         """By seat, the place of who is dealt it, if all may sit there."""
         population = self.population
-        # Where policies are few, the same ones meet again and again. Kept while nobody comes or goes.
+        # Few policies meet again and again; this is forgotten when somebody comes or goes.
         known: dict[Seating, list[int]] = population.view("seatings", dict)
         found = known.get(seats)
         if found is None:

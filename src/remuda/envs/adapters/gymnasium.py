@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Discrete, MultiDiscrete
 
 from remuda.envs.adapters.spaces import (
     MASK,
@@ -19,6 +20,7 @@ from remuda.envs.adapters.spaces import (
 )
 from remuda.envs.adapters.tuples import copies_of, has_agents, made_quietly
 from remuda.envs.checks import BadValueError, broken, flag, number
+from remuda.envs.scripted import possibilities
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
 from remuda.loading import import_module
@@ -53,12 +55,13 @@ class GymnasiumEnv(VectorEnv):
         """The environments themselves, as the library made them."""
         first = self.copies[0]
         self._sight, self._deeds = sight_of(first.observation_space), deeds_of(first.action_space)
-        seen, info = first.reset(seed=0)
-        masked = self._sight.has_mask or MASK in info
+        _, info = first.reset(seed=0)
+        counted = isinstance(self._deeds.space, Discrete | MultiDiscrete)
+        masked = counted and (self._sight.has_mask or MASK in info)
         space = self._sight.space
         self.agents = (AgentSpec(AGENT, space, self._deeds.space, masked=masked),)
         self._seen = np.zeros((num_envs, *space.shape), space.dtype)
-        width = np.size(self._sight.mask(seen, info)) if masked else 0
+        width = possibilities(self.agents[0]) if masked else 0
         self._masks: Bools = np.zeros((num_envs, width), np.bool_)
         shape = (num_envs, 1)
         self._rewards: Floats = np.zeros(shape, np.float32)
@@ -133,7 +136,8 @@ class GymnasiumEnv(VectorEnv):
     def _note(self, i: int, seen: Any, info: dict[str, Any]) -> None:
         self._sight.write(seen, self._seen[i], self.check)
         if self._masks.shape[1]:
-            write_mask(self._sight.mask(seen, info), self._masks[i], self.check)
+            mask = self._sight.mask(seen, info)
+            write_mask(mask, self._masks[i], self.check, self._deeds.theirs)
 
 
 def make_gymnasium(name: str, num_envs: int = 1, **options: Any) -> VectorEnv:

@@ -59,12 +59,7 @@ class OpenSpielEnv(VectorEnv):
         """Whether players move at the same time."""
         _check(spiel, name, kind)
         self._sees = _what_is_seen(spiel, name, kind, sees)
-        shape = tuple(
-            self.game.information_state_tensor_shape()
-            if self._sees == INFORMATION
-            else self.game.observation_tensor_shape()
-        )
-        self._shape = shape
+        shape = self._shape = _shape_of(spiel, self.game, name, self._sees)
         players = int(self.game.num_players())
         space = Box(-np.inf, np.inf, shape, np.float32)
         acts = Discrete(int(self.game.num_distinct_actions()))
@@ -79,6 +74,8 @@ class OpenSpielEnv(VectorEnv):
         self.rewards_so_far = self._rewards
         self._terminated: Bools = np.zeros(size, np.bool_)
         self._result = TurnResult(self._rewards, self._terminated, np.zeros(size, np.bool_))
+        self._returns = np.zeros(size)
+        """What each has been given in the episode, as far as was told."""
         self._chosen: Integers = np.zeros(size, np.int64)
         self._numbers = [np.random.PCG64(0) for _ in range(num_envs)]
         self.states: list[Any] = [self.game.new_initial_state() for _ in range(num_envs)]
@@ -93,6 +90,7 @@ class OpenSpielEnv(VectorEnv):
             self.states[e] = self.game.new_initial_state()
             self._terminated[e] = False
             self._by_chance(e)
+            self._returns[e] = self.states[e].returns()
             self._note(e)
 
     def begin_turn(self) -> None:
@@ -183,6 +181,7 @@ class OpenSpielEnv(VectorEnv):
         for e in range(self.num_envs):
             self._numbers[e].state = state["numbers"][str(e)]
             self.states[e] = _replayed(self.game, state["histories"][str(e)].tolist())
+            self._returns[e] = self.states[e].returns()
         self.active[...] = state["active"]
         self._rewards[...], self._terminated[...] = 0.0, False
 
@@ -192,11 +191,14 @@ class OpenSpielEnv(VectorEnv):
 
     def _went_on(self, e: int) -> None:
         """What came of a move, and then chance's, until somebody is to move or all is over."""
-        self._rewards[e] += np.asarray(self.states[e].rewards(), np.float32)
-        self._by_chance(e, counted=True)
+        self._by_chance(e)
+        # Not `rewards`, which in some games stay as they were while chance moves.
+        returns = np.asarray(self.states[e].returns())
+        self._rewards[e] += returns - self._returns[e]
+        self._returns[e] = returns
         self._note(e)
 
-    def _by_chance(self, e: int, counted: bool = False) -> None:
+    def _by_chance(self, e: int) -> None:
         state = self.states[e]
         while not state.is_terminal() and state.is_chance_node():
             actions, chances = zip(*state.chance_outcomes(), strict=True)
@@ -209,8 +211,6 @@ class OpenSpielEnv(VectorEnv):
                     chosen = action
                     break
             state.apply_action(chosen)
-            if counted:
-                self._rewards[e] += np.asarray(state.rewards(), np.float32)
 
     def _note(self, e: int) -> None:
         """Who acts next, or that all is over."""
@@ -272,6 +272,21 @@ def _load(spiel: Any, name: str) -> Any:
     except spiel.SpielError as error:
         line = str(error).strip().splitlines()[0]
         raise ConfigError(f"OpenSpiel cannot load {name!r}: {line}") from None
+
+
+def _shape_of(spiel: Any, game: Any, name: str, sees: str) -> tuple[int, ...]:
+    """Of what an agent sees.
+
+    Raises:
+        ConfigError: OpenSpiel does not tell it, whatever the game says that it offers.
+    """
+    try:
+        if sees == INFORMATION:
+            return tuple(game.information_state_tensor_shape())
+        return tuple(game.observation_tensor_shape())
+    except spiel.SpielError as error:
+        line = str(error).strip().splitlines()[0]
+        raise ConfigError(f"open_spiel:{name} has no {sees} of a fixed size: {line}") from None
 
 
 def _check(spiel: Any, name: str, kind: Any) -> None:

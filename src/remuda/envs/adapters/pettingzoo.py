@@ -136,7 +136,8 @@ class _Copies(VectorEnv):
         try:
             sight.write(seen, self._seen[agent][e], self.check)
             if masks.shape[1]:
-                write_mask(sight.mask(seen, info), masks[e], self.check)
+                mask = sight.mask(seen, info)
+                write_mask(mask, masks[e], self.check, self._deeds[agent].theirs)
         except BadValueError as error:
             raise self._broken(e, agent, error) from None
 
@@ -397,13 +398,21 @@ def make_pettingzoo(
             if num_envs == 1:  # for pictures of play; drawing may cost even where none is taken
                 options = drawing(make, options)
             return adapter(lambda: make(**options), num_envs)
-        except (TypeError, ValueError, AssertionError, ImportError) as error:
-            if where_raised(error, libraries=False):
+        except Exception as error:
+            if type(error).__name__ not in REFUSALS or where_raised(error, libraries=False):
                 raise
             line = " ".join(str(error).split())
             raise ConfigError(f"pettingzoo:{name} cannot be made: {line}") from None
 
 
+REFUSALS = [
+    "TypeError",
+    "ValueError",
+    "AssertionError",
+    "ImportError",
+    "ModuleNotFoundError",
+    "FailedToImport",
+]
 PARALLEL, AEC = "parallel_env", "env"
 """What a module calls the functions that make an environment of each kind."""
 

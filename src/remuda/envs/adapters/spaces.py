@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -79,8 +79,10 @@ def sight_of(space: spaces.Space[Any]) -> Sight:
     return Sight(box, lambda seen: spaces.flatten(space, seen), has_mask)
 
 
-def write_mask(mask: Any, out: Bools, check: bool = True) -> None:
-    """Write a library's mask into one row; parts, of a tuple or by name, follow one another.
+def write_mask(
+    mask: Any, out: Bools, check: bool = True, space: spaces.Space[Any] | None = None
+) -> None:
+    """Write a library's mask into one row; its parts follow one another as those of the space do.
 
     Raises:
         BadValueError: it is of another length; not without `check`.
@@ -88,18 +90,31 @@ def write_mask(mask: Any, out: Bools, check: bool = True) -> None:
     if mask is None:
         out[...] = True
         return
-    flat = _flat(mask)
+    flat = _flat(mask, space)
     if check and (flat.shape != out.shape or flat.dtype.kind not in "biuf"):
         raise BadValueError(f"its mask is {short(mask)}, not {out.size} of true or false")
     out[...] = flat.astype(np.bool_)
 
 
-def _flat(mask: Any) -> Array:
-    """A mask of parts, which may have parts themselves, as one row."""
-    if isinstance(mask, Mapping):
-        mask = tuple(mask.values())
-    if isinstance(mask, tuple):
-        return np.concatenate([_flat(part) for part in mask])
+def _flat(mask: Any, space: spaces.Space[Any] | None) -> Array:
+    """A mask of parts, which may have parts themselves, as one row.
+
+    Raises:
+        BadValueError: a part is missing, or there is one too many.
+    """
+    if isinstance(space, spaces.Dict):
+        if not isinstance(mask, Mapping) or mask.keys() != space.spaces.keys():
+            names = ", ".join(map(str, space.spaces))
+            raise BadValueError(f"its mask is {short(mask)}, and has to have parts {names}")
+        return np.concatenate([_flat(mask[name], own) for name, own in space.spaces.items()])
+    if isinstance(space, spaces.Tuple):
+        if not isinstance(mask, tuple | list) or len(mask) != len(space.spaces):
+            raise BadValueError(f"its mask is {short(mask)}, not of {len(space.spaces)} parts")
+        return np.concatenate(
+            [_flat(part, own) for part, own in zip(mask, space.spaces, strict=True)]
+        )
+    if isinstance(mask, tuple | list) and any(np.ndim(part) for part in mask):
+        return np.concatenate([np.ravel(part) for part in mask])
     return np.ravel(np.asarray(mask))
 
 
@@ -127,10 +142,16 @@ class Deeds:
     """As policies take it: discrete choices begin at 0."""
     unpack: Callable[[Array], Any]
     """From [num_envs, *shape] to an action for each copy, as the library takes it."""
+    theirs: spaces.Space[Any] | None = None
+    """As the library has it."""
 
 
 def deeds_of(space: spaces.Space[Any]) -> Deeds:
     """How to act in a space; one that policies cannot act in stays as it is, for them to refuse."""
+    return replace(_deeds_in(space), theirs=space)
+
+
+def _deeds_in(space: spaces.Space[Any]) -> Deeds:
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
         return Deeds(spaces.Discrete(int(space.n)), lambda actions: (actions + start).tolist())

@@ -22,19 +22,34 @@ Numbers = Mapping[str, Any]
 
 
 def has_agents(env: gymnasium.Env[Any, Any]) -> bool:
-    """Whether several agents share it: it sees and does tuples of the same length."""
+    """Whether several agents share it: it sees and does tuples, and says that they are as many.
+
+    By an attribute `n_agents`, `num_agents`, `agents` or `players`: one agent may see a tuple, too.
+    """
     sees, does = env.observation_space, env.action_space
     if not (isinstance(sees, spaces.Tuple) and isinstance(does, spaces.Tuple)):
         return False
-    return len(sees.spaces) == len(does.spaces)
+    count, own = len(sees.spaces), env.unwrapped
+    words = "n_agents", "num_agents", "agents", "players"
+    told: list[Any] = [getattr(own, name, None) for name in words]
+    sizes = [len(each) if hasattr(each, "__len__") else each for each in told]
+    return count == len(does.spaces) and count in sizes
 
 
 class TupleEnv:
     """Such an environment with the interface of PettingZoo's parallel ones."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Take an environment."""
-        self.env, self.metadata = env, env.metadata
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], forget: Callable[[Any], None] | None = None
+    ) -> None:
+        """Take an environment.
+
+        Args:
+            env: shared by several agents.
+            forget: makes it forget the episode before, where `reset` does not; it is given the
+                environment without its wrappers.
+        """
+        self.env, self.metadata, self._forget = env, env.metadata, forget
         sees, does = env.observation_space, env.action_space
         assert isinstance(sees, spaces.Tuple)
         assert isinstance(does, spaces.Tuple)
@@ -54,6 +69,8 @@ class TupleEnv:
 
     def reset(self, seed: int | None = None) -> tuple[Numbers, Numbers]:
         """Begin an episode: observations and infos, by agent."""
+        if self._forget is not None:
+            self._forget(self.env.unwrapped)
         seen, info = self.env.reset(seed=seed)
         self.agents = list(self.possible_agents)
         return self._by_agent("observations", seen), self._infos(info)
@@ -62,18 +79,16 @@ class TupleEnv:
         """One step of all: observations, rewards, terminations, truncations and infos."""
         chosen = tuple(actions[name] for name in self.possible_agents)
         seen, rewards, terminated, truncated, info = self.env.step(chosen)
-        ended = _all_of(terminated), _all_of(truncated)
-        if any(ended):
-            self.agents = []
-        given: Any = rewards if _is_sequence(rewards) else [rewards] * len(chosen)
-        terminations, truncations = (dict.fromkeys(actions, end) for end in ended)
-        return (
-            self._by_agent("observations", seen),
-            self._by_agent("rewards", given),
-            terminations,
-            truncations,
-            self._infos(info),
+        ended, cut, given = (
+            self._by_agent(what, each if _is_sequence(each) else [each] * len(chosen))
+            for what, each in (("ends", terminated), ("ends", truncated), ("rewards", rewards))
         )
+        ended, cut = ({name: bool(end) for name, end in flags.items()} for flags in (ended, cut))
+        if all(ended[name] or cut[name] for name in self.possible_agents):
+            self.agents = []
+        else:  # an episode is over for all at once
+            ended, cut = (dict.fromkeys(actions, False) for _ in range(2))
+        return self._by_agent("observations", seen), given, ended, cut, self._infos(info)
 
     def render(self) -> Any:
         """A picture.
@@ -118,14 +133,13 @@ def _is_sequence(values: Any) -> bool:
     return isinstance(values, Sequence) or (hasattr(values, "__len__") and hasattr(values, "shape"))
 
 
-def _all_of(ended: Any) -> bool:
-    """Whether the episode is over, as one flag or one for each agent."""
-    return all(bool(each) for each in ended) if _is_sequence(ended) else bool(ended)
-
-
-def copies_of(make: Callable[[], gymnasium.Env[Any, Any]], num_envs: int) -> ParallelCopies:
-    """Copies of an environment that several agents share; `make` makes one."""
-    return ParallelCopies(lambda: TupleEnv(make()), num_envs)
+def copies_of(
+    make: Callable[[], gymnasium.Env[Any, Any]],
+    num_envs: int,
+    forget: Callable[[Any], None] | None = None,
+) -> ParallelCopies:
+    """Copies of an environment that several agents share; `make` makes one. See `TupleEnv`."""
+    return ParallelCopies(lambda: TupleEnv(make(), forget), num_envs)
 
 
 def made_quietly(name: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
@@ -137,7 +151,13 @@ def made_quietly(name: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, An
 
 def make_lbf(name: str, num_envs: int = 1, **options: Any) -> ParallelCopies:
     """Copies of level-based foraging (Papoudakis et al. 2021), `Foraging-8x8-2p-2f-coop-v3`."""
-    return _make("lbf", "lbforaging", name, num_envs, options)
+    return _make("lbf", "lbforaging", name, num_envs, options, _without_places)
+
+
+def _without_places(env: Any) -> None:
+    """Let no player of foraging stand anywhere: new places are drawn from those that are free."""
+    for player in env.players:
+        player.position = None
 
 
 def make_rware(name: str, num_envs: int = 1, **options: Any) -> ParallelCopies:
@@ -147,7 +167,12 @@ def make_rware(name: str, num_envs: int = 1, **options: Any) -> ParallelCopies:
 
 
 def _make(
-    library: str, package: str, name: str, num_envs: int, options: dict[str, Any]
+    library: str,
+    package: str,
+    name: str,
+    num_envs: int,
+    options: dict[str, Any],
+    forget: Callable[[Any], None] | None = None,
 ) -> ParallelCopies:
     """Copies of an environment that a package registers with Gymnasium.
 
@@ -164,7 +189,7 @@ def _make(
 
     try:
         made_quietly(name, options).close()
-        return copies_of(lambda: made_quietly(name, options), num_envs)
+        return copies_of(lambda: made_quietly(name, options), num_envs, forget)
     except (gymnasium.error.Error, TypeError, ValueError, AssertionError) as error:
         if where_raised(error, libraries=False):
             raise

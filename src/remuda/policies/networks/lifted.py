@@ -209,9 +209,9 @@ class LiftedModule(Encoder):
         for name, weight in weights.items():
             tower = name.removesuffix(end)
             # Names of the module's own parts may end like that, too.
-            if name.endswith(end) and self.shapes(tower).keys() <= weights.keys():
-                if weight.device.type == "cpu":
-                    self._bound.bind(self._own(tower, weights))
+            is_tower = name.endswith(end) and self.shapes(tower).keys() <= weights.keys()
+            if is_tower and weight.device.type == "cpu":
+                self._bound.bind(self._own(tower, weights))
 
     def _others_on(self, device: torch.device) -> dict[str, Tensor]:
         """The buffers that are no real numbers, where a pass is; brought there once."""
