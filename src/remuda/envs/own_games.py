@@ -257,7 +257,7 @@ def _has(thing: object, *names: str) -> bool:
 
 def _drawing(factory: Factory, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options, with pictures asked for where the environment has them."""
-    from remuda.envs.adapters.pettingzoo import drawing
+    from remuda.envs.adapters.spaces import drawing
 
     parameters, options = parameters_of(factory), dict(options)
     modes = getattr(factory, "metadata", None) or {"render_modes": ["rgb_array"]}

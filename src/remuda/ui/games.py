@@ -45,8 +45,8 @@ def print_games(console: Console | None = None) -> None:
         env.close()
     console.print(
         "\n`remuda games NAME` tells the rules, `remuda play NAME` shows a game. Besides these:\n"
-        "those of libraries, as gymnasium:CartPole-v1 (`remuda games --all` lists what is "
-        "installed), and your own as module:Class.",
+        "those of libraries, as gymnasium:CartPole-v1, and your own as module:Class.\n"
+        "`remuda games --all` lists those of all libraries that are installed.",
         soft_wrap=True,
     )
 

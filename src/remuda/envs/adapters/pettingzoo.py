@@ -20,6 +20,7 @@ from remuda.envs.adapters.spaces import (
     MASK,
     allow_idle,
     deeds_of,
+    drawing,
     picture_of,
     seed_of,
     sight_of,
@@ -398,23 +399,22 @@ def make_pettingzoo(
             if num_envs == 1:  # for pictures of play; drawing may cost even where none is taken
                 options = drawing(make, options)
             return adapter(lambda: make(**options), num_envs)
-        except Exception as error:
-            if type(error).__name__ not in REFUSALS or where_raised(error, libraries=False):
+        except _refusals() as error:
+            if where_raised(error, libraries=False):
                 raise
             line = " ".join(str(error).split())
             raise ConfigError(f"pettingzoo:{name} cannot be made: {line}") from None
 
 
-REFUSALS = [
-    "TypeError",
-    "ValueError",
-    "AssertionError",
-    "ImportError",
-    "ModuleNotFoundError",
-    "FailedToImport",
-]
 PARALLEL, AEC = "parallel_env", "env"
 """What a module calls the functions that make an environment of each kind."""
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """Why an environment cannot be made; newer versions of PettingZoo have errors of their own."""
+    errors = vars(import_module("pettingzoo")).get("env_registry")
+    own = getattr(getattr(errors, "exceptions", None), "PettingZooRegistryError", ValueError)
+    return (TypeError, ValueError, AssertionError, ImportError, own)
 
 
 def _offered(name: str) -> dict[str, Callable[..., Any]]:
@@ -444,16 +444,3 @@ def _offered(name: str) -> dict[str, Callable[..., Any]]:
             "pettingzoo:mpe2.simple_spread_v3"
         ) from None
     return {kind: getattr(module, kind) for kind in kinds if hasattr(module, kind)}
-
-
-def drawing(make: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
-    """The options, with pictures asked for where the environment has them."""
-    if "render_mode" in options:
-        return options
-    try:
-        kind = make(**options, render_mode="rgb_array")
-        modes: Iterable[str] = kind.metadata.get("render_modes") or ()
-        kind.close()
-    except Exception:  # whatever it is, it will come again without the mode
-        return options
-    return options | {"render_mode": "rgb_array"} if "rgb_array" in modes else options

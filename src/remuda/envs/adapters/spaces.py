@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -235,3 +235,16 @@ def picture_of(picture: Any, whose: object) -> Array:
     if not isinstance(picture, np.ndarray):
         raise NotImplementedError(f"{whose} has no picture of its world")
     return picture
+
+
+def drawing(make: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
+    """The options, with pictures asked for where the environment has them."""
+    if "render_mode" in options:
+        return options
+    try:
+        kind = make(**options, render_mode="rgb_array")
+        modes: Iterable[str] = kind.metadata.get("render_modes") or ()
+        kind.close()
+    except Exception:  # whatever it is, it will come again without the mode
+        return options
+    return options | {"render_mode": "rgb_array"} if "rgb_array" in modes else options
