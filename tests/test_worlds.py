@@ -33,6 +33,6 @@ def test_the_perfect_player_makes_no_mistake(monkeypatch):
     assert best_moves(empty, CROSS)[0] == 0  # a draw, if both play well
     wins = (CROSS, CROSS, EMPTY, NOUGHT, NOUGHT, EMPTY, EMPTY, EMPTY, EMPTY)
     assert best_moves(wins, CROSS) == (1, (2,))
-    assert best_moves(wins, NOUGHT) == (1, (5,))
+    assert best_moves(wins, NOUGHT) == (1, (2, 5))  # at once, or by two threats
     lost = (CROSS, CROSS, EMPTY, CROSS, NOUGHT, EMPTY, EMPTY, EMPTY, EMPTY)
     assert best_moves(lost, NOUGHT)[0] == -1
