@@ -180,7 +180,7 @@ def test_none_waits_for_the_turn_of_a_part_that_failed():
     turns = side_by_side.Turns()
 
     def work(number):
-        with turns.kept(number):
+        with turns.failing(number):
             if number == 0:
                 raise KeyError("the first")
             with turns.of(number):
@@ -195,7 +195,7 @@ def test_a_part_that_fails_is_told_whatever_part_is_still_at_work():
     turns, failed = side_by_side.Turns(), threading.Event()
 
     def work(number):
-        with turns.kept(number):
+        with turns.failing(number):
             if number == 1:
                 failed.set()
                 raise KeyError("the second")

@@ -50,3 +50,19 @@ def test_each_library_s_example_is_one_of_its_games(name):
     env = find_game(library.example).make(1)
     assert env.num_agents >= 1
     env.close()
+
+
+def test_a_library_that_is_broken_does_not_hide_the_others(monkeypatch, caplog):
+    """Red before: the list ended there."""
+    library = LIBRARIES["open_spiel"]
+
+    def broken():
+        raise OSError("its file is damaged")
+
+    monkeypatch.setattr(libraries, "find_spec", lambda package: True)
+    for each in LIBRARIES.values():
+        monkeypatch.setitem(vars(each), "listing", broken if each is library else lambda: ["one"])
+    page = told()
+    assert "open_spiel:NAME  installed, and cannot be listed" in page
+    assert "its file is damaged" in caplog.text
+    assert "rware:NAME  1 games" in page

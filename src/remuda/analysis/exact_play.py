@@ -114,7 +114,9 @@ def _open_spiel_game(env: OpenSpielEnv) -> WalkedGame | None:
     @cache
     def observe(player: int) -> tuple[Array, Bools]:
         sets = tree.information_sets[player]
-        return np.stack([env.seen_in(each.state, player) for each in sets]), tree.legal_of(player)
+        return np.stack([env.observation_in(each.state, player) for each in sets]), tree.legal_of(
+            player
+        )
 
     return WalkedGame(tree, observe)
 

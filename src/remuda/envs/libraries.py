@@ -46,10 +46,8 @@ class Library:
             warnings.simplefilter("ignore")
             try:
                 return [f"{self.name}:{name}" for name in sorted(self.listing())]
-            except (
-                Exception
-            ):  # whatever is wrong with it is told when one of its games is asked for
-                log.warning("the games of %s cannot be listed", self.name, exc_info=True)
+            except Exception as error:  # one library that is broken does not hide the others
+                log.warning("the games of %s cannot be listed: %s", self.name, error)
                 return []
 
 

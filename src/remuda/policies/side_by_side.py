@@ -95,7 +95,7 @@ class Turns:
             self._moved.notify_all()
 
     @contextlib.contextmanager
-    def kept(self, number: int) -> Iterator[None]:
+    def failing(self, number: int) -> Iterator[None]:
         """Round all that is done of a part: should it fail, none waits for its turn."""
         try:
             yield

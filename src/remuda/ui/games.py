@@ -57,6 +57,8 @@ def print_libraries(console: Console | None = None) -> None:
     for library in LIBRARIES.values():
         names = library.names()
         told = f"{len(names):,} games" if names else f"pip install 'remuda[{library.extra}]'"
+        if library.is_installed and not names:
+            told = "installed, and cannot be listed"
         title = (f"\n{library.name}:", "bold"), "NAME  ", (f"{told}, as {library.example}", "dim")
         console.print(Text.assemble(*title), soft_wrap=True)
         if not names:

@@ -104,15 +104,15 @@ class OpenSpielEnv(VectorEnv):
             if state.is_terminal():
                 out[e] = 0.0
                 continue
-            out[e] = self.seen_in(state, agent)
+            out[e] = self.observation_in(state, agent)
 
-    def seen_in(self, state: Any, agent: int) -> Floats:
+    def observation_in(self, state: Any, agent: int) -> Floats:
         """What a player sees in a state of OpenSpiel's: [*observation_shape]."""
         if self._sees == INFORMATION:
-            seen = state.information_state_tensor(agent)
+            observation = state.information_state_tensor(agent)
         else:
-            seen = state.observation_tensor(agent)
-        found: Floats = np.asarray(seen, np.float32).reshape(self._shape)
+            observation = state.observation_tensor(agent)
+        found: Floats = np.asarray(observation, np.float32).reshape(self._shape)
         return found
 
     def mask(self, agent: int, out: Bools) -> None:
@@ -201,12 +201,15 @@ class OpenSpielEnv(VectorEnv):
     def _by_chance(self, e: int) -> None:
         state = self.states[e]
         while not state.is_terminal() and state.is_chance_node():
-            actions, chances = zip(*state.chance_outcomes(), strict=True)
-            total, left = math.fsum(chances), float(self._numbers[e].random_raw() >> 11) * 2.0**-53
+            actions, probabilities = zip(*state.chance_outcomes(), strict=True)
+            total, left = (
+                math.fsum(probabilities),
+                float(self._numbers[e].random_raw() >> 11) * 2.0**-53,
+            )
             left *= total
             chosen = actions[-1]
-            for action, chance in zip(actions, chances, strict=True):
-                left -= chance
+            for action, probability in zip(actions, probabilities, strict=True):
+                left -= probability
                 if left < 0.0:
                     chosen = action
                     break

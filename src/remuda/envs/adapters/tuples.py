@@ -71,14 +71,14 @@ class TupleEnv:
         """Begin an episode: observations and infos, by agent."""
         if self._forget is not None:
             self._forget(self.env.unwrapped)
-        seen, info = self.env.reset(seed=seed)
+        observations, info = self.env.reset(seed=seed)
         self.agents = list(self.possible_agents)
-        return self._by_agent("observations", seen), self._infos(info)
+        return self._by_agent("observations", observations), self._infos(info)
 
     def step(self, actions: Numbers) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
         """One step of all: observations, rewards, terminations, truncations and infos."""
         chosen = tuple(actions[name] for name in self.possible_agents)
-        seen, rewards, terminated, truncated, info = self.env.step(chosen)
+        observations, rewards, terminated, truncated, info = self.env.step(chosen)
         ended, cut, given = (
             self._by_agent(what, each if _is_sequence(each) else [each] * len(chosen))
             for what, each in (("ends", terminated), ("ends", truncated), ("rewards", rewards))
@@ -88,7 +88,7 @@ class TupleEnv:
             self.agents = []
         else:  # an episode is over for all at once
             ended, cut = (dict.fromkeys(actions, False) for _ in range(2))
-        return self._by_agent("observations", seen), given, ended, cut, self._infos(info)
+        return self._by_agent("observations", observations), given, ended, cut, self._infos(info)
 
     def render(self) -> Any:
         """A picture.

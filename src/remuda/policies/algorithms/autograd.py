@@ -210,7 +210,7 @@ class Autograd:
 
         def gradients_of(numbered: tuple[int, Pick]) -> Sequence[Tensor]:
             number, piece = numbered
-            with turns.kept(number):
+            with turns.failing(number):
                 inputs = network.prepare(part.parameters, piece.of(batch.observations))
                 said = network.policy_and_value(part.parameters, inputs, piece.memory)
                 with turns.of(number):  # what it adds up is added up in one order
