@@ -125,11 +125,12 @@ class PolicyGroup:
         said = self._said(plan)
         if kind.masks.shape[1]:
             _gather_masks(kind.masks, plan.streams, self._masks)
+        rates = self._rates_of(group)  # also where nothing is chosen by them: it is compiled then
         self._selector.choose_by_rates(
             said[:count],
             self._masks[:count],
             self.random if random is None else random,
-            self._rates_of(group) if random is None else np.ones(count),
+            rates if random is None else np.ones(count),
             self._actions[:count],
             self._log_probs[:count],
         )
