@@ -9,8 +9,9 @@ from remuda.actor.actor import Actor
 from remuda.actor.fixed import FixedSeats
 from remuda.actor.seating import make_seats
 from remuda.config import load_config
+from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
-from remuda.envs.adapters.pettingzoo import AECCopies, ParallelCopies
+from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.policies.spec import policy_specs
 from remuda.scoreboard import Scoreboard
 from remuda.streams import stream

@@ -153,7 +153,7 @@ def is_flag(name, keys):
     name = name.replace("-", "_")
     open_ended = ("env.options.", "env.scripted.", "policies.", "scripted.", "population.seats.")
     open_ended += ("policy.settings.", "policy.network.options.", "population.scripted.")
-    open_ended += ("population.shares.", "population.policy_shares.")
+    open_ended += ("population.shares.", "population.policy_shares.", "env.episode_metrics.")
     if name in keys:
         return True
     if name.startswith("policies.") and name.count(".") > 1:

@@ -147,8 +147,8 @@ def setup_of_snapshots(
     sampled: bool = False,
 ) -> TournamentSetup:
     """A tournament of entrants that are all policies of a run each; see `play_tournament`."""
-    participants = of_snapshots(config, _agents(config.game, config.env.options), entrants)
-    options = config.env.options
+    participants = of_snapshots(config, _agents(config.game, config.env.made_with), entrants)
+    options = config.env.made_with
     return TournamentSetup(config.game, options, participants, seed, sampled, config.env.check)
 
 
@@ -259,7 +259,7 @@ def _meet(
 
     None: it was cut by the limits.
     """
-    env = make_env(config.game, 1, **config.env.options)
+    env = make_env(config.game, 1, **config.env.made_with)
     names = [spec.name for spec in policy_specs(config, env.agents)]
     allowed = Roster.of(config, env.agents).seats
     env.close()

@@ -287,7 +287,7 @@ def actor_for_play(
         seating: by agent, the policy whose network plays it for good.
         wrap: makes of the copies of the game, with its scripted policies, what is played.
     """
-    env = make_env(config.game, copies, **config.env.options)
+    env = make_env(config.game, copies, **config.env.made_with)
     env.check = config.env.check
     specs = policy_specs(config, env.agents)
     random = stream(seed, "evaluation", "scripted")

@@ -22,9 +22,9 @@ def name_objects(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings in which names stand for the objects that may be given in their place.
 
     Classes and functions as `algorithm` and `network.module` of a policy, as `matchmaker` and
-    `director` of a population, in its `scripted` and in `env.scripted`; policies of runs as
-    `init_from` and in `members_from`. A `Section`, as of another run's configuration, becomes a
-    mapping of what was set in it, so that it can be laid over others.
+    `director` of a population, in its `scripted`, in `env.scripted` and `env.wrappers`; policies
+    of runs as `init_from` and in `members_from`. A `Section`, as of another run's configuration,
+    becomes a mapping of what was set in it, so that it can be laid over others.
 
     Args:
         settings: sections of a configuration.
@@ -44,7 +44,8 @@ def name_objects(settings: Mapping[str, Any]) -> dict[str, Any]:
     population = _at(population, "director", _name_code, key)
     population = _at(population, "members_from", _name_members, key)
     population = _at(population, "scripted", partial(name_scripted, example="rival"), key)
-    named["env"] = _at(named.get("env"), "scripted", name_scripted, "env")
+    env = _at(named.get("env"), "scripted", name_scripted, "env")
+    named["env"] = _at(env, "wrappers", _name_wrappers, "env")
     named[key] = population
     return {name: section for name, section in named.items() if name in settings}
 
@@ -166,6 +167,12 @@ def _name_policy(value: Any, key: str) -> Any:
             f"{key}: {value!r} was not taken from a run; take it from one that remuda.load opens"
         )
     return value.reference
+
+
+def _name_wrappers(value: Any, key: str) -> Any:
+    if isinstance(value, list | tuple):
+        return [_name_code(wrapper, key) for wrapper in value]
+    return value
 
 
 def _name_members(value: Any, key: str) -> Any:

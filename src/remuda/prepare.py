@@ -49,7 +49,7 @@ def prepare(config: Config) -> Prepared:
     Raises:
         RemudaError: something that cannot be; the message says how a user can mend it.
     """
-    env = make_env(config.game, 1, **config.env.options)
+    env = make_env(config.game, 1, **config.env.made_with)
     agents, specs = env.agents, policy_specs(config, env.agents)
     if config.population.dealt:
         check_population(config, Roster.of(config, agents))
@@ -70,7 +70,7 @@ def prepare(config: Config) -> Prepared:
     layout = make_layout(config, len(specs), own_devices=devices, cores=cores)
     size = 0
     if config.env.num_envs > 1:
-        two = make_env(config.game, 2, **config.env.options)
+        two = make_env(config.game, 2, **config.env.made_with)
         size = copy_size(env, two, agents)
         two.close()
     env.close()

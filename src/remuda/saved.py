@@ -71,7 +71,7 @@ class SavedPolicies:
     @cached_property
     def agents(self) -> tuple[AgentSpec, ...]:
         """Of the game."""
-        env = make_env(self.config.game, 1, **self.config.env.options)
+        env = make_env(self.config.game, 1, **self.config.env.made_with)
         agents = tuple(env.agents)
         env.close()
         return agents

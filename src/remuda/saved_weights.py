@@ -60,7 +60,7 @@ def load_run(
         CheckpointError: the checkpoint is missing or damaged.
     """
     config = run.read_config() if config is None else config
-    env = make_env(config.game, 1, **config.env.options)
+    env = make_env(config.game, 1, **config.env.made_with)
     specs = policy_specs(config, env.agents)
     env.close()
     number = find_checkpoint(run, config, specs, checkpoint)

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 from pettingzoo import AECEnv
 
-from remuda.envs.adapters.pettingzoo import AECCopies
+from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.spaces import sight_of
 from remuda.envs.registry import make_env
 from remuda.envs.scripted import room_for

@@ -24,7 +24,7 @@ from remuda.actor.role import ActorRole
 from remuda.assembly import Assembly
 from remuda.config import load_config
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
-from remuda.envs.adapters.pettingzoo import ParallelCopies
+from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.adapters.sorrel import SorrelCopies
 from remuda.envs.checks import broken
 from remuda.envs.contract import check_env

@@ -10,8 +10,9 @@ from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
 from foreign_games import Spot
+from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
-from remuda.envs.adapters.pettingzoo import AECCopies, ParallelCopies
+from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.registry import find_game, make_env, name_game
 from remuda.errors import ConfigError, UnknownGameError, UsageError, UserCodeError
 from remuda.user_code import naming_user_code

@@ -7,8 +7,9 @@ import pytest
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
+from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.export import AECGame, ParallelGame, aec_env, parallel_env
-from remuda.envs.adapters.pettingzoo import AECCopies, ParallelCopies
+from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.adapters.spaces import allow_idle, write_mask
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.registry import GAMES, make_env

@@ -209,7 +209,7 @@ class ActorRole:
         game: VectorEnv
         copies, first = self.copies[self.index], sum(self.copies[: self.index])
         if env.workers == 1:
-            game = self.game.make(copies, **env.options)
+            game = self.game.make(copies, **env.made_with)
             game.check, game.first_copy = env.check, first
         else:
             from remuda.envs.workers import WorkerEnvs
@@ -221,6 +221,6 @@ class ActorRole:
                 check=env.check,
                 first_copy=first,
                 status=self.workers,
-                **env.options,
+                **env.made_with,
             )
         return game

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -48,6 +48,20 @@ class EnvConfig(Section):
     message that names the agent, the copy and the turn. It costs about nothing."""
     options: Options = {}
     """The game's own parameters by name; `remuda games` lists them."""
+    wrappers: tuple[str, ...] = ()
+    """Put round each copy of an environment of Gymnasium, PettingZoo or their like, the first one
+    innermost: `module:Name`, with values where it takes any, as in
+    `gymnasium.wrappers:TimeLimit(max_episode_steps=100)` or `supersuit:frame_stack_v1(4)`."""
+    episode_metrics: dict[str, Literal["last", "sum", "mean", "min", "max"]] = {}
+    """Numbers that such an environment tells in `info`, by name, as metrics of its episodes: which
+    of an episode's values counts, or what is made of them. `speed` is the mean over agents that
+    tell it, `agent_0/speed` that of one, and `*/speed` one metric for each agent."""
+
+    @property
+    def made_with(self) -> dict[str, Any]:
+        """All that `make_env` takes for it: its options, and what is put round each copy."""
+        around = {"wrappers": self.wrappers, "episode_metrics": self.episode_metrics}
+        return dict(self.options) | {name: value for name, value in around.items() if value}
 
 
 class LearnersConfig(Section):

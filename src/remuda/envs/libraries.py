@@ -32,6 +32,8 @@ class Library:
     """One of its games."""
     listing: Callable[[], Iterable[str]]
     """All its games, where it is installed."""
+    wraps: bool = False
+    """Whether its environments are of Gymnasium's or PettingZoo's kind, so that wrappers fit."""
 
     @property
     def is_installed(self) -> bool:
@@ -147,6 +149,7 @@ LIBRARIES = {
             extra="",
             example="gymnasium:CartPole-v1",
             listing=_gymnasium,
+            wraps=True,
         ),
         Library(
             "pettingzoo",
@@ -155,6 +158,7 @@ LIBRARIES = {
             extra="pettingzoo",
             example="pettingzoo:mpe2.simple_spread_v3",
             listing=_pettingzoo,
+            wraps=True,
         ),
         Library(
             "open_spiel",
@@ -179,6 +183,7 @@ LIBRARIES = {
             extra="worlds",
             example="lbf:Foraging-8x8-2p-2f-coop-v3",
             listing=_registered("lbforaging", "Foraging"),
+            wraps=True,
         ),
         Library(
             "rware",
@@ -187,6 +192,7 @@ LIBRARIES = {
             extra="worlds",
             example="rware:rware-tiny-4ag-v2",
             listing=_registered("rware", "rware"),
+            wraps=True,
         ),
     )
 }

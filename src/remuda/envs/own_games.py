@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
+from remuda.envs.adapters.wrapping import Wrapping
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, RemudaError, UnknownGameError, UserCodeError
 from remuda.loading import import_module
@@ -60,7 +61,7 @@ def check_factory(game: object, name: str) -> None:
     Raises:
         ConfigError: it is one of these.
     """
-    if not isinstance(game, type) and _kind_of(game):
+    if not isinstance(game, type) and kind_of(game):
         kind = type(game).__name__
         raise ConfigError(
             f"{name} is an environment that has been made, and every process of a run makes its "
@@ -71,7 +72,11 @@ def check_factory(game: object, name: str) -> None:
 
 
 def make_copies(
-    factory: Factory, num_envs: int, options: Mapping[str, Any], name: str
+    factory: Factory,
+    num_envs: int,
+    options: Mapping[str, Any],
+    name: str,
+    wrapping: Wrapping | None = None,
 ) -> VectorEnv:
     """Copies of a game of the user's own.
 
@@ -80,10 +85,12 @@ def make_copies(
         num_envs: copies.
         options: what it takes besides.
         name: of the game, for messages.
+        wrapping: what stands round each copy; None: nothing.
 
     Raises:
         UserCodeError: the user's code raised.
-        ConfigError: it does not take these options, or makes no environment.
+        ConfigError: it does not take these options, or makes no environment; or there is something
+            to be put round copies that it makes all at once.
         ContractError: what an agent sees cannot be written as numbers.
     """
     if takes_num_envs(factory, options):
@@ -91,17 +98,21 @@ def make_copies(
         if "num_envs" not in parameters and not takes_anything(parameters):
             raise ConfigError(f"{name} holds all copies of a game, and has to take num_envs")
         made = _call(factory, {"num_envs": num_envs, **options}, name)
-        if _kind_of(made) == COPIES:
+        if kind_of(made) == COPIES:
+            if wrapping is not None:
+                made.close()
+                raise not_wrapped(name)
             copies: VectorEnv = made
             return copies
         why = f"no VectorEnv; allowed is {ALLOWED}"
-        if _kind_of(made) in (GYMNASIUM, PARALLEL, AEC):
+        if kind_of(made) in SINGLE:
             why = "which is one: leave num_envs out, and each copy is made by a call of its own"
         raise ConfigError(f"{name} takes num_envs, and makes {_article(made)}, {why}")
     one = OneByOne(factory, _drawing(factory, options) if num_envs == 1 else options, name)
     adapter = _adapter_of(one.peek(), name)
+    wrapping = wrapping or Wrapping()
     try:
-        return adapter(one, num_envs)
+        return adapter(wrapping.around(one), num_envs, wrapping)
     except RemudaError:
         raise
     except Exception as error:
@@ -143,8 +154,8 @@ def takes_num_envs(factory: Factory, options: Mapping[str, Any]) -> bool:
 
     One that takes any keywords may hand them on: it is asked for a single copy in this way.
     """
-    if isinstance(factory, type) and _kind_of(factory):
-        return _kind_of(factory) == COPIES
+    if isinstance(factory, type) and kind_of(factory):
+        return kind_of(factory) == COPIES
     parameters = parameters_of(factory)
     if "num_envs" in parameters:
         return True
@@ -156,7 +167,7 @@ def takes_num_envs(factory: Factory, options: Mapping[str, Any]) -> bool:
         return False
     if hasattr(made, "close"):
         made.close()
-    return _kind_of(made) == COPIES
+    return kind_of(made) == COPIES
 
 
 def parameters_of(factory: Factory) -> Mapping[str, inspect.Parameter]:
@@ -193,20 +204,29 @@ def _call(factory: Factory, options: Mapping[str, Any], name: str) -> Any:
         raise ConfigError(f"env.options: {name} refuses them: {error}") from error
 
 
-def _adapter_of(env: Any, name: str) -> Callable[[Callable[[], Any], int], VectorEnv]:
+def not_wrapped(name: str) -> ConfigError:
+    """The error where something is to be put round a game that holds all of its copies."""
+    return ConfigError(
+        f"env.wrappers and env.episode_metrics are for environments of Gymnasium, PettingZoo and "
+        f"their like; {name} holds all of its copies itself"
+    )
+
+
+def _adapter_of(env: Any, name: str) -> Callable[[Callable[[], Any], int, Wrapping], VectorEnv]:
     """What holds copies of an environment like this.
 
     Raises:
         ConfigError: it is none that there is an adapter for.
     """
-    kind = _kind_of(env)
+    kind = kind_of(env)
     if kind == GYMNASIUM:
         from remuda.envs.adapters.gymnasium import GymnasiumEnv
         from remuda.envs.adapters.tuples import copies_of, has_agents
 
         return copies_of if has_agents(env) else GymnasiumEnv
     if kind in (PARALLEL, AEC):
-        from remuda.envs.adapters.pettingzoo import AECCopies, ParallelCopies
+        from remuda.envs.adapters.aec import AECCopies
+        from remuda.envs.adapters.parallel import ParallelCopies
 
         return ParallelCopies if kind == PARALLEL else AECCopies
     reasons = {
@@ -220,6 +240,8 @@ def _adapter_of(env: Any, name: str) -> Callable[[Callable[[], Any], int], Vecto
 
 COPIES, GYMNASIUM, PARALLEL, AEC = "copies", "gymnasium", "parallel", "aec"
 VECTOR, OLD_GYM = "vector", "gym"
+SINGLE = (GYMNASIUM, PARALLEL, AEC)
+"""Those that hold one copy, which an adapter makes many of."""
 _BASES = {
     ("remuda", "VectorEnv"): COPIES,
     ("gymnasium", "VectorEnv"): VECTOR,
@@ -231,7 +253,7 @@ _BASES = {
 """Kinds of environments by the package and the name of their base class; no package is imported."""
 
 
-def _kind_of(thing: object) -> str:
+def kind_of(thing: object) -> str:
     """Which kind of environment an object or a class is; empty: none that is known.
 
     An object of another class counts as what it has the methods of.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from remuda import loading, pickled
 from remuda.envs import own_games
+from remuda.envs.adapters.wrapping import Wrapping
 from remuda.envs.libraries import LIBRARIES
 from remuda.errors import ConfigError, RemudaError, UnknownGameError, UsageError, UserCodeError
 from remuda.user_code import where_raised
@@ -47,6 +48,11 @@ class Game:
     def is_own(self) -> bool:
         """Whether it is neither Remuda's nor a library's, but the user's own."""
         return self.name not in GAMES and self.factory.partition(":")[0] not in LIBRARIES
+
+    @property
+    def _is_wrappable(self) -> bool:
+        library = LIBRARIES.get(self.factory.partition(":")[0])
+        return library is not None and library.wraps
 
     def load(self) -> Callable[..., Any]:
         """Import the factory.
@@ -106,13 +112,30 @@ class Game:
             raise ConfigError(f"cannot load the scripted policy {name!r}: {error}") from None
         return policy
 
-    def make(self, num_envs: int, **options: Any) -> VectorEnv:
+    def make(
+        self,
+        num_envs: int,
+        *,
+        wrappers: Sequence[str] = (),
+        episode_metrics: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> VectorEnv:
         """Build `num_envs` copies.
+
+        Args:
+            num_envs: copies.
+            wrappers: what is put round each, as `env.wrappers`.
+            episode_metrics: what is read of `info`, as `env.episode_metrics`.
+            options: the game's own.
 
         Raises:
             ConfigError: an option that the game does not know, or a value that it refuses.
             UserCodeError: code of the user's raised.
         """
+        wrapping = Wrapping(tuple(wrappers), episode_metrics or {})
+        is_wrapped = wrapping != Wrapping()
+        if is_wrapped and not (self.is_own or self._is_wrappable):
+            raise own_games.not_wrapped(self.name)
         factory = self.load()
         parameters = own_games.parameters_of(factory)
         allowed = [name for name in parameters if name != "num_envs"]
@@ -123,9 +146,11 @@ class Game:
                 f"it has {', '.join(allowed) or 'none'}"
             )
         if self.is_own:
-            return own_games.make_copies(factory, num_envs, options, self.name)
+            own = wrapping if is_wrapped else None
+            return own_games.make_copies(factory, num_envs, options, self.name, own)
+        around = {"wrapping": wrapping} if is_wrapped else {}
         try:
-            made: VectorEnv = factory(num_envs=num_envs, **options)
+            made: VectorEnv = factory(num_envs=num_envs, **around, **options)
         except RemudaError:
             raise
         except Exception as error:

@@ -83,7 +83,7 @@ def extras_of(
         if not players:
             return found
         config = run.read_config()
-        env = make_env(config.game, 1, **config.env.options)
+        env = make_env(config.game, 1, **config.env.made_with)
         walked = walked_game(config.game, env)
         env.close()
         if walked is not None:
@@ -153,7 +153,7 @@ def society_of(
     facts = {name: each[np.isfinite(each)] for name, each in episodes.facts.items()}
     facts = {name: each for name, each in facts.items() if len(each)}
     found = society(episodes.agents, episodes.rewards, episodes.lengths, facts)
-    env = make_env(config.game, 1, **config.env.options)
+    env = make_env(config.game, 1, **config.env.made_with)
     walked = walked_game(config.game, env)
     env.close()
     names = [agent.name for agent in env.agents]

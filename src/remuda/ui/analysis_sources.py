@@ -121,15 +121,15 @@ def _open(path: Path, label: str) -> Source:
     run = RunDirectory.open(path)
     config = run.read_config()
     if not config.population.dealt:
-        return Source(path, label, run.path, config.game, config.env.options, run=run)
+        return Source(path, label, run.path, config.game, config.env.made_with, run=run)
     if not run.ledger.exists():
         raise RunDirectoryError(
             f"{run.path} has no ledger of matches yet: none is over; let the run go on"
         )
-    agents = _agents(config.game, config.env.options)
+    agents = _agents(config.game, config.env.made_with)
     sides = sides_of(Roster.of(config, agents).teams, len(agents)).tolist()
     return Source(
-        path, label, run.path, config.game, config.env.options, run.ledger, tuple(sides), run
+        path, label, run.path, config.game, config.env.made_with, run.ledger, tuple(sides), run
     )
 
 

@@ -187,7 +187,7 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
                 "no entrant is of a run, so --game must tell what they play; RUN:policy names one"
             )
         config = next(iter(opened.values())).config
-        game, options = config.game, {**config.env.options, **options}
+        game, options = config.game, {**config.env.made_with, **options}
     kind = find_game(game)
     for _, _, entrant in found:
         if isinstance(entrant, str):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
@@ -19,6 +19,7 @@ from remuda.envs.adapters.spaces import (
     write_mask,
 )
 from remuda.envs.adapters.tuples import copies_of, has_agents, made_quietly
+from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.envs.checks import BadValueError, broken, flag, number
 from remuda.envs.scripted import possibilities
 from remuda.envs.vector_env import VectorEnv
@@ -40,12 +41,18 @@ class GymnasiumEnv(VectorEnv):
 
     turn_groups = ((0,),)
 
-    def __init__(self, make: Callable[[], gymnasium.Env[Any, Any]], num_envs: int = 1) -> None:
+    def __init__(
+        self,
+        make: Callable[[], gymnasium.Env[Any, Any]],
+        num_envs: int = 1,
+        wrapping: Wrapping = NOTHING,
+    ) -> None:
         """Make the copies.
 
         Args:
-            make: makes one copy.
+            make: makes one copy, with all that stands round it.
             num_envs: copies.
+            wrapping: what is read of `info`.
 
         Raises:
             ContractError: what it sees cannot be written as numbers.
@@ -69,11 +76,15 @@ class GymnasiumEnv(VectorEnv):
         self._truncated: Bools = np.zeros(shape, np.bool_)
         self.active: Bools = np.zeros(shape, np.bool_)
         self._turns: Integers = np.zeros(num_envs, np.int64)
+        self._metrics = wrapping.reading([AGENT], num_envs)
+        self.facts = self._metrics.names if self._metrics is not None else ()
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Restart the copies in `mask`, each from its own seed."""
         for i in np.flatnonzero(mask).tolist():
             self._turns[i] = 0
+            if self._metrics is not None:
+                self._metrics.begin(i)
             seen, info = self.copies[i].reset(seed=seed_of(seeds[i]))
             try:
                 self._note(i, seen, info)
@@ -104,6 +115,8 @@ class GymnasiumEnv(VectorEnv):
             seen, reward, terminated, truncated, info = copies[i].step(deeds[i])
             try:
                 self._note(i, seen, info)
+                if self._metrics is not None:
+                    self._metrics.read(i, 0, info)
                 plain = type(reward) is float and type(terminated) is type(truncated) is bool
                 if self.check and not plain:
                     reward = number(reward)
@@ -119,7 +132,10 @@ class GymnasiumEnv(VectorEnv):
 
     def end_turn(self) -> TurnResult:
         """What the steps brought."""
-        return TurnResult(self._rewards, self._terminated, self._truncated)
+        told: Mapping[str, Array] = {}
+        if self._metrics is not None:
+            told = self._metrics.told((self._terminated | self._truncated)[:, 0])
+        return TurnResult(self._rewards, self._terminated, self._truncated, told)
 
     def render(self, env: int = 0) -> Array:
         """A picture of one copy: [height, width, 3] uint8."""
@@ -140,7 +156,9 @@ class GymnasiumEnv(VectorEnv):
             write_mask(mask, self._masks[i], self.check, self._deeds.theirs)
 
 
-def make_gymnasium(name: str, num_envs: int = 1, **options: Any) -> VectorEnv:
+def make_gymnasium(
+    name: str, num_envs: int = 1, *, wrapping: Wrapping = NOTHING, **options: Any
+) -> VectorEnv:
     """Copies of the environment that Gymnasium knows as `name`.
 
     One that hands over tuples by agent is shared by so many agents (`tuples`).
@@ -148,6 +166,7 @@ def make_gymnasium(name: str, num_envs: int = 1, **options: Any) -> VectorEnv:
     Args:
         name: as `gymnasium.make` takes it: `my_module:Name-v0` imports a module that registers it.
         num_envs: copies.
+        wrapping: what stands round each.
         options: what the environment takes.
 
     Raises:
@@ -165,8 +184,10 @@ def make_gymnasium(name: str, num_envs: int = 1, **options: Any) -> VectorEnv:
         if drawable and "render_mode" not in modes:
             options["render_mode"] = "rgb_array"
         if has_agents(kind):
-            return copies_of(lambda: made_quietly(name, options), num_envs)
-        return GymnasiumEnv(lambda: gymnasium.make(name, **options), num_envs)
+            make = wrapping.around(lambda: made_quietly(name, options))
+            return copies_of(make, num_envs, wrapping)
+        make = wrapping.around(lambda: gymnasium.make(name, **options))
+        return GymnasiumEnv(make, num_envs, wrapping)
     except (gymnasium.error.Error, TypeError, ImportError) as error:
         if where_raised(error, libraries=False):
             raise

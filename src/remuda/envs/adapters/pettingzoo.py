@@ -1,376 +1,30 @@
-"""PettingZoo environments, of both kinds: many agents, many copies.
-
-`ParallelCopies` holds environments whose agents act at once, `AECCopies` those where one agent acts
-at a time. Neither can be saved in mid-episode, since PettingZoo's environments cannot.
-"""
+"""PettingZoo's environments, and those of libraries like it, by name."""
 
 from __future__ import annotations
 
 import os
 import re
 import warnings
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from remuda.envs.adapters.spaces import (
-    MASK,
-    allow_idle,
-    deeds_of,
-    drawing,
-    picture_of,
-    seed_of,
-    sight_of,
-    write_mask,
-)
-from remuda.envs.checks import BadValueError, broken, flag, number
-from remuda.envs.scripted import possibilities
-from remuda.envs.vector_env import VectorEnv
-from remuda.errors import ConfigError, ContractError
+from remuda.envs.adapters.aec import AECCopies
+from remuda.envs.adapters.parallel import ParallelCopies
+from remuda.envs.adapters.spaces import drawing
+from remuda.envs.adapters.wrapping import NOTHING, Wrapping
+from remuda.errors import ConfigError
 from remuda.loading import import_module
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 from remuda.user_code import where_raised
-
-if TYPE_CHECKING:
-    from pettingzoo import AECEnv, ParallelEnv
-
-
-class _Copies(VectorEnv):
-    """What both kinds have in common: the arrays of all copies, and how they are filled."""
-
-    def __init__(self, copies: Sequence[Any], masked: Mapping[Any, bool]) -> None:
-        """Take the copies, the first of which has been reset.
-
-        Args:
-            copies: environments, all made alike.
-            masked: by agent, whether its `info` holds a mask.
-
-        Raises:
-            ContractError: what an agent sees cannot be written as numbers.
-        """
-        first = copies[0]
-        self._names = names = tuple(first.possible_agents)
-        self.copies = copies
-        """The environments themselves, as the library made them."""
-        self._index = {name: i for i, name in enumerate(names)}
-        self._sights = [sight_of(first.observation_space(name)) for name in names]
-        self._deeds = [deeds_of(first.action_space(name)) for name in names]
-        self.num_envs = len(copies)
-        self.agents = tuple(
-            AgentSpec(
-                str(name),
-                sight.space,
-                deeds.space,
-                masked=sight.has_mask or masked.get(name, False),
-            )
-            for name, sight, deeds in zip(names, self._sights, self._deeds, strict=True)
-        )
-        self._seen = [
-            np.zeros((self.num_envs, *sight.space.shape), sight.space.dtype)
-            for sight in self._sights
-        ]
-        self._masks: list[Bools] = [
-            np.ones((self.num_envs, possibilities(spec) if spec.masked else 0), np.bool_)
-            for spec in self.agents
-        ]
-        shape = (self.num_envs, len(names))
-        self.active: Bools = np.zeros(shape, np.bool_)
-        self._rewards: Floats = np.zeros(shape, np.float32)
-        self._terminated: Bools = np.zeros(shape, np.bool_)
-        self._truncated: Bools = np.zeros(shape, np.bool_)
-        self._turns: Integers = np.zeros(self.num_envs, np.int64)
-        # Whether an agent is in an episode of its own, which has begun and not ended.
-        self._playing: Bools = np.zeros(shape, np.bool_)
-        self._result = TurnResult(self._rewards, self._terminated, self._truncated)
-
-    def reset(self, seeds: Integers, mask: Bools) -> None:
-        """Restart the copies in `mask`, each from its own seed."""
-        for e in np.flatnonzero(mask).tolist():
-            self.active[e] = self._playing[e] = False
-            self._turns[e] = 0
-            self._terminated[e] = self._truncated[e] = False
-            for seen, masks in zip(self._seen, self._masks, strict=True):
-                seen[e], masks[e] = 0, True
-            self._restart(e, seed_of(seeds[e]))
-
-    @abstractmethod
-    def _restart(self, e: int, seed: int) -> None:
-        """Restart one copy, and fill in who is active and what they see."""
-
-    def begin_turn(self) -> None:
-        """Nothing moves by itself."""
-        self._rewards[:] = 0.0
-        self._terminated[:] = False
-        self._truncated[:] = False
-        self._turns += 1
-
-    def observe(self, agent: int, out: Array) -> None:
-        """What it saw last: [num_envs, *observation_shape]."""
-        out[...] = self._seen[agent]
-
-    def mask(self, agent: int, out: Bools) -> None:
-        """What it may do: [num_envs, possibilities]."""
-        out[...] = self._masks[agent]
-        allow_idle(out, self.active[:, agent], self.check)
-
-    def end_turn(self) -> TurnResult:
-        """What the steps of this turn brought."""
-        return self._result
-
-    def render(self, env: int = 0) -> Array:
-        """A picture of one copy, if there is but one: [height, width, 3] uint8."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # those of environments that cannot draw
-            return picture_of(self.copies[env].render(), self.copies[env])
-
-    def close(self) -> None:
-        """Close every copy."""
-        for copy in self.copies:
-            copy.close()
-
-    def _note(self, e: int, agent: int, seen: Any, info: Mapping[str, Any]) -> None:
-        """Write down what an agent sees and may do."""
-        sight, masks = self._sights[agent], self._masks[agent]
-        try:
-            sight.write(seen, self._seen[agent][e], self.check)
-            if masks.shape[1]:
-                mask = sight.mask(seen, info)
-                write_mask(mask, masks[e], self.check, self._deeds[agent].theirs)
-        except BadValueError as error:
-            raise self._broken(e, agent, error) from None
-
-    def _pay(self, e: int, rewards: Mapping[Any, Any]) -> None:
-        for name, reward in rewards.items():
-            if self.check and type(reward) not in (float, int):
-                try:
-                    reward = number(reward)  # noqa: PLW2901
-                except BadValueError as error:
-                    raise self._broken(e, self._index[name], error) from None
-            if reward:
-                agent = self._index[name]
-                if self._playing[e, agent]:
-                    self._rewards[e, agent] += float(reward)
-
-    def _broken(self, e: int, agent: int, said: object) -> ContractError:
-        return broken(self, agent, e, int(self._turns[e]), said)
-
-    def _end(self, e: int, agent: int, terminated: bool) -> None:
-        """The agent's episode is over; an end by the rules is no truncation."""
-        self._playing[e, agent] = self.active[e, agent] = False
-        self._terminated[e, agent] = terminated
-        self._truncated[e, agent] = not terminated
-
-    def _nobody_left(self, e: int) -> None:
-        """The copy is over; who is still in an episode is cut off."""
-        for agent in np.flatnonzero(self._playing[e]).tolist():
-            self._end(e, agent, terminated=False)
-
-
-class ParallelCopies(_Copies):
-    """Copies of a PettingZoo environment whose agents act at once.
-
-    In a turn every agent in the environment's `agents` acts. One that dies keeps what it saw last;
-    one that comes back begins an episode of its own.
-    """
-
-    def __init__(self, make: Callable[[], ParallelEnv[Any, Any, Any]], num_envs: int = 1) -> None:
-        """Make the copies.
-
-        Args:
-            make: makes one copy.
-            num_envs: copies.
-
-        Raises:
-            ContractError: what an agent sees cannot be written as numbers.
-        """
-        copies = [make() for _ in range(num_envs)]
-        _, infos = copies[0].reset(seed=0)
-        super().__init__(copies, {name: MASK in info for name, info in infos.items()})
-        self.turn_groups = (tuple(range(self.num_agents)),)
-        self._chosen: list[Any] = [None] * self.num_agents
-
-    def _restart(self, e: int, seed: int) -> None:
-        seen, infos = self.copies[e].reset(seed=seed)
-        self._note_all(e, seen, infos)
-        if self.check:
-            self._all_see(e, self.copies[e].agents, seen)
-        self._let_play(e)
-
-    def act(self, agent: int, actions: Array) -> None:
-        """Choose; the copies are stepped once all have."""
-        self._chosen[agent] = self._deeds[agent].unpack(actions)
-
-    def end_turn(self) -> TurnResult:
-        """Step every copy that is not over."""
-        names, chosen = self._names, self._chosen
-        playing = self.active.tolist()
-        for e, copy in enumerate(self.copies):
-            actions = {names[i]: chosen[i][e] for i, acts in enumerate(playing[e]) if acts}
-            if not actions:
-                continue
-            seen, rewards, terminations, truncations, infos = copy.step(actions)
-            self._note_all(e, seen, infos)
-            if self.check:
-                self._complete(e, actions, seen, rewards, terminations, truncations)
-            self._pay(e, rewards)
-            for name in names:
-                terminated = bool(terminations.get(name, False))
-                if terminated or truncations.get(name, False):
-                    agent = self._index[name]
-                    if self._playing[e, agent]:
-                        self._end(e, agent, terminated)
-            self._let_play(e)
-        return self._result
-
-    def _note_all(self, e: int, seen: Mapping[Any, Any], infos: Mapping[Any, Any]) -> None:
-        for name, what in seen.items():
-            agent = self._index.get(name)
-            if agent is not None and what is not None:
-                self._note(e, agent, what, infos.get(name) or {})
-
-    def _complete(
-        self, e: int, acted: Mapping[Any, Any], seen: Mapping[Any, Any], *results: Mapping[Any, Any]
-    ) -> None:
-        """Nothing is missing of what those who acted were given, and will need to act again."""
-        rewards, terminations, truncations = results
-        live = self.copies[e].agents
-        for name in acted:
-            try:
-                if name not in rewards:
-                    raise BadValueError("the reward is missing")
-                for what, flags in (("terminated", terminations), ("truncated", truncations)):
-                    if name not in flags:
-                        raise BadValueError(f"`{what}` is missing")
-                    if type(flags[name]) is not bool:
-                        flag(what, flags[name])
-                if seen.get(name) is None and not terminations[name]:
-                    raise BadValueError("the observation is missing")
-            except BadValueError as error:
-                raise self._broken(e, self._index[name], error) from None
-        self._all_see(e, live, seen)
-
-    def _all_see(self, e: int, live: Iterable[Any], seen: Mapping[Any, Any]) -> None:
-        for name in live:
-            if seen.get(name) is None:
-                raise self._broken(e, self._index[name], "the observation is missing")
-
-    def _let_play(self, e: int) -> None:
-        """Who is in `agents` acts next, but who has just ended."""
-        live = self.copies[e].agents
-        self.active[e] = False
-        for name in live:
-            agent = self._index[name]
-            if not (self._terminated[e, agent] or self._truncated[e, agent]):
-                self.active[e, agent] = self._playing[e, agent] = True
-        if not self.active[e].any():
-            self._nobody_left(e)
-
-
-class AECCopies(_Copies):
-    """Copies of a PettingZoo environment where one agent acts at a time.
-
-    A turn is a round in which every agent may act once, in the order of `possible_agents`, where
-    the environment has selected it. An agent observes when it is selected, and zeros before that.
-    Agents that are dead are stepped through without being asked; the episode of one is over when it
-    is selected to be stepped through, or when no agent is left to act.
-    What an agent is given between two of its acts counts for the turn in which it comes, and
-    belongs to the first of the two.
-    """
-
-    can_observe_together = False
-
-    def __init__(self, make: Callable[[], AECEnv[Any, Any, Any]], num_envs: int = 1) -> None:
-        """Make the copies.
-
-        Args:
-            make: makes one copy.
-            num_envs: copies.
-
-        Raises:
-            ContractError: what an agent sees cannot be written as numbers.
-        """
-        copies = [make() for _ in range(num_envs)]
-        copies[0].reset(seed=0)
-        masked = {name: MASK in info for name, info in copies[0].infos.items()}
-        super().__init__(copies, masked)
-        self.turn_groups = tuple((agent,) for agent in range(self.num_agents))
-        self.rewards_so_far = self._rewards
-        self._asks_info = [masked.get(name, False) for name in self._names]
-
-    def _restart(self, e: int, seed: int) -> None:
-        copy = self.copies[e]
-        copy.reset(seed=seed)
-        for name in copy.agents:
-            self._playing[e, self._index[name]] = True
-        self._select(e, copy, {})
-
-    def act(self, agent: int, actions: Array) -> None:
-        """Step the copies that have selected this agent."""
-        deeds = self._deeds[agent].unpack(actions)
-        for e in np.flatnonzero(self.active[:, agent]).tolist():
-            copy = self.copies[e]
-            self.active[e, agent] = False
-            copy.step(deeds[e])
-            self._pay(e, copy.rewards)
-            # Each of these goes through a pile of wrappers: asked for once.
-            terminations, truncations = copy.terminations, copy.truncations
-            if any(terminations.values()) or any(truncations.values()):
-                ended = {
-                    name: bool(terminated)
-                    for name, terminated in terminations.items()
-                    if terminated or truncations[name]
-                }
-                if len(ended) < len(terminations):
-                    self._select(e, copy, ended)
-                else:
-                    self._all_over(e, copy, ended)
-            else:
-                self._look(e, copy, copy.agent_selection)
-
-    def _select(self, e: int, copy: AECEnv[Any, Any, Any], ended: Mapping[Any, bool]) -> None:
-        """Find out who acts next, by way of the dead.
-
-        Args:
-            e: the copy...
-            copy: ...itself.
-            ended: of those whose end was told, whether by the rules.
-        """
-        while copy.agents:
-            name = copy.agent_selection
-            terminated = bool(copy.terminations[name])
-            if not (terminated or copy.truncations[name]):
-                self._look(e, copy, name)
-                return
-            self._over(e, copy, name, terminated)
-            copy.step(None)
-        self._all_over(e, copy, ended)
-
-    def _all_over(self, e: int, copy: AECEnv[Any, Any, Any], ended: Mapping[Any, bool]) -> None:
-        """No agent acts any more: one not yet stepped through gets nothing more either."""
-        for name, terminated in ended.items():
-            self._over(e, copy, name, terminated)
-        self._nobody_left(e)
-
-    def _over(self, e: int, copy: AECEnv[Any, Any, Any], name: Any, terminated: bool) -> None:
-        agent = self._index[name]
-        if self._playing[e, agent]:
-            if not terminated:  # what it saw last still tells what would have come
-                self._look(e, copy, name)
-            self._end(e, agent, terminated)
-
-    def _look(self, e: int, copy: AECEnv[Any, Any, Any], name: Any) -> None:
-        """Let an agent observe: it acts next, unless its episode is over."""
-        agent = self._index[name]
-        self.active[e, agent] = self._playing[e, agent] = True
-        infos = copy.infos if self._asks_info[agent] else {}
-        self._note(e, agent, copy.observe(name), infos.get(name) or {})
 
 
 def make_pettingzoo(
-    name: str, num_envs: int = 1, *, api: str = "auto", **options: Any
+    name: str,
+    num_envs: int = 1,
+    *,
+    api: str = "auto",
+    wrapping: Wrapping = NOTHING,
+    **options: Any,
 ) -> ParallelCopies | AECCopies:
     """Copies of an environment of PettingZoo, or of a library like it.
 
@@ -379,6 +33,7 @@ def make_pettingzoo(
             module with `parallel_env` or `env`, such as `mpe2.simple_spread_v3`.
         num_envs: copies.
         api: `parallel`, `aec`, or `auto`: parallel where it is offered.
+        wrapping: what stands round each.
         options: what the environment takes.
 
     Raises:
@@ -398,7 +53,7 @@ def make_pettingzoo(
         try:
             if num_envs == 1:  # for pictures of play; drawing may cost even where none is taken
                 options = drawing(make, options)
-            return adapter(lambda: make(**options), num_envs)
+            return adapter(wrapping.around(lambda: make(**options)), num_envs, wrapping)
         except _refusals() as error:
             if where_raised(error, libraries=False):
                 raise

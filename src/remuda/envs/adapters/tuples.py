@@ -13,7 +13,8 @@ from typing import Any
 import gymnasium
 from gymnasium import spaces
 
-from remuda.envs.adapters.pettingzoo import ParallelCopies
+from remuda.envs.adapters.parallel import ParallelCopies
+from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.errors import ConfigError, ContractError
 from remuda.user_code import where_raised
 
@@ -136,10 +137,11 @@ def _is_sequence(values: Any) -> bool:
 def copies_of(
     make: Callable[[], gymnasium.Env[Any, Any]],
     num_envs: int,
+    wrapping: Wrapping = NOTHING,
     forget: Callable[[Any], None] | None = None,
 ) -> ParallelCopies:
     """Copies of an environment that several agents share; `make` makes one. See `TupleEnv`."""
-    return ParallelCopies(lambda: TupleEnv(make(), forget), num_envs)
+    return ParallelCopies(lambda: TupleEnv(make(), forget), num_envs, wrapping)
 
 
 def made_quietly(name: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
@@ -149,9 +151,11 @@ def made_quietly(name: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, An
         return gymnasium.make(name, disable_env_checker=True, **options)
 
 
-def make_lbf(name: str, num_envs: int = 1, **options: Any) -> ParallelCopies:
+def make_lbf(
+    name: str, num_envs: int = 1, *, wrapping: Wrapping = NOTHING, **options: Any
+) -> ParallelCopies:
     """Copies of level-based foraging (Papoudakis et al. 2021), `Foraging-8x8-2p-2f-coop-v3`."""
-    return _make("lbf", "lbforaging", name, num_envs, options, _without_places)
+    return _make("lbf", "lbforaging", name, num_envs, wrapping, options, _without_places)
 
 
 def _without_places(env: Any) -> None:
@@ -160,10 +164,12 @@ def _without_places(env: Any) -> None:
         player.position = None
 
 
-def make_rware(name: str, num_envs: int = 1, **options: Any) -> ParallelCopies:
+def make_rware(
+    name: str, num_envs: int = 1, *, wrapping: Wrapping = NOTHING, **options: Any
+) -> ParallelCopies:
     """Copies of the robotic warehouse (Papoudakis et al. 2021): `rware-tiny-4ag-v2`, `tiny-4ag`."""
     full = name if name.startswith(RWARE) else f"{RWARE}-{name}-v2"
-    return _make("rware", "rware", full, num_envs, options)
+    return _make("rware", "rware", full, num_envs, wrapping, options)
 
 
 def _make(
@@ -171,6 +177,7 @@ def _make(
     package: str,
     name: str,
     num_envs: int,
+    wrapping: Wrapping,
     options: dict[str, Any],
     forget: Callable[[Any], None] | None = None,
 ) -> ParallelCopies:
@@ -189,7 +196,8 @@ def _make(
 
     try:
         made_quietly(name, options).close()
-        return copies_of(lambda: made_quietly(name, options), num_envs, forget)
+        make = wrapping.around(lambda: made_quietly(name, options))
+        return copies_of(make, num_envs, wrapping, forget)
     except (gymnasium.error.Error, TypeError, ValueError, AssertionError) as error:
         if where_raised(error, libraries=False):
             raise

@@ -91,7 +91,7 @@ def write_lineage(run: RunDirectory) -> str:
 def _sides_of(run: RunDirectory) -> Sequence[int]:
     """By seat, the number of its team."""
     config = run.read_config()
-    env = make_env(config.game, 1, **config.env.options)
+    env = make_env(config.game, 1, **config.env.made_with)
     env.close()
     teams = Roster.of(config, env.agents).teams
     return [int(side) for side in sides_of(teams, len(env.agents))]

@@ -1,0 +1,138 @@
+"""Copies of PettingZoo's environments where one agent acts at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from remuda.envs.adapters.parallel import Copies
+from remuda.envs.adapters.spaces import MASK
+from remuda.envs.adapters.wrapping import NOTHING, Wrapping
+from remuda.types import Array, Bools
+
+if TYPE_CHECKING:
+    from pettingzoo import AECEnv
+
+
+class AECCopies(Copies):
+    """Copies of a PettingZoo environment where one agent acts at a time.
+
+    A turn is a round in which every agent may act once, in the order of `possible_agents`, where
+    the environment has selected it. An agent observes when it is selected, and zeros before that.
+    Agents that are dead are stepped through without being asked; the episode of one is over when it
+    is selected to be stepped through, or when no agent is left to act.
+    What an agent is given between two of its acts counts for the turn in which it comes, and
+    belongs to the first of the two.
+    """
+
+    can_observe_together = False
+
+    def __init__(
+        self,
+        make: Callable[[], AECEnv[Any, Any, Any]],
+        num_envs: int = 1,
+        wrapping: Wrapping = NOTHING,
+    ) -> None:
+        """Make the copies.
+
+        Args:
+            make: makes one copy, with all that stands round it.
+            num_envs: copies.
+            wrapping: what is read of `info`.
+
+        Raises:
+            ContractError: what an agent sees cannot be written as numbers.
+        """
+        copies = [make() for _ in range(num_envs)]
+        copies[0].reset(seed=0)
+        masked = {name: MASK in info for name, info in copies[0].infos.items()}
+        super().__init__(copies, masked, wrapping)
+        self.turn_groups = tuple((agent,) for agent in range(self.num_agents))
+        self.rewards_so_far = self._rewards
+        # In this episode; what is told before an agent acts is of no step.
+        self._has_acted: Bools = np.zeros(self.active.shape, np.bool_)
+        self._asks_info = [masked.get(name, False) for name in self._names]
+
+    def _restart(self, e: int, seed: int) -> None:
+        copy = self.copies[e]
+        copy.reset(seed=seed)
+        self._has_acted[e] = False
+        for name in copy.agents:
+            self._playing[e, self._index[name]] = True
+        self._select(e, copy, {})
+
+    def act(self, agent: int, actions: Array) -> None:
+        """Step the copies that have selected this agent."""
+        deeds = self._deeds[agent].unpack(actions)
+        for e in np.flatnonzero(self.active[:, agent]).tolist():
+            copy = self.copies[e]
+            self.active[e, agent] = False
+            self._has_acted[e, agent] = True
+            copy.step(deeds[e])
+            self._pay(e, copy.rewards)
+            # Each of these goes through a pile of wrappers: asked for once.
+            terminations, truncations = copy.terminations, copy.truncations
+            if any(terminations.values()) or any(truncations.values()):
+                ended = {
+                    name: bool(terminated)
+                    for name, terminated in terminations.items()
+                    if terminated or truncations[name]
+                }
+                if len(ended) < len(terminations):
+                    self._select(e, copy, ended)
+                else:
+                    self._all_over(e, copy, ended)
+            else:
+                self._look(e, copy, copy.agent_selection)
+
+    def _select(self, e: int, copy: AECEnv[Any, Any, Any], ended: Mapping[Any, bool]) -> None:
+        """Find out who acts next, by way of the dead.
+
+        Args:
+            e: the copy...
+            copy: ...itself.
+            ended: of those whose end was told, whether by the rules.
+        """
+        while copy.agents:
+            name = copy.agent_selection
+            terminated = bool(copy.terminations[name])
+            if not (terminated or copy.truncations[name]):
+                self._look(e, copy, name)
+                return
+            self._over(e, copy, name, terminated)
+            copy.step(None)
+        self._all_over(e, copy, ended)
+
+    def _all_over(self, e: int, copy: AECEnv[Any, Any, Any], ended: Mapping[Any, bool]) -> None:
+        """No agent acts any more: one not yet stepped through gets nothing more either."""
+        for name, terminated in ended.items():
+            self._over(e, copy, name, terminated)
+        self._nobody_left(e)
+
+    def _over(self, e: int, copy: AECEnv[Any, Any, Any], name: Any, terminated: bool) -> None:
+        agent = self._index[name]
+        if self._playing[e, agent]:
+            self._hear(e, copy, agent)
+            if not terminated:  # what it saw last still tells what would have come
+                self._see(e, copy, name)
+            self._end(e, agent, terminated)
+
+    def _look(self, e: int, copy: AECEnv[Any, Any, Any], name: Any) -> None:
+        """Let an agent observe, and hear what its step brought: it acts next."""
+        self._hear(e, copy, self._index[name])
+        self._see(e, copy, name)
+
+    def _hear(self, e: int, copy: AECEnv[Any, Any, Any], agent: int) -> None:
+        """Read what is told of an agent since it acted."""
+        if self._metrics is not None and self._has_acted[e, agent]:
+            self._has_acted[e, agent] = False
+            self._read(self._metrics, e, agent, copy.infos.get(self._names[agent]))
+
+    def _see(self, e: int, copy: AECEnv[Any, Any, Any], name: Any) -> None:
+        """Let an agent observe: it acts next, unless its episode is over."""
+        agent = self._index[name]
+        self.active[e, agent] = self._playing[e, agent] = True
+        infos = copy.infos if self._asks_info[agent] else {}
+        self._note(e, agent, copy.observe(name), infos.get(name) or {})

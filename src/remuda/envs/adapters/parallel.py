@@ -1,0 +1,291 @@
+"""Copies of PettingZoo's environments: what both kinds share, and those whose agents act at once.
+
+They cannot be saved in mid-episode, since PettingZoo's environments cannot.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from remuda.envs.adapters.spaces import (
+    MASK,
+    allow_idle,
+    deeds_of,
+    picture_of,
+    seed_of,
+    sight_of,
+    write_mask,
+)
+from remuda.envs.adapters.wrapping import NOTHING, InfoMetrics, Wrapping
+from remuda.envs.checks import BadValueError, broken, flag, number
+from remuda.envs.scripted import possibilities
+from remuda.envs.vector_env import VectorEnv
+from remuda.errors import ContractError
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+
+if TYPE_CHECKING:
+    from pettingzoo import ParallelEnv
+
+
+class Copies(VectorEnv):
+    """What both kinds have in common: the arrays of all copies, and how they are filled."""
+
+    def __init__(
+        self, copies: Sequence[Any], masked: Mapping[Any, bool], wrapping: Wrapping
+    ) -> None:
+        """Take the copies, the first of which has been reset.
+
+        Args:
+            copies: environments, all made alike.
+            masked: by agent, whether its `info` holds a mask.
+            wrapping: what is read of `info`.
+
+        Raises:
+            ContractError: what an agent sees cannot be written as numbers.
+        """
+        first = copies[0]
+        self._names = names = tuple(first.possible_agents)
+        self.copies = copies
+        """The environments themselves, as the library made them."""
+        self._index = {name: i for i, name in enumerate(names)}
+        self._sights = [sight_of(first.observation_space(name)) for name in names]
+        self._deeds = [deeds_of(first.action_space(name)) for name in names]
+        self.num_envs = len(copies)
+        self.agents = tuple(
+            AgentSpec(
+                str(name),
+                sight.space,
+                deeds.space,
+                masked=sight.has_mask or masked.get(name, False),
+            )
+            for name, sight, deeds in zip(names, self._sights, self._deeds, strict=True)
+        )
+        self._seen = [
+            np.zeros((self.num_envs, *sight.space.shape), sight.space.dtype)
+            for sight in self._sights
+        ]
+        self._masks: list[Bools] = [
+            np.ones((self.num_envs, possibilities(spec) if spec.masked else 0), np.bool_)
+            for spec in self.agents
+        ]
+        shape = (self.num_envs, len(names))
+        self.active: Bools = np.zeros(shape, np.bool_)
+        self._rewards: Floats = np.zeros(shape, np.float32)
+        self._terminated: Bools = np.zeros(shape, np.bool_)
+        self._truncated: Bools = np.zeros(shape, np.bool_)
+        self._turns: Integers = np.zeros(self.num_envs, np.int64)
+        # Whether an agent is in an episode of its own, which has begun and not ended.
+        self._playing: Bools = np.zeros(shape, np.bool_)
+        self._metrics = wrapping.reading([spec.name for spec in self.agents], self.num_envs)
+        self.facts = self._metrics.names if self._metrics is not None else ()
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        """Restart the copies in `mask`, each from its own seed."""
+        for e in np.flatnonzero(mask).tolist():
+            self.active[e] = self._playing[e] = False
+            self._turns[e] = 0
+            if self._metrics is not None:
+                self._metrics.begin(e)
+            self._terminated[e] = self._truncated[e] = False
+            for seen, masks in zip(self._seen, self._masks, strict=True):
+                seen[e], masks[e] = 0, True
+            self._restart(e, seed_of(seeds[e]))
+
+    @abstractmethod
+    def _restart(self, e: int, seed: int) -> None:
+        """Restart one copy, and fill in who is active and what they see."""
+
+    def begin_turn(self) -> None:
+        """Nothing moves by itself."""
+        self._rewards[:] = 0.0
+        self._terminated[:] = False
+        self._truncated[:] = False
+        self._turns += 1
+
+    def observe(self, agent: int, out: Array) -> None:
+        """What it saw last: [num_envs, *observation_shape]."""
+        out[...] = self._seen[agent]
+
+    def mask(self, agent: int, out: Bools) -> None:
+        """What it may do: [num_envs, possibilities]."""
+        out[...] = self._masks[agent]
+        allow_idle(out, self.active[:, agent], self.check)
+
+    def end_turn(self) -> TurnResult:
+        """What the steps of this turn brought."""
+        told: Mapping[str, Array] = {}
+        if self._metrics is not None:
+            ended, goes_on = self._terminated | self._truncated, self.active.any(axis=1)
+            over: Bools = np.logical_and(np.any(ended, axis=1), ~goes_on)
+            told = self._metrics.told(over)
+        return TurnResult(self._rewards, self._terminated, self._truncated, told)
+
+    def render(self, env: int = 0) -> Array:
+        """A picture of one copy, if there is but one: [height, width, 3] uint8."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of environments that cannot draw
+            return picture_of(self.copies[env].render(), self.copies[env])
+
+    def close(self) -> None:
+        """Close every copy."""
+        for copy in self.copies:
+            copy.close()
+
+    def _note(self, e: int, agent: int, seen: Any, info: Mapping[str, Any]) -> None:
+        """Write down what an agent sees and may do."""
+        sight, masks = self._sights[agent], self._masks[agent]
+        try:
+            sight.write(seen, self._seen[agent][e], self.check)
+            if masks.shape[1]:
+                mask = sight.mask(seen, info)
+                write_mask(mask, masks[e], self.check, self._deeds[agent].theirs)
+        except BadValueError as error:
+            raise self._broken(e, agent, error) from None
+
+    def _pay(self, e: int, rewards: Mapping[Any, Any]) -> None:
+        for name, reward in rewards.items():
+            if self.check and type(reward) not in (float, int):
+                try:
+                    reward = number(reward)  # noqa: PLW2901
+                except BadValueError as error:
+                    raise self._broken(e, self._index[name], error) from None
+            if reward:
+                agent = self._index[name]
+                if self._playing[e, agent]:
+                    self._rewards[e, agent] += float(reward)
+
+    def _read(
+        self, metrics: InfoMetrics, e: int, agent: int, info: Mapping[str, Any] | None
+    ) -> None:
+        try:
+            metrics.read(e, agent, info or {})
+        except BadValueError as error:
+            raise self._broken(e, agent, error) from None
+
+    def _broken(self, e: int, agent: int, said: object) -> ContractError:
+        return broken(self, agent, e, int(self._turns[e]), said)
+
+    def _end(self, e: int, agent: int, terminated: bool) -> None:
+        """The agent's episode is over; an end by the rules is no truncation."""
+        self._playing[e, agent] = self.active[e, agent] = False
+        self._terminated[e, agent] = terminated
+        self._truncated[e, agent] = not terminated
+
+    def _nobody_left(self, e: int) -> None:
+        """The copy is over; who is still in an episode is cut off."""
+        for agent in np.flatnonzero(self._playing[e]).tolist():
+            self._end(e, agent, terminated=False)
+
+
+class ParallelCopies(Copies):
+    """Copies of a PettingZoo environment whose agents act at once.
+
+    In a turn every agent in the environment's `agents` acts. One that dies keeps what it saw last;
+    one that comes back begins an episode of its own.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], ParallelEnv[Any, Any, Any]],
+        num_envs: int = 1,
+        wrapping: Wrapping = NOTHING,
+    ) -> None:
+        """Make the copies.
+
+        Args:
+            make: makes one copy, with all that stands round it.
+            num_envs: copies.
+            wrapping: what is read of `info`.
+
+        Raises:
+            ContractError: what an agent sees cannot be written as numbers.
+        """
+        copies = [make() for _ in range(num_envs)]
+        _, infos = copies[0].reset(seed=0)
+        super().__init__(copies, {name: MASK in info for name, info in infos.items()}, wrapping)
+        self.turn_groups = (tuple(range(self.num_agents)),)
+        self._chosen: list[Any] = [None] * self.num_agents
+
+    def _restart(self, e: int, seed: int) -> None:
+        seen, infos = self.copies[e].reset(seed=seed)
+        self._note_all(e, seen, infos)
+        if self.check:
+            self._all_see(e, self.copies[e].agents, seen)
+        self._let_play(e)
+
+    def act(self, agent: int, actions: Array) -> None:
+        """Choose; the copies are stepped once all have."""
+        self._chosen[agent] = self._deeds[agent].unpack(actions)
+
+    def end_turn(self) -> TurnResult:
+        """Step every copy that is not over."""
+        names, chosen = self._names, self._chosen
+        playing = self.active.tolist()
+        for e, copy in enumerate(self.copies):
+            actions = {names[i]: chosen[i][e] for i, acts in enumerate(playing[e]) if acts}
+            if not actions:
+                continue
+            seen, rewards, terminations, truncations, infos = copy.step(actions)
+            self._note_all(e, seen, infos)
+            if self._metrics is not None:
+                for name in actions:
+                    self._read(self._metrics, e, self._index[name], infos.get(name))
+            if self.check:
+                self._complete(e, actions, seen, rewards, terminations, truncations)
+            self._pay(e, rewards)
+            for name in names:
+                terminated = bool(terminations.get(name, False))
+                if terminated or truncations.get(name, False):
+                    agent = self._index[name]
+                    if self._playing[e, agent]:
+                        self._end(e, agent, terminated)
+            self._let_play(e)
+        return super().end_turn()
+
+    def _note_all(self, e: int, seen: Mapping[Any, Any], infos: Mapping[Any, Any]) -> None:
+        for name, what in seen.items():
+            agent = self._index.get(name)
+            if agent is not None and what is not None:
+                self._note(e, agent, what, infos.get(name) or {})
+
+    def _complete(
+        self, e: int, acted: Mapping[Any, Any], seen: Mapping[Any, Any], *results: Mapping[Any, Any]
+    ) -> None:
+        """Nothing is missing of what those who acted were given, and will need to act again."""
+        rewards, terminations, truncations = results
+        live = self.copies[e].agents
+        for name in acted:
+            try:
+                if name not in rewards:
+                    raise BadValueError("the reward is missing")
+                for what, flags in (("terminated", terminations), ("truncated", truncations)):
+                    if name not in flags:
+                        raise BadValueError(f"`{what}` is missing")
+                    if type(flags[name]) is not bool:
+                        flag(what, flags[name])
+                if seen.get(name) is None and not terminations[name]:
+                    raise BadValueError("the observation is missing")
+            except BadValueError as error:
+                raise self._broken(e, self._index[name], error) from None
+        self._all_see(e, live, seen)
+
+    def _all_see(self, e: int, live: Iterable[Any], seen: Mapping[Any, Any]) -> None:
+        for name in live:
+            if seen.get(name) is None:
+                raise self._broken(e, self._index[name], "the observation is missing")
+
+    def _let_play(self, e: int) -> None:
+        """Who is in `agents` acts next, but who has just ended."""
+        live = self.copies[e].agents
+        self.active[e] = False
+        for name in live:
+            agent = self._index[name]
+            if not (self._terminated[e, agent] or self._truncated[e, agent]):
+                self.active[e, agent] = self._playing[e, agent] = True
+        if not self.active[e].any():
+            self._nobody_left(e)

@@ -1,0 +1,291 @@
+"""What stands round each copy of another library's environment: wrappers, and who reads `info`.
+
+Both are for environments that are made one at a time, of Gymnasium, PettingZoo and their like. The
+user names them in the configuration, beside the options of the game.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+
+from remuda import pickled
+from remuda.envs.checks import BadValueError, number
+from remuda.errors import ConfigError, RemudaError, UserCodeError
+from remuda.loading import load
+from remuda.types import Array, Bools
+from remuda.user_code import where_raised
+
+HOW = ("last", "sum", "mean", "min", "max")
+"""What may be made of the numbers that the steps of an episode tell."""
+EACH = "*"
+"""Stands for every agent before a metric's name."""
+KEY = "env.wrappers"
+
+
+@dataclass(frozen=True)
+class Wrapping:
+    """What an adapter puts round the environments that it holds."""
+
+    wrappers: tuple[str, ...] = ()
+    """`module:Name` or `module:Name(values)`, the innermost first."""
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """By name, what is made of it over an episode: one of `HOW`."""
+
+    def around(self, make: Callable[[], Any]) -> Callable[[], Any]:
+        """What makes an environment, with the wrappers round it.
+
+        Raises:
+            ConfigError: a wrapper's name is not that of one.
+            UserCodeError: the module that holds it raised.
+        """
+        if not self.wrappers:
+            return make
+        wrappers = [_Wrapper.read(text) for text in self.wrappers]
+
+        def wrapped() -> Any:
+            made = make()
+            for wrapper in wrappers:
+                made = wrapper(made)
+            return made
+
+        return wrapped
+
+    def reading(self, agents: Sequence[str], num_envs: int) -> InfoMetrics | None:
+        """What reads `info`; None: nobody asked.
+
+        Raises:
+            ConfigError: a metric is none that could be read.
+        """
+        return InfoMetrics(self.metrics, agents, num_envs) if self.metrics else None
+
+
+NOTHING = Wrapping()
+
+
+@dataclass(frozen=True)
+class _Wrapper:
+    """A wrapper, and what it is made with besides the environment."""
+
+    text: str
+    make: Callable[..., Any]
+    values: tuple[Any, ...]
+    named: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, text: str) -> _Wrapper:
+        """Find what a text names: `supersuit:frame_stack_v1(stack_size=4)`.
+
+        Raises:
+            ConfigError: it names nothing, or nothing that can be called.
+            UserCodeError: the module raised as it was imported.
+        """
+        path: str = text
+        values: tuple[Any, ...] = ()
+        named: dict[str, Any] = {}
+        if not pickled.is_pickled(text):
+            path, values, named = _call_in(text)
+        found = load(path, KEY)
+        if not callable(found):
+            raise ConfigError(
+                f"{KEY}: {path} is a {type(found).__name__}; name a class or function"
+            )
+        return cls(text, found, values, named)
+
+    def __call__(self, env: Any) -> Any:
+        """Put it round an environment.
+
+        Raises:
+            ConfigError: it refuses the environment, or makes another kind of thing of it.
+            UserCodeError: it is the user's, and raised.
+        """
+        from remuda.envs.own_games import SINGLE, kind_of
+
+        try:
+            made = self.make(env, *self.values, **self.named)
+        except RemudaError:
+            raise
+        except Exception as error:
+            told = where_raised(error, libraries=False)
+            if told is not None:
+                raise UserCodeError(told) from error
+            line = " ".join(str(error).split()) or type(error).__name__
+            raise ConfigError(
+                f"{KEY}: {self.text} refuses {_article(env)}: {line}; the wrappers of a list go "
+                "round the environment in its order"
+            ) from error
+        before, after = kind_of(env), kind_of(made)
+        if after != before or after not in SINGLE:
+            raise ConfigError(
+                f"{KEY}: {self.text} makes {_article(made)} of {_article(env)}; allowed are "
+                "wrappers that leave an environment what it is"
+            )
+        return made
+
+
+def _article(thing: Any) -> str:
+    name = type(thing).__name__
+    return f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}"
+
+
+def _call_in(text: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+    """The path, the values and the named values of `module:Name(4, key=True)`."""
+    module, colon, rest = text.partition(":")
+
+    def refuse(why: str) -> NoReturn:
+        raise ConfigError(
+            f"{KEY}: {text!r} {why}; name a wrapper as module:Name, with plain values in brackets "
+            "where it takes any: gymnasium.wrappers:TimeLimit(max_episode_steps=100)"
+        )
+
+    if not colon or not module:
+        refuse("names no module")
+    try:
+        found = ast.parse(rest.strip(), mode="eval").body
+    except SyntaxError:
+        refuse("cannot be read")
+    name, call = (found.func, found) if isinstance(found, ast.Call) else (found, None)
+    if not isinstance(name, ast.Name | ast.Attribute):
+        refuse("cannot be read")
+    path = f"{module.strip()}:{ast.unparse(name)}"
+    if call is None:
+        return path, (), {}
+    try:
+        values = tuple(ast.literal_eval(value) for value in call.args)
+        named = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+    except ValueError:
+        refuse("has values that are not plain")
+    if any(word.arg is None for word in call.keywords):
+        refuse("has values that are not plain")
+    return path, values, named
+
+
+class InfoMetrics:
+    """Numbers that environments tell in `info`, over the episode of each copy.
+
+    `speed` is the mean over the agents that tell it, `agent_0/speed` that of one agent, and
+    `*/speed` one metric for each of them. What is deeper in `info` is named by its way there:
+    `collisions/walls`.
+    """
+
+    def __init__(self, asked: Mapping[str, str], agents: Sequence[str], num_envs: int) -> None:
+        """Read nothing yet.
+
+        Args:
+            asked: by name, one of `HOW`.
+            agents: their names.
+            num_envs: copies.
+
+        Raises:
+            ConfigError: an agent is asked for that there is not, or `how` is none.
+        """
+        self._agents = tuple(agents)
+        self._asked: list[tuple[str, str, tuple[str, ...], int | None]] = []
+        for name, how in asked.items():
+            if how not in HOW:
+                raise ConfigError(
+                    f"env.episode_metrics.{name} is {how!r}; allowed are {', '.join(HOW)}"
+                )
+            whose, _, rest = name.partition("/")
+            if whose == EACH and rest:
+                for i, agent in enumerate(self._agents):
+                    self._asked.append((f"{agent}/{rest}", how, tuple(rest.split("/")), i))
+            elif whose in self._agents and rest:
+                i = self._agents.index(whose)
+                self._asked.append((name, how, tuple(rest.split("/")), i))
+            else:
+                self._asked.append((name, how, tuple(name.split("/")), None))
+        self.names = tuple(name for name, *_ in self._asked)
+        """Of the metrics, in order."""
+        shape = (len(self._asked), len(self._agents), num_envs)
+        self._values, self._counts = np.zeros(shape), np.zeros(shape, np.int64)
+        self._told = {name: np.zeros(num_envs) for name in self.names}
+
+    def begin(self, env: int) -> None:
+        """An episode begins in a copy."""
+        self._values[:, :, env] = 0.0
+        self._counts[:, :, env] = 0
+
+    def read(self, env: int, agent: int, info: Mapping[str, Any]) -> None:
+        """Take in what a step told an agent.
+
+        Raises:
+            BadValueError: something that is asked for is no finite number.
+        """
+        if not info:
+            return
+        for i, (name, how, way, whose) in enumerate(self._asked):
+            if whose is not None and whose != agent:
+                continue
+            found = _at(info, way)
+            if found is None:
+                continue
+            try:
+                value = _finite(found)
+            except BadValueError:
+                raise BadValueError(
+                    f"`info` holds {found!r} as {'/'.join(way)}, which env.episode_metrics.{name} "
+                    "reads; it must be a finite number"
+                ) from None
+            before, count = self._values[i, agent, env], self._counts[i, agent, env]
+            if how == "last" or not count:
+                after = value
+            elif how in ("sum", "mean"):
+                after = before + value
+            else:
+                after = min(before, value) if how == "min" else max(before, value)
+            self._values[i, agent, env] = after
+            self._counts[i, agent, env] = count + 1
+
+    def told(self, over: Bools) -> dict[str, Array]:
+        """By name, what it came to in the copies that are over, [num_envs].
+
+        Args:
+            over: [num_envs], which are.
+
+        Raises:
+            ConfigError: nobody told a metric in a whole episode.
+        """
+        for e in np.flatnonzero(over).tolist():
+            for i, (name, how, way, _) in enumerate(self._asked):
+                counts, values = self._counts[i, :, e], self._values[i, :, e]
+                tellers = counts > 0
+                if not tellers.any():
+                    if how != "sum":
+                        raise ConfigError(
+                            f"env.episode_metrics.{name}: in a whole episode no `info` of a step "
+                            f"held {'/'.join(way)}; see what the game tells, or take `sum`, which "
+                            "is 0 then"
+                        )
+                    self._told[name][e] = 0.0
+                    continue
+                own = values[tellers] / (counts[tellers] if how == "mean" else 1)
+                self._told[name][e] = own.mean()
+        return self._told
+
+
+def _finite(value: Any) -> float:
+    if isinstance(value, np.generic):
+        value = value.item()
+    found = number(value)
+    if not math.isfinite(found):
+        raise BadValueError("it is not finite")
+    return found
+
+
+def _at(info: Mapping[str, Any], way: Sequence[str]) -> Any:
+    """What stands in nested mappings, or under the whole name; None: nothing."""
+    whole = "/".join(way)
+    if whole in info:
+        return info[whole]
+    found: Any = info
+    for part in way:
+        if not isinstance(found, Mapping) or part not in found:
+            return None
+        found = found[part]
+    return found

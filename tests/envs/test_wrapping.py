@@ -1,0 +1,189 @@
+"""Wrappers round environments of other libraries, and numbers of `info` as episode metrics."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import remuda
+from remuda.envs.registry import make_env
+from remuda.errors import ConfigError, ContractError, UserCodeError
+from telling_games import LENGTH, Louder, Telling
+
+
+def played(env, turns=LENGTH, copies=2):
+    """What an episode came to: the last result, and what was observed last."""
+    env.reset(np.zeros(copies, np.int64), np.ones(copies, bool))
+    for _ in range(turns):
+        env.begin_turn()
+        seen = []
+        for agent in range(env.num_agents):
+            seen.append(np.zeros((copies, 2), np.float32))
+            env.observe(agent, seen[agent])
+            env.act(agent, np.zeros(copies, np.int64))
+        result = env.end_turn()
+    assert not env.active.any()
+    return result, seen
+
+
+def test_wrappers_go_round_each_copy_in_their_order():
+    wrappers = ["telling_games:Louder(3.0)", "telling_games:Louder(times=0.5)"]
+    env = make_env("telling_games:Telling", 2, wrappers=wrappers)
+    _, seen = played(env)
+    np.testing.assert_array_equal(seen[0], np.full((2, 2), 0.75))
+    assert [type(copy.env).__name__ for copy in env.copies] == ["Louder", "Louder"]
+    assert env.copies[0].times == 0.5
+
+
+def test_wrappers_of_gymnasium_by_name():
+    env = make_env(
+        "gymnasium:CartPole-v1",
+        2,
+        wrappers=[
+            "gymnasium.wrappers:TimeLimit(max_episode_steps=2)",
+            "gymnasium.wrappers:FrameStackObservation(stack_size=3)",
+        ],
+    )
+    assert env.agents[0].observation_space.shape == (3, 4)
+    env.reset(np.zeros(2, np.int64), np.ones(2, bool))
+    for _ in range(2):
+        env.begin_turn()
+        env.act(0, np.zeros(2, np.int64))
+        result = env.end_turn()
+    assert result.truncated.all()
+
+
+@pytest.mark.parametrize("api", ["parallel", "aec"])
+def test_wrappers_of_supersuit_by_name(api):
+    pytest.importorskip("supersuit")
+    plain, stacked = (
+        make_env("pettingzoo:mpe2.simple_spread_v3", 2, api=api, wrappers=wrappers)
+        for wrappers in (
+            [],
+            ["supersuit:frame_stack_v1(stack_size=4)", "supersuit:dtype_v0('float32')"],
+        )
+    )
+    (size,) = plain.agents[0].observation_space.shape
+    assert stacked.agents[0].observation_space.shape == (4 * size,)
+
+
+def test_wrappers_of_environments_that_hand_over_tuples():
+    pytest.importorskip("lbforaging")
+    env = make_env(
+        "lbf:Foraging-8x8-2p-2f-coop-v3",
+        2,
+        wrappers=["gymnasium.wrappers:TimeLimit(max_episode_steps=2)"],
+    )
+    env.reset(np.zeros(2, np.int64), np.ones(2, bool))
+    for _ in range(2):
+        env.begin_turn()
+        for agent in range(2):
+            env.act(agent, np.zeros(2, np.int64))
+        result = env.end_turn()
+    assert result.truncated.all()
+    assert not env.active.any()
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "told"),
+    [
+        ("nothing", "names no module"),
+        ("telling_games:", "cannot be read"),
+        ("telling_games:Louder(", "cannot be read"),
+        ("telling_games:Louder(times=[x for x in 'ab'])", "not plain"),
+        ("telling_games:Louder(**{'times': 2})", "not plain"),
+        ("telling_games:Missing", "Missing"),
+        ("no_such_module:Louder", "no_such_module"),
+        ("telling_games:LENGTH", "is a int"),
+        ("telling_games:Louder(loud=1)", "loud"),
+        ("telling_games:other_kind", "makes a Pair of a Telling"),
+        ("gymnasium.wrappers:TimeLimit('many')", "TimeLimit('many') refuses a Telling"),
+    ],
+)
+def test_a_wrapper_that_cannot_be_had_is_named(wrapper, told):
+    with pytest.raises(ConfigError) as caught:
+        make_env("telling_games:Telling", 1, wrappers=[wrapper])
+    assert str(caught.value).startswith("env.wrappers: ")
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(("wrapper", "told"), [("Faulty", "not today"), ("refused", "too round")])
+def test_a_wrapper_of_the_users_that_raises_is_the_users(wrapper, told):
+    with pytest.raises(UserCodeError, match=told):
+        make_env("telling_games:Telling", 1, wrappers=[f"telling_games:{wrapper}"])
+
+
+@pytest.mark.parametrize("game", ["treasure_hunt", "open_spiel:kuhn_poker", "support:Tape"])
+@pytest.mark.parametrize("around", [{"wrappers": ["a:b"]}, {"episode_metrics": {"speed": "sum"}}])
+def test_games_that_hold_their_copies_take_none(game, around):
+    if game.startswith("open_spiel"):
+        pytest.importorskip("pyspiel")
+    with pytest.raises(ConfigError, match=r"env\.wrappers and env\.episode_metrics are for"):
+        make_env(game, 1, **around)
+
+
+def test_numbers_of_info_over_an_episode():
+    asked = {"turn": "sum", "deep/turn": "mean", "is_success": "last"}
+    env = make_env("telling_games:Telling", 2, episode_metrics=asked)
+    assert env.facts == ("turn", "deep/turn", "is_success")
+    for _ in range(2):  # nothing is left of the episode before
+        result, _ = played(env)
+        told = {name: values.tolist() for name, values in result.info.items()}
+        assert told == {"turn": [6.0] * 2, "deep/turn": [2.0] * 2, "is_success": [1.0] * 2}
+
+
+@pytest.mark.parametrize(
+    ("how", "value"), [("last", 3), ("sum", 6), ("mean", 2), ("min", 1), ("max", 3)]
+)
+def test_what_is_made_of_the_numbers(how, value):
+    env = make_env("telling_games:Telling", 1, episode_metrics={"turn": how})
+    result, _ = played(env, copies=1)
+    assert result.info["turn"].tolist() == [value]
+
+
+def test_numbers_by_agent():
+    asked = {"speed": "mean", "b/speed": "last", "*/speed": "sum", "share": "max"}
+    env = make_env("telling_games:Pair", 2, episode_metrics=asked)
+    result, _ = played(env)
+    told = {name: values[0] for name, values in result.info.items()}
+    assert told == {"speed": 11.0, "b/speed": 60.0, "a/speed": 6.0, "share": 3.0}
+
+
+def test_numbers_of_agents_that_act_in_turn_are_of_their_own_steps():
+    env = make_env("telling_games:Turns", 2, episode_metrics={"*/acts": "sum", "acts": "min"})
+    for _ in range(2):
+        result, _ = played(env)
+        told = {name: values.tolist() for name, values in result.info.items()}
+        assert told == {"a/acts": [9.0] * 2, "b/acts": [12.0] * 2, "acts": [1.5] * 2}
+
+
+def test_what_nobody_tells_is_named_once_an_episode_is_over():
+    with pytest.raises(ConfigError, match=r"env\.episode_metrics\.speed: in a whole episode"):
+        played(make_env("telling_games:Telling", 2, episode_metrics={"speed": "last"}))
+    result, _ = played(make_env("telling_games:Telling", 2, episode_metrics={"speed": "sum"}))
+    assert result.info["speed"].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("says", ["loud", float("nan"), [1, 2]])
+def test_what_is_no_number_is_the_worlds_fault(says):
+    env = make_env("telling_games:Telling", 1, says=says, episode_metrics={"says": "last"})
+    with pytest.raises(ContractError, match=r"agent_0.*`info` holds .* as says"):
+        played(env, copies=1)
+
+
+def test_metrics_and_wrappers_in_a_run(tmp_path):
+    result = remuda.train(
+        Telling,
+        env={
+            "num_envs": 2,
+            "wrappers": [functools.partial(Louder, times=0.5)],
+            "episode_metrics": {"turn": "sum"},
+        },
+        policy={"algorithm": "ppo", "ppo": {"rollout_length": 8, "minibatches": 1}},
+        run={"turns": 200, "evaluate_episodes": 4, "directory": str(tmp_path / "run")},
+        schedule="sequential",
+    )
+    run = remuda.load(result)
+    assert np.nanmax(run.metrics()["game/turn"]) == 6.0
+    assert result.evaluation.facts["turn"].tolist() == [6.0] * 4
+    assert run.evaluate(2).facts["turn"].tolist() == [6.0] * 2
