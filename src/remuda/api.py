@@ -47,6 +47,7 @@ it has not ended; `best`: that which did best in evaluation."""
 def train(
     game: str | Callable[..., Any] | None = None,
     *,
+    preset: str | Sequence[str] = (),
     config: Path | str | Mapping[str, Any] | Config | None = None,
     resume: Run | Path | str | None = None,
     view: View | None = None,
@@ -61,6 +62,7 @@ def train(
         game: its name, `module:Class`, or the class or function itself, also one of a notebook's
             cell: a `VectorEnv`, a Gymnasium or a PettingZoo environment, or what makes one; None:
             that of `config`, or Treasure Hunt.
+        preset: names of settings that suit a kind of world, under all others: `mpe`.
         config: settings as a YAML file, a nested mapping, or those of another run
             (`run.config`), whose directory this one does not take.
         resume: a run to go on with from its newest checkpoint; settings go over its own.
@@ -82,7 +84,7 @@ def train(
 
     check_guard()
     given = {} if game is None else {"game": game}
-    tree = overlay(tree_of(config), overlay(name_objects(settings), given))
+    tree = overlay(tree_of(config, preset), overlay(name_objects(settings), given))
     if resume is not None:
         tree = gone_on_with(_path(resume, "resume"), tree)
     if "game" in tree:

@@ -5,13 +5,13 @@ Objects may stand for own code, and for policies of runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from remuda.algorithms import BUILT_IN
-from remuda.config import Config, Section, load_config, overlay, read_config
+from remuda.config import Config, Section, load_config, overlay, preset_tree, read_config
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import UsageError
 from remuda.pickled import name_object
@@ -111,13 +111,20 @@ def gone_on_with(path: Path, tree: Mapping[str, Any]) -> dict[str, Any]:
     return overlay(overlay(saved, tree), {"run": {"directory": path}})
 
 
-def tree_of(config: Path | str | Mapping[str, Any] | Config | None) -> dict[str, Any]:
-    """The settings that `train` is given as a whole, as a tree of plain data.
+def tree_of(
+    config: Path | str | Mapping[str, Any] | Config | None, presets: str | Sequence[str] = ()
+) -> dict[str, Any]:
+    """The settings that `train` is given as a whole, as a tree of plain data, over some presets.
 
     Raises:
         UsageError: they are nothing that holds settings.
-        ConfigError: the file is missing or wrong.
+        ConfigError: the file is missing or wrong, or there is no such preset.
     """
+    base = preset_tree([presets] if isinstance(presets, str) else presets)
+    return overlay(base, _given_as_a_whole(config))
+
+
+def _given_as_a_whole(config: Path | str | Mapping[str, Any] | Config | None) -> dict[str, Any]:
     if config is None:
         return {}
     if isinstance(config, Config):  # of another run, whose directory this one does not take

@@ -24,6 +24,7 @@ from remuda.config.population import (
     SnapshotsConfig,
     TeamConfig,
 )
+from remuda.config.presets import PRESETS, Preset, preset_tree
 from remuda.config.reading import (
     config_text,
     load_config,
@@ -44,6 +45,7 @@ from remuda.config.sections import Each, Only, Section, overlay
 from remuda.config.tree import Config
 
 __all__ = [
+    "PRESETS",
     "ActorConfig",
     "AnalysisConfig",
     "BirthsConfig",
@@ -65,6 +67,7 @@ __all__ = [
     "PPOConfig",
     "PolicyConfig",
     "PopulationConfig",
+    "Preset",
     "PublishConfig",
     "RunConfig",
     "Section",
@@ -78,6 +81,7 @@ __all__ = [
     "load_saved_config",
     "overlay",
     "plain_data",
+    "preset_tree",
     "read_config",
     "read_tree",
     "read_yaml",

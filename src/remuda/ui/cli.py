@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from remuda.config import Config, Section
+from remuda.config import PRESETS, Config, Section
 from remuda.errors import ConfigError, RemudaError
 from remuda.ui.arguments import help_of
 from remuda.ui.commands.analysis import AnalyseOptions, analyse
@@ -153,8 +153,10 @@ def _help(name: str, command: Command) -> str:
             "configuration.\n--seeds N trains so many seeds one after the other, or --jobs J at a "
             "time, in one\ndirectory with one report; --resume of that goes on with those that "
             "are left.\n--config FILE reads the same keys from a YAML file; flags go over it. Of "
-            "several, --config A\n--config B, each goes over those before it. Of one policy or of\n"
-            "the game: --policies.agent_0.learning_rate 1e-3, "
+            "several, --config A\n--config B, each goes over those before it. --preset NAME, under "
+            "all of them, is for a kind\nof world: "
+            + "; ".join(f"{each}, for {preset.suits}" for each, preset in PRESETS.items())
+            + ".\nOf one policy or of the game: --policies.agent_0.learning_rate 1e-3, "
             f"--env.options.num_agents 4.\n\n{EXIT_CODES}"
         )
     return text

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from remuda.config import Config, load_config, overlay, read_config
+from remuda.config import Config, load_config, overlay, preset_tree, read_config
 from remuda.errors import ConfigError, UsageError
 from remuda.ui.arguments import parse_flags, take_options
 
 
 def read_arguments(words: Sequence[str]) -> Config:
-    """The configuration from flags over the YAML files of `--config` over the defaults.
+    """The configuration from flags over YAML files over presets over the defaults.
 
-    Of several files each goes over those before it.
+    Of several files, or presets, each goes over those before it.
 
     Raises:
         ConfigError: anything in them that is wrong, in one line.
     """
     words, sources = take_configs(words)
-    base = _read_files(sources)
+    base = _read_sources(sources)
     config = load_config(overlay(base, parse_flags(words, Config, positional="game")))
     from remuda.envs.registry import find_game
 
@@ -28,32 +28,43 @@ def read_arguments(words: Sequence[str]) -> Config:
     return config
 
 
-def take_configs(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words without any `--config FILE`, and these files, in order.
+class Sources(NamedTuple):
+    """Where settings stand besides flags, in order."""
+
+    presets: list[str]
+    """Names."""
+    files: list[str]
+    """Paths of YAML files, which go over presets."""
+
+
+def take_configs(words: Sequence[str]) -> tuple[list[str], Sources]:
+    """The words without any `--preset NAME` and `--config FILE`, and these.
 
     Raises:
-        ConfigError: one is there without a file.
+        ConfigError: one is there without a name or a file.
     """
-    return take_options(words, "--config", "the path of a YAML file")
+    words, presets = take_options(words, "--preset", "the name of a preset")
+    words, files = take_options(words, "--config", "the path of a YAML file")
+    return words, Sources(presets, files)
 
 
-def _read_files(sources: Sequence[str]) -> dict[str, Any]:
-    """The tree of these files, each over those before it.
+def _read_sources(sources: Sources) -> dict[str, Any]:
+    """The tree of presets and files, each over those before it.
 
     Raises:
-        ConfigError: a file cannot be read, or they are wrong together: as the fault of the first
-            file with which they are.
+        ConfigError: there is no such preset, a file cannot be read, or files are wrong together: as
+            the fault of the first one with which they are.
     """
-    base: dict[str, Any] = {}
+    base = preset_tree(sources.presets)
     trees = []
-    for source in sources:
+    for source in sources.files:
         base = overlay(base, read_config(Path(source)))
         trees.append(base)
     try:
         load_config(base)
     except ConfigError:
         # Not before: a setting that another in this file needs may stand in the next.
-        for tree, source in zip(trees, sources, strict=True):
+        for tree, source in zip(trees, sources.files, strict=True):
             load_config(tree, source)
     return base
 
