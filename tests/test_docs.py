@@ -145,7 +145,7 @@ def commands(page):
 
 def flags_of_options(model):
     keys = fields_of(model)
-    return keys.keys() | {"help", "json", "version", "config", "resume", "seeds", "jobs"}
+    return keys.keys() | {"help", "json", "version", "config", "preset", "resume", "seeds", "jobs"}
 
 
 def is_flag(name, keys):
@@ -187,7 +187,7 @@ def test_a_training_command_of_a_page_is_accepted(page, tmp_path, monkeypatch):
         if words[0] != "train" or elsewhere or any(x in line for x in ("…", "NAME", "--help")):
             continue
         words = take_option(words[1:], "--resume", "")[0]
-        for option in ("--config", "--seeds", "--jobs"):
+        for option in ("--config", "--preset", "--seeds", "--jobs"):
             words = take_option(words, option, "")[0]
         config = read_arguments(words)
         for name in (*config.env.scripted, *config.policies):
