@@ -117,8 +117,9 @@ def differences(there: PolicySpec, here: PolicySpec) -> Iterator[str]:
         if here.config.entry.section == "iqn":  # of quantiles any number: no weight belongs to one
             one, other = (spec.config.iqn.cosines for spec in (there, here))
             yield from differ("iqn.cosines", one, other)
-        one, other = (spec.config.ppo.normalise_observations for spec in (there, here))
-        yield from differ("ppo.normalise_observations", one, other)
+        for name in ("normalise_observations", "normalise_values"):
+            one, other = (getattr(spec.config.ppo, name) for spec in (there, here))
+            yield from differ(f"ppo.{name}", one, other)
     if equal:
         shapes, others = there.network().shapes, here.network().shapes
         for name in {**shapes, **others}:

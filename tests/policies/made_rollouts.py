@@ -42,6 +42,7 @@ KINDS = {
     },
     "annealed": PLAIN | {"ppo": {"anneal_steps": 1500}},
     "normalised": PLAIN | {"ppo": {"normalise_observations": True, "normalise_rewards": True}},
+    "values as they are": PLAIN | {"ppo": {"normalise_values": False}},
     "value clip": PLAIN | {"ppo": {"value_clip": 0.1, "normalise_advantages": False}},
     "anchor": PLAIN | {"ppo": {"anchor_cost": 0.5}},
     "averaged anchor": PLAIN | {"ppo": {"anchor_cost": 0.5, "anchor": "average"}},

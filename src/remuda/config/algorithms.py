@@ -52,7 +52,8 @@ class PPOConfig(Section):
     clip: PositiveFloat = 0.2
     """How far the probability ratio counts from 1."""
     value_clip: Annotated[PositiveFloat | None, Only(instead="dqn.huber iqn.huber")] = None
-    """How far a value counts from what it was before the update. None: any distance."""
+    """How far a value counts from what it was before the update, in the units in which values are
+    learned. None: any distance."""
     value_cost: NonNegativeFloat = 0.5
     """Weight of the value loss."""
     entropy_cost: Annotated[NonNegativeFloat, Only(instead="exploration.end")] = 0.01
@@ -77,6 +78,9 @@ class PPOConfig(Section):
     """An update ends early once the policy has moved by 1.5 times this, in nats. None: never."""
     normalise_advantages: bool = True
     """Give the advantages of each minibatch mean 0 and standard deviation 1."""
+    normalise_values: bool = True
+    """Learn values less the mean of their targets, by their standard deviation (PopArt, van Hasselt
+    et al. 2016): so the size of rewards, and `reward_scale`, matter little."""
     normalise_observations: bool = False
     """Give each input mean 0 and standard deviation 1 over all that was seen, within 10."""
     normalise_rewards: Annotated[bool, Only(instead="reward_scale")] = False

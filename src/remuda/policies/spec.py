@@ -78,6 +78,7 @@ class PolicySpec:
                 ppo.minibatches,
                 ppo.normalise_advantages,
                 ppo.normalise_observations,
+                ppo.normalise_values,
                 ppo.anchor_cost > 0.0,
                 config.learning_mode,
                 config.replays,

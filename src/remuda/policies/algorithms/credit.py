@@ -17,7 +17,7 @@ from remuda.policies.advantages import (
     vtrace,
 )
 from remuda.policies.running_returns import RunningReturns
-from remuda.types import Floats, Integers
+from remuda.types import Bools, Floats, Integers
 
 
 class Credit(NamedTuple):
@@ -119,3 +119,11 @@ def others_in(rollout: Rollout, weights: Floats, members: Sequence[int]) -> tupl
         theirs = chosen & (rollout.versions[k, :used] == OTHERS)
         count[i], total[i] = theirs.sum(), weights[i, :used][theirs].sum()
     return count, total
+
+
+def steps_of(rollout: Rollout, members: Sequence[int], rows: int) -> Bools:
+    """[G, rows]: which of the first rows of some policies hold a step."""
+    at = list(members)
+    used = np.arange(rows) < rollout.num_rows[at, None]
+    steps: Bools = used & (rollout.streams[at, :rows] != AFTER)
+    return steps

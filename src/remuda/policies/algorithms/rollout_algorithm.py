@@ -17,9 +17,10 @@ from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.config import PolicyConfig, PPOConfig
 from remuda.experience.segments import AFTER, Rollout
 from remuda.policies.algorithms.algorithm import Algorithm, says_so
+from remuda.policies.algorithms.anchor import move_anchor
 from remuda.policies.algorithms.autograd import Autograd, Minibatch
 from remuda.policies.algorithms.batch import Batch, Costs, Means
-from remuda.policies.algorithms.credit import Credit, credit_of, others_in
+from remuda.policies.algorithms.credit import Credit, credit_of, others_in, steps_of
 from remuda.policies.algorithms.fused import Fused, Workspace
 from remuda.policies.algorithms.objective import Objective
 from remuda.policies.algorithms.rollout_groups import Group, Learned
@@ -28,6 +29,7 @@ from remuda.policies.networks.actor_critic import ActorCritic, count_observation
 from remuda.policies.networks.encoders import encoder_for
 from remuda.policies.running_returns import RunningReturns
 from remuda.policies.stack import ParameterStack, Side
+from remuda.policies.value_units import ValueUnits
 from remuda.publish.training_state import TrainingLayout, TrainingState
 from remuda.types import Floats, Integers, State
 
@@ -116,9 +118,15 @@ class RolloutAlgorithm(Algorithm):
     @classmethod
     def network_for(cls, spec: PolicySpec) -> ActorCritic:
         """A policy and a value, which share layers or have towers of their own."""
-        network, normalised = spec.config.network, spec.config.ppo.normalise_observations
+        network, ppo = spec.config.network, spec.config.ppo
         return ActorCritic(
-            spec.num_inputs, spec.actions, network, normalised, encoder_for(spec), spec.scale
+            spec.num_inputs,
+            spec.actions,
+            network,
+            ppo.normalise_observations,
+            encoder_for(spec),
+            spec.scale,
+            ppo.normalise_values,
         )
 
     @classmethod
@@ -231,14 +239,19 @@ class RolloutAlgorithm(Algorithm):
             *_, engine = self._engine([members[i] for i in group])
             picks = samples.everything(np.array(group), engine.rows_at_once)
             engine.evaluate(observations, actions, masks, picks, log_prox, before)
+        values, units = before.cpu().numpy(), None
+        if self.network.value_units:
+            units = ValueUnits.of(self.online, members)
+            values = units.real(values)
         credit = credit_of(
-            rollout,
-            members,
-            self.configs,
-            self._returns,
-            before.cpu().numpy(),
-            log_prox.cpu().numpy(),
+            rollout, members, self.configs, self._returns, values, log_prox.cpu().numpy()
         )
+        targets = credit.targets
+        if units is not None:
+            newer = units.counting(targets, steps_of(rollout, members, rows))
+            newer.put(self.online, members, units)
+            before = self._to_device(newer.normalised(values))
+            targets = newer.normalised(targets)
         batch = Batch(
             observations=observations,
             actions=actions,
@@ -247,7 +260,7 @@ class RolloutAlgorithm(Algorithm):
             weights=self._to_device(credit.weights),
             advantages=self._to_device(credit.advantages),
             values=before,
-            targets=self._to_device(credit.targets),
+            targets=self._to_device(targets),
         )
         return batch, credit
 
@@ -428,15 +441,6 @@ class RolloutAlgorithm(Algorithm):
         """Let a policy go on from what `state` returned."""
         self.restore_learned(policy, state)
         restore_random(self._streams[policy], state["stream"])
-
-
-def move_anchor(held: Tensor, weights: Tensor, ppo: PPOConfig, updates: int) -> None:
-    """Before an update: let a policy [P] be its own anchor, or draw the anchor nearer to it."""
-    with torch.no_grad():
-        if ppo.anchor == "average" and updates:
-            held.lerp_(weights, 1.0 / ppo.anchor_every)
-        elif updates % ppo.anchor_every == 0:
-            held.copy_(weights)
 
 
 def _number(ppo: PPOConfig, name: str) -> float:

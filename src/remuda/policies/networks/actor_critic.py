@@ -17,6 +17,7 @@ from remuda.policies.networks.network import Network, apply, apply_hidden
 from remuda.policies.networks.perceptron import LINEAR, through
 from remuda.policies.networks.recurrent import GATES, gate_shapes, recur, recur_along
 from remuda.policies.stack import Parameters, Shapes
+from remuda.policies.value_units import VALUE_COUNT, VALUE_MEAN, VALUE_VARIANCE
 
 MEAN, VARIANCE, COUNT = "observations.mean", "observations.variance", "observations.count"
 """Buffers of what was seen so far, by which inputs are normalised."""
@@ -29,8 +30,9 @@ class ActorCritic(Network):
 
     An encoder may come before the hidden layers, and a gated recurrent layer after them. The
     policy's head gives the parameters of a distribution (`remuda.policies.actions`). Weights are
-    drawn orthogonal, with a gain of sqrt(2) in hidden layers, 0.01 in the policy's head, so that a
-    fresh policy is close to uniform, and 1 elsewhere (Andrychowicz et al. 2021).
+    drawn orthogonal, with a gain of sqrt(2) in hidden layers, 0.01 in both heads, so that a fresh
+    policy is close to uniform and no state seems better than another, and 1 elsewhere
+    (Andrychowicz et al. 2021).
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class ActorCritic(Network):
         normalised: bool = False,
         encoder: Encoder | None = None,
         scale: float = 1.0,
+        value_units: bool = False,
     ) -> None:
         """Lay it out.
 
@@ -51,6 +54,7 @@ class ActorCritic(Network):
             normalised: whether inputs are normalised by buffers of what was seen.
             encoder: what comes before the hidden layers, for each tower; None: nothing.
             scale: what inputs are multiplied by, for pixels.
+            value_units: whether values have units of their own (`remuda.policies.value_units`).
         """
         super().__init__(num_inputs, config)
         self.actions, self.normalised = actions, normalised
@@ -76,6 +80,11 @@ class ActorCritic(Network):
         if normalised:
             shapes |= {MEAN: (1, num_inputs), VARIANCE: (1, num_inputs), COUNT: (1, 1)}
             self.buffers |= {MEAN, VARIANCE, COUNT}
+        self.value_units = value_units
+        if value_units:
+            moments = (VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT)
+            shapes |= dict.fromkeys(moments, (1, 1))
+            self.buffers |= set(moments)
         self.shapes: Shapes = shapes
 
     @property
@@ -103,7 +112,7 @@ class ActorCritic(Network):
 
     def initialise(self, parameters: Parameters, generator: torch.Generator) -> None:
         """Draw the parameters of one policy, views [1, ...]."""
-        gains = {"policy": 0.01, "value": 1.0, "gates_in": 1.0, "gates_memory": 1.0}
+        gains = {"policy": 0.01, "value": 0.01, "gates_in": 1.0, "gates_memory": 1.0}
         with torch.no_grad():
             for layer in self.layers:
                 weight = torch.empty(parameters[f"{layer}.weight"].shape[1:], dtype=torch.float32)

@@ -1,0 +1,116 @@
+"""The units in which values are learned: less the mean of their targets, by their deviation.
+
+So neither the size of rewards nor what all states have in common is left to the network's weights
+(PopArt, van Hasselt et al. 2016). The moments are buffers of the value's head, so they go wherever
+its weights go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from remuda.kernels import njit
+from remuda.policies.stack import ParameterStack
+from remuda.types import Bools, Floats
+
+VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT = "value.mean", "value.variance", "value.count"
+"""Buffers [1, 1]: the moments of targets, and the updates that they were counted in."""
+NEWEST = 0.3
+"""What an update's targets count in the moments at least, since returns grow while it learns; the
+first ones count all alike."""
+LEAST = 1e-4
+"""The least variance, in rewards as they are trained on: of no rewards there is none."""
+
+
+@dataclass(frozen=True)
+class ValueUnits:
+    """The units of G policies."""
+
+    means: np.ndarray
+    """[G, 1] float64."""
+    variances: np.ndarray
+    """[G, 1]."""
+    counts: np.ndarray
+    """[G, 1]: updates; 0: values are what they are."""
+
+    @classmethod
+    def of(cls, stack: ParameterStack, members: Sequence[int]) -> ValueUnits:
+        """Those of some policies of a stack."""
+        at = list(members)
+        names = (VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT)
+        with torch.no_grad():
+            found = [stack.parameters[name][at, 0].cpu().double().numpy() for name in names]
+        return cls(*found)
+
+    @property
+    def deviations(self) -> np.ndarray:
+        """[G, 1]."""
+        return np.where(self.counts > 0, np.sqrt(np.maximum(self.variances, LEAST)), 1.0)
+
+    def real(self, values: Floats) -> Floats:
+        """What the outputs [G, R] of networks stand for."""
+        found: Floats = (values * self.deviations + self.means).astype(np.float32)
+        return found
+
+    def normalised(self, values: Floats) -> Floats:
+        """What networks are to say for these values [G, R]."""
+        found: Floats = ((values - self.means) / self.deviations).astype(np.float32)
+        return found
+
+    def counting(self, targets: Floats, counts: Bools) -> ValueUnits:
+        """The units once an update's targets are counted in.
+
+        Args:
+            targets: [G, R].
+            counts: [G, R], which of them are of steps.
+        """
+        means, variances = np.zeros_like(self.means), np.zeros_like(self.means)
+        _moments(targets, counts, means[:, 0], variances[:, 0])
+        share = np.maximum(1.0 / (self.counts + 1.0), NEWEST)
+        apart = means - self.means
+        return ValueUnits(
+            self.means + share * apart,
+            (1.0 - share) * (self.variances + share * apart * apart) + share * variances,
+            self.counts + 1.0,
+        )
+
+    def put(self, stack: ParameterStack, members: Sequence[int], before: ValueUnits) -> None:
+        """Let policies speak in these units from now on, and mean what they did before."""
+        at, device = list(members), stack.flat.device
+
+        def column(values: np.ndarray) -> torch.Tensor:
+            return torch.from_numpy(values[:, :, None]).float().to(device)
+
+        scale = column(before.deviations / self.deviations)
+        shift = column((before.means - self.means) / self.deviations)
+        named = stack.parameters
+        with torch.no_grad():
+            named["value.weight"][at] = named["value.weight"][at] * scale
+            named["value.bias"][at] = named["value.bias"][at] * scale + shift
+            for name, values in (
+                (VALUE_MEAN, self.means),
+                (VALUE_VARIANCE, self.variances),
+                (VALUE_COUNT, self.counts),
+            ):
+                named[name][at] = column(values)
+
+
+@njit(cache=True)
+def _moments(targets: Floats, counts: Bools, means: np.ndarray, variances: np.ndarray) -> None:
+    """The mean and the variance of each row, over those of its numbers that count."""
+    for i in range(targets.shape[0]):
+        count, total = 0, 0.0
+        for j in range(targets.shape[1]):
+            if counts[i, j]:
+                count += 1
+                total += targets[i, j]
+        means[i] = total / max(count, 1)
+        squares = 0.0
+        for j in range(targets.shape[1]):
+            if counts[i, j]:
+                squares += (targets[i, j] - means[i]) ** 2
+        variances[i] = squares / max(count, 1)

@@ -1,0 +1,201 @@
+"""The units of values: moments of their targets, which change nothing of what is meant."""
+
+import numpy as np
+import pytest
+import torch
+
+from policies.made_rollouts import KINDS, fill, make_stack, room_for, some_lengths
+from remuda.policies.algorithms.fused import Fused
+from remuda.policies.stack import ParameterStack
+from remuda.policies.value_units import (
+    LEAST,
+    NEWEST,
+    VALUE_COUNT,
+    VALUE_MEAN,
+    VALUE_VARIANCE,
+    ValueUnits,
+)
+from remuda.publish.training_state import TrainingState
+
+BUFFERS = VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT
+SHAPES = {"value.weight": (5, 1), "value.bias": (1, 1)} | dict.fromkeys(BUFFERS, (1, 1))
+
+
+def a_stack(policies, seed=0):
+    stack = ParameterStack(SHAPES, policies, buffers=frozenset(BUFFERS))
+    random = np.random.default_rng(seed)
+    for name in ("value.weight", "value.bias"):
+        shape = stack.parameters[name].shape
+        stack.parameters[name].copy_(torch.from_numpy(random.normal(size=shape)))
+    return stack
+
+
+def said(stack, x):
+    return (x @ stack.parameters["value.weight"] + stack.parameters["value.bias"])[..., 0].numpy()
+
+
+def test_the_first_targets_are_the_moments_and_later_ones_draw_nearer():
+    stack = a_stack(1)
+    first = np.float32([[1.0, 3.0, 99.0, 5.0]])
+    steps = np.array([[True, True, False, True]])
+    none = ValueUnits.of(stack, [0])
+    assert none.real(first).tolist() == first.tolist()
+    one = none.counting(first, steps)
+    assert one.means.item() == 3.0
+    assert one.variances.item() == pytest.approx(np.var([1.0, 3.0, 5.0]))
+    two = one.counting(np.float32([[7.0, 7.0, 0.0, 7.0]]), steps)
+    assert two.means.item() == 5.0  # half of each: the second of two
+    assert two.variances.item() == pytest.approx((8 / 3) / 2 + 4.0)
+    for _ in range(20):
+        two = two.counting(np.float32([[9.0, 9.0, 0.0, 9.0]]), steps)
+    assert abs(two.means.item() - 9.0) < 0.1
+    assert two.counts.item() == 22.0
+    three = two.counting(np.float32([[19.0, 19.0, 0.0, 19.0]]), steps)
+    assert three.means.item() == pytest.approx(
+        two.means.item() + NEWEST * (19.0 - two.means.item())
+    )
+
+
+def test_of_targets_that_are_all_alike_the_deviation_is_not_nothing():
+    stack = a_stack(1)
+    units = ValueUnits.of(stack, [0]).counting(np.zeros((1, 4), np.float32), np.ones((1, 4), bool))
+    assert units.deviations.item() == LEAST**0.5
+    units.put(stack, [0], ValueUnits.of(stack, [0]))
+    assert torch.isfinite(stack.flat).all()
+
+
+@pytest.mark.parametrize("members", [[0], [2], [0, 1, 2, 3, 4], [1, 2], [0, 3, 4]])
+def test_other_units_change_nothing_of_what_is_meant(members):
+    stack, random = a_stack(5), np.random.default_rng(1)
+    x = torch.from_numpy(random.normal(size=(5, 7, 5)).astype(np.float32))
+    begun = stack.flat.clone()
+    meant = said(stack, x)[members]
+    for size in (0.1, 1000.0, 3.0):
+        before = ValueUnits.of(stack, members)
+        targets = (random.normal(size=(len(members), 9)) * size + size).astype(np.float32)
+        newer = before.counting(targets, np.ones(targets.shape, bool))
+        newer.put(stack, members, before)
+        found = ValueUnits.of(stack, members)
+        np.testing.assert_allclose(found.means, newer.means, rtol=1e-6)
+        np.testing.assert_allclose(found.real(said(stack, x)[members]), meant, rtol=1e-3, atol=1e-3)
+        assert not np.allclose(said(stack, x)[members], meant)
+        np.testing.assert_allclose(
+            newer.real(newer.normalised(targets)), targets, rtol=1e-4, atol=1e-4
+        )
+    others = [k for k in range(5) if k not in members]
+    assert torch.equal(stack.flat[others], begun[others])
+
+
+def trained(kind, reward, updates=4, members=(0, 1, 2), **more):
+    """Some policies of unlike amounts, after updates with rewards of a size and a level."""
+    algorithm = make_stack(kind, members, **more)
+    for name in ("value.weight", "value.bias"):  # what a fresh network says has a size of its own
+        algorithm.online.parameters[name].detach().zero_()
+    random = np.random.default_rng(5)
+    rollout = room_for(algorithm, 200)
+    for _ in range(updates):
+        for row, segments in zip(range(len(members)), (20, 3, 9), strict=True):
+            fill(rollout, row, some_lengths(segments, random), algorithm, random)
+        rollout.rewards[:] = reward(rollout.rewards)
+        algorithm.update(rollout, list(range(len(members))))
+    return algorithm
+
+
+def policy_of(algorithm):
+    """All that acts, of every policy of a stack."""
+    return torch.cat(
+        [
+            values.detach().flatten()
+            for name, values in algorithm.online.parameters.items()
+            if not name.startswith("value")
+        ]
+    ).numpy()
+
+
+SCALES = ["trunk", "towers", "masks", "continuous", "convolution", "recurrent", "vtrace", "anchor"]
+SCALES += ["target_kl", "own module", "own module, towers", "several choices"]
+
+
+@pytest.mark.parametrize("kind", SCALES)
+def test_what_is_learned_does_not_depend_on_the_size_of_rewards(kind):
+    ones, many, raw, more = (
+        trained(kind, reward, **settings)
+        for reward, settings in (
+            (lambda r: r, {}),
+            (lambda r: 1024.0 * r, {}),
+            (lambda r: r, {"ppo": {"normalise_values": False}}),
+            (lambda r: 1024.0 * r, {"ppo": {"normalise_values": False}}),
+        )
+    )
+    # To the last bit, since 1024 is a power of two.
+    np.testing.assert_array_equal(policy_of(ones), policy_of(many))
+    assert np.abs(policy_of(raw) - policy_of(more)).max() > 1e-2
+    units, larger = (ValueUnits.of(each.online, [0, 1, 2]) for each in (ones, many))
+    np.testing.assert_allclose(larger.deviations, 1024.0 * units.deviations)
+    assert len(np.unique(units.means)) == 3  # each has its own
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_values_stand_for_is_what_they_are_to_be(kind):
+    """The values after many updates are about the mean of rewards, wherever that lies."""
+    if not make_stack(kind, [0]).network.value_units:
+        pytest.skip("its values are what they are")
+    level = 500.0
+    more = {"discount": 0.0, "learning_rate": 1e-3, "reward_scale": 0.1}
+    algorithm = trained(kind, lambda r: r + level, updates=3, **more)
+    units = ValueUnits.of(algorithm.online, [0, 1, 2])
+    if kind not in ("normalised", "vtrace"):  # whose rewards, or targets, are others
+        np.testing.assert_allclose(units.means, level * 0.1, rtol=0.02)
+    assert (units.counts == 3).all()
+
+
+def test_units_go_with_the_weights_and_are_not_learned():
+    algorithm = trained("trunk", lambda r: 10.0 * r)
+    names = [name for name in algorithm.online.shapes if name in BUFFERS]
+    assert names == list(BUFFERS)
+    assert algorithm.network.buffers >= set(BUFFERS)
+    other = make_stack("trunk", (0, 1, 2))
+    for k in range(3):
+        other.load(k, algorithm.online.flat[k].clone())
+    for one, two in zip(
+        vars(ValueUnits.of(algorithm.online, [0, 1, 2])).values(),
+        vars(ValueUnits.of(other.online, [0, 1, 2])).values(),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, two)
+    assert isinstance(algorithm.training(algorithm.learned(0)), TrainingState)
+
+
+def test_a_fresh_policy_values_all_states_about_alike():
+    algorithm = make_stack("towers", [0])
+    seen = torch.rand(1, 100, 5) * 2
+    with torch.no_grad():
+        weights = algorithm.online.parameters
+        _, values = algorithm.network.policy_and_value(weights, seen)
+    assert values.abs().max() < 0.1
+
+
+@pytest.mark.parametrize("kind", ["trunk", "towers", "continuous"])
+def test_old_values_are_told_in_the_units_of_the_update(kind, monkeypatch):
+    """Those that `value_clip` clips by: what the network says as the update begins."""
+    algorithm = make_stack(kind, [0])
+    random, told = np.random.default_rng(5), []
+
+    def first(engine, batch, pick, step=Fused.step):
+        if not told or told[-1][0] != algorithm.updates[0]:
+            weights = algorithm.online.parameters
+            inputs = algorithm.network.prepare(weights, batch.observations)
+            with torch.no_grad():
+                values = algorithm.network.policy_and_value(weights, inputs)[1]
+            told.append((algorithm.updates[0], batch.values.clone(), values))
+        return step(engine, batch, pick)
+
+    monkeypatch.setattr(Fused, "step", first)
+    rollout = room_for(algorithm, 200)
+    for size in (1.0, 300.0, 3.0):
+        fill(rollout, 0, some_lengths(9, random), algorithm, random)
+        rollout.rewards[:] *= size
+        algorithm.update(rollout, [0])
+    assert len(told) == 3
+    for _, noted, values in told:
+        np.testing.assert_allclose(noted, values, rtol=1e-3, atol=1e-4)
