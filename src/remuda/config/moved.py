@@ -52,7 +52,11 @@ def with_moved_keys(tree: Mapping[str, Any]) -> dict[str, Any]:
             evolution = {"inherit": "weights", **evolution}
         found["population"] = {**population, "evolution": evolution}
     if isinstance(found.get("policy"), Mapping):
-        found["policy"] = _moved(found["policy"])
+        policy = _moved(found["policy"])
+        if policy.get("ppo"):
+            # A run that does not say so has weights without these units.
+            policy["ppo"] = {"normalise_values": False, **policy["ppo"]}
+        found["policy"] = policy
     if isinstance(found.get("policies"), Mapping):
         found["policies"] = {
             name: _moved(own) if isinstance(own, Mapping) else own

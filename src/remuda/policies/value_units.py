@@ -40,11 +40,10 @@ class ValueUnits:
     @classmethod
     def of(cls, stack: ParameterStack, members: Sequence[int]) -> ValueUnits:
         """Those of some policies of a stack."""
-        at = list(members)
+        at = torch.tensor(members, device=stack.flat.device)
         names = (VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT)
-        with torch.no_grad():
-            found = [stack.parameters[name][at, 0].cpu().double().numpy() for name in names]
-        return cls(*found)
+        found = (stack.parameters[name].index_select(0, at).cpu() for name in names)
+        return cls(*(values[:, 0].double().numpy() for values in found))
 
     @property
     def deviations(self) -> np.ndarray:
@@ -80,23 +79,25 @@ class ValueUnits:
 
     def put(self, stack: ParameterStack, members: Sequence[int], before: ValueUnits) -> None:
         """Let policies speak in these units from now on, and mean what they did before."""
-        at, device = list(members), stack.flat.device
+        device = stack.flat.device
+        at = torch.tensor(members, device=device)
 
         def column(values: np.ndarray) -> torch.Tensor:
-            return torch.from_numpy(values[:, :, None]).float().to(device)
+            return torch.from_numpy(values[:, :, None].astype(np.float32)).to(device)
 
         scale = column(before.deviations / self.deviations)
         shift = column((before.means - self.means) / self.deviations)
         named = stack.parameters
         with torch.no_grad():
-            named["value.weight"][at] = named["value.weight"][at] * scale
-            named["value.bias"][at] = named["value.bias"][at] * scale + shift
+            weight, bias = named["value.weight"], named["value.bias"]
+            weight.index_copy_(0, at, weight.index_select(0, at) * scale)
+            bias.index_copy_(0, at, bias.index_select(0, at) * scale + shift)
             for name, values in (
                 (VALUE_MEAN, self.means),
                 (VALUE_VARIANCE, self.variances),
                 (VALUE_COUNT, self.counts),
             ):
-                named[name][at] = column(values)
+                named[name].index_copy_(0, at, column(values))
 
 
 @njit(cache=True)
