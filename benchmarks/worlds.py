@@ -35,7 +35,7 @@ from perfect import perfect
 from recording import FIGURES, ROOT, Results, options_of
 
 import remuda
-from remuda.config import overlay
+from remuda.config import load_config, overlay, preset_tree
 from remuda.envs.registry import make_env
 from remuda.envs.scripted import at_random
 
@@ -58,8 +58,7 @@ class World:
         team: whether the returns of all agents are added up; else their mean counts.
         least: what the mean over seeds of greedy returns is to reach; None: there is no such bar.
         known: what is known of the world, in words.
-        hidden: units of the hidden layers.
-        ppo: PPO's, where they are not the defaults: see `HYPERPARAMETERS`.
+        preset: what `remuda train --preset` names for it; empty: PPO's defaults.
         tree: of the configuration besides.
         episodes: that each is judged by.
         peers: whether the other library plays it.
@@ -72,30 +71,46 @@ class World:
     team: bool = False
     least: float | None = None
     known: str = ""
-    hidden: tuple[int, ...] = (64, 64)
-    ppo: Mapping[str, Any] = field(default_factory=dict)
+    preset: str = ""
     tree: Mapping[str, Any] = field(default_factory=dict)
     episodes: int = 200
     peers: bool = True
 
-    @property
-    def hyperparameters(self) -> dict[str, Any]:
-        """PPO's, as both libraries get them."""
-        return HYPERPARAMETERS | dict(self.ppo)
+    def settings(self, defaults: bool = False) -> dict[str, Any]:
+        """The whole tree; with `defaults` nothing of it is chosen for this world."""
+        given = {"env": {"num_envs": self.copies, "options": dict(self.options)}}
+        if defaults:
+            return overlay(COMMON, given)
+        chosen = overlay(preset_tree([self.preset] if self.preset else []), self.tree)
+        return overlay(overlay(COMMON, chosen), given)
+
+    def hyperparameters(self, defaults: bool) -> dict[str, Any]:
+        """PPO's, as the other library calls them."""
+        policy = load_config(self.settings(defaults) | {"game": self.game}).policy
+        return {
+            "hidden": policy.network.hidden,
+            "activation": policy.network.activation,
+            "learning_rate": policy.learning_rate,
+            "discount": policy.discount,
+            "rollout": policy.ppo.rollout_length,
+            "epochs": policy.ppo.epochs,
+            "minibatches": policy.ppo.minibatches,
+            "entropy_cost": policy.ppo.entropy_cost,
+            "gae_lambda": policy.ppo.gae_lambda,
+            "max_grad_norm": policy.max_grad_norm,
+        }
 
 
-HYPERPARAMETERS: dict[str, Any] = {
-    "learning_rate": 5e-4,
-    "discount": 0.99,
-    "rollout": 128,
-    "epochs": 4,
-    "minibatches": 4,
-    "entropy_cost": 0.01,
-    "gae_lambda": 0.95,
-    "max_grad_norm": 0.5,
+COMMON: dict[str, Any] = {
+    # A network each for policy and value, as the other library has them.
+    "policy": {"algorithm": "ppo", "network": {"shared": False}},
 }
-"""PPO's: those of every world that does not say otherwise."""
-MPE = {"discount": 0.95, "rollout": 100, "epochs": 10, "minibatches": 1}
+PENDULUM = {
+    "policy": {
+        "discount": 0.9,
+        "ppo": {"entropy_cost": 0.0, "epochs": 10},
+    }
+}
 WORLDS: dict[str, World] = {
     "spread": World(
         "pettingzoo:mpe2.simple_spread_v3",
@@ -103,7 +118,7 @@ WORLDS: dict[str, World] = {
         options={"N": 3, "local_ratio": 0.5, "max_cycles": 25},
         least=-16.0,
         known="greedy assignment -8.4",
-        ppo=MPE,
+        preset="mpe",
     ),
     "speaker": World(
         "pettingzoo:mpe2.simple_speaker_listener_v4",
@@ -111,10 +126,10 @@ WORLDS: dict[str, World] = {
         options={"max_cycles": 25},
         least=-15.0,
         known="published IPPO -13.1 after 20 M (an older version)",
-        ppo=MPE,
+        preset="mpe",
     ),
     "tag": World(
-        "pettingzoo:mpe2.simple_tag_v3", turns=1_000_000, options={"max_cycles": 25}, ppo=MPE
+        "pettingzoo:mpe2.simple_tag_v3", turns=1_000_000, options={"max_cycles": 25}, preset="mpe"
     ),
     "lbf_coop": World(
         "lbf:Foraging-8x8-2p-2f-coop-v3",
@@ -154,7 +169,7 @@ WORLDS: dict[str, World] = {
         turns=300_000,
         copies=8,
         known="near -150 where it is solved",
-        ppo={"discount": 0.9, "entropy_cost": 0.0, "epochs": 10, "learning_rate": 1e-3},
+        tree=PENDULUM,
     ),
 }
 
@@ -170,33 +185,17 @@ class Outcome:
     """Seconds, turns, and the mean return of episodes that were over lately."""
 
 
-def ours(world: World, turns: int, seed: int) -> Outcome:
+def ours(world: World, turns: int, seed: int, defaults: bool) -> Outcome:
     """Train independent policies."""
-    own = world.hyperparameters
-    tree: dict[str, Any] = {
-        "env": {"num_envs": world.copies, "options": dict(world.options)},
+    run = {
         "seed": seed,
-        "policy": {
-            "algorithm": "ppo",
-            "learning_rate": own["learning_rate"],
-            "discount": own["discount"],
-            "max_grad_norm": own["max_grad_norm"],
-            # A network each for policy and value, as the other library has them.
-            "network": {"hidden": list(world.hidden), "activation": "tanh", "shared": False},
-            "ppo": {
-                "rollout_length": own["rollout"],
-                "epochs": own["epochs"],
-                "minibatches": own["minibatches"],
-                "entropy_cost": own["entropy_cost"],
-                "gae_lambda": own["gae_lambda"],
-            },
-        },
         "run": {"turns": turns, "evaluate_episodes": world.episodes, "log_every": 2.0},
         "checkpoint": {"every": 3600, "evaluate_episodes": 0},
     }
+    tree = overlay(world.settings(defaults), run)
     with tempfile.TemporaryDirectory() as directory:
         places = {"run": {"directory": str(Path(directory) / "run")}}
-        result = remuda.train(world.game, **overlay(overlay(tree, world.tree), places))
+        result = remuda.train(world.game, **overlay(tree, places))
         run = remuda.load(result)
         assert result.evaluation is not None
         sampled = run.evaluate(world.episodes, sampled=True)
@@ -224,7 +223,9 @@ def returns_of(world: World, returns: np.ndarray) -> float:
     return float((returns.sum(1) if world.team else returns.mean(1)).mean())
 
 
-def theirs(world: World, turns: int, seed: int, python: str, separate: bool) -> Outcome:
+def theirs(
+    world: World, turns: int, seed: int, defaults: bool, python: str, separate: bool
+) -> Outcome:
     """Train with Stable-Baselines3."""
     asked = {
         "game": world.game,
@@ -233,12 +234,10 @@ def theirs(world: World, turns: int, seed: int, python: str, separate: bool) -> 
         "seconds": 0.0,
         "seed": seed,
         "copies": world.copies,
-        "hidden": world.hidden,
-        "activation": "tanh",
         "separate": separate,
         "episodes": world.episodes,
         "team": world.team,
-        **world.hyperparameters,
+        **world.hyperparameters(defaults),
     }
     words = [python, "sb3_worlds.py", json.dumps(asked)]
     done = subprocess.run(
@@ -303,12 +302,13 @@ def measured(
     found: dict[str, list[Outcome]] = {"Remuda": []}
     for seed in range(options.seeds):
         started = time.perf_counter()
-        found["Remuda"].append(ours(world, turns, seed))
+        found["Remuda"].append(ours(world, turns, seed, options.defaults))
         if python is not None and world.peers:
             for which, separate in ((SHARED, False), (SEPARATE, True)):
                 if separate and options.quick:
                     continue
-                found.setdefault(which, []).append(theirs(world, turns, seed, python, separate))
+                outcome = theirs(world, turns, seed, options.defaults, python, separate)
+                found.setdefault(which, []).append(outcome)
         for which, outcomes in found.items():
             print(
                 f"{name}, seed {seed}, {which}: greedy {outcomes[-1].greedy:.2f}, sampled "
@@ -425,6 +425,7 @@ def main() -> None:
     add("--share", type=float, default=1.0, help="of the turns that a world gets")
     add("--peers", help="an interpreter with stable-baselines3 and the worlds")
     add("--alone", action="store_true", help="without the other library")
+    add("--defaults", action="store_true", help="PPO's, with nothing chosen for a world")
     add("--quick", action="store_true", help="one seed, and a fiftieth of the turns")
     options = options_of(parser)
     known = [*WORLDS, "tic_tac_toe"]
@@ -442,6 +443,7 @@ def main() -> None:
         options.seeds = 1
     python = None if options.alone else options.peers or peers_python()
     some = f".{'-'.join(chosen)}" if options.worlds else ""
+    some += ".defaults" if options.defaults else ""
     results = Results(f"worlds{some}")
     for name in chosen:
         if name == "tic_tac_toe":
