@@ -62,7 +62,7 @@ def test_every_matchmaker_seats_them_and_they_are_rated(matchmaker, other, tmp_p
     result = train(load_config(tree_of(tmp_path / "run", other, matchmaker)), PlainView())
     members = result.record.members
     for name in names_of(other):
-        assert members[name].games > 10
+        assert members[name].games > 3  # `fitness` seats those of like strength
         assert not members[name].learns
         assert members[name].uncertainty < FRESH[3]
     names, records = read_records(tmp_path / "run" / "ledger.bin")
