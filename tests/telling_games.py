@@ -14,11 +14,12 @@ class Telling(gymnasium.Env):
 
     observation_space, action_space = SEES, spaces.Discrete(2)
 
-    def __init__(self, says=None):
-        self.says = says
+    def __init__(self, says=None, every=0):
+        self.says, self.every, self.episodes = says, every, 0
 
     def reset(self, *, seed=None, options=None):
         self.turn = 0
+        self.episodes += 1
         return np.zeros(2, np.float32), {"turn": 100.0}
 
     def step(self, action):
@@ -27,6 +28,8 @@ class Telling(gymnasium.Env):
         info = {"turn": self.turn, "deep": {"turn": np.float32(self.turn)}}
         if over:
             info["is_success"] = np.bool_(True)
+            if self.every and self.episodes % self.every == 0:
+                info["rare"] = 7.0
         if self.says is not None:
             info["says"] = self.says
         return np.full(2, 0.5, np.float32), 1.0, over, False, info
@@ -58,6 +61,45 @@ class Pair(ParallelEnv):
         if over:
             self.agents = []
         return seen, *given, cut, infos
+
+
+class Early(Pair):
+    """The first agent is done after its first step."""
+
+    metadata = {"name": "early", "render_modes": []}  # noqa: RUF012
+
+    def step(self, actions):
+        first = "a" in actions and self.turn == 0
+        seen, given, ended, cut, infos = super().step(dict(actions))
+        if first:
+            self.agents, ended["a"] = ["b"], True
+        return seen, given, ended, cut, {name: infos[name] for name in actions}
+
+
+class Named(Telling):
+    """With options that have the names of settings."""
+
+    def __init__(self, wrappers=0, episode_metrics=0):
+        super().__init__()
+        self.wrappers, self.episode_metrics = wrappers, episode_metrics
+
+
+class Tuples(gymnasium.Env):
+    """Two agents that hand over tuples, and tell numbers of both and of each."""
+
+    n_agents = 2
+    observation_space = spaces.Tuple([SEES, SEES])
+    action_space = spaces.Tuple([spaces.Discrete(2)] * 2)
+
+    def reset(self, *, seed=None, options=None):
+        self.turn = 0
+        return (np.zeros(2, np.float32),) * 2, {}
+
+    def step(self, actions):
+        self.turn += 1
+        info = {"score": self.turn, "own": [self.turn, 2 * self.turn], "deep": {"score": self.turn}}
+        seen = (np.zeros(2, np.float32),) * 2
+        return seen, [1.0, 1.0], self.turn == LENGTH, False, info
 
 
 class Turns(AECEnv):

@@ -86,7 +86,7 @@ def train(
     given = {} if game is None else {"game": game}
     tree = overlay(tree_of(config, preset), overlay(name_objects(settings), given))
     if resume is not None:
-        tree = gone_on_with(_path(resume, "resume"), tree)
+        tree = gone_on_with(_path(resume, "resume"), tree, preset)
     if "game" in tree:
         tree["game"] = name_game(tree["game"])
     whole = load_config(tree)

@@ -58,13 +58,16 @@ class Evaluation:
             "asked": self.asked,
             "cut": self.cut,
             "agents": {name: _summary_of(self.returns[:, i]) for i, name in enumerate(self.agents)},
-            "facts": {name: _summary_of(told) for name, told in self.facts.items()},
+            "facts": {
+                name: _summary_of(told[np.isfinite(told)]) for name, told in self.facts.items()
+            },
             "policies": {name: _summary_of(earned) for name, earned in self.policies.items()},
         }
 
 
 def _summary_of(values: npt.NDArray[np.float64]) -> dict[str, float | None]:
-    found = {"mean": float(values.mean()), "standard_error": standard_error(values)}
+    mean = float(values.mean()) if len(values) else math.nan
+    found = {"mean": mean, "standard_error": standard_error(values)}
     return {name: value if math.isfinite(value) else None for name, value in found.items()}
 
 

@@ -85,13 +85,20 @@ def _as_mapping(value: Any) -> Any:
     return value
 
 
-def gone_on_with(path: Path, tree: Mapping[str, Any]) -> dict[str, Any]:
+def gone_on_with(
+    path: Path, tree: Mapping[str, Any], presets: str | Sequence[str] = ()
+) -> dict[str, Any]:
     """The settings of the run in `path` with those of `tree` over them.
 
     Raises:
-        UsageError: these name another directory, or their `run` is no section.
+        UsageError: these name another directory, or their `run` is no section; or there are presets
+            among them, which are for a run that begins.
         RunDirectoryError: there is no such run.
     """
+    if presets:
+        raise UsageError(
+            f"preset={presets!r} is for a run that begins, and resume goes on with one"
+        )
     section = tree.get("run", {})
     if not isinstance(section, Mapping):
         raise UsageError(
@@ -120,7 +127,10 @@ def tree_of(
         UsageError: they are nothing that holds settings.
         ConfigError: the file is missing or wrong, or there is no such preset.
     """
-    base = preset_tree([presets] if isinstance(presets, str) else presets)
+    names = [presets] if isinstance(presets, str) else presets
+    if not (isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)):
+        raise UsageError(f"preset is {presets!r}; give the name of one, or a list of names")
+    base = preset_tree(names)
     return overlay(base, _given_as_a_whole(config))
 
 

@@ -160,7 +160,7 @@ class Scoreboard:
                 "play": ((num_actors, len(Play)), np.float64),
                 "policy": ((num_actors, len(policies), len(Policy)), np.float64),
                 "learn": ((len(policies), len(Learn)), np.float64),
-                "facts": ((num_actors, len(Facts) + len(facts)), np.float64),
+                "facts": ((num_actors, len(Facts) + 2 * len(facts)), np.float64),
                 "mark": ((1,), np.float64),
             }
         )
@@ -188,6 +188,9 @@ class Scoreboard:
         Raises:
             CheckpointError: it is of another number of policies.
         """
+        told, size = state["facts"], len(self.fact_names)
+        if told.shape == (len(Facts) + size,):  # as before not every episode told all
+            state = {**state, "facts": np.append(told, np.repeat(told[Facts.EPISODES], size))}
         for name in ("play", "facts"):
             self._shared[name][0] = fitting(state, name, self._shared[name][0])
         self._shared["policy"][0] = fitting_counts(state, "policy", self._shared["policy"][0])
@@ -229,7 +232,10 @@ class Scoreboard:
         return rows
 
     def facts(self, actor: int = 0) -> Row:
-        """An actor's row of whole episodes, by `Facts`, then by the game's own facts."""
+        """An actor's row of whole episodes.
+
+        By `Facts`; then by the game's own facts their sums, and in how many each was told.
+        """
         row: Row = self._shared["facts"][actor]
         return row
 

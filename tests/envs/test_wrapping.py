@@ -1,14 +1,22 @@
 """Wrappers round environments of other libraries, and numbers of `info` as episode metrics."""
 
 import functools
+import json
 
 import numpy as np
 import pytest
 
 import remuda
+from remuda.envs.adapters.wrapping import KEY, METRICS, PATIENCE
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, ContractError, UserCodeError
 from telling_games import LENGTH, Louder, Telling
+
+
+def made(game, copies, wrappers=(), episode_metrics=None, **options):
+    """Copies of a game, with something round each."""
+    around = {KEY: wrappers, METRICS: episode_metrics or {}}
+    return make_env(game, copies, **options, **around)
 
 
 def played(env, turns=LENGTH, copies=2):
@@ -28,7 +36,7 @@ def played(env, turns=LENGTH, copies=2):
 
 def test_wrappers_go_round_each_copy_in_their_order():
     wrappers = ["telling_games:Louder(3.0)", "telling_games:Louder(times=0.5)"]
-    env = make_env("telling_games:Telling", 2, wrappers=wrappers)
+    env = made("telling_games:Telling", 2, wrappers=wrappers)
     _, seen = played(env)
     np.testing.assert_array_equal(seen[0], np.full((2, 2), 0.75))
     assert [type(copy.env).__name__ for copy in env.copies] == ["Louder", "Louder"]
@@ -36,7 +44,7 @@ def test_wrappers_go_round_each_copy_in_their_order():
 
 
 def test_wrappers_of_gymnasium_by_name():
-    env = make_env(
+    env = made(
         "gymnasium:CartPole-v1",
         2,
         wrappers=[
@@ -57,7 +65,7 @@ def test_wrappers_of_gymnasium_by_name():
 def test_wrappers_of_supersuit_by_name(api):
     pytest.importorskip("supersuit")
     plain, stacked = (
-        make_env("pettingzoo:mpe2.simple_spread_v3", 2, api=api, wrappers=wrappers)
+        made("pettingzoo:mpe2.simple_spread_v3", 2, api=api, wrappers=wrappers)
         for wrappers in (
             [],
             ["supersuit:frame_stack_v1(stack_size=4)", "supersuit:dtype_v0('float32')"],
@@ -69,7 +77,7 @@ def test_wrappers_of_supersuit_by_name(api):
 
 def test_wrappers_of_environments_that_hand_over_tuples():
     pytest.importorskip("lbforaging")
-    env = make_env(
+    env = made(
         "lbf:Foraging-8x8-2p-2f-coop-v3",
         2,
         wrappers=["gymnasium.wrappers:TimeLimit(max_episode_steps=2)"],
@@ -92,6 +100,7 @@ def test_wrappers_of_environments_that_hand_over_tuples():
         ("telling_games:Louder(", "cannot be read"),
         ("telling_games:Louder(times=[x for x in 'ab'])", "not plain"),
         ("telling_games:Louder(**{'times': 2})", "not plain"),
+        ("telling_games:Louder({[1]: 2})", "not plain"),
         ("telling_games:Missing", "Missing"),
         ("no_such_module:Louder", "no_such_module"),
         ("telling_games:LENGTH", "is a int"),
@@ -102,7 +111,7 @@ def test_wrappers_of_environments_that_hand_over_tuples():
 )
 def test_a_wrapper_that_cannot_be_had_is_named(wrapper, told):
     with pytest.raises(ConfigError) as caught:
-        make_env("telling_games:Telling", 1, wrappers=[wrapper])
+        made("telling_games:Telling", 1, wrappers=[wrapper])
     assert str(caught.value).startswith("env.wrappers: ")
     assert told in str(caught.value)
 
@@ -110,7 +119,7 @@ def test_a_wrapper_that_cannot_be_had_is_named(wrapper, told):
 @pytest.mark.parametrize(("wrapper", "told"), [("Faulty", "not today"), ("refused", "too round")])
 def test_a_wrapper_of_the_users_that_raises_is_the_users(wrapper, told):
     with pytest.raises(UserCodeError, match=told):
-        make_env("telling_games:Telling", 1, wrappers=[f"telling_games:{wrapper}"])
+        made("telling_games:Telling", 1, wrappers=[f"telling_games:{wrapper}"])
 
 
 @pytest.mark.parametrize("game", ["treasure_hunt", "open_spiel:kuhn_poker", "support:Tape"])
@@ -119,12 +128,12 @@ def test_games_that_hold_their_copies_take_none(game, around):
     if game.startswith("open_spiel"):
         pytest.importorskip("pyspiel")
     with pytest.raises(ConfigError, match=r"env\.wrappers and env\.episode_metrics are for"):
-        make_env(game, 1, **around)
+        made(game, 1, **around)
 
 
 def test_numbers_of_info_over_an_episode():
     asked = {"turn": "sum", "deep/turn": "mean", "is_success": "last"}
-    env = make_env("telling_games:Telling", 2, episode_metrics=asked)
+    env = made("telling_games:Telling", 2, episode_metrics=asked)
     assert env.facts == ("turn", "deep/turn", "is_success")
     for _ in range(2):  # nothing is left of the episode before
         result, _ = played(env)
@@ -136,39 +145,126 @@ def test_numbers_of_info_over_an_episode():
     ("how", "value"), [("last", 3), ("sum", 6), ("mean", 2), ("min", 1), ("max", 3)]
 )
 def test_what_is_made_of_the_numbers(how, value):
-    env = make_env("telling_games:Telling", 1, episode_metrics={"turn": how})
+    env = made("telling_games:Telling", 1, episode_metrics={"turn": how})
     result, _ = played(env, copies=1)
     assert result.info["turn"].tolist() == [value]
 
 
 def test_numbers_by_agent():
-    asked = {"speed": "mean", "b/speed": "last", "*/speed": "sum", "share": "max"}
-    env = make_env("telling_games:Pair", 2, episode_metrics=asked)
+    asked = {"speed": "mean", "*/speed": "sum", "b/share": "last", "share": "max"}
+    env = made("telling_games:Pair", 2, episode_metrics=asked)
     result, _ = played(env)
     told = {name: values[0] for name, values in result.info.items()}
-    assert told == {"speed": 11.0, "b/speed": 60.0, "a/speed": 6.0, "share": 3.0}
+    assert told == {"speed": 11.0, "a/speed": 6.0, "b/speed": 60.0, "b/share": 3.0, "share": 3.0}
 
 
 def test_numbers_of_agents_that_act_in_turn_are_of_their_own_steps():
-    env = make_env("telling_games:Turns", 2, episode_metrics={"*/acts": "sum", "acts": "min"})
+    env = made("telling_games:Turns", 2, episode_metrics={"*/acts": "sum", "acts": "min"})
     for _ in range(2):
         result, _ = played(env)
         told = {name: values.tolist() for name, values in result.info.items()}
         assert told == {"a/acts": [9.0] * 2, "b/acts": [12.0] * 2, "acts": [1.5] * 2}
 
 
-def test_what_nobody_tells_is_named_once_an_episode_is_over():
-    with pytest.raises(ConfigError, match=r"env\.episode_metrics\.speed: in a whole episode"):
-        played(make_env("telling_games:Telling", 2, episode_metrics={"speed": "last"}))
-    result, _ = played(make_env("telling_games:Telling", 2, episode_metrics={"speed": "sum"}))
+def test_what_nobody_tells_in_an_episode_is_not_counted_in_it(caplog):
+    env = made("telling_games:Telling", 2, episode_metrics={"speed": "last", "turn": "sum"})
+    for _ in range(PATIENCE // 2):
+        assert "no `info` of a step held it" not in caplog.text
+        result, _ = played(env)
+    assert np.isnan(result.info["speed"]).all()
+    assert result.info["turn"].tolist() == [6.0, 6.0]
+    assert "env.episode_metrics.speed: no `info` of a step held it in 100 episodes" in caplog.text
+    assert "episode_metrics.turn" not in caplog.text
+    result, _ = played(made("telling_games:Telling", 2, episode_metrics={"speed": "sum"}))
     assert result.info["speed"].tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("says", ["loud", float("nan"), [1, 2]])
 def test_what_is_no_number_is_the_worlds_fault(says):
-    env = make_env("telling_games:Telling", 1, says=says, episode_metrics={"says": "last"})
+    env = made("telling_games:Telling", 1, says=says, episode_metrics={"says": "last"})
     with pytest.raises(ContractError, match=r"agent_0.*`info` holds .* as says"):
         played(env, copies=1)
+
+
+def test_a_metric_is_asked_for_once():
+    with pytest.raises(ConfigError, match="a/speed is asked for twice"):
+        made("telling_games:Pair", 2, episode_metrics={"a/speed": "sum", "*/speed": "last"})
+
+
+def test_what_is_told_of_an_agent_that_ends_early_is_there_then():
+    env = made("telling_games:Early", 1, episode_metrics={"speed": "sum"})
+    env.reset(np.zeros(1, np.int64), np.ones(1, bool))
+    seen = []
+    for _ in range(LENGTH):
+        env.begin_turn()
+        for agent in range(2):
+            env.act(agent, np.zeros(1, np.int64))
+        result = env.end_turn()
+        seen.append(result.info["speed"].tolist())
+    # The first ends in turn 1, the second in turn 3, with 10, 20 and 30 of its own.
+    assert seen == [[5.5], [5.5], [30.5]]
+
+
+def test_options_of_a_game_may_have_these_names():
+    env = make_env("telling_games:Named", 1, wrappers=3, episode_metrics=4)
+    assert (env.copies[0].wrappers, env.copies[0].episode_metrics) == (3, 4)
+
+
+def test_numbers_of_all_agents_where_they_hand_over_tuples():
+    asked = {"score": "last", "own": "sum", "deep/score": "max"}
+    env = made("telling_games:Tuples", 2, episode_metrics=asked)
+    result, _ = played(env)
+    told = {name: values.tolist() for name, values in result.info.items()}
+    assert told == {"score": [3.0] * 2, "own": [9.0] * 2, "deep/score": [3.0] * 2}
+
+
+def test_a_wrapper_that_leaves_no_tuple_by_agent_is_named():
+    wrappers = ["gymnasium.wrappers:FlattenObservation"]
+    with pytest.raises(ConfigError, match=r"env\.wrappers: what they make of .* sees Box"):
+        made("telling_games:Tuples", 2, wrappers=wrappers)
+    pytest.importorskip("lbforaging")
+    with pytest.raises(ConfigError, match=r"env\.wrappers: what they make of .* sees Box"):
+        made("lbf:Foraging-8x8-2p-2f-coop-v3", 1, wrappers=wrappers)
+
+
+def test_a_wrapper_of_a_script_goes_to_the_processes_that_step_copies(tmp_path):
+    class Quiet(Louder):
+        """Of no module: found by no other process."""
+
+        def __init__(self, env):
+            super().__init__(env, 0.0)
+
+    result = remuda.train(
+        "telling_games:Telling",
+        env={"num_envs": 4, "workers": 2, "wrappers": [Quiet], "episode_metrics": {"turn": "sum"}},
+        policy={"algorithm": "ppo", "ppo": {"rollout_length": 8, "minibatches": 1}},
+        run={"turns": 4000, "evaluate_episodes": 4, "directory": str(tmp_path / "run")},
+    )
+    assert result.finished
+    assert np.nanmax(remuda.load(result).metrics()["game/turn"]) == 6.0
+
+
+def test_metrics_that_only_some_episodes_tell_are_means_of_these(tmp_path):
+    result = remuda.train(
+        "telling_games:Telling",
+        env={
+            "num_envs": 2,
+            "options": {"every": 2},
+            "episode_metrics": {"rare": "last", "never": "mean"},
+        },
+        policy={"algorithm": "ppo", "ppo": {"rollout_length": 8, "minibatches": 1}},
+        run={"turns": 400, "evaluate_episodes": 8, "directory": str(tmp_path / "run")},
+        schedule="sequential",
+    )
+    run = remuda.load(result)
+    rare = run.metrics()["game/rare"]
+    assert np.nanmin(rare) == np.nanmax(rare) == 7.0  # and not half of it
+    told = result.evaluation.facts["rare"]
+    assert np.isnan(told).any()
+    assert np.nanmax(told) == 7.0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["evaluation"]["facts"]["rare"]["mean"] == 7.0
+    assert summary["evaluation"]["facts"]["never"]["mean"] is None
 
 
 def test_metrics_and_wrappers_in_a_run(tmp_path):

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from policies.made_rollouts import KINDS, fill, make_stack, room_for, some_lengths
+from policies.made_rollouts import KINDS, fill, make_specs, make_stack, room_for, some_lengths
+from remuda.evolution.teach import lesson_of
 from remuda.policies.algorithms.fused import Fused
 from remuda.policies.stack import ParameterStack
 from remuda.policies.value_units import (
@@ -15,7 +16,6 @@ from remuda.policies.value_units import (
     VALUE_VARIANCE,
     ValueUnits,
 )
-from remuda.publish.training_state import TrainingState
 
 BUFFERS = VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT
 SHAPES = {"value.weight": (5, 1), "value.bias": (1, 1)} | dict.fromkeys(BUFFERS, (1, 1))
@@ -60,7 +60,7 @@ def test_of_targets_that_are_all_alike_the_deviation_is_not_nothing():
     stack = a_stack(1)
     units = ValueUnits.of(stack, [0]).counting(np.zeros((1, 4), np.float32), np.ones((1, 4), bool))
     assert units.deviations.item() == LEAST**0.5
-    units.put(stack, [0], ValueUnits.of(stack, [0]))
+    units.put(stack, [0], ValueUnits.of(stack, [0]), np.zeros((1, 4), np.float32))
     assert torch.isfinite(stack.flat).all()
 
 
@@ -68,17 +68,21 @@ def test_of_targets_that_are_all_alike_the_deviation_is_not_nothing():
 def test_other_units_change_nothing_of_what_is_meant(members):
     stack, random = a_stack(5), np.random.default_rng(1)
     x = torch.from_numpy(random.normal(size=(5, 7, 5)).astype(np.float32))
+    names = {VALUE_MEAN: 0.5, VALUE_VARIANCE: 4.0, VALUE_COUNT: 1.0}
+    for name, number in names.items():
+        stack.parameters[name].fill_(number)
     begun = stack.flat.clone()
-    meant = said(stack, x)[members]
+    meant = ValueUnits.of(stack, members).real(said(stack, x)[members])
     for size in (0.1, 1000.0, 3.0):
         before = ValueUnits.of(stack, members)
         targets = (random.normal(size=(len(members), 9)) * size + size).astype(np.float32)
         newer = before.counting(targets, np.ones(targets.shape, bool))
-        newer.put(stack, members, before)
+        says = newer.put(stack, members, before, said(stack, x)[members])
+        np.testing.assert_allclose(says, said(stack, x)[members], rtol=1e-3, atol=1e-3)
         found = ValueUnits.of(stack, members)
         np.testing.assert_allclose(found.means, newer.means, rtol=1e-6)
         np.testing.assert_allclose(found.real(said(stack, x)[members]), meant, rtol=1e-3, atol=1e-3)
-        assert not np.allclose(said(stack, x)[members], meant)
+        assert not np.allclose(says, meant)
         np.testing.assert_allclose(
             newer.real(newer.normalised(targets)), targets, rtol=1e-4, atol=1e-4
         )
@@ -135,6 +139,16 @@ def test_what_is_learned_does_not_depend_on_the_size_of_rewards(kind):
     assert len(np.unique(units.means)) == 3  # each has its own
 
 
+def test_fresh_networks_begin_with_the_mean():
+    stack, x = a_stack(2), torch.rand(2, 7, 5)
+    stack.flat[1] *= 0.01
+    before, says = ValueUnits.of(stack, [1]), said(stack, x)[[1]]
+    newer = before.counting(np.float32([[500.0, 502.0]]), np.ones((1, 2), bool))
+    assert newer.put(stack, [1], before, says).tolist() == says.tolist()
+    np.testing.assert_array_equal(said(stack, x)[[1]], says)
+    assert np.abs(newer.real(says) - 501.0).max() < 1.0
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_values_stand_for_is_what_they_are_to_be(kind):
     """The values after many updates are about the mean of rewards, wherever that lies."""
@@ -146,6 +160,15 @@ def test_what_values_stand_for_is_what_they_are_to_be(kind):
     units = ValueUnits.of(algorithm.online, [0, 1, 2])
     if kind not in ("normalised", "vtrace"):  # whose rewards, or targets, are others
         np.testing.assert_allclose(units.means, level * 0.1, rtol=0.02)
+        weights = algorithm.online.parameters
+        if not algorithm.network.memory and "module" not in kind:
+            seen = np.random.default_rng(2).random(
+                (3, 40, algorithm.network.num_inputs), np.float32
+            )
+            inputs = algorithm.network.prepare(weights, torch.from_numpy(seen))
+            with torch.no_grad():
+                _, values = algorithm.network.policy_and_value(weights, inputs)
+            np.testing.assert_allclose(units.real(values.numpy()), level * 0.1, atol=1.0)
     assert (units.counts == 3).all()
 
 
@@ -163,7 +186,43 @@ def test_units_go_with_the_weights_and_are_not_learned():
         strict=True,
     ):
         np.testing.assert_array_equal(one, two)
-    assert isinstance(algorithm.training(algorithm.learned(0)), TrainingState)
+
+
+def test_units_are_not_learned_by_gradients():
+    algorithm = make_stack("trunk", (0, 1, 2))
+    random, told = np.random.default_rng(5), []
+    put = ValueUnits.put
+
+    def noted(units, *given):
+        told.append(units)
+        return put(units, *given)
+
+    rollout = room_for(algorithm, 200)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ValueUnits, "put", noted)
+        for _ in range(3):
+            for row, segments in zip(range(3), (20, 3, 9), strict=True):
+                fill(rollout, row, some_lengths(segments, random), algorithm, random)
+            algorithm.update(rollout, [0, 1, 2])
+            found = ValueUnits.of(algorithm.online, [0, 1, 2])
+            np.testing.assert_array_equal(found.means, told[-1].means.astype(np.float32))
+            np.testing.assert_array_equal(found.variances, told[-1].variances.astype(np.float32))
+    assert len(told) == 3
+
+
+def test_what_is_taught_of_values_is_the_same_in_any_units():
+    """A parent and a child have units of their own; a lesson is in rewards."""
+    algorithm = make_stack("towers", [0])
+    (spec,) = make_specs("towers", [0])
+    states = np.random.default_rng(1).random((50, 5), np.float32)
+    lessons, nothing = [], np.zeros((1, 0), np.float32)
+    for mean, variance in ((0.0, 1.0), (50.0, 100.0), (-3.0, 1e-6)):
+        units = ValueUnits(*(np.array([[number]]) for number in (mean, variance, 4.0)))
+        units.put(algorithm.online, [0], ValueUnits.of(algorithm.online, [0]), nothing)
+        lessons.append(lesson_of(spec, algorithm.weights(0).copy(), states).targets)
+    for other in lessons[1:]:
+        np.testing.assert_allclose(other, lessons[0], atol=1e-4)
+    assert lessons[0][:, -1].std() > 1e-3
 
 
 def test_a_fresh_policy_values_all_states_about_alike():

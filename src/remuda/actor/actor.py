@@ -323,9 +323,12 @@ class Actor:
             metrics[i] = result.info[name]
         if self._episode_metrics is not None:
             self._episode_metrics[Facts.EPISODES] += self._over.sum()
-            self._episode_metrics[len(Facts) :] += metrics[:, self._over].sum(1)
+            sums, counts = np.split(self._episode_metrics[len(Facts) :], 2)
+            sums += np.nansum(metrics[:, self._over], axis=1)
+            counts += np.isfinite(metrics[:, self._over]).sum(1)
         cut: Bools = np.any(result.truncated, axis=1)
-        self.seats.close(self._over, self._returns, cut, self._turn_of, metrics)
+        counted = np.nan_to_num(metrics)  # what nobody told of an episode is 0 to evolution
+        self.seats.close(self._over, self._returns, cut, self._turn_of, counted)
         if self.on_episode is not None:
             for env in np.flatnonzero(self._over):
                 returns = self._returns[env].astype(np.float32)

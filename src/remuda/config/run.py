@@ -61,7 +61,8 @@ class EnvConfig(Section):
     def made_with(self) -> dict[str, Any]:
         """All that `make_env` takes for it: its options, and what is put round each copy."""
         around = {"wrappers": self.wrappers, "episode_metrics": self.episode_metrics}
-        return dict(self.options) | {name: value for name, value in around.items() if value}
+        named = {f"env.{name}": value for name, value in around.items() if value}
+        return dict(self.options) | named  # which no option of a game is called
 
 
 class LearnersConfig(Section):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from remuda import loading, pickled
 from remuda.envs import own_games
-from remuda.envs.adapters.wrapping import Wrapping
+from remuda.envs.adapters.wrapping import KEY, METRICS, Wrapping
 from remuda.envs.libraries import LIBRARIES
 from remuda.errors import ConfigError, RemudaError, UnknownGameError, UsageError, UserCodeError
 from remuda.user_code import where_raised
@@ -112,27 +112,19 @@ class Game:
             raise ConfigError(f"cannot load the scripted policy {name!r}: {error}") from None
         return policy
 
-    def make(
-        self,
-        num_envs: int,
-        *,
-        wrappers: Sequence[str] = (),
-        episode_metrics: Mapping[str, str] | None = None,
-        **options: Any,
-    ) -> VectorEnv:
+    def make(self, num_envs: int, **options: Any) -> VectorEnv:
         """Build `num_envs` copies.
 
         Args:
             num_envs: copies.
-            wrappers: what is put round each, as `env.wrappers`.
-            episode_metrics: what is read of `info`, as `env.episode_metrics`.
-            options: the game's own.
+            options: the game's own; and as `env.wrappers` and `env.episode_metrics` what is put
+                round each copy, and read of its `info`.
 
         Raises:
             ConfigError: an option that the game does not know, or a value that it refuses.
             UserCodeError: code of the user's raised.
         """
-        wrapping = Wrapping(tuple(wrappers), episode_metrics or {})
+        wrapping = Wrapping(tuple(options.pop(KEY, ())), options.pop(METRICS, {}))
         is_wrapped = wrapping != Wrapping()
         if is_wrapped and not (self.is_own or self._is_wrappable):
             raise own_games.not_wrapped(self.name)

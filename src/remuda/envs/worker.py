@@ -20,6 +20,7 @@ from remuda.forkserver.child import ignore_held_signals
 from remuda.memory.atomic import load, store
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
+from remuda.pickled import add_pickles
 from remuda.types import Bools
 from remuda.user_code import where_raised
 
@@ -47,6 +48,8 @@ class Share:
     index: int
     game: Game
     options: dict[str, Any]
+    pickles: dict[str, bytes]
+    """The code that these name."""
     first: int
     end: int
     """The copies that are its own."""
@@ -73,6 +76,7 @@ def work(share: Share) -> None:
         parents.ring()
 
     try:
+        add_pickles(share.pickles)
         env = share.game.make(share.end - share.first, **share.options)
         env.check, env.first_copy = share.check, share.first_copy + share.first
         answer()

@@ -40,6 +40,7 @@ from remuda.memory.atomic import load, store
 from remuda.memory.lifeline import Lifeline
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
+from remuda.pickled import pickles_in
 from remuda.types import Array, Bools, Integers, TurnResult
 
 GLANCE = 1.0
@@ -149,6 +150,7 @@ class WorkerEnvs(VectorEnv):
                 index=i,
                 game=game,
                 options=options,
+                pickles=pickles_in(options),
                 first=bounds[i],
                 end=bounds[i + 1],
                 shared=self._shared,

@@ -47,8 +47,9 @@ def network_family(spec: PolicySpec) -> tuple[object, ...]:
         bool(network.recurrent),
         kernels,
         (config.iqn.quantiles, config.iqn.cosines) if config.entry.section == "iqn" else (),
-        config.ppo.normalise_observations,
-        config.ppo.normalise_values,
+        (config.ppo.normalise_observations, config.ppo.normalise_values)
+        if config.entry.section == "ppo"
+        else (),
         replace(stream_shape(spec), memory=0),
         repr(spec.actions),
     )

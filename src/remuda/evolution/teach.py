@@ -14,6 +14,7 @@ from remuda.policies.networks.actor_critic import ActorCritic
 from remuda.policies.networks.network import Network
 from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import layout_size
+from remuda.policies.value_units import real_values
 from remuda.population.lessons import Lesson, LessonLayout
 from remuda.types import Floats
 
@@ -31,6 +32,8 @@ def taught_outputs(network: Network) -> Outputs:
         }
         inputs = network.prepare(parameters, states.float().flatten(1)[None])
         chosen, values = network.policy_and_value(parameters, inputs)
+        if network.value_units:  # each of those who teach and learn has its own
+            values = real_values(parameters, values)
         return torch.cat((chosen[0], values[0, :, None]), -1)
 
     return outputs

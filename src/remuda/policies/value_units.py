@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from remuda.kernels import njit
-from remuda.policies.stack import ParameterStack
+from remuda.policies.stack import Parameters, ParameterStack
 from remuda.types import Bools, Floats
 
 VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT = "value.mean", "value.variance", "value.count"
@@ -77,27 +78,53 @@ class ValueUnits:
             self.counts + 1.0,
         )
 
-    def put(self, stack: ParameterStack, members: Sequence[int], before: ValueUnits) -> None:
-        """Let policies speak in these units from now on, and mean what they did before."""
-        device = stack.flat.device
+    def put(
+        self, stack: ParameterStack, members: Sequence[int], before: ValueUnits, said: Floats
+    ) -> Floats:
+        """Let policies speak in these units from now on, and mean what they did before.
+
+        What fresh networks say means nothing: in the first units it stays as it is, so that they
+        begin with the mean, and need not learn how far that is from 0.
+
+        Args:
+            stack: of all policies.
+            members: whose units these are.
+            before: those that they had.
+            said: [G, R], what they said in these.
+
+        Returns:
+            what they say now.
+        """
+        fresh = before.counts == 0
+        scale = np.where(fresh, 1.0, before.deviations / self.deviations)
+        shift = np.where(fresh, 0.0, (before.means - self.means) / self.deviations)
+        device, named = stack.flat.device, stack.parameters
         at = torch.tensor(members, device=device)
 
-        def column(values: np.ndarray) -> torch.Tensor:
+        def column(values: np.ndarray) -> Tensor:
             return torch.from_numpy(values[:, :, None].astype(np.float32)).to(device)
 
-        scale = column(before.deviations / self.deviations)
-        shift = column((before.means - self.means) / self.deviations)
-        named = stack.parameters
         with torch.no_grad():
             weight, bias = named["value.weight"], named["value.bias"]
-            weight.index_copy_(0, at, weight.index_select(0, at) * scale)
-            bias.index_copy_(0, at, bias.index_select(0, at) * scale + shift)
+            weight.index_copy_(0, at, weight.index_select(0, at) * column(scale))
+            bias.index_copy_(0, at, bias.index_select(0, at) * column(scale) + column(shift))
             for name, values in (
                 (VALUE_MEAN, self.means),
                 (VALUE_VARIANCE, self.variances),
                 (VALUE_COUNT, self.counts),
             ):
                 named[name].index_copy_(0, at, column(values))
+        found: Floats = (said * scale + shift).astype(np.float32)
+        return found
+
+
+def real_values(parameters: Parameters, values: Tensor) -> Tensor:
+    """What the outputs [K, B] of networks stand for; gradients go through the outputs alone."""
+    mean, variance, count = (
+        parameters[name].detach()[:, 0] for name in (VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT)
+    )
+    deviation = torch.where(count > 0, variance.clamp(min=LEAST).sqrt(), 1.0)
+    return values * deviation + mean
 
 
 @njit(cache=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
@@ -27,6 +27,7 @@ from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import UNGUARDED, ignore_held_signals, script_name
 from remuda.forkserver.process import Process
 from remuda.memory.lifeline import Lifeline
+from remuda.pickled import add_pickles, pickles_in
 from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard
 from remuda.tournaments.entrants import with_rates
@@ -51,6 +52,8 @@ class Share:
     episodes: int
     part: int
     """Which of the processes it is."""
+    pickles: Mapping[str, bytes]
+    """The code that the game and its options name."""
 
 
 class Workers:
@@ -87,10 +90,11 @@ class Workers:
         Raises:
             RemudaError: a process cannot be started.
         """
+        pickles = pickles_in([self._setup.game, self._setup.options])
         for part in range(len(self._processes), count):
             ours, theirs = Pipe()
             self._connections.append(ours)
-            args = (theirs, Share(self._setup, self._episodes, part))
+            args = (theirs, Share(self._setup, self._episodes, part, pickles))
             try:
                 started = forkserver.start(
                     work, args, name=f"tournament-{part}", lifeline=self._lifeline
@@ -225,6 +229,7 @@ def work(connection: Connection, share: Share) -> None:
     setup = share.setup
     with threads(1):
         try:
+            add_pickles(share.pickles)
             env = make_env(setup.game, 1, **setup.options)
             env.close()
             participants = with_rates(setup.participants, setup.sampled)

@@ -16,7 +16,7 @@ from typing import Any
 
 from remuda.checkpoint.plain import checked
 from remuda.checkpoint.state import write_whole
-from remuda.config import Config, load_config, overlay
+from remuda.config import Config, load_config, load_saved_config, overlay
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError, RemudaError, RunDirectoryError
 from remuda.ui.commands.several_runs import ONE_OF_SEEDS, SEEDS
@@ -66,7 +66,8 @@ class Seeds:
             )
         except (OSError, ValueError) as error:
             raise RunDirectoryError(f"{directory / SEEDS} is damaged: {error}") from None
-        config = load_config(overlay(found["config"], settings))
+        saved = load_saved_config(found["config"]).model_dump(mode="json")
+        config = load_config(overlay(saved, settings))
         opened = Seeds(directory, config, tuple(int(seed) for seed in found["seeds"]))
         if settings:  # they hold for whatever goes on later, too
             opened.save()

@@ -120,9 +120,7 @@ class Copies(VectorEnv):
         """What the steps of this turn brought."""
         told: Mapping[str, Array] = {}
         if self._metrics is not None:
-            ended, goes_on = self._terminated | self._truncated, self.active.any(axis=1)
-            over: Bools = np.logical_and(np.any(ended, axis=1), ~goes_on)
-            told = self._metrics.told(over)
+            told = self._metrics.told(np.any(self._terminated | self._truncated, axis=1))
         return TurnResult(self._rewards, self._terminated, self._truncated, told)
 
     def render(self, env: int = 0) -> Array:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium import spaces
 
 from remuda.envs.adapters.parallel import ParallelCopies
@@ -20,6 +21,8 @@ from remuda.user_code import where_raised
 
 RWARE = "rware"
 Numbers = Mapping[str, Any]
+SHARED = (bool, int, float, np.generic, Mapping)
+"""What `info` may tell of all agents together."""
 
 
 def has_agents(env: gymnasium.Env[Any, Any]) -> bool:
@@ -52,8 +55,11 @@ class TupleEnv:
         """
         self.env, self.metadata, self._forget = env, env.metadata, forget
         sees, does = env.observation_space, env.action_space
-        assert isinstance(sees, spaces.Tuple)
-        assert isinstance(does, spaces.Tuple)
+        if not (isinstance(sees, spaces.Tuple) and isinstance(does, spaces.Tuple)):
+            raise ConfigError(
+                f"env.wrappers: what they make of {env.unwrapped} sees {type(sees).__name__} and "
+                f"does {type(does).__name__}; each has to stay a tuple by agent"
+            )
         self.possible_agents = [f"agent_{i}" for i in range(len(sees))]
         self.agents: list[str] = []
         """Who plays: all, until the episode is over."""
@@ -107,6 +113,9 @@ class TupleEnv:
         """Close it."""
         self.env.close()
 
+    def _is_by_agent(self, values: Any) -> bool:
+        return _is_sequence(values) and len(values) == len(self.possible_agents)
+
     def _by_agent(self, what: str, values: Any) -> Numbers:
         """What is handed over as a tuple, by agent."""
         count = len(self.possible_agents)
@@ -116,15 +125,15 @@ class TupleEnv:
         return dict(zip(self.possible_agents, values, strict=True))
 
     def _infos(self, info: Any) -> Numbers:
-        """By agent: what is told of each alone, where the environment tells a tuple of that."""
+        """By agent: what is told of each alone, in tuples, and the numbers that are of all."""
         if _is_sequence(info) and len(info) == len(self.possible_agents):
             return dict(zip(self.possible_agents, info, strict=True))
         shared = info if isinstance(info, Mapping) else {}
         return {
             name: {
-                key: value[i]
+                key: value if isinstance(value, SHARED) else value[i]
                 for key, value in shared.items()
-                if _is_sequence(value) and len(value) == len(self.possible_agents)
+                if isinstance(value, SHARED) or self._is_by_agent(value)
             }
             for i, name in enumerate(self.possible_agents)
         }

@@ -7,6 +7,7 @@ user names them in the configuration, beside the options of the game.
 from __future__ import annotations
 
 import ast
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,11 @@ HOW = ("last", "sum", "mean", "min", "max")
 EACH = "*"
 """Stands for every agent before a metric's name."""
 KEY = "env.wrappers"
+METRICS = "env.episode_metrics"
+"""With `KEY`: what these settings are called among all that an environment is made with."""
+PATIENCE = 100
+"""Ends of episodes after which it is noted that nobody tells a metric."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -158,7 +164,7 @@ def _call_in(text: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
     try:
         values = tuple(ast.literal_eval(value) for value in call.args)
         named = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-    except ValueError:
+    except (ValueError, TypeError):
         refuse("has values that are not plain")
     if any(word.arg is None for word in call.keywords):
         refuse("has values that are not plain")
@@ -182,7 +188,7 @@ class InfoMetrics:
             num_envs: copies.
 
         Raises:
-            ConfigError: an agent is asked for that there is not, or `how` is none.
+            ConfigError: `how` is none, or a metric is asked for twice.
         """
         self._agents = tuple(agents)
         self._asked: list[tuple[str, str, tuple[str, ...], int | None]] = []
@@ -202,6 +208,13 @@ class InfoMetrics:
                 self._asked.append((name, how, tuple(name.split("/")), None))
         self.names = tuple(name for name, *_ in self._asked)
         """Of the metrics, in order."""
+        twice = next((name for name in self.names if self.names.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigError(
+                f"env.episode_metrics: {twice} is asked for twice, by itself and by {EACH}; leave "
+                "one of them out"
+            )
+        self._never, self._ends = set(self.names), 0
         shape = (len(self._asked), len(self._agents), num_envs)
         self._values, self._counts = np.zeros(shape), np.zeros(shape, np.int64)
         self._told = {name: np.zeros(num_envs) for name in self.names}
@@ -242,30 +255,33 @@ class InfoMetrics:
             self._values[i, agent, env] = after
             self._counts[i, agent, env] = count + 1
 
-    def told(self, over: Bools) -> dict[str, Array]:
-        """By name, what it came to in the copies that are over, [num_envs].
+    def told(self, ended: Bools) -> dict[str, Array]:
+        """By name, what it came to, [num_envs]; NaN in an episode in which nobody told it.
 
         Args:
-            over: [num_envs], which are.
-
-        Raises:
-            ConfigError: nobody told a metric in a whole episode.
+            ended: [num_envs], in which copies the episode of any agent has ended; of the others it
+                stays what it was.
         """
-        for e in np.flatnonzero(over).tolist():
-            for i, (name, how, way, _) in enumerate(self._asked):
+        for e in np.flatnonzero(ended).tolist():
+            self._ends += 1
+            for i, (name, how, _, _) in enumerate(self._asked):
                 counts, values = self._counts[i, :, e], self._values[i, :, e]
                 tellers = counts > 0
-                if not tellers.any():
-                    if how != "sum":
-                        raise ConfigError(
-                            f"env.episode_metrics.{name}: in a whole episode no `info` of a step "
-                            f"held {'/'.join(way)}; see what the game tells, or take `sum`, which "
-                            "is 0 then"
-                        )
-                    self._told[name][e] = 0.0
-                    continue
-                own = values[tellers] / (counts[tellers] if how == "mean" else 1)
-                self._told[name][e] = own.mean()
+                if tellers.any():
+                    own = values[tellers] / (counts[tellers] if how == "mean" else 1)
+                    self._told[name][e] = own.mean()
+                    self._never.discard(name)
+                else:
+                    self._told[name][e] = 0.0 if how == "sum" else np.nan
+        if self._never and self._ends >= PATIENCE:
+            for name in sorted(self._never):
+                log.warning(
+                    "env.episode_metrics.%s: no `info` of a step held it in %d episodes; see what "
+                    "the game tells, and whose agents' names are",
+                    name,
+                    self._ends,
+                )
+            self._never.clear()
         return self._told
 
 

@@ -239,18 +239,18 @@ class RolloutAlgorithm(Algorithm):
             *_, engine = self._engine([members[i] for i in group])
             picks = samples.everything(np.array(group), engine.rows_at_once)
             engine.evaluate(observations, actions, masks, picks, log_prox, before)
-        values, units = before.cpu().numpy(), None
+        said, units = before.cpu().numpy(), None
+        values = said
         if self.network.value_units:
             units = ValueUnits.of(self.online, members)
-            values = units.real(values)
+            values = units.real(said)
         credit = credit_of(
             rollout, members, self.configs, self._returns, values, log_prox.cpu().numpy()
         )
         targets = credit.targets
         if units is not None:
             newer = units.counting(targets, steps_of(rollout, members, rows))
-            newer.put(self.online, members, units)
-            before = self._to_device(newer.normalised(values))
+            before = self._to_device(newer.put(self.online, members, units, said))
             targets = newer.normalised(targets)
         batch = Batch(
             observations=observations,

@@ -80,6 +80,12 @@ def read_resumed(words: Sequence[str], directory: Path) -> Config:
     from remuda.coordinator.run_directory import RunDirectory
 
     saved = RunDirectory.open(directory).read_config().model_dump(mode="json")
+    words, sources = take_configs(words)
+    if sources.presets or sources.files:
+        raise UsageError(
+            f"--preset and --config are for runs that begin; --resume goes on with the settings of "
+            f"{directory}, and flags go over them"
+        )
     flags = parse_flags(words, Config, positional="game")
     named = flags.get("run", {}).get("directory")
     if named is not None and Path(str(named)).expanduser().resolve() != directory.resolve():
