@@ -3,8 +3,8 @@
 import pytest
 
 import remuda
-from remuda.config import PRESETS, Config, load_config, preset_tree
-from remuda.errors import ConfigError
+from remuda.config import PRESETS, Config, config_text, load_config, preset_tree
+from remuda.errors import ConfigError, UsageError
 from remuda.ui.cli import run
 from remuda.ui.commands.configuration import read_arguments
 
@@ -55,6 +55,34 @@ def test_of_several_presets_each_goes_over_those_before_it(monkeypatch):
 def test_what_is_no_preset_is_told_in_a_line(words, told, capsys):
     assert run(["train", GAME, *words]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_a_preset_of_which_nothing_is_left_is_refused(tmp_path, capsys):
+    file = tmp_path / "all.yaml"
+    file.write_text(config_text(load_config({"game": GAME})))
+    assert run(["train", "--preset", "mpe", "--config", str(file)]) == 2
+    assert f"preset mpe changes nothing, since {file} says all" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="preset mpe changes nothing, since config says all"):
+        remuda.train(preset="mpe", config=load_config({"game": GAME}))
+
+
+def test_a_preset_is_for_a_run_that_begins(tmp_path, capsys):
+    remuda.train(
+        GAME,
+        run={"turns": 10, "evaluate_episodes": 0, "directory": str(tmp_path / "run")},
+        schedule="sequential",
+    )
+    for option in ("--preset", "--config"):
+        assert run(["train", "--resume", str(tmp_path / "run"), option, "mpe"]) == 2
+        assert "are for runs that begin" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="is for a run that begins"):
+        remuda.train(resume=tmp_path / "run", preset="mpe")
+
+
+@pytest.mark.parametrize("preset", [None, 3, ["mpe", 3]])
+def test_what_cannot_name_a_preset_is_told(preset):
+    with pytest.raises(UsageError, match="give the name of one, or a list of names"):
+        remuda.train(GAME, preset=preset)
 
 
 def test_help_names_the_presets(capsys):

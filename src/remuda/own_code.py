@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.algorithms import BUILT_IN
-from remuda.config import Config, Section, load_config, overlay, preset_tree, read_config
+from remuda.config import Config, Section, load_config, over_presets, overlay, read_config
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import UsageError
 from remuda.pickled import name_object
@@ -130,8 +130,7 @@ def tree_of(
     names = [presets] if isinstance(presets, str) else presets
     if not (isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)):
         raise UsageError(f"preset is {presets!r}; give the name of one, or a list of names")
-    base = preset_tree(names)
-    return overlay(base, _given_as_a_whole(config))
+    return over_presets(names, _given_as_a_whole(config), "config")
 
 
 def _given_as_a_whole(config: Path | str | Mapping[str, Any] | Config | None) -> dict[str, Any]:

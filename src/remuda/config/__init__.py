@@ -24,7 +24,7 @@ from remuda.config.population import (
     SnapshotsConfig,
     TeamConfig,
 )
-from remuda.config.presets import PRESETS, Preset, preset_tree
+from remuda.config.presets import PRESETS, Preset, over_presets, preset_tree
 from remuda.config.reading import (
     config_text,
     load_config,
@@ -79,6 +79,7 @@ __all__ = [
     "fields_of",
     "load_config",
     "load_saved_config",
+    "over_presets",
     "overlay",
     "plain_data",
     "preset_tree",

@@ -44,6 +44,38 @@ PRESETS: Mapping[str, Preset] = {
 """By name; `benchmarks/worlds.py` measures them."""
 
 
+def over_presets(names: Iterable[str], tree: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """A tree of settings over those of some presets.
+
+    Args:
+        names: of the presets, each over those before it.
+        tree: what goes over them.
+        source: what the tree is, for messages.
+
+    Raises:
+        ConfigError: there is none of a name, or nothing is left of them: the tree says all itself.
+    """
+    names = list(names)
+    base = preset_tree(names)
+    if base and not _left_of(base, tree):
+        raise ConfigError(
+            f"preset {' '.join(names)} changes nothing, since {source} says all that is in it; "
+            "leave one of the two out"
+        )
+    return overlay(base, tree)
+
+
+def _left_of(base: Mapping[str, Any], tree: Mapping[str, Any]) -> bool:
+    """Whether anything is in a tree that another does not say."""
+    for key, value in base.items():
+        over = tree.get(key)
+        if key not in tree or (
+            isinstance(value, Mapping) and isinstance(over, Mapping) and _left_of(value, over)
+        ):
+            return True
+    return False
+
+
 def preset_tree(names: Iterable[str]) -> dict[str, Any]:
     """The settings of some presets, each over those before it.
 

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from remuda.config import Config, load_config, overlay, preset_tree, read_config
+from remuda.config import (
+    Config,
+    load_config,
+    over_presets,
+    overlay,
+    preset_tree,
+    read_config,
+)
 from remuda.errors import ConfigError, UsageError
 from remuda.ui.arguments import parse_flags, take_options
 
@@ -52,14 +59,15 @@ def _read_sources(sources: Sources) -> dict[str, Any]:
     """The tree of presets and files, each over those before it.
 
     Raises:
-        ConfigError: there is no such preset, a file cannot be read, or files are wrong together: as
-            the fault of the first one with which they are.
+        ConfigError: there is no such preset, or files leave nothing of it; a file cannot be read,
+            or files are wrong together: as the fault of the first one with which they are.
     """
-    base = preset_tree(sources.presets)
+    own: dict[str, Any] = {}
     trees = []
     for source in sources.files:
-        base = overlay(base, read_config(Path(source)))
-        trees.append(base)
+        own = overlay(own, read_config(Path(source)))
+        trees.append(overlay(preset_tree(sources.presets), own))
+    base = over_presets(sources.presets, own, " and ".join(sources.files))
     try:
         load_config(base)
     except ConfigError:
@@ -82,7 +90,7 @@ def read_resumed(words: Sequence[str], directory: Path) -> Config:
     saved = RunDirectory.open(directory).read_config().model_dump(mode="json")
     words, sources = take_configs(words)
     if sources.presets or sources.files:
-        raise UsageError(
+        raise ConfigError(
             f"--preset and --config are for runs that begin; --resume goes on with the settings of "
             f"{directory}, and flags go over them"
         )
