@@ -79,7 +79,7 @@ def test_the_example_of_an_environment_is_trained_as_it_is(tmp_path, monkeypatch
     monkeypatch.syspath_prepend(tmp_path)
     page = (DOCS / "bring_your_own_game.md").read_text()
     words = re.search(r"remuda train (guess:Guess .*)", page).group(1).split()
-    more = ["--schedule", "sequential", "--run.turns", "20000", "--run.directory", tmp_path / "run"]
+    more = ["--schedule", "sequential", "--run.turns", "40000", "--run.directory", tmp_path / "run"]
     result = train(read_arguments([*words, *map(str, more)]), PlainView())
     assert result.evaluation.mean(0) > 9.0  # of 10; 5 by chance
 

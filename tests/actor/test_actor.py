@@ -285,8 +285,13 @@ def test_what_the_game_tells_of_its_episodes_is_counted_when_they_are_over():
     actor.on_episode = lambda copy, returns, facts: heard.append((copy, *facts.tolist()))
     for _ in range(15):
         actor.turn()
-    assert board.told().tolist() == [5 + 3, 5 * 3 + 3 * 5, 5 * 1 + 3 * 2]
+    sums, told = [5 * 3 + 3 * 5, 5 * 1 + 3 * 2], [5 + 3] * 2
+    assert board.told().tolist() == [5 + 3, *sums, *told]
     assert sorted(heard) == [(0, 3, 1)] * 5 + [(1, 5, 2)] * 3
     other = Scoreboard(("agent_0",), facts=env.facts)
     other.restore(board.state())
     assert other.told().tolist() == board.told().tolist()
+    # As it was saved when every episode told all.
+    older = Scoreboard(("agent_0",), facts=env.facts)
+    older.restore(board.state() | {"facts": board.told()[:3]})
+    assert older.told().tolist() == board.told().tolist()

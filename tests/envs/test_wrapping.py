@@ -238,7 +238,8 @@ def test_a_wrapper_of_a_script_goes_to_the_processes_that_step_copies(tmp_path):
         "telling_games:Telling",
         env={"num_envs": 4, "workers": 2, "wrappers": [Quiet], "episode_metrics": {"turn": "sum"}},
         policy={"algorithm": "ppo", "ppo": {"rollout_length": 8, "minibatches": 1}},
-        run={"turns": 4000, "evaluate_episodes": 4, "directory": str(tmp_path / "run")},
+        schedule="sequential",
+        run={"turns": 400, "evaluate_episodes": 4, "directory": str(tmp_path / "run")},
     )
     assert result.finished
     assert np.nanmax(remuda.load(result).metrics()["game/turn"]) == 6.0
