@@ -327,7 +327,8 @@ class Actor:
             sums += np.nansum(metrics[:, self._over], axis=1)
             counts += np.isfinite(metrics[:, self._over]).sum(1)
         cut: Bools = np.any(result.truncated, axis=1)
-        counted = np.nan_to_num(metrics)  # what nobody told of an episode is 0 to evolution
+        # What nobody told of an episode is 0 to evolution.
+        counted = np.nan_to_num(metrics) if len(metrics) else metrics
         self.seats.close(self._over, self._returns, cut, self._turn_of, counted)
         if self.on_episode is not None:
             for env in np.flatnonzero(self._over):
