@@ -22,7 +22,8 @@ TINY = 1e-30
 
 
 def tree_of(algorithm, **tree):
-    ppo = {"rollout_length": 20} if algorithm == "ppo" else {}
+    # Units of values, which change what is said of them and not what is meant, go their own way.
+    ppo = {"rollout_length": 20, "normalise_values": False} if algorithm == "ppo" else {}
     policy = {"algorithm": algorithm, "ppo": ppo, "publish": {"every": 1}}
     return overlay({"schedule": "sequential", "policy": policy}, tree)
 
@@ -166,7 +167,11 @@ def test_a_population_learns_on_at_the_rates_that_were_changed(tmp_path):
     tree = {
         "schedule": "sequential",
         "env": {"num_envs": 4, "options": {"max_turns": 30}},
-        "policy": {"algorithm": "ppo", "ppo": {"rollout_length": 10}, "publish": {"every": 1}},
+        "policy": {
+            "algorithm": "ppo",
+            "ppo": {"rollout_length": 10, "normalise_values": False},
+            "publish": {"every": 1},
+        },
         "population": {
             "matchmaker": "prioritized",
             "policies": 2,

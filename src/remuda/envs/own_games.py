@@ -15,6 +15,17 @@ from operator import attrgetter
 from typing import Any
 
 from remuda.envs.adapters.wrapping import Wrapping
+from remuda.envs.kinds import (
+    AEC,
+    COPIES,
+    GYMNASIUM,
+    OLD_GYM,
+    PARALLEL,
+    SINGLE,
+    VECTOR,
+    article,
+    kind_of,
+)
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, RemudaError, UnknownGameError, UserCodeError
 from remuda.loading import import_module
@@ -107,7 +118,7 @@ def make_copies(
         why = f"no VectorEnv; allowed is {ALLOWED}"
         if kind_of(made) in SINGLE:
             why = "which is one: leave num_envs out, and each copy is made by a call of its own"
-        raise ConfigError(f"{name} takes num_envs, and makes {_article(made)}, {why}")
+        raise ConfigError(f"{name} takes num_envs, and makes {article(made)}, {why}")
     one = OneByOne(factory, _drawing(factory, options) if num_envs == 1 else options, name)
     adapter = _adapter_of(one.peek(), name)
     wrapping = wrapping or Wrapping()
@@ -235,46 +246,7 @@ def _adapter_of(env: Any, name: str) -> Callable[[Callable[[], Any], int, Wrappi
         OLD_GYM: "of gym, which Gymnasium has replaced: derive it from gymnasium.Env",
     }
     why = reasons.get(kind, f"no environment; allowed is {ALLOWED}")
-    raise ConfigError(f"{name} makes {_article(env)}, {why}")
-
-
-COPIES, GYMNASIUM, PARALLEL, AEC = "copies", "gymnasium", "parallel", "aec"
-VECTOR, OLD_GYM = "vector", "gym"
-SINGLE = (GYMNASIUM, PARALLEL, AEC)
-"""Those that hold one copy, which an adapter makes many of."""
-_BASES = {
-    ("remuda", "VectorEnv"): COPIES,
-    ("gymnasium", "VectorEnv"): VECTOR,
-    ("gymnasium", "Env"): GYMNASIUM,
-    ("gym", "Env"): OLD_GYM,
-    ("pettingzoo", "ParallelEnv"): PARALLEL,
-    ("pettingzoo", "AECEnv"): AEC,
-}
-"""Kinds of environments by the package and the name of their base class; no package is imported."""
-
-
-def kind_of(thing: object) -> str:
-    """Which kind of environment an object or a class is; empty: none that is known.
-
-    An object of another class counts as what it has the methods of.
-    """
-    for base in (thing if isinstance(thing, type) else type(thing)).__mro__:
-        kind = _BASES.get((base.__module__.partition(".")[0], base.__name__))
-        if kind:
-            return kind
-    if isinstance(thing, type):
-        return ""
-    if _has(thing, "turn_groups", "begin_turn", "observe", "act", "end_turn"):
-        return COPIES
-    if not _has(thing, "reset", "step"):
-        return ""
-    if _has(thing, "possible_agents", "observation_space", "action_space"):
-        return AEC if _has(thing, "agent_iter", "last") else PARALLEL
-    return GYMNASIUM if _has(thing, "observation_space", "action_space") else ""
-
-
-def _has(thing: object, *names: str) -> bool:
-    return all(hasattr(thing, name) for name in names)
+    raise ConfigError(f"{name} makes {article(env)}, {why}")
 
 
 def _drawing(factory: Factory, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -286,8 +258,3 @@ def _drawing(factory: Factory, options: Mapping[str, Any]) -> dict[str, Any]:
     if "render_mode" not in parameters and not takes_anything(parameters):
         return options
     return drawing(factory, options) if "rgb_array" in modes.get("render_modes", ()) else options
-
-
-def _article(thing: object) -> str:
-    name = type(thing).__name__
-    return "nothing" if thing is None else f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"

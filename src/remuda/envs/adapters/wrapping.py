@@ -17,6 +17,7 @@ import numpy as np
 
 from remuda import pickled
 from remuda.envs.checks import BadValueError, number
+from remuda.envs.kinds import SINGLE, article, kind_of
 from remuda.errors import ConfigError, RemudaError, UserCodeError
 from remuda.loading import load
 from remuda.types import Array, Bools
@@ -110,8 +111,6 @@ class _Wrapper:
             ConfigError: it refuses the environment, or makes another kind of thing of it.
             UserCodeError: it is the user's, and raised.
         """
-        from remuda.envs.own_games import SINGLE, kind_of
-
         try:
             made = self.make(env, *self.values, **self.named)
         except RemudaError:
@@ -122,21 +121,16 @@ class _Wrapper:
                 raise UserCodeError(told) from error
             line = " ".join(str(error).split()) or type(error).__name__
             raise ConfigError(
-                f"{KEY}: {self.text} refuses {_article(env)}: {line}; the wrappers of a list go "
+                f"{KEY}: {self.text} refuses {article(env)}: {line}; the wrappers of a list go "
                 "round the environment in its order"
             ) from error
         before, after = kind_of(env), kind_of(made)
         if after != before or after not in SINGLE:
             raise ConfigError(
-                f"{KEY}: {self.text} makes {_article(made)} of {_article(env)}; allowed are "
+                f"{KEY}: {self.text} makes {article(made)} of {article(env)}; allowed are "
                 "wrappers that leave an environment what it is"
             )
         return made
-
-
-def _article(thing: Any) -> str:
-    name = type(thing).__name__
-    return f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}"
 
 
 def _call_in(text: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:

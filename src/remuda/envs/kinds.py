@@ -1,0 +1,47 @@
+"""Kinds of environments, of Remuda and of other libraries, told without importing these."""
+
+from __future__ import annotations
+
+COPIES, GYMNASIUM, PARALLEL, AEC = "copies", "gymnasium", "parallel", "aec"
+VECTOR, OLD_GYM = "vector", "gym"
+SINGLE = (GYMNASIUM, PARALLEL, AEC)
+"""Those that hold one copy, which an adapter makes many of."""
+_BASES = {
+    ("remuda", "VectorEnv"): COPIES,
+    ("gymnasium", "VectorEnv"): VECTOR,
+    ("gymnasium", "Env"): GYMNASIUM,
+    ("gym", "Env"): OLD_GYM,
+    ("pettingzoo", "ParallelEnv"): PARALLEL,
+    ("pettingzoo", "AECEnv"): AEC,
+}
+"""Kinds of environments by the package and the name of their base class; no package is imported."""
+
+
+def kind_of(thing: object) -> str:
+    """Which kind of environment an object or a class is; empty: none that is known.
+
+    An object of another class counts as what it has the methods of.
+    """
+    for base in (thing if isinstance(thing, type) else type(thing)).__mro__:
+        kind = _BASES.get((base.__module__.partition(".")[0], base.__name__))
+        if kind:
+            return kind
+    if isinstance(thing, type):
+        return ""
+    if _has(thing, "turn_groups", "begin_turn", "observe", "act", "end_turn"):
+        return COPIES
+    if not _has(thing, "reset", "step"):
+        return ""
+    if _has(thing, "possible_agents", "observation_space", "action_space"):
+        return AEC if _has(thing, "agent_iter", "last") else PARALLEL
+    return GYMNASIUM if _has(thing, "observation_space", "action_space") else ""
+
+
+def _has(thing: object, *names: str) -> bool:
+    return all(hasattr(thing, name) for name in names)
+
+
+def article(thing: object) -> str:
+    """The name of its class, as in `a Tag`."""
+    name = type(thing).__name__
+    return "nothing" if thing is None else f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
