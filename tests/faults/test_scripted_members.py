@@ -17,6 +17,7 @@ from support import Tape
 TREE = {
     "policy": {
         "algorithm": "ppo",
+        "learning_rate": 1e-6,  # who learned to play as they do would win as often
         "ppo": {"rollout_length": 16},
         "experience": {"segment_length": 4, "wait_limit": 120.0},
     },
