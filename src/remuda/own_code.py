@@ -130,10 +130,10 @@ def tree_of(
     names = [presets] if isinstance(presets, str) else presets
     if not (isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)):
         raise UsageError(f"preset is {presets!r}; give the name of one, or a list of names")
-    return over_presets(names, _given_as_a_whole(config), "config")
+    return over_presets(names, _tree_in(config), "config")
 
 
-def _given_as_a_whole(config: Path | str | Mapping[str, Any] | Config | None) -> dict[str, Any]:
+def _tree_in(config: Path | str | Mapping[str, Any] | Config | None) -> dict[str, Any]:
     if config is None:
         return {}
     if isinstance(config, Config):  # of another run, whose directory this one does not take

@@ -117,7 +117,7 @@ def differences(there: PolicySpec, here: PolicySpec) -> Iterator[str]:
         if here.config.entry.section == "iqn":  # of quantiles any number: no weight belongs to one
             one, other = (spec.config.iqn.cosines for spec in (there, here))
             yield from differ("iqn.cosines", one, other)
-        if here.config.entry.section == "ppo":
+        if here.config.entry.takes == "rollouts":
             for name in ("normalise_observations", "normalise_values"):
                 one, other = (getattr(spec.config.ppo, name) for spec in (there, here))
                 yield from differ(f"ppo.{name}", one, other)

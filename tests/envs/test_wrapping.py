@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import remuda
-from remuda.envs.adapters.wrapping import KEY, METRICS, PATIENCE
+from remuda.envs.adapters.wrapping import METRICS, PATIENCE, WRAPPERS
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, ContractError, UserCodeError
 from telling_games import LENGTH, Louder, Telling
@@ -15,7 +15,7 @@ from telling_games import LENGTH, Louder, Telling
 
 def made(game, copies, wrappers=(), episode_metrics=None, **options):
     """Copies of a game, with something round each."""
-    around = {KEY: wrappers, METRICS: episode_metrics or {}}
+    around = {WRAPPERS: wrappers, METRICS: episode_metrics or {}}
     return make_env(game, copies, **options, **around)
 
 

@@ -114,7 +114,7 @@ class ScoreboardReader:
         change = play - earlier.play
         policies, members = self._policies(earlier, later, seconds), self._members(whole)
         matches = self._table.word(MATCHES) if self._table is not None else 0
-        told = len(self._scoreboard.fact_names)
+        metrics = len(self._scoreboard.fact_names)
         return Record(
             seconds=self.seconds(later),
             turns=int(play[Play.TURNS]),
@@ -130,7 +130,7 @@ class ScoreboardReader:
             },
             policies=policies,
             facts={
-                name: _mean(later.facts - earlier.facts, len(Facts) + i, len(Facts) + told + i)
+                name: _mean(later.facts - earlier.facts, len(Facts) + i, len(Facts) + metrics + i)
                 for i, name in enumerate(self._scoreboard.fact_names)
             },
             members=members,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
-from remuda.envs.adapters.wrapping import Wrapping
+from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.envs.kinds import (
     AEC,
     COPIES,
@@ -87,7 +87,7 @@ def make_copies(
     num_envs: int,
     options: Mapping[str, Any],
     name: str,
-    wrapping: Wrapping | None = None,
+    wrapping: Wrapping = NOTHING,
 ) -> VectorEnv:
     """Copies of a game of the user's own.
 
@@ -96,7 +96,7 @@ def make_copies(
         num_envs: copies.
         options: what it takes besides.
         name: of the game, for messages.
-        wrapping: what stands round each copy; None: nothing.
+        wrapping: what stands round each copy.
 
     Raises:
         UserCodeError: the user's code raised.
@@ -110,7 +110,7 @@ def make_copies(
             raise ConfigError(f"{name} holds all copies of a game, and has to take num_envs")
         made = _call(factory, {"num_envs": num_envs, **options}, name)
         if kind_of(made) == COPIES:
-            if wrapping is not None:
+            if wrapping != NOTHING:
                 made.close()
                 raise not_wrapped(name)
             copies: VectorEnv = made
@@ -121,7 +121,6 @@ def make_copies(
         raise ConfigError(f"{name} takes num_envs, and makes {article(made)}, {why}")
     one = OneByOne(factory, _drawing(factory, options) if num_envs == 1 else options, name)
     adapter = _adapter_of(one.peek(), name)
-    wrapping = wrapping or Wrapping()
     try:
         return adapter(wrapping.around(one), num_envs, wrapping)
     except RemudaError:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from remuda import loading, pickled
 from remuda.envs import own_games
-from remuda.envs.adapters.wrapping import KEY, METRICS, Wrapping
+from remuda.envs.adapters.wrapping import METRICS, NOTHING, WRAPPERS, Wrapping
 from remuda.envs.libraries import LIBRARIES
 from remuda.errors import ConfigError, RemudaError, UnknownGameError, UsageError, UserCodeError
 from remuda.user_code import where_raised
@@ -124,9 +124,8 @@ class Game:
             ConfigError: an option that the game does not know, or a value that it refuses.
             UserCodeError: code of the user's raised.
         """
-        wrapping = Wrapping(tuple(options.pop(KEY, ())), options.pop(METRICS, {}))
-        is_wrapped = wrapping != Wrapping()
-        if is_wrapped and not (self.is_own or self._is_wrappable):
+        wrapping = Wrapping(tuple(options.pop(WRAPPERS, ())), options.pop(METRICS, {}))
+        if wrapping != NOTHING and not (self.is_own or self._is_wrappable):
             raise own_games.not_wrapped(self.name)
         factory = self.load()
         parameters = own_games.parameters_of(factory)
@@ -138,9 +137,8 @@ class Game:
                 f"it has {', '.join(allowed) or 'none'}"
             )
         if self.is_own:
-            own = wrapping if is_wrapped else None
-            return own_games.make_copies(factory, num_envs, options, self.name, own)
-        around = {"wrapping": wrapping} if is_wrapped else {}
+            return own_games.make_copies(factory, num_envs, options, self.name, wrapping)
+        around = {"wrapping": wrapping} if wrapping != NOTHING else {}
         try:
             made: VectorEnv = factory(num_envs=num_envs, **around, **options)
         except RemudaError:

@@ -48,7 +48,7 @@ def network_family(spec: PolicySpec) -> tuple[object, ...]:
         kernels,
         (config.iqn.quantiles, config.iqn.cosines) if config.entry.section == "iqn" else (),
         (config.ppo.normalise_observations, config.ppo.normalise_values)
-        if config.entry.section == "ppo"
+        if config.entry.takes == "rollouts"
         else (),
         replace(stream_shape(spec), memory=0),
         repr(spec.actions),

@@ -79,7 +79,7 @@ class ValueUnits:
         )
 
     def put(
-        self, stack: ParameterStack, members: Sequence[int], before: ValueUnits, said: Floats
+        self, stack: ParameterStack, members: Sequence[int], before: ValueUnits, outputs: Floats
     ) -> Floats:
         """Let policies speak in these units from now on, and mean what they did before.
 
@@ -90,10 +90,10 @@ class ValueUnits:
             stack: of all policies.
             members: whose units these are.
             before: those that they had.
-            said: [G, R], what they said in these.
+            outputs: [G, R], of their value heads in these.
 
         Returns:
-            what they say now.
+            [G, R], what these put out now.
         """
         fresh = before.counts == 0
         scale = np.where(fresh, 1.0, before.deviations / self.deviations)
@@ -114,7 +114,7 @@ class ValueUnits:
                 (VALUE_COUNT, self.counts),
             ):
                 named[name].index_copy_(0, at, column(values))
-        found: Floats = (said * scale + shift).astype(np.float32)
+        found: Floats = (outputs * scale + shift).astype(np.float32)
         return found
 
 

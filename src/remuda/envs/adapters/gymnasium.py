@@ -132,10 +132,10 @@ class GymnasiumEnv(VectorEnv):
 
     def end_turn(self) -> TurnResult:
         """What the steps brought."""
-        told: Mapping[str, Array] = {}
+        metrics: Mapping[str, Array] = {}
         if self._metrics is not None:
-            told = self._metrics.told((self._terminated | self._truncated)[:, 0])
-        return TurnResult(self._rewards, self._terminated, self._truncated, told)
+            metrics = self._metrics.episode_metrics((self._terminated | self._truncated)[:, 0])
+        return TurnResult(self._rewards, self._terminated, self._truncated, metrics)
 
     def render(self, env: int = 0) -> Array:
         """A picture of one copy: [height, width, 3] uint8."""

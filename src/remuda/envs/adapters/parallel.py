@@ -118,10 +118,12 @@ class Copies(VectorEnv):
 
     def end_turn(self) -> TurnResult:
         """What the steps of this turn brought."""
-        told: Mapping[str, Array] = {}
+        metrics: Mapping[str, Array] = {}
         if self._metrics is not None:
-            told = self._metrics.told(np.any(self._terminated | self._truncated, axis=1))
-        return TurnResult(self._rewards, self._terminated, self._truncated, told)
+            metrics = self._metrics.episode_metrics(
+                np.any(self._terminated | self._truncated, axis=1)
+            )
+        return TurnResult(self._rewards, self._terminated, self._truncated, metrics)
 
     def render(self, env: int = 0) -> Array:
         """A picture of one copy, if there is but one: [height, width, 3] uint8."""

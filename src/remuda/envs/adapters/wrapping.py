@@ -27,11 +27,11 @@ HOW = ("last", "sum", "mean", "min", "max")
 """What may be made of the numbers that the steps of an episode tell."""
 EACH = "*"
 """Stands for every agent before a metric's name."""
-KEY = "env.wrappers"
+WRAPPERS = "env.wrappers"
 METRICS = "env.episode_metrics"
-"""With `KEY`: what these settings are called among all that an environment is made with."""
+"""With `WRAPPERS`: what these settings are called among all that an environment is made with."""
 PATIENCE = 100
-"""Ends of episodes after which it is noted that nobody tells a metric."""
+"""Ends of episodes after which it is noted that no step holds a metric."""
 log = logging.getLogger(__name__)
 
 
@@ -97,10 +97,10 @@ class _Wrapper:
         named: dict[str, Any] = {}
         if not pickled.is_pickled(text):
             path, values, named = _call_in(text)
-        found = load(path, KEY)
+        found = load(path, WRAPPERS)
         if not callable(found):
             raise ConfigError(
-                f"{KEY}: {path} is a {type(found).__name__}; name a class or function"
+                f"{WRAPPERS}: {path} is a {type(found).__name__}; name a class or function"
             )
         return cls(text, found, values, named)
 
@@ -121,13 +121,13 @@ class _Wrapper:
                 raise UserCodeError(told) from error
             line = " ".join(str(error).split()) or type(error).__name__
             raise ConfigError(
-                f"{KEY}: {self.text} refuses {article(env)}: {line}; the wrappers of a list go "
-                "round the environment in its order"
+                f"{WRAPPERS}: {self.text} refuses {article(env)}: {line}; the wrappers of a list "
+                "go round the environment in its order"
             ) from error
         before, after = kind_of(env), kind_of(made)
         if after != before or after not in SINGLE:
             raise ConfigError(
-                f"{KEY}: {self.text} makes {article(made)} of {article(env)}; allowed are "
+                f"{WRAPPERS}: {self.text} makes {article(made)} of {article(env)}; allowed are "
                 "wrappers that leave an environment what it is"
             )
         return made
@@ -139,8 +139,8 @@ def _call_in(text: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
 
     def refuse(why: str) -> NoReturn:
         raise ConfigError(
-            f"{KEY}: {text!r} {why}; name a wrapper as module:Name, with plain values in brackets "
-            "where it takes any: gymnasium.wrappers:TimeLimit(max_episode_steps=100)"
+            f"{WRAPPERS}: {text!r} {why}; name a wrapper as module:Name, with plain values in "
+            "brackets where it takes any: gymnasium.wrappers:TimeLimit(max_episode_steps=100)"
         )
 
     if not colon or not module:
@@ -211,7 +211,7 @@ class InfoMetrics:
         self._never, self._ends = set(self.names), 0
         shape = (len(self._asked), len(self._agents), num_envs)
         self._values, self._counts = np.zeros(shape), np.zeros(shape, np.int64)
-        self._told = {name: np.zeros(num_envs) for name in self.names}
+        self._of_episodes = {name: np.zeros(num_envs) for name in self.names}
 
     def begin(self, env: int) -> None:
         """An episode begins in a copy."""
@@ -219,7 +219,7 @@ class InfoMetrics:
         self._counts[:, :, env] = 0
 
     def read(self, env: int, agent: int, info: Mapping[str, Any]) -> None:
-        """Take in what a step told an agent.
+        """Take in what a step's `info` holds for an agent.
 
         Raises:
             BadValueError: something that is asked for is no finite number.
@@ -249,8 +249,8 @@ class InfoMetrics:
             self._values[i, agent, env] = after
             self._counts[i, agent, env] = count + 1
 
-    def told(self, ended: Bools) -> dict[str, Array]:
-        """By name, what it came to, [num_envs]; NaN in an episode in which nobody told it.
+    def episode_metrics(self, ended: Bools) -> dict[str, Array]:
+        """By name, what it came to, [num_envs]; NaN in an episode in which no step held it.
 
         Args:
             ended: [num_envs], in which copies the episode of any agent has ended; of the others it
@@ -263,20 +263,20 @@ class InfoMetrics:
                 tellers = counts > 0
                 if tellers.any():
                     own = values[tellers] / (counts[tellers] if how == "mean" else 1)
-                    self._told[name][e] = own.mean()
+                    self._of_episodes[name][e] = own.mean()
                     self._never.discard(name)
                 else:
-                    self._told[name][e] = 0.0 if how == "sum" else np.nan
+                    self._of_episodes[name][e] = 0.0 if how == "sum" else np.nan
         if self._never and self._ends >= PATIENCE:
             for name in sorted(self._never):
                 log.warning(
                     "env.episode_metrics.%s: no `info` of a step held it in %d episodes; see what "
-                    "the game tells, and whose agents' names are",
+                    "the game puts there, and whose agents' names are",
                     name,
                     self._ends,
                 )
             self._never.clear()
-        return self._told
+        return self._of_episodes
 
 
 def _finite(value: Any) -> float:

@@ -239,18 +239,18 @@ class RolloutAlgorithm(Algorithm):
             *_, engine = self._engine([members[i] for i in group])
             picks = samples.everything(np.array(group), engine.rows_at_once)
             engine.evaluate(observations, actions, masks, picks, log_prox, before)
-        said, units = before.cpu().numpy(), None
-        values = said
+        outputs, units = before.cpu().numpy(), None
+        values = outputs
         if self.network.value_units:
             units = ValueUnits.of(self.online, members)
-            values = units.real(said)
+            values = units.real(outputs)
         credit = credit_of(
             rollout, members, self.configs, self._returns, values, log_prox.cpu().numpy()
         )
         targets = credit.targets
         if units is not None:
             newer = units.counting(targets, steps_of(rollout, members, rows))
-            before = self._to_device(newer.put(self.online, members, units, said))
+            before = self._to_device(newer.put(self.online, members, units, outputs))
             targets = newer.normalised(targets)
         batch = Batch(
             observations=observations,
