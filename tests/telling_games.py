@@ -73,6 +73,8 @@ class Early(Pair):
         seen, given, ended, cut, infos = super().step(dict(actions))
         if first:
             self.agents, ended["a"] = ["b"], True
+        if not self.agents:
+            infos["b"]["late"] = 8.0
         return seen, given, ended, cut, {name: infos[name] for name in actions}
 
 
@@ -97,7 +99,9 @@ class Tuples(gymnasium.Env):
 
     def step(self, actions):
         self.turn += 1
-        info = {"score": self.turn, "own": [self.turn, 2 * self.turn], "deep": {"score": self.turn}}
+        own = (self.turn, 2 * self.turn)
+        deep = {"score": self.turn, "own": own}
+        info = {"score": self.turn, "own": list(own), "deep": deep, "none": np.array(3.0)}
         seen = (np.zeros(2, np.float32),) * 2
         return seen, [1.0, 1.0], self.turn == LENGTH, False, info
 

@@ -79,6 +79,15 @@ def test_a_preset_is_for_a_run_that_begins(tmp_path, capsys):
         remuda.train(resume=tmp_path / "run", preset="mpe")
 
 
+def test_a_preset_is_for_seeds_that_begin(tmp_path, capsys):
+    words = ["train", GAME, "--schedule", "sequential", "--run.turns", "10", "--seeds", "1"]
+    words += ["--run.evaluate_episodes", "0", "--run.directory", str(tmp_path / "seeds")]
+    assert run(words) == 0
+    for option in ("--preset", "--config"):
+        assert run(["train", "--resume", str(tmp_path / "seeds"), option, "mpe"]) == 2
+        assert "are for runs that begin" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("preset", [None, 3, ["mpe", 3]])
 def test_what_cannot_name_a_preset_is_told(preset):
     with pytest.raises(UsageError, match="give the name of one, or a list of names"):

@@ -51,6 +51,11 @@ class Evaluation:
         """Standard error of that mean; not a number for a single episode."""
         return standard_error(self.returns[:, agent])
 
+    def metric(self, name: str) -> npt.NDArray[np.float64]:
+        """One of `facts`, in the episodes that have it: [N]."""
+        values = self.facts[name]
+        return values[np.isfinite(values)]
+
     def as_summary(self) -> dict[str, object]:
         """Plain data for the run's summary; None where a number is not known: JSON has no NaN."""
         return {
@@ -58,9 +63,7 @@ class Evaluation:
             "asked": self.asked,
             "cut": self.cut,
             "agents": {name: _summary_of(self.returns[:, i]) for i, name in enumerate(self.agents)},
-            "facts": {
-                name: _summary_of(told[np.isfinite(told)]) for name, told in self.facts.items()
-            },
+            "facts": {name: _summary_of(self.metric(name)) for name in self.facts},
             "policies": {name: _summary_of(earned) for name, earned in self.policies.items()},
         }
 

@@ -173,11 +173,13 @@ class Scoreboard:
 
     def state(self) -> State:
         """All rows as they are now, those of the actors added up."""
+        metrics = len(Facts) + len(self.fact_names)
         return {
             "play": self.played(),
             "policy": self.all_acted(),
             "learn": self._shared["learn"].copy(),
-            "facts": self.told(),
+            "facts": self.told()[:metrics],
+            "facts_told": self.told()[metrics:],
         }
 
     def restore(self, state: State) -> None:
@@ -188,11 +190,13 @@ class Scoreboard:
         Raises:
             CheckpointError: it is of another number of policies.
         """
-        told, size = state["facts"], len(self.fact_names)
-        if told.shape == (len(Facts) + size,):  # as before not every episode told all
-            state = {**state, "facts": np.append(told, np.repeat(told[Facts.EPISODES], size))}
-        for name in ("play", "facts"):
-            self._shared[name][0] = fitting(state, name, self._shared[name][0])
+        self._shared["play"][0] = fitting(state, "play", self._shared["play"][0])
+        facts, metrics = self._shared["facts"][0], len(Facts) + len(self.fact_names)
+        facts[:metrics] = fitting(state, "facts", facts[:metrics])
+        if "facts_told" in state:
+            facts[metrics:] = fitting(state, "facts_told", facts[metrics:])
+        else:  # as it was when every episode told all
+            facts[metrics:] = facts[Facts.EPISODES]
         self._shared["policy"][0] = fitting_counts(state, "policy", self._shared["policy"][0])
         self._shared["learn"][...] = fitting_counts(state, "learn", self._shared["learn"])
 

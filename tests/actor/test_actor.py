@@ -8,6 +8,7 @@ from remuda.actor.fixed import FixedSeats
 from remuda.actor.frames import FrameStack
 from remuda.actor.seating import make_seats
 from remuda.config import load_config
+from remuda.errors import CheckpointError
 from remuda.experience.transition_replay import TransitionReplay
 from remuda.experience_layout import make_experience
 from remuda.memory.waiting import Wakeup
@@ -293,5 +294,13 @@ def test_what_the_game_tells_of_its_episodes_is_counted_when_they_are_over():
     assert other.told().tolist() == board.told().tolist()
     # As it was saved when every episode told all.
     older = Scoreboard(("agent_0",), facts=env.facts)
-    older.restore(board.state() | {"facts": board.told()[:3]})
+    saved = board.state()
+    del saved["facts_told"]
+    older.restore(saved)
     assert older.told().tolist() == board.told().tolist()
+    for facts in (("x",), ("x", "y", "z", "u")):
+        with pytest.raises(CheckpointError):
+            Scoreboard(("agent_0",), facts=facts).restore(board.state())
+    del saved["facts"]
+    with pytest.raises(CheckpointError, match="has no facts"):
+        older.restore(saved)

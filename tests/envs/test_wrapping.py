@@ -10,6 +10,7 @@ import remuda
 from remuda.envs.adapters.wrapping import METRICS, PATIENCE, WRAPPERS
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, ContractError, UserCodeError
+from remuda.ui.cli import run as command
 from telling_games import LENGTH, Louder, Telling
 
 
@@ -173,6 +174,7 @@ def test_what_nobody_tells_in_an_episode_is_not_counted_in_it(caplog):
         result, _ = played(env)
     assert np.isnan(result.info["speed"]).all()
     assert result.info["turn"].tolist() == [6.0, 6.0]
+    env.reset(np.zeros(2, np.int64), np.ones(2, bool))
     assert "env.episode_metrics.speed: no `info` of a step held it in 100 episodes" in caplog.text
     assert "episode_metrics.turn" not in caplog.text
     result, _ = played(made("telling_games:Telling", 2, episode_metrics={"speed": "sum"}))
@@ -205,17 +207,36 @@ def test_what_is_told_of_an_agent_that_ends_early_is_there_then():
     assert seen == [[5.5], [5.5], [30.5]]
 
 
+def test_agents_that_end_early_end_no_episode(caplog):
+    env = made("telling_games:Early", PATIENCE, episode_metrics={"b/late": "last"})
+    env.reset(np.zeros(PATIENCE, np.int64), np.ones(PATIENCE, bool))
+    for _ in range(LENGTH):
+        env.begin_turn()
+        for agent in range(2):
+            env.act(agent, np.zeros(PATIENCE, np.int64))
+        result = env.end_turn()
+    env.reset(np.zeros(PATIENCE, np.int64), np.ones(PATIENCE, bool))
+    assert (result.info["b/late"] == 8.0).all()
+    assert not caplog.text
+
+
 def test_options_of_a_game_may_have_these_names():
     env = make_env("telling_games:Named", 1, wrappers=3, episode_metrics=4)
     assert (env.copies[0].wrappers, env.copies[0].episode_metrics) == (3, 4)
 
 
 def test_numbers_of_all_agents_where_they_hand_over_tuples():
-    asked = {"score": "last", "own": "sum", "deep/score": "max"}
+    asked = {"score": "last", "own": "sum", "deep/score": "max", "deep/own": "max", "none": "sum"}
     env = made("telling_games:Tuples", 2, episode_metrics=asked)
     result, _ = played(env)
     told = {name: values.tolist() for name, values in result.info.items()}
-    assert told == {"score": [3.0] * 2, "own": [9.0] * 2, "deep/score": [3.0] * 2}
+    assert told == {
+        "score": [3.0] * 2,
+        "own": [9.0] * 2,
+        "deep/score": [3.0] * 2,
+        "deep/own": [4.5] * 2,
+        "none": [9.0] * 2,
+    }
 
 
 def test_a_wrapper_that_leaves_no_tuple_by_agent_is_named():
@@ -245,7 +266,7 @@ def test_a_wrapper_of_a_script_goes_to_the_processes_that_step_copies(tmp_path):
     assert np.nanmax(remuda.load(result).metrics()["game/turn"]) == 6.0
 
 
-def test_metrics_that_only_some_episodes_tell_are_means_of_these(tmp_path):
+def test_metrics_that_only_some_episodes_tell_are_means_of_these(tmp_path, capsys):
     result = remuda.train(
         "telling_games:Telling",
         env={
@@ -266,6 +287,11 @@ def test_metrics_that_only_some_episodes_tell_are_means_of_these(tmp_path):
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["evaluation"]["facts"]["rare"]["mean"] == 7.0
     assert summary["evaluation"]["facts"]["never"]["mean"] is None
+    capsys.readouterr()
+    assert command(["evaluate", str(tmp_path / "run"), "--episodes", "8"]) == 0
+    shown = capsys.readouterr().out
+    assert "rare: 7 ± 0" in shown
+    assert "never: in no episode" in shown
 
 
 def test_metrics_and_wrappers_in_a_run(tmp_path):

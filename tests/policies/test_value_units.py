@@ -15,6 +15,7 @@ from remuda.policies.value_units import (
     VALUE_MEAN,
     VALUE_VARIANCE,
     ValueUnits,
+    meant,
 )
 
 BUFFERS = VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT
@@ -72,7 +73,7 @@ def test_other_units_change_nothing_of_what_is_meant(members):
     for name, number in names.items():
         stack.parameters[name].fill_(number)
     begun = stack.flat.clone()
-    meant = ValueUnits.of(stack, members).real(said(stack, x)[members])
+    real = ValueUnits.of(stack, members).real(said(stack, x)[members])
     for size in (0.1, 1000.0, 3.0):
         before = ValueUnits.of(stack, members)
         targets = (random.normal(size=(len(members), 9)) * size + size).astype(np.float32)
@@ -81,8 +82,8 @@ def test_other_units_change_nothing_of_what_is_meant(members):
         np.testing.assert_allclose(says, said(stack, x)[members], rtol=1e-3, atol=1e-3)
         found = ValueUnits.of(stack, members)
         np.testing.assert_allclose(found.means, newer.means, rtol=1e-6)
-        np.testing.assert_allclose(found.real(said(stack, x)[members]), meant, rtol=1e-3, atol=1e-3)
-        assert not np.allclose(says, meant)
+        np.testing.assert_allclose(found.real(said(stack, x)[members]), real, rtol=1e-3, atol=1e-3)
+        assert not np.allclose(says, real)
         np.testing.assert_allclose(
             newer.real(newer.normalised(targets)), targets, rtol=1e-4, atol=1e-4
         )
@@ -223,6 +224,26 @@ def test_what_is_taught_of_values_is_the_same_in_any_units():
     for other in lessons[1:]:
         np.testing.assert_allclose(other, lessons[0], atol=1e-4)
     assert lessons[0][:, -1].std() > 1e-3
+
+
+def test_what_a_network_was_taught_is_not_taken_for_fresh():
+    (spec,) = make_specs("towers", [0])
+    algorithm, states = (
+        make_stack("towers", [0]),
+        np.random.default_rng(1).random((20, 5), np.float32),
+    )
+    before = lesson_of(spec, algorithm.weights(0).copy(), states).targets
+    algorithm.load(0, torch.from_numpy(meant(algorithm.network, algorithm.weights(0))))
+    np.testing.assert_array_equal(
+        lesson_of(spec, algorithm.weights(0).copy(), states).targets, before
+    )
+    units = ValueUnits.of(algorithm.online, [0])
+    newer = units.counting(np.float32([[48, 52, 50, 50]]), np.ones((1, 4), bool))
+    newer.put(algorithm.online, [0], units, np.zeros((1, 0), np.float32))
+    after = lesson_of(spec, algorithm.weights(0).copy(), states).targets
+    np.testing.assert_allclose(after, before, atol=1e-3)
+    trained_already = algorithm.weights(0).copy()
+    np.testing.assert_array_equal(meant(algorithm.network, trained_already), trained_already)
 
 
 def test_a_fresh_policy_values_all_states_about_alike():

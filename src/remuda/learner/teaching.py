@@ -14,6 +14,7 @@ from remuda.evolution.distil import Distillation
 from remuda.evolution.layout import Layout
 from remuda.evolution.teach import taught_loss, taught_outputs
 from remuda.policies.spec import PolicySpec, training_layout
+from remuda.policies.value_units import meant
 from remuda.population.learner_births import Newborn
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class Teaching:
         network, lessons = spec.network(), newborn.lessons.of_parents
         self._spec = spec
         self._work = Distillation(
-            newborn.weights,
+            meant(network, newborn.weights),
             Layout.of(network),
             taught_outputs(network),
             [(torch.from_numpy(each.states), torch.from_numpy(each.targets)) for each in lessons],

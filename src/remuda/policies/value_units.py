@@ -7,8 +7,11 @@ its weights go.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,6 +20,9 @@ from torch import Tensor
 from remuda.kernels import njit
 from remuda.policies.stack import Parameters, ParameterStack
 from remuda.types import Bools, Floats
+
+if TYPE_CHECKING:
+    from remuda.policies.networks.network import Network
 
 VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT = "value.mean", "value.variance", "value.count"
 """Buffers [1, 1]: the moments of targets, and the updates that they were counted in."""
@@ -116,6 +122,23 @@ class ValueUnits:
                 named[name].index_copy_(0, at, column(values))
         found: Floats = (outputs * scale + shift).astype(np.float32)
         return found
+
+
+def meant(network: Network, weights: Floats) -> Floats:
+    """Weights [P] of a network whose outputs mean what they are, though it was never trained.
+
+    A network that is taught begins to mean something, and its first update must not take that for
+    what a fresh one says.
+    """
+    if VALUE_COUNT not in network.shapes:
+        return weights
+    ends = list(accumulate((math.prod(shape) for shape in network.shapes.values()), initial=0))
+    at = dict(zip(network.shapes, ends, strict=False))
+    if weights[at[VALUE_COUNT]] > 0:
+        return weights
+    found: Floats = weights.copy()
+    found[at[VALUE_MEAN]], found[at[VALUE_VARIANCE]], found[at[VALUE_COUNT]] = 0.0, 1.0, 1.0
+    return found
 
 
 def real_values(parameters: Parameters, values: Tensor) -> Tensor:

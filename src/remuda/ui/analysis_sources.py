@@ -175,9 +175,10 @@ def _check_together(sources: Sequence[Source]) -> None:
                 for name in {*first.options, *other.options}
                 if first.options.get(name) != other.options.get(name)
             )
+            key = names[0] if names[0].startswith("env.") else f"env.options.{names[0]}"
             raise UsageError(
                 f"{first.path} and {other.path} are of {first.game} with other options: "
-                f"env.options.{names[0]} is {first.options.get(names[0], 'the default')} and "
+                f"{key} is {first.options.get(names[0], 'the default')} and "
                 f"{other.options.get(names[0], 'the default')}; analyse them apart"
             )
         if other.has_payoffs != first.has_payoffs:

@@ -21,7 +21,7 @@ from remuda.user_code import where_raised
 
 RWARE = "rware"
 Numbers = Mapping[str, Any]
-SHARED = (bool, int, float, np.generic, Mapping)
+NUMBER = (bool, int, float, np.generic)
 """What `info` may tell of all agents together."""
 
 
@@ -129,14 +129,19 @@ class TupleEnv:
         if _is_sequence(info) and len(info) == len(self.possible_agents):
             return dict(zip(self.possible_agents, info, strict=True))
         shared = info if isinstance(info, Mapping) else {}
-        return {
-            name: {
-                key: value if isinstance(value, SHARED) else value[i]
-                for key, value in shared.items()
-                if isinstance(value, SHARED) or self._is_by_agent(value)
-            }
-            for i, name in enumerate(self.possible_agents)
-        }
+        return {name: self._share(shared, i) for i, name in enumerate(self.possible_agents)}
+
+    def _share(self, info: Mapping[str, Any], agent: int) -> dict[str, Any]:
+        """What of a mapping is an agent's, at any depth."""
+        found: dict[str, Any] = {}
+        for key, value in info.items():
+            if isinstance(value, Mapping):
+                found[key] = self._share(value, agent)
+            elif isinstance(value, NUMBER) or getattr(value, "shape", None) == ():
+                found[key] = value
+            elif self._is_by_agent(value):
+                found[key] = value[agent]
+        return found
 
 
 def _is_sequence(values: Any) -> bool:

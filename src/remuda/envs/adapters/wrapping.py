@@ -31,7 +31,7 @@ WRAPPERS = "env.wrappers"
 METRICS = "env.episode_metrics"
 """With `WRAPPERS`: what these settings are called among all that an environment is made with."""
 PATIENCE = 100
-"""Ends of episodes after which it is noted that no step holds a metric."""
+"""Episodes after which it is noted that no step holds a metric."""
 log = logging.getLogger(__name__)
 
 
@@ -208,13 +208,26 @@ class InfoMetrics:
                 f"env.episode_metrics: {twice} is asked for twice, by itself and by {EACH}; leave "
                 "one of them out"
             )
+        # Those that no step has held yet, and the episodes that are over.
         self._never, self._ends = set(self.names), 0
+        self._has_begun: Bools = np.zeros(num_envs, np.bool_)
         shape = (len(self._asked), len(self._agents), num_envs)
         self._values, self._counts = np.zeros(shape), np.zeros(shape, np.int64)
         self._of_episodes = {name: np.zeros(num_envs) for name in self.names}
 
     def begin(self, env: int) -> None:
-        """An episode begins in a copy."""
+        """An episode begins in a copy; the one before it, if there was one, is over."""
+        self._ends += int(self._has_begun[env])
+        self._has_begun[env] = True
+        if self._never and self._ends >= PATIENCE:
+            for name in sorted(self._never):
+                log.warning(
+                    "env.episode_metrics.%s: no `info` of a step held it in %d episodes; see what "
+                    "the game puts there, and whose agents' names are",
+                    name,
+                    self._ends,
+                )
+            self._never.clear()
         self._values[:, :, env] = 0.0
         self._counts[:, :, env] = 0
 
@@ -248,6 +261,7 @@ class InfoMetrics:
                 after = min(before, value) if how == "min" else max(before, value)
             self._values[i, agent, env] = after
             self._counts[i, agent, env] = count + 1
+            self._never.discard(name)
 
     def episode_metrics(self, ended: Bools) -> dict[str, Array]:
         """By name, what it came to, [num_envs]; NaN in an episode in which no step held it.
@@ -257,25 +271,14 @@ class InfoMetrics:
                 stays what it was.
         """
         for e in np.flatnonzero(ended).tolist():
-            self._ends += 1
             for i, (name, how, _, _) in enumerate(self._asked):
                 counts, values = self._counts[i, :, e], self._values[i, :, e]
                 tellers = counts > 0
                 if tellers.any():
                     own = values[tellers] / (counts[tellers] if how == "mean" else 1)
                     self._of_episodes[name][e] = own.mean()
-                    self._never.discard(name)
                 else:
                     self._of_episodes[name][e] = 0.0 if how == "sum" else np.nan
-        if self._never and self._ends >= PATIENCE:
-            for name in sorted(self._never):
-                log.warning(
-                    "env.episode_metrics.%s: no `info` of a step held it in %d episodes; see what "
-                    "the game puts there, and whose agents' names are",
-                    name,
-                    self._ends,
-                )
-            self._never.clear()
         return self._of_episodes
 
 

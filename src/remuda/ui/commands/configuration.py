@@ -55,6 +55,21 @@ def take_configs(words: Sequence[str]) -> tuple[list[str], Sources]:
     return words, Sources(presets, files)
 
 
+def without_configs(words: Sequence[str], directory: Path) -> Sequence[str]:
+    """The words behind `--resume`, among which there is no `--preset` and no `--config`.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    words, sources = take_configs(words)
+    if sources.presets or sources.files:
+        raise ConfigError(
+            f"--preset and --config are for runs that begin; --resume goes on with the settings of "
+            f"{directory}, and flags go over them"
+        )
+    return words
+
+
 def _read_sources(sources: Sources) -> dict[str, Any]:
     """The tree of presets and files, each over those before it.
 
@@ -88,13 +103,7 @@ def read_resumed(words: Sequence[str], directory: Path) -> Config:
     from remuda.coordinator.run_directory import RunDirectory
 
     saved = RunDirectory.open(directory).read_config().model_dump(mode="json")
-    words, sources = take_configs(words)
-    if sources.presets or sources.files:
-        raise ConfigError(
-            f"--preset and --config are for runs that begin; --resume goes on with the settings of "
-            f"{directory}, and flags go over them"
-        )
-    flags = parse_flags(words, Config, positional="game")
+    flags = parse_flags(without_configs(words, directory), Config, positional="game")
     named = flags.get("run", {}).get("directory")
     if named is not None and Path(str(named)).expanduser().resolve() != directory.resolve():
         raise UsageError(

@@ -134,8 +134,12 @@ def evaluate(words: Sequence[str]) -> int:
     for name, earned in evaluation.policies.items():
         earns = f"{number(earned.mean()):>8} ± {number(standard_error(earned))}"
         print(f"  {name:<{width}}  return {earns}  on {len(earned)} seats")
-    for name, values in evaluation.facts.items():
-        print(f"  {name.replace('_', ' ')}: {values.mean():.4g} ± {standard_error(values):.2g}")
+    for name in evaluation.facts:
+        values = evaluation.metric(name)
+        what = "in no episode"
+        if len(values):
+            what = f"{values.mean():.4g} ± {standard_error(values):.2g}"
+        print(f"  {name.replace('_', ' ')}: {what}")
     return code
 
 

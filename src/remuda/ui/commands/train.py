@@ -10,7 +10,12 @@ from pathlib import Path
 from remuda.config import Config
 from remuda.errors import ConfigError
 from remuda.ui.arguments import parse_flags, take_option
-from remuda.ui.commands.configuration import read_arguments, read_resumed, take_configs
+from remuda.ui.commands.configuration import (
+    read_arguments,
+    read_resumed,
+    take_configs,
+    without_configs,
+)
 from remuda.ui.commands.several_runs import SEEDS
 from remuda.ui.interrupts import HALTED, tell_at_the_end
 
@@ -111,6 +116,7 @@ def _train_seeds(words: Sequence[str], resumed: str, count: str, jobs: str) -> i
             )
         if "seed" in flags or "directory" in flags.get("run", {}):
             raise ConfigError("--seed and --run.directory cannot change for seeds that go on")
+        without_configs(words, Path(resumed))
         seeds = Seeds.open(Path(resumed), flags)
     elif not count:
         raise ConfigError("--jobs is for --seeds: how many of them to train at a time")
