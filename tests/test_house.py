@@ -37,7 +37,7 @@ FLOORS = (
     {
         *("assembly", "calibration", "memory_plan", "training", "evaluate", "crossplay", "judge"),
         *("evaluation", "prepare", "saved_weights", "tournaments"),
-        *("callbacks", "events", "loggers", "result", "saved", "warm_start", "resume"),
+        *("callbacks", "events", "requests", "loggers", "result", "saved", "warm_start", "resume"),
         "experience_layout",
         "weights_layout",
         "matches",

@@ -101,11 +101,13 @@ class ActiveRun:
     """Seconds of play, with those of earlier sessions, as of the last look."""
     stopped: str
     """Why it was asked to stop; empty: it was not."""
+    interrupted: str
+    """Likewise, without counting as finished."""
 
     def __init__(self, directory: Path, config: Config, policies: tuple[str, ...]) -> None:
         self.directory, self.config, self.policies = directory, config, policies
-        self.turns, self.seconds, self.stopped = 0, 0.0, ""
-        self._over = False
+        self.turns, self.seconds, self.stopped, self.interrupted = 0, 0.0, "", ""
+        self._over = self._to_save = False
         self._set: dict[str, dict[str, float]] = {}
         """By policy, what was set in this session."""
         self._changes: LiveHyperparameters | None = None
@@ -125,6 +127,23 @@ class ActiveRun:
         if not isinstance(why, str) or not why.strip():
             raise UsageError(f"stop takes the reason in words; this is {why!r}")
         self.stopped = self.stopped or why.strip()
+
+    def save(self) -> None:
+        """Write a checkpoint at the next look, besides those that are due."""
+        self._to_save = True
+
+    def interrupt(self, why: str) -> None:
+        """End the run at the next look as a signal does: it can be gone on with by a resume.
+
+        Args:
+            why: in words; they are told as how the run ended.
+        """
+        self.interrupted = self.interrupted or why
+
+    def take_wish(self) -> bool:
+        """Whether a checkpoint was asked for since this was asked last; for the coordinator."""
+        wished, self._to_save = self._to_save, False
+        return wished
 
     def hyperparameters(self, policy: str) -> dict[str, float]:
         """Those that can change while the run goes on, by name, as they were set last.

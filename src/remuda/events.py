@@ -20,6 +20,7 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.scoreboard_reader import Reading
 from remuda.errors import CallbackError, ConfigError, RemudaError, UsageError
 from remuda.loggers import make_logger
+from remuda.requests import Requests
 from remuda.result import Result
 from remuda.scoreboard import Play, Policy, Row
 from remuda.user_code import where_raised
@@ -66,6 +67,7 @@ class Events:
         self._run: ActiveRun | None = None
         self._files: RunDirectory | None = None
         self._ended_told = False
+        self._requests: Requests | None = None
         self.failure: CallbackError | None = None
         """What the run ends for; None: no essential callback failed."""
 
@@ -89,6 +91,7 @@ class Events:
         if resumed is not None:
             self._run.turns, self._run.seconds = resumed.turns, resumed.seconds
         self.attach(assembly)
+        self._requests = Requests(files.path, self._run, self._say)
         try:
             self._tell("on_start")
             self._raise_failure(begun=False)
@@ -111,10 +114,19 @@ class Events:
             return str(self.failure), False
         if self._run is not None and self._run.stopped:
             return f"stopped by a callback: {self._run.stopped}", True
+        if self._run is not None and self._run.interrupted:
+            return self._run.interrupted, False
         return "", False
 
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether one was asked for since the last time that this was asked."""
+        return self._run is not None and self._run.take_wish()
+
     def look(self, reading: Reading, seconds: float) -> None:
-        """Tell which episodes ended since the last look."""
+        """Do what other programs asked, and tell which episodes ended since the last look."""
+        if self._requests is not None:
+            self._requests.look()
         if not self._callbacks or self._run is None or self._before is None:
             return
         self._run.turns, self._run.seconds = int(reading.play[Play.TURNS]), seconds
@@ -148,6 +160,8 @@ class Events:
             return
         self._ended_told, self._left = True, []
         self._run.close()
+        if self._requests is not None:
+            self._requests.close()
         self._tell("on_end", result)
 
     def _tell(self, event: str, *details: Any) -> None:

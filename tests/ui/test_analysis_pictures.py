@@ -247,10 +247,10 @@ def test_a_page_shows_them_all_with_captions_and_sentences(tmp_path: Path) -> No
     page = draw_into(tmp_path, analysed(8, 0.0)).read_text()
     for words in analysed(8, 0.0).in_words().values():
         assert words.replace("'", "&#x27;") in page
-    assert 'src="payoffs.png"' in page
+    assert 'data-from="payoffs.png"' in page
     assert "of 1,680 matches" in page
     assert "Not drawn:<br>Cycles: No cycles are sure" in page
-    assert 'src="structure.png"' not in page
+    assert 'data-from="structure.png"' not in page
 
 
 OBJECTIVES = Objectives(
@@ -415,7 +415,7 @@ def test_the_report_of_a_population_has_sentences_and_pictures(tmp_path: Path) -
     assert HEADING in html
     assert "policy_0 earns the most" in html
     for name in ("payoffs", "ranking", "ratings"):
-        assert f'src="report_{name}.png"' in html
+        assert f'data-from="report_{name}.png"' in html
         assert (run / f"report_{name}.png").stat().st_size > 5000
     assert not [*run.glob("*.svg"), *run.glob("payoffs.*")], "those are for remuda analyse"
     assert "of 300 matches" in html
@@ -427,7 +427,7 @@ def test_the_report_of_self_play_has_its_learning_curve_and_says_what_is_missing
     run = a_population(tmp_path / "run", 1)
     html = write_report(run).read_text()
     assert "Policies are not compared: there is one policy only, policy_0" in html
-    assert 'src="report_ratings.png"' in html
+    assert 'data-from="report_ratings.png"' in html
     assert "ranking.png" not in html
 
 

@@ -143,7 +143,7 @@ def test_the_command_compares(six, tmp_path, monkeypatch, capsys):
     assert "wrote made/report.html" in said
     html = (tmp_path / "made" / "report.html").read_text()
     assert "15.0 ± 0.58" in html
-    assert 'src="learning.png"' in html
+    assert 'data-from="learning.png"' in html
     assert (tmp_path / "made" / "learning.png").stat().st_size > 10_000
     assert command(["compare", str(six), "--out", "made", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["groups"]

@@ -102,8 +102,8 @@ def test_the_report_names_every_policy_and_fact(tmp_path: Path) -> None:
     html = page.read_text()
     for words in ("red", "green", "blue", "40.0 ± 0.50", "treasure_hunt", ENDED, "waited 2 times"):
         assert words in html
-    assert 'src="learning.png"' in html
-    assert 'src="throughput.png"' in html
+    assert 'data-from="learning.png"' in html
+    assert 'data-from="throughput.png"' in html
     assert "play.gif" not in html
     assert_pictures(run)
     assert not list(run.glob(".*")), "a temporary file was left"
@@ -112,7 +112,7 @@ def test_the_report_names_every_policy_and_fact(tmp_path: Path) -> None:
 def test_the_recording_is_shown_if_there_is_one(tmp_path: Path) -> None:
     run = a_run(tmp_path, ["red"])
     (run / "play.gif").write_bytes(b"GIF89a")
-    assert 'src="play.gif"' in write_report(run).read_text()
+    assert 'data-from="play.gif"' in write_report(run).read_text()
 
 
 QUICK = {(0, 1, False), (1, 1, False), (2, 1, True), (3, 64, True), (0, 64, True)}

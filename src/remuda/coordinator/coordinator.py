@@ -54,6 +54,10 @@ class RunEvents(Protocol):
     def ended(self) -> tuple[str, bool]:
         """Why the run is to end now, empty: it goes on; and whether that is a proper end of it."""
 
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether one is to be written now, besides those that are due; told once."""
+
     def look(self, reading: Reading, seconds: float) -> None:
         """All counters, as they are in this tick, after so many seconds of the run."""
 
@@ -62,6 +66,9 @@ class RunEvents(Protocol):
 
     def logged(self, record: Record) -> None:
         """A record is written to the metrics."""
+
+
+STOPPING = "stopping: a last checkpoint is written; Ctrl-C again ends the program without it"
 
 
 class Signals:
@@ -204,6 +211,8 @@ class Coordinator:
             now = board.read()
             words, finished = self._reason(over, board.seconds(now), config, signals)
             words = str(died) if died else words
+            if words and signals.caught is not None and not finished and not died:
+                self._view.say(STOPPING)
             if self._events is not None:
                 self._events.look(now, board.seconds(now))
             # While there is something to encode, every other tick does only that: a tick of many
@@ -223,7 +232,8 @@ class Coordinator:
             record = board.between(logged if is_logged else recent[0], now, whole=bool(words))
             recent.append(now)
             self._tell_of_bad_numbers(record)
-            if now.time >= due or words:
+            wished = self._events is not None and self._events.wants_checkpoint
+            if now.time >= due or words or wished:
                 number = self._checkpoint(record, words)
                 due = now.time + (min(RETRY, every) if number is None else every)
             self._view.show(record)

@@ -322,12 +322,13 @@ def _curve(
 
 
 def smooth(values: Numbers, weights: Numbers) -> Numbers:
-    """The weighted mean of each value and its neighbours, about a twentieth of them all.
+    """The weighted mean of each value and its neighbours, a twentieth of them all.
 
-    The window is centred, so that a rise is shown when it was; at the ends it is cut off.
+    The window is centred, so that a rise is shown when it was; at the ends it is cut off. Fewer
+    than 40 values stay as they are: a twentieth of them is no more than one.
     """
     place = np.arange(len(values))
-    reach = len(values) // 40 + 1
+    reach = len(values) // 40
     sums = np.concatenate([[0.0], np.cumsum(values * weights)])
     totals = np.concatenate([[0.0], np.cumsum(weights)])
     begin, end = (place - reach).clip(min=0), (place + reach + 1).clip(max=len(values))

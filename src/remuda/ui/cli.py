@@ -11,6 +11,7 @@ from remuda.config import PRESETS, Config, Section
 from remuda.errors import ConfigError, RemudaError
 from remuda.ui.arguments import help_of
 from remuda.ui.commands.analysis import AnalyseOptions, analyse
+from remuda.ui.commands.dashboard import DashboardOptions, dashboard
 from remuda.ui.commands.exploit import ExploitOptions, exploit
 from remuda.ui.commands.games import GamesOptions, PlayOptions, games, play
 from remuda.ui.commands.one_run import (
@@ -64,6 +65,7 @@ COMMANDS = {
     "watch": Command(watch, WatchOptions, "run"),
     "report": Command(report, ReportOptions, "run"),
     "runs": Command(runs, RunsOptions, "directory"),
+    "dashboard": Command(dashboard, DashboardOptions, "directory"),
     "compare": Command(compare, CompareOptions, "runs"),
     "games": Command(games, GamesOptions, "game"),
     "play": Command(play, PlayOptions, "game"),

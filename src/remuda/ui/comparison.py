@@ -12,6 +12,7 @@ from remuda.coordinator.run_directory import write_file
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
 from remuda.loggers.common import flat
 from remuda.result import Result
+from remuda.ui.embedding import with_pictures
 from remuda.ui.comparison_groups import Group, Groups, Score, rows_of, same_seeds
 from remuda.ui.found_runs import find_runs
 from remuda.ui.summary import RunSummary, read_run
@@ -46,7 +47,7 @@ class Comparison(Groups):
             raise RunDirectoryError(f"cannot make {directory}: {error.strerror}") from None
         write_file(directory / "learning.png", draw_curves(self))
         page = directory / "report.html"
-        write_file(page, page_of(self).encode())
+        write_file(page, with_pictures(page_of(self), directory).encode())
         return page
 
     def as_summary(self) -> dict[str, Any]:

@@ -107,17 +107,18 @@ def draw_play(
     checkpoint: int | str = "final",
     seconds: float | None = None,
 ) -> bool:
-    """Write a GIF of a run's policies at greedy play; False where the game has no picture."""
+    """Write a GIF or a film of a run's policies at greedy play; False where there is no picture."""
     from remuda.evaluate import record
     from remuda.saved_weights import load_run
-    from remuda.ui.recording import write_gif
+    from remuda.ui.recording import check_format, write_recording
 
+    check_format(path)
     config, snapshots = load_run(run, checkpoint)
     try:
         frames = record(config, snapshots, turns=turns, seed=seed, seconds=seconds)
     except NotImplementedError:
         return False
-    write_gif(frames, path, frames_per_second)
+    write_recording(frames, path, frames_per_second)
     return True
 
 

@@ -15,7 +15,10 @@ from remuda.ui.picture import Picture
 
 def make_view(live: bool) -> View:
     """The live view, where it is wanted and the output is a terminal; else plain lines."""
-    return LiveView() if live and sys.stdout.isatty() else PlainView()
+    console = Console()
+    if live and sys.stdout.isatty() and not console.is_dumb_terminal:
+        return LiveView(console)
+    return PlainView()
 
 
 class PlainView:

@@ -26,7 +26,7 @@ from remuda.errors import ConfigError
 from remuda.types import Array
 from remuda.ui.interrupts import ends_in_order
 from remuda.ui.numbers import number
-from remuda.ui.recording import write_gif
+from remuda.ui.recording import check_format, write_recording
 from remuda.ui.seated import Human, LeftError, names_of, picture_of, take_seats
 
 LOWER_HALF = "\u2584"
@@ -69,7 +69,7 @@ def play(
         turns: the most to show.
         seed: of the game and the policies.
         frames_per_second: turns shown in a second.
-        out: the GIF to write; None: show it in the terminal.
+        out: the GIF or film to write; None: show it in the terminal.
         options: the game's own.
         console: where to show it.
         seats: by agent, who plays it: `me`, `RUN:policy`, or one that plays without learning.
@@ -83,6 +83,8 @@ def play(
     console = console or Console()
     found = find_game(game)
     env = found.make(1, **options)
+    if out is not None:
+        check_format(out)
     taken = take_seats(found, env, seats or {}, policy, sampled, console)
     moments = episode(env, taken.policies, turns, seed)
     if taken.human is not None:
@@ -112,7 +114,7 @@ def _write(
     pictures = [moment.picture for moment in played if moment.picture is not None]
     if not pictures:
         raise ConfigError(f"{game} draws no pictures; leave out --out to read what happens")
-    write_gif(pictures, out, frames_per_second)
+    write_recording(pictures, out, frames_per_second)
     console.print(f"wrote {out}", soft_wrap=True)  # a path can be copied from the screen
     console.print(_words(played[-1]))
 

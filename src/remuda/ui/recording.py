@@ -1,17 +1,22 @@
-"""Recordings: frames of play as a small GIF."""
+"""Recordings: frames of play as a small GIF, or as a film."""
 
 from __future__ import annotations
 
 import io
+import tempfile
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 from remuda.coordinator.run_directory import write_file
+from remuda.errors import UsageError
 from remuda.types import Array
 
+FILM = ".mp4"
+FORMATS = (".gif", FILM)
 COLOURS = 255
 """In the palette that all frames share. The 256th means `as in the frame before`."""
 
@@ -52,6 +57,53 @@ def write_gif(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -
         optimize=True,
     )
     write_file(path, data.getvalue())
+
+
+def write_recording(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -> None:
+    """Write frames in the format that a file's name asks for; it is whole, or it is not there.
+
+    Args:
+        frames: as of `write_gif`.
+        path: of a `.gif`, or of an `.mp4`.
+        frames_per_second: of the film; of a GIF as of `write_gif`.
+
+    Raises:
+        UsageError: there is no such format, or what writes it is not installed.
+        ValueError: no frames, or not of one kind.
+        RunDirectoryError: the disk is full or not writable; an older file stays as it was.
+    """
+    check_format(path)
+    if path.suffix.lower() == ".gif":
+        write_gif(frames, path, frames_per_second)
+    else:
+        _write_film(frames, path, frames_per_second)
+
+
+def check_format(path: Path) -> None:
+    """Refuse a file that cannot be written, before anything is played for it.
+
+    Raises:
+        UsageError: there is no such format, or what writes it is not installed.
+    """
+    kind = path.suffix.lower()
+    if kind not in FORMATS:
+        raise UsageError(f"{path}: recordings are written as {' or '.join(FORMATS)}")
+    if kind == FILM and find_spec("imageio_ffmpeg") is None:
+        raise UsageError(f"{path}: a film needs FFmpeg: pip install 'remuda[video]', or name a .gif")
+
+
+def _write_film(frames: Sequence[Array], path: Path, frames_per_second: int) -> None:
+    """An MP4 that any browser plays; its codec wants even sizes, so a row may be added."""
+    import imageio.v3 as iio
+
+    _check(frames)
+    height, width = frames[0].shape[:2]
+    room = ((0, height % 2), (0, width % 2), (0, 0))
+    even = np.stack([np.pad(frame, room, "edge") for frame in frames])
+    with tempfile.TemporaryDirectory() as folder:  # FFmpeg writes files, and not whole
+        file = Path(folder) / "film.mp4"
+        iio.imwrite(file, even, fps=frames_per_second, codec="libx264", macro_block_size=2)
+        write_file(path, file.read_bytes())
 
 
 def _check(frames: Sequence[Array]) -> None:

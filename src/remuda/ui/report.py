@@ -11,6 +11,7 @@ from matplotlib.colors import to_hex
 from remuda.coordinator.metrics import with_all_members
 from remuda.coordinator.run_directory import write_file
 from remuda.ui.charts import MOST, colours_of, draw_charts, title_of
+from remuda.ui.embedding import with_pictures
 from remuda.ui.numbers import clock, number, percent, rate, restarted, waited
 from remuda.ui.remarks import remarks
 from remuda.ui.results import columns_of, population_words
@@ -33,7 +34,7 @@ def write_report(run: Path) -> Path:
 
         section = write_lineage(summary.files) + write_section(summary.files)
     page = run / "report.html"
-    write_file(page, page_of(summary, section).encode())
+    write_file(page, with_pictures(page_of(summary, section), run).encode())
     return page
 
 

@@ -47,8 +47,11 @@ def columns_of(summary: RunSummary) -> tuple[Column, ...]:
     return (*COLUMNS[:2], *STANDING, *(column for column in COLUMNS[2:] if column[0] != "episodes"))
 
 
-NARROW = 96
-"""Columns of a terminal below which the policies' versions and episodes are left out."""
+NARROW, NARROWER = 96, 70
+"""Columns of a terminal below which the policies' versions and episodes are left out, and below
+which all but what they earned."""
+NAME = 24
+"""Letters of a policy's name that are shown."""
 
 
 def print_summary(run: Path, console: Console | None = None) -> None:
@@ -96,7 +99,7 @@ def print_results(run: Path, console: Console | None = None) -> None:
         )
     )
     console.print()
-    console.print(_table(summary, console.width < NARROW))
+    console.print(_table(summary, console.width))
     console.print()
     if summary.records and summary.records[-1].members:
         console.print(Text(population_words(summary.records[-1]), "dim"))
@@ -122,17 +125,21 @@ def population_words(record: Record) -> str:
     return f"{record.matches:,} matches of {policies}{others}"
 
 
-def _table(summary: RunSummary, narrow: bool) -> Table:
+def _table(summary: RunSummary, width: int) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    left_out = {"version", "episodes"} if narrow else set()
-    if narrow and any(policy.member for policy in summary.policies):
+    left_out = {"version", "episodes"} if width < NARROW else set()
+    if width < NARROWER or (width < NARROW and any(policy.member for policy in summary.policies)):
         left_out |= {"games", "staleness", "updates"}
+    if width < NARROWER:
+        left_out |= {"replay ratio", "wins"}
     columns = [column for column in columns_of(summary) if column[0] not in left_out]
     table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
-    table.add_column("policy", style="bold", overflow="ellipsis", max_width=24)
+    longest = max((len(policy.name) for policy in summary.policies), default=0)
+    least = min(longest, NAME if width >= NARROWER else max(width - 34, 8))
+    table.add_column("policy", style="bold", overflow="ellipsis", min_width=least, max_width=NAME)
     for heading, _ in columns:
         table.add_column(heading, justify="right", no_wrap=True)
     for policy in summary.policies:

@@ -58,10 +58,10 @@ def value_of(words: list[str], kind: Any) -> Any:
     choices = _choices(kind)
     tuples = [one for one in choices if is_tuple(one)]
     texts = bool(tuples) and all(map(_is_text, _choices(get_args(tuples[0])[0])))
-    if texts and len(words) == 1 and words[0].startswith("["):
+    if tuples and len(words) == 1 and words[0].startswith("["):
         listed = _plain(words[0])  # as YAML and JSON write several
         if isinstance(listed, list):
-            return [str(one) for one in listed]
+            return [str(one) for one in listed] if texts else listed
     if is_tuple(kind) or len(words) > 1:
         each = get_args(tuples[0])[0] if tuples else Any
         return [_one(word, each) for word in words]

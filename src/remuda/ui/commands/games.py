@@ -43,7 +43,7 @@ class PlayOptions(Section):
     sampled: bool = False
     """Let policies of runs explore as at the end of training; else they are greedy."""
     out: Path | None = None
-    """The GIF to write. None: show it in the terminal."""
+    """The GIF to write, or the film, as `play.mp4`. None: show it in the terminal."""
     turns: PositiveInt = 100
     """The most turns to show; an episode's end comes first."""
     seed: NonNegativeInt = 0

@@ -45,7 +45,7 @@ class WatchOptions(Section):
     run: Path
     """The run directory."""
     out: Path | None = None
-    """The GIF to write. None: `play.gif` in the run directory."""
+    """The GIF to write, or the film, as `play.mp4`. None: `play.gif` in the run directory."""
     turns: PositiveInt = 100
     """The most turns to show; an episode's end comes first."""
     seed: NonNegativeInt = 0

@@ -1,0 +1,67 @@
+// The frame of the page: which view is shown, and when it asks again.
+
+import { address, fill, h } from "./dom.js";
+import * as runs from "./runs.js";
+import * as run from "./run.js";
+import * as population from "./population.js";
+import * as watch from "./watch.js";
+import * as timeline from "./timeline.js";
+
+const VIEWS = { runs, run, population, watch, timeline };
+const OF_RUN = { run: "Run", population: "Population", watch: "Watch", timeline: "Timeline" };
+const main = document.getElementById("main"), nav = document.getElementById("nav"), alive = document.getElementById("alive");
+let view = null, timer = null;
+
+function route() {
+  const [, page, ...rest] = location.hash.split("/");
+  const name = VIEWS[page] ? page : "runs";
+  let id = "";
+  try { id = decodeURIComponent(rest.join("/")); } catch { /* no such run, which is told */ }
+  return { name, id };
+}
+
+function navigation({ name, id }) {
+  const link = (href, words, here) => h("a", { href, "aria-current": here ? "page" : null }, words);
+  fill(nav, link("#/", "Runs", name === "runs"),
+    id && Object.entries(OF_RUN).map(([page, words]) => link(address(page, id), words, page === name)));
+  document.title = id ? `${OF_RUN[name]}: ${id} – Remuda` : "Runs – Remuda";
+}
+
+async function open() {
+  clearTimeout(timer);
+  view?.end?.();
+  const where = route();
+  navigation(where);
+  fill(main, h("p", { class: "quiet" }, "Loading…"));
+  const mine = VIEWS[where.name].make(main, where.id);
+  view = mine;
+  main.focus({ preventScroll: true });
+  window.scrollTo(0, 0);
+  await again(mine);
+}
+
+// Asks again as often as the view wishes, and not while nobody looks.
+async function again(mine) {
+  clearTimeout(timer);
+  let wait = 1000;
+  if (!document.hidden) {
+    try {
+      wait = (await mine.update()) ?? 1000;
+      if (mine !== view) return;
+      fill(alive, "");
+      alive.className = "";
+    } catch (error) {
+      if (mine !== view) return;
+      const gone = error instanceof TypeError;
+      fill(alive, gone ? "The server does not answer" : error.message);
+      alive.className = "bad";
+      if (!gone && !mine.shown) fill(main, h("h1", {}, "That is not there"), h("p", { class: "note" }, error.message), h("p", {}, h("a", { href: "#/", class: "link" }, "All runs")));
+      wait = 3000;
+    }
+  }
+  if (mine === view && wait !== Infinity) timer = setTimeout(() => again(mine), wait);
+}
+
+document.addEventListener("visibilitychange", () => { if (!document.hidden && view) again(view); });
+window.addEventListener("hashchange", open);
+open();

@@ -1,0 +1,120 @@
+// Charts, by ECharts. Their tooltips are drawn on the canvas, so that no name can be HTML.
+
+import { number, rate, span } from "./dom.js";
+
+const COLOURS = {
+  light: ["#2f6f5e", "#c2571a", "#3b6fb6", "#9c3d7c", "#7a8b1f", "#b3261e", "#5a5ab0", "#00838f", "#8d6e3f", "#546e7a"],
+  dark: ["#5fb89f", "#f0a35e", "#7fb0f0", "#dc8fc3", "#c3d05a", "#ff8a80", "#a9a6f5", "#5fd0dc", "#d4b483", "#a7bac4"],
+};
+const scheme = window.matchMedia("(prefers-color-scheme: dark)");
+const alive = new Set();
+
+const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+export const colours = () => COLOURS[scheme.matches ? "dark" : "light"];
+
+export class Chart {
+  constructor(element, label) {
+    this.element = element;
+    element.setAttribute("role", "img");
+    element.setAttribute("aria-label", label);
+    this.chart = window.echarts.init(element, null, { renderer: "canvas" });
+    this.options = null;
+    this.size = new ResizeObserver(() => this.chart.resize());
+    this.size.observe(element);
+    alive.add(this);
+  }
+
+  show(options) {
+    this.options = options;
+    const quiet = variable("--quiet"), line = variable("--line"), ink = variable("--ink");
+    const axis = (given) => ({
+      axisLine: { lineStyle: { color: line } }, axisLabel: { color: quiet, hideOverlap: true },
+      splitLine: { lineStyle: { color: line, opacity: 0.6 } }, nameTextStyle: { color: quiet }, ...given,
+    });
+    const found = options();
+    for (const which of ["xAxis", "yAxis"]) {
+      if (found[which]) found[which] = Array.isArray(found[which]) ? found[which].map(axis) : axis(found[which]);
+    }
+    this.chart.setOption({
+      animation: false, color: colours(), textStyle: { fontFamily: "system-ui, sans-serif", color: ink },
+      ...found,
+      legend: found.legend && {
+        textStyle: { color: ink }, type: "scroll", top: 0, pageTextStyle: { color: quiet },
+        pageIconColor: quiet, ...found.legend,
+      },
+      tooltip: found.tooltip && {
+        renderMode: "richText", confine: true, backgroundColor: variable("--card"), borderColor: line,
+        textStyle: { color: ink, fontSize: 12 }, ...found.tooltip,
+      },
+    }, { notMerge: true });
+  }
+
+  end() {
+    this.size.disconnect();
+    this.chart.dispose();
+    alive.delete(this);
+  }
+}
+
+scheme.addEventListener("change", () => {
+  for (const chart of alive) if (chart.options) chart.show(chart.options);
+});
+
+export const shown = (axis, value) => (axis === "seconds" ? span(value) : rate(value));
+
+// Curves with bands: [{name, curve: {x, y, low?, high?}}].
+export function lines(chart, curves, axis, given = {}) {
+  chart.show(() => {
+    const palette = colours(), series = [];
+    curves.forEach(({ name, curve }, i) => {
+      const colour = palette[i % palette.length];
+      const points = curve.x.map((x, k) => [x, curve.y[k]]);
+      if (curve.low) {
+        // A band is two invisible lines, the upper stacked on the lower.
+        const base = { type: "line", symbol: "none", lineStyle: { opacity: 0 }, silent: true, stack: `band ${i}`,
+          stackStrategy: "all", tooltip: { show: false }, emphasis: { disabled: true } };
+        series.push({ ...base, name: `${name}\u200b`, data: curve.x.map((x, k) => [x, curve.low[k]]) });
+        series.push({ ...base, name: `${name}\u200b`, areaStyle: { color: colour, opacity: 0.15 },
+          data: curve.x.map((x, k) => [x, curve.high[k] - curve.low[k]]) });
+      }
+      series.push({ type: "line", name, symbol: points.length < 3 ? "circle" : "none", symbolSize: 5, data: points,
+        lineStyle: { width: 1.6, color: colour }, itemStyle: { color: colour }, emphasis: { disabled: true },
+        areaStyle: given.area ? { opacity: 0.75 } : undefined, stack: given.area ? "all" : undefined });
+    });
+    return {
+      grid: { left: 8, right: 18, top: curves.length > 1 ? 34 : 14, bottom: 4, containLabel: true },
+      legend: curves.length > 1 ? { data: curves.map(({ name }) => name) } : undefined,
+      tooltip: {
+        trigger: "axis", order: "valueDesc",
+        formatter: (found) => [shown(axis, found[0].value[0]), ...found
+          .filter((each) => !each.seriesName.endsWith("\u200b"))
+          .slice(0, 12).map((each) => `${each.seriesName}: ${number(each.value[1])}`)].join("\n"),
+      },
+      xAxis: { type: "value", min: "dataMin", max: "dataMax", splitLine: { show: false },
+        axisLabel: { formatter: (value) => shown(axis, value) } },
+      yAxis: { type: "value", scale: !given.area, max: given.most, axisLabel: { formatter: (value) => number(value, 3) } },
+      series,
+    };
+  });
+}
+
+export function heat(chart, names, values, errors, matches) {
+  const known = values.flat().filter((value) => value !== null);
+  const size = Math.max(...known.map(Math.abs), 1e-9);
+  const cells = [];
+  values.forEach((row, i) => row.forEach((value, j) => { if (value !== null) cells.push([j, i, value]); }));
+  chart.show(() => ({
+    grid: { left: 8, right: 12, top: 8, bottom: 50, containLabel: true },
+    tooltip: {
+      formatter: ({ value: [j, i, value] }) => `${names[i]} against ${names[j]}\n${number(value)} ± ` +
+        `${number(errors[i][j])} (standard error)\n${number(matches[i][j])} matches`,
+    },
+    xAxis: { type: "category", data: names, axisLabel: { rotate: names.length > 6 ? 60 : 0, width: 110, overflow: "truncate" }, splitArea: { show: false } },
+    yAxis: { type: "category", data: names, inverse: true, axisLabel: { width: 110, overflow: "truncate" } },
+    visualMap: { min: -size, max: size, calculable: false, orient: "horizontal", left: "center", bottom: 0, itemHeight: 90, itemWidth: 10,
+      textStyle: { color: variable("--quiet") }, formatter: (value) => number(value, 3),
+      inRange: { color: ["#b5482a", "#e9b48f", variable("--card"), "#9cc9bd", "#2f6f5e"] } },
+    series: [{ type: "heatmap", data: cells, label: { show: names.length <= 10, color: variable("--ink"), formatter: ({ value }) => number(value[2], 2) },
+      itemStyle: { borderColor: variable("--card"), borderWidth: 1 } }],
+  }));
+}

@@ -1,0 +1,163 @@
+// One run: how it goes, its curves, its roles and their logs, its configuration.
+
+import { Chart, lines } from "./charts.js";
+import { address, ask, fill, h, number, percent, rate, span, stateOf, table, tile } from "./dom.js";
+
+const COLUMNS = [
+  ["mean_return", "Return, mean over episodes"], ["loss", "Loss"], ["entropy", "Entropy"], ["staleness", "Staleness, versions"],
+  ["replay_ratio", "Replay ratio"], ["epsilon", "Exploration rate"], ["explained_variance", "Explained variance"],
+];
+const FEW = 8;
+
+export function make(main, id) {
+  const here = { end, update, shown: false };
+  const charts = new Map();
+  let told = null, axis = "turns", asked = 0, log = null, own = [];
+  const head = h("div", {}), tiles = h("div", { class: "tiles" }), notes = h("div", {}), grid = h("div", { class: "grid" });
+  const control = h("section", { class: "card", hidden: true, "aria-label": "Control" }), said = h("span", { role: "status" });
+  const roles = h("div", {}), policies = h("div", {}), logs = h("div", {}), rest = h("div", {});
+  const over = h("select", { "aria-label": "Curves over", onchange: (event) => { axis = event.target.value; curves(); } },
+    ["turns", "seconds", "steps"].map((each) => h("option", {}, each)));
+  const add = h("select", { "aria-label": "Draw another column", onchange: (event) => {
+    if (event.target.value) own.push(event.target.value);
+    event.target.value = "";
+    curves();
+  } });
+
+  async function update() {
+    told = await ask("run", { run: id });
+    if (!here.shown) {
+      fill(main, head, notes, tiles, control, h("div", { class: "bar" }, "Curves over", over, add), grid,
+        h("div", { class: "grid" }, h("section", { class: "card wide" }, h("h2", {}, "Policies"), policies),
+          h("section", { class: "card wide" }, h("h2", {}, "Roles"), roles, logs), h("section", { class: "card wide" }, h("h2", {}, "Configuration"), rest)));
+      here.shown = true;
+      drawOnce();
+    }
+    control.hidden = !(told.control && told.running);
+    if (!control.hidden && !control.hasChildNodes()) await controls();
+    draw();
+    if (told.running || !told.complete || Date.now() - asked > 60000) await curves();
+    return told.running ? 1000 : told.complete ? 5000 : 300;
+  }
+
+  function drawOnce() {
+    const settings = Object.entries(told.settings);
+    const find = h("input", { type: "search", placeholder: "Find a key", "aria-label": "Find a key of the configuration", oninput: () => list() });
+    const place = h("div", {});
+    const list = () => fill(place, table(["key", "value"], settings.filter(([key]) => key.includes(find.value)).slice(0, 400)
+      .map(([key, value]) => [key, value === null ? "null" : String(value)]), { label: "Configuration" }));
+    fill(rest, h("details", {}, h("summary", {}, `${settings.length} settings`), h("div", { class: "bar" }, find), place));
+    list();
+    fill(add, h("option", { value: "" }, "Draw another column…"), told.columns.map((name) => h("option", { value: name }, name)));
+  }
+
+  function draw() {
+    const status = told.status, summary = told.summary;
+    fill(head, h("h1", {}, id), h("p", { class: "quiet" }, stateOf(told.run), ` · ${told.run.game} · seed ${number(told.run.seed)}`,
+      status ? ` · ${status.schedule}` : "", summary ? ` · ${summary.layout}` : "",
+      told.ledger && [" · ", h("a", { href: address("population", id), class: "link" }, "its population")],
+      told.trace && [" · ", h("a", { href: address("timeline", id), class: "link" }, "its timeline")]));
+    fill(notes,
+      told.damaged && h("p", { class: "note" }, `Damaged: ${told.damaged}`),
+      told.damaged_lines > 0 && h("p", { class: "note" }, `${told.damaged_lines} lines of metrics.jsonl are no records, and are left out`),
+      told.every > 1 && h("p", { class: "quiet" }, `The run is long: of ${told.every} records one is drawn.`),
+      (status?.errors ?? []).slice(-3).map((error) => h("p", { class: "note" }, error.message)));
+    const late = status && told.running && status.age > 5 ? h("span", { class: "bad" }, ` (${span(status.age)} ago)`) : "";
+    fill(tiles, status
+      ? [tile(number(status.turns), ["turns", late]), tile(span(status.seconds), "running time"), tile(rate(status.agent_steps_per_second), "agent-steps/s"),
+        tile(percent(status.shares?.wait), "of the actors' time is waiting"), tile(number(status.wait_seconds), "seconds waited in all"),
+        status.matches > 0 && tile(number(status.matches), "matches"),
+        tile(number(told.checkpoints), "checkpoints"), tile(told.best ? number(told.best.mean_return) : "–", "best greedy return")]
+      : h("p", { class: "note" }, "It has no status: it did not begin, or it is damaged."));
+    if (!status) return;
+    const names = Object.keys(status.policies);
+    fill(policies, names.length > 0 && table(["policy", ["return", "num"], ["updates", "num"], ["version", "num"], ["staleness", "num"], ["replay ratio", "num"], ["busy", "num"], ["not finite", "num"]],
+      names.slice(0, 200).map((name) => {
+        const each = status.policies[name];
+        return [name, number(each.mean_return), number(each.updates), number(each.version), number(each.staleness), number(each.replay_ratio),
+          percent(each.busy), each.halted ? h("span", { class: "bad" }, "stopped") : number(each.nonfinite)];
+      }), { label: "Policies" }), names.length > 200 && h("p", { class: "quiet" }, `and ${names.length - 200} more`));
+    fill(roles, table(["role", ["process", "num"], "state", ["last sign", "num"], ["processors", "num"], ["restarts", "num"], "last problem", "log"],
+      status.roles.map((role) => [role.name, role.pid ?? "", role.state,
+        h("span", { class: told.running && role.heartbeat_age > 5 ? "bad" : "" }, told.running ? span(role.heartbeat_age) : "–"),
+        role.processor === null || role.processor === undefined ? "–" : role.processor.toFixed(2), role.restarts, role.problem,
+        told.logs.includes(role.log) && h("button", { onclick: () => openLog(role.log), "aria-label": `Log of ${role.name}` }, "log")]), { label: "Roles" }));
+  }
+
+  // What the run may be told; stopping asks twice.
+  async function controls() {
+    const tell = async (words, request) => {
+      fill(said, `${words}…`);
+      try {
+        const { done } = await ask("control", {}, { run: id, ...request });
+        fill(said, String(done));
+      } catch (error) { fill(said, error.message); }
+    };
+    const known = (await ask("control", {}, { run: id, do: "list" })).done;
+    const who = h("select", { "aria-label": "Whose hyperparameter", onchange: () => names() }, h("option", { value: "" }, "all policies"), Object.keys(known).map((name) => h("option", { value: name }, name)));
+    const what = h("select", { "aria-label": "Which hyperparameter", onchange: () => value() });
+    const to = h("input", { type: "number", step: "any", "aria-label": "Its new value", style: "width: 9rem" });
+    const of = () => known[who.value] ?? Object.values(known)[0] ?? {};
+    const value = () => { to.value = of()[what.value] ?? ""; };
+    const names = () => { fill(what, Object.keys(of()).map((name) => h("option", { value: name }, name))); value(); };
+    const stop = h("button", { onclick: () => {
+      if (stop.dataset.sure) tell("It is told to stop", { do: "stop" });
+      else { stop.dataset.sure = "yes"; fill(stop, "Stop: sure?"); setTimeout(() => { delete stop.dataset.sure; fill(stop, "Stop in order"); }, 4000); }
+    } }, "Stop in order");
+    names();
+    fill(control, h("div", { class: "bar" }, h("h2", {}, "Control"), h("button", { onclick: () => tell("A checkpoint is asked for", { do: "checkpoint" }) }, "Save a checkpoint"), stop,
+      who, what, to, h("button", { onclick: () => tell("It is set", { do: "set", policy: who.value || null, values: { [what.value]: Number(to.value) } }) }, "Set"), said));
+  }
+
+  async function openLog(name) {
+    log = name;
+    const found = await ask("log", { run: id, name });
+    const text = h("pre", { tabindex: "0", "aria-label": `Log ${name}` }, found.text || "(empty)");
+    fill(logs, h("div", { class: "bar" }, h("h2", {}, name), found.cut && h("span", { class: "quiet" }, `the end of ${number(found.bytes)} bytes`),
+      h("button", { onclick: () => openLog(name) }, "Read again"), h("button", { onclick: () => { log = null; fill(logs); } }, "Close")), text);
+    text.scrollTop = text.scrollHeight;
+  }
+
+  // What is drawn: for each column all policies that have it, a few columns of the run, and what was asked for.
+  function wanted() {
+    const has = new Set(told.columns), found = [];
+    for (const [column, words] of COLUMNS) {
+      const every = told.columns.filter((name) => name.endsWith(`/${column}`) && !name.startsWith("run/"));
+      if (every.length) found.push([words, every.slice(0, FEW), (name) => name.slice(0, -column.length - 1)]);
+    }
+    const speed = ["run/agent_steps_per_second", "run/turns_per_second"].filter((name) => has.has(name));
+    if (speed.length) found.push(["Throughput, 1/s", speed.slice(0, 1), () => "agent-steps/s"]);
+    const shares = told.columns.filter((name) => name.startsWith("actor/"));
+    if (shares.length) found.push(["Where the actors' time goes", shares, (name) => name.slice(6), { area: true, most: 1 }]);
+    const game = told.columns.filter((name) => name.startsWith("game/"));
+    if (game.length) found.push(["What the game tells", game.slice(0, FEW), (name) => name.slice(5).replaceAll("_", " ")]);
+    for (const name of own) found.push([name, [name], () => name]);
+    return found;
+  }
+
+  async function curves() {
+    asked = Date.now();
+    const groups = wanted();
+    const columns = [...new Set(groups.flatMap(([, names]) => names))].slice(0, 60);
+    if (!columns.length) {
+      fill(grid, h("p", { class: "quiet" }, "There are no records yet."));
+      return;
+    }
+    const found = await ask("curves", { run: id, axis, column: columns });
+    for (const [title, names, short, given] of groups) {
+      const known = names.filter((name) => found.columns[name]?.x.length);
+      if (!known.length) continue;
+      if (!charts.has(title)) {
+        if (!charts.size) fill(grid);
+        const place = h("div", { class: "chart" });
+        grid.append(h("section", { class: "card", "aria-label": title }, h("h2", {}, title), place));
+        charts.set(title, new Chart(place, title));
+      }
+      const alone = known.length === 1;
+      lines(charts.get(title), known.map((name) => ({ name: short(name), curve: alone ? found.columns[name] : { x: found.columns[name].x, y: found.columns[name].y } })), axis, given);
+    }
+  }
+
+  function end() { for (const chart of charts.values()) chart.end(); }
+  return here;
+}

@@ -1,0 +1,110 @@
+// All runs: a table to filter and to sort, and the curves of those that are chosen.
+
+import { Chart, lines } from "./charts.js";
+import { address, ask, fill, h, number, rate, stateOf, table, when } from "./dom.js";
+
+const HEADS = [
+  ["run", "id", ""], ["game", "game", ""], ["state", "state", ""], ["turns", "turns", "num"],
+  ["algorithm", "algorithm", ""], ["seed", "seed", "num"], ["best return", "best", "num"], ["last active", "last", "num"],
+];
+const MOST = 60, SHOWN = 200;
+
+export function make(main) {
+  const here = { end, update, shown: false };
+  let found = null, changes = -1, sort = ["last", -1], words = "", chosen = new Set(), chart = null;
+  let axis = "turns", column = "mean_return", more = SHOWN, dirty = true, compared = 0;
+
+  const filter = h("input", { type: "search", placeholder: "Filter: game, path, state, algorithm", "aria-label": "Filter runs", size: 34,
+    oninput: (event) => { words = event.target.value.toLowerCase(); more = SHOWN; draw(); } });
+  const count = h("span", { class: "quiet", role: "status" });
+  const body = h("div", {}), plot = h("div", { class: "chart tall" }), differ = h("div", {}), about = h("p", { class: "quiet" });
+  const pick = h("select", { "aria-label": "What is drawn", onchange: (event) => { column = event.target.value; dirty = true; compare(); } });
+  const over = h("select", { "aria-label": "Over what", onchange: (event) => { axis = event.target.value; dirty = true; compare(); } },
+    ["turns", "seconds", "steps"].map((each) => h("option", {}, each)));
+  const panel = h("section", { class: "card", hidden: true, "aria-label": "Curves of the chosen runs" },
+    h("div", { class: "bar" }, h("h2", {}, "Chosen runs"), pick, "over", over,
+      h("button", { onclick: () => { chosen.clear(); draw(); compare(); } }, "Choose none")),
+    about, plot, differ);
+  const title = h("h1", {}, "Runs");
+
+  async function update() {
+    const news = await ask("runs", { since: changes });
+    changes = news.changes;
+    if (news.runs) {
+      found = news;
+      draw();
+    }
+    if (chosen.size && (news.runs || Date.now() - compared > 5000)) await compare();
+    return found && found.complete ? 2000 : 250;
+  }
+
+  function matching() {
+    const parts = words.split(/\s+/).filter(Boolean);
+    const text = (run) => `${run.id} ${run.game} ${run.state} ${run.algorithm} ${run.damaged ? "damaged" : ""}`.toLowerCase();
+    const kept = found.runs.filter((run) => parts.every((part) => text(run).includes(part)));
+    const [by, way] = sort;
+    return kept.sort((one, other) => {
+      const [a, b] = [one[by], other[by]];
+      if (a === b) return one.id < other.id ? -1 : 1;
+      if (a === null || a === undefined) return 1;
+      if (b === null || b === undefined) return -1;
+      return (a < b ? -1 : 1) * way;
+    });
+  }
+
+  function draw() {
+    if (!here.shown) {
+      fill(main, title, h("div", { class: "bar" }, filter, count), panel, body);
+      here.shown = true;
+    }
+    const kept = matching();
+    fill(title, "Runs ", h("span", { class: "quiet" }, `in ${found.directory}`));
+    fill(count, found.complete ? `${kept.length} of ${found.runs.length} runs` : `${found.runs.length} runs so far…`);
+    const heads = [h("span", { class: "quiet", title: "Choose runs to compare their curves" }, "✓"), ...HEADS.map(([text, by]) =>
+      h("button", { onclick: () => { sort = [by, sort[0] === by ? -sort[1] : by === "id" || by === "game" ? 1 : -1]; draw(); },
+        "aria-label": `Sort by ${text}` }, text, sort[0] === by ? (sort[1] > 0 ? " ▲" : " ▼") : ""))];
+    const rows = kept.slice(0, more).map((run) => [
+      h("input", { type: "checkbox", "aria-label": `Compare ${run.id}`, checked: chosen.has(run.id), onchange: (event) => {
+        if (event.target.checked && chosen.size < MOST) chosen.add(run.id); else chosen.delete(run.id);
+        event.target.checked = chosen.has(run.id);
+        compare();
+      } }),
+      h("a", { href: address("run", run.id) }, run.id), run.game, stateOf(run), number(run.turns), run.algorithm ?? "–",
+      number(run.seed), number(run.best), when(run.last),
+    ]);
+    const focused = document.activeElement?.getAttribute("aria-label");
+    fill(body, found.runs.length
+      ? table(heads.map((head, i) => [head, i ? HEADS[i - 1][2] : ""]), rows, { class: "runs", label: "Runs" })
+      : h("p", { class: "note" }, found.complete ? "There is no run here yet. Begin one with: remuda train treasure_hunt" : "Looking…"),
+    kept.length > more && h("button", { onclick: () => { more += 1000; draw(); } }, `Show ${kept.length - more} more`),
+    found.runs.some((run) => run.damaged) && h("details", {}, h("summary", {}, "What is damaged"),
+      found.runs.filter((run) => run.damaged).slice(0, 100).map((run) => h("p", { class: "note" }, `${run.id}: ${run.damaged}`))));
+    if (focused && body.contains(document.activeElement) === false) {
+      body.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    }
+  }
+
+  async function compare() {
+    panel.hidden = !chosen.size;
+    if (!chosen.size) return;
+    compared = Date.now();
+    const told = await ask("compare", { run: [...chosen], axis, column });
+    const names = told.columns.includes(column) ? told.columns : [column, ...told.columns];
+    if (dirty || pick.options.length !== names.length) {
+      fill(pick, names.map((name) => h("option", { value: name, selected: name === column }, name.replaceAll("_", " "))));
+      dirty = false;
+    }
+    chart ??= new Chart(plot, "Curves of the chosen runs");
+    lines(chart, told.groups.map((group) => ({ name: group.runs.length > 1 ? `${group.name} (${group.runs.length} seeds)` : group.name, curve: group.curve })), axis);
+    fill(about, "Bands are standard errors over runs that differ by their seed alone; of a single run, the least and the greatest in each stretch.");
+    const different = Object.entries(told.different);
+    fill(differ, different.length > 0 && h("details", { open: different.length < 8 }, h("summary", {}, "What differs in their configurations"),
+      table(["key", ...[...told.groups.flatMap((group) => group.runs)]], different.map(([key, values]) => [key, ...values.map((value) => number(value))]),
+        { label: "Settings that differ" })));
+  }
+
+  function end() { chart?.end(); }
+  return here;
+}
+
+export { rate };

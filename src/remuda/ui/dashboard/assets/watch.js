@@ -1,0 +1,136 @@
+// Episodes of a run's policies, played by the server as fast as they are watched.
+
+import { Chart, colours } from "./charts.js";
+import { ask, fill, h, number, table } from "./dom.js";
+
+const AHEAD = 30;
+
+export function make(main, id) {
+  const here = { end, update, shown: false };
+  let name = null, about = null, turns = [], over = false, at = 0, playing = true, speed = 5, agent = null, loading = false, timer = null, chart = null, seed = 0, sampled = false;
+  const seats = new Map();
+  const picture = h("img", { alt: "", hidden: true }), words = h("p", { class: "quiet", role: "status" }), earned = h("div", {}), chose = h("div", { class: "chart" });
+  const fault = h("div", {}), places = h("div", { class: "bar", role: "group", "aria-label": "Who plays" }), who = h("select", { "aria-label": "Whose choice is explained", onchange: (event) => { agent = event.target.value; draw(); } });
+  const pause = h("button", { class: "main", onclick: () => { playing = !playing; control(); } });
+  const slide = h("input", { type: "range", min: 0, max: 0, value: 0, "aria-label": "Turn", oninput: (event) => { playing = false; at = Number(event.target.value); control(); draw(); } });
+  const pace = h("select", { "aria-label": "Turns a second", onchange: (event) => { speed = Number(event.target.value); control(); } }, [1, 2, 5, 10, 20].map((each) => h("option", { selected: each === 5, value: each }, `${each} turns/s`)));
+  const number_ = h("input", { type: "number", min: 0, value: 0, style: "width: 6rem", "aria-label": "Seed of the game" });
+  const draws = h("input", { type: "checkbox", id: "sampled" });
+  const step = (by) => { playing = false; at = Math.max(0, Math.min(at + by, turns.length - 1)); control(); draw(); more(); };
+
+  function layout() {
+    fill(main, h("h1", {}, `Watch ${id}`), h("p", { class: "quiet" }, "An episode played now, with the newest weights that the run has saved."), fault, places,
+      h("div", { class: "bar" }, "seed", number_, draws, h("label", { for: "sampled" }, "explore as in training"), h("button", { onclick: begin }, "Play from the start")),
+      h("div", { class: "stage" },
+        h("section", { class: "card", "aria-label": "The game" }, picture, words,
+          h("div", { class: "bar", role: "group", "aria-label": "Playback" }, h("button", { onclick: () => step(-1), "aria-label": "One turn back" }, "◀"), pause,
+            h("button", { onclick: () => step(1), "aria-label": "One turn on" }, "▶"), pace, slide)),
+        h("section", { class: "card", "aria-label": "Choices" }, h("div", { class: "bar" }, h("h2", {}, "What it chose by"), who), chose, earned)));
+    here.shown = true;
+  }
+
+  async function begin() {
+    seed = Math.max(0, Math.floor(Number(number_.value) || 0));
+    sampled = draws.checked;
+    name = null;
+    turns = []; over = false; at = 0; playing = true;
+    fill(fault);
+    fill(words, "The policies are loaded…");
+    try {
+      name = (await ask("watch", {}, { run: id, seats: Object.fromEntries(seats), seed, sampled })).watch;
+    } catch (error) {
+      fill(fault, h("p", { class: "note" }, error.message));
+      return;
+    }
+    about = null;
+    await more();
+    control();
+  }
+
+  async function more() {
+    if (!name || loading || over || turns.length > at + AHEAD) return;
+    loading = true;
+    const asked = name;
+    try {
+      const first = about === null ? 0 : turns.length + 1;
+      const found = await ask("watched", { watch: name, first, count: about === null ? 2 : 10 });
+      if (asked !== name) return;
+      for (const line of found.lines) {
+        if (line.error) fill(fault, h("p", { class: "note" }, line.error));
+        else if (line.agents) settle(line);
+        else turns.push(line);
+      }
+      over = found.over;
+      draw();
+    } catch (error) {
+      if (asked === name) { fill(fault, h("p", { class: "note" }, error.message)); over = true; }
+    } finally {
+      loading = false;
+    }
+  }
+
+  function settle(line) {
+    const first = about === null;
+    about = line;
+    if (!first) return;
+    agent = line.agents.includes(agent) ? agent : line.agents[0];
+    fill(who, line.agents.map((each) => h("option", { value: each, selected: each === agent }, each)));
+    const choices = [...line.policies, ...line.scripted, "random"];
+    fill(places, line.agents.slice(0, 24).map((each) => {
+      const list = [...new Set([line.seats[each], ...choices])];
+      return h("label", {}, `${each} `, h("select", { "aria-label": `Who plays ${each}`, onchange: (event) => { seats.set(each, event.target.value); begin(); } },
+        list.map((choice) => h("option", { value: choice, selected: choice === line.seats[each] }, choice))));
+    }));
+  }
+
+  function control() {
+    clearInterval(timer);
+    fill(pause, playing ? "Pause" : "Play");
+    pause.setAttribute("aria-pressed", String(playing));
+    timer = setInterval(() => {
+      if (document.hidden) return;
+      if (playing && at < turns.length - 1) { at += 1; draw(); }
+      more();
+    }, 1000 / speed);
+  }
+
+  function draw() {
+    const turn = turns[at];
+    if (!turn) return;
+    slide.max = String(turns.length - 1);
+    slide.value = String(at);
+    picture.hidden = !turn.picture;
+    if (turn.picture) picture.src = `data:image/png;base64,${turn.picture}`;
+    picture.alt = `The game after turn ${turn.turn}`;
+    fill(words, `turn ${turn.turn}`, turn.over ? " · the episode is over" : "", turn.picture ? "" : " · this game draws no pictures");
+    fill(earned, table(["agent", "did", ["return so far", "num"]], about.agents.slice(0, 40).map((each) => {
+      const did = turn.actions[each];
+      return [each, did === undefined ? "–" : Array.isArray(did) ? did.map((value) => number(value, 3)).join(", ") : String(did), number(turn.returns[each])];
+    }), { label: "Agents" }));
+    const by = turn.chose_by[agent];
+    chose.hidden = !by;
+    if (!by) return;
+    const kind = by.probabilities ? "probabilities" : "values", values = by[kind];
+    const order = values.map((value, i) => [by.names[i], value]).reverse();
+    chart ??= new Chart(chose, "What each action was worth to the policy");
+    chart.show(() => ({
+      grid: { left: 8, right: 54, top: 24, bottom: 8, containLabel: true },
+      xAxis: { type: "value", name: kind, scale: kind === "values", ...(kind === "probabilities" ? { min: 0, max: 1 } : {}) },
+      yAxis: { type: "category", data: order.map(([label]) => label) },
+      series: [{ type: "bar", barMaxWidth: 18, data: order.map(([label, value]) => ({ value, itemStyle: { color: colours()[String(turn.actions[agent]) === label ? 1 : 0] } })),
+        label: { show: true, position: "right", formatter: ({ value }) => (value === null || value === undefined ? "not allowed" : number(value, 3)) } }],
+    }));
+  }
+
+  async function update() {
+    if (!here.shown) {
+      await ask("run", { run: id });  // whether it is there at all
+      layout();
+      await begin();
+    }
+    return Infinity;
+  }
+
+  function end() { clearInterval(timer); chart?.end(); name = null; }
+  return here;
+}

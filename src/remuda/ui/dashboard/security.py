@@ -1,0 +1,154 @@
+"""Who may ask the dashboard for anything: those on this machine, or those who know the token.
+
+A page of another site, open in the same browser, must neither read nor drive it. It cannot read
+what this server says, since no answer allows other origins; it cannot drive it, since whatever
+changes something must come from a page of this server; and it cannot do either by a name of its own
+that it lets point here (DNS rebinding), since only known names of this server are answered.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Collection
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+COOKIE = "remuda_token"
+LOCAL = ("127.0.0.1", "localhost", "::1")
+"""Names by which this machine is known to itself."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""No script but those of this server runs, and it talks to nobody else. Charts set styles."""
+HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+
+
+class Guard:
+    """Lets through only what may be asked; it stands before everything else."""
+
+    def __init__(self, app: ASGIApp, host: str, token: str = "") -> None:
+        """Guard an application.
+
+        Args:
+            app: what is guarded.
+            host: that the server was bound to.
+            token: that must be known; empty: whoever reaches the server may ask.
+        """
+        self._app, self._names, self._token = app, names_of(host), token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or let the application answer."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        refusal = self._refusal(scope, headers)
+        if refusal is not None:
+            await _answer(send, *refusal)
+            return
+        if self._token and _asked_token(scope) is not None:
+            await self._welcome(scope, send)
+            return
+
+        async def with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *HEADERS]
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+    def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
+        host = headers.get("host", "")
+        if self._names is not None and _name_in(host) not in self._names:
+            return 421, "this server is not known by that name"
+        if scope["method"] not in ("GET", "HEAD") and not _is_own(headers, host):
+            return 403, "pages of other sites may not drive this server"
+        if self._token and not self._knows(scope, headers):
+            return 401, "the address that `remuda dashboard` printed has a token; open that"
+        return None
+
+    def _knows(self, scope: Scope, headers: dict[str, str]) -> bool:
+        cookies: SimpleCookie = SimpleCookie()
+        try:
+            cookies.load(headers.get("cookie", ""))
+        except CookieError:
+            return False
+        shown = [_asked_token(scope), cookies[COOKIE].value if COOKIE in cookies else None]
+        return any(
+            each is not None and hmac.compare_digest(each.encode(), self._token.encode())
+            for each in shown
+        )
+
+    async def _welcome(self, scope: Scope, send: Send) -> None:
+        """Keep the token as a cookie, and out of the address and the history."""
+        cookie = f"{COOKIE}={self._token}; HttpOnly; SameSite=Strict; Path=/"
+        headers = [
+            (b"location", scope["path"].encode("ascii", "ignore")),
+            (b"set-cookie", cookie.encode()),
+        ]
+        await _answer(send, 303, "", headers)
+
+
+def names_of(host: str) -> Collection[str] | None:
+    """By which names a server that is bound to this host is known; None: by any, to all.
+
+    One that listens to all of a machine's addresses cannot know their names; the token protects it.
+    """
+    try:
+        if ipaddress.ip_address(host).is_unspecified:
+            return None
+    except ValueError:
+        pass
+    return {host.lower(), *LOCAL} if host in LOCAL else {host.lower()}
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches a server bound to this host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _name_in(host: str) -> str:
+    """A host without its port."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _is_own(headers: dict[str, str], host: str) -> bool:
+    """Whether a page of this server asks; a program that is no browser says so by a header."""
+    origin = headers.get("origin")
+    if origin is not None:
+        return urlsplit(origin).netloc == host
+    return "x-remuda" in headers and headers.get("sec-fetch-site", "same-origin") == "same-origin"
+
+
+def _asked_token(scope: Scope) -> str | None:
+    found = parse_qs(scope["query_string"].decode("latin-1")).get("token")
+    return found[0] if found else None
+
+
+async def _answer(
+    send: Send, status: int, words: str, headers: Collection[tuple[bytes, bytes]] = ()
+) -> None:
+    body = words.encode()
+    kind = (b"content-type", b"text/plain; charset=utf-8")
+    length = (b"content-length", str(len(body)).encode())
+    start = {"status": status, "headers": [kind, length, *HEADERS, *headers]}
+    await send({"type": "http.response.start", **start})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,191 @@
+"""The pages of the dashboard in a real browser, where Chromium is installed."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+from dashboard_runs import fixed_run, made_run, place, population_run
+
+webdriver = pytest.importorskip("selenium.webdriver")
+pytest.importorskip("starlette")
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None, reason="there is no Chromium with its driver"
+)
+PATIENCE = 120.0
+
+
+@pytest.fixture(scope="module")
+def driver():
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1400,1000"):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    found = webdriver.Chrome(options, Service(DRIVER))
+    yield found
+    found.quit()
+
+
+class Dashboard:
+    """A server over a directory, as a user starts it."""
+
+    def __init__(self, base, driver):
+        words = [sys.executable, "-m", "remuda", "dashboard", str(base), "--port", "0"]
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().split(" at ")[1].split()[0]
+        self.driver = driver
+
+    def open(self, page=""):
+        self.driver.get("about:blank")
+        self.driver.get(self.address + page)
+
+    def ask(self, script):
+        return self.driver.execute_script(f"return {script}")
+
+    def wait(self, script):
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            found = self.ask(script)
+            if found:
+                return found
+            time.sleep(0.05)
+        raise AssertionError(f"{script} did not come true; the page says: {self.text()[:2000]}")
+
+    def text(self):
+        return self.ask("document.body.innerText")
+
+    def complaints(self):
+        return [e["message"] for e in self.driver.get_log("browser") if e["level"] == "SEVERE"]
+
+
+@pytest.fixture
+def dashboard(driver):
+    opened = []
+
+    def opening(base):
+        driver.get_log("browser")  # what others left
+        opened.append(Dashboard(base, driver))
+        return opened[-1]
+
+    yield opening
+    for each in opened:
+        complaints = each.complaints()
+        each.process.terminate()
+        assert each.process.wait() == 0
+        assert complaints == []
+
+
+def real_runs():
+    fixed_run(), population_run()
+    return place()
+
+
+def test_from_the_table_to_a_run(dashboard):
+    page = dashboard(real_runs())
+    page.open()
+    page.wait("document.querySelectorAll('tbody tr').length === 2")
+    assert "2 of 2 runs" in page.text()
+    page.driver.find_element(By.CSS_SELECTOR, "[aria-label='Filter runs']").send_keys("treasure")
+    page.wait("document.querySelectorAll('tbody tr').length === 1")
+    page.driver.find_element(By.CSS_SELECTOR, "[aria-label='Compare fixed']").click()
+    page.wait("document.querySelectorAll('canvas').length >= 1")
+    page.driver.find_element(By.LINK_TEXT, "fixed").click()
+    page.wait("document.querySelectorAll('canvas').length >= 4")
+    assert "agent-steps/s" in page.text()
+    assert "learner" in page.text()
+    page.driver.find_element(By.CSS_SELECTOR, "[aria-label^='Log of']").click()
+    page.wait("document.querySelector('pre')")
+    assert page.ask("document.title") == "Run: fixed – Remuda"
+
+
+@pytest.mark.parametrize("view", ["population", "timeline", "run"])
+def test_each_page_of_a_population(dashboard, view):
+    page = dashboard(real_runs())
+    page.open(f"#/{view}/population")
+    if view == "timeline":
+        page.wait("document.body.innerText.includes('has written no trace')")
+        return
+    page.wait("document.querySelectorAll('canvas').length >= 3")
+    if view == "population":
+        page.wait("document.querySelector('[aria-label=\"Payoffs\"] canvas')")
+        page.wait("document.querySelector('[aria-label=\"Ratings\"] canvas')")
+
+
+def test_an_episode_plays(dashboard):
+    page = dashboard(real_runs())
+    page.open("#/watch/fixed")
+    page.wait("document.querySelector('.stage img').src.startsWith('data:image/png')")
+    page.wait("/turn [3-9]/.test(document.querySelector('.stage').innerText)")
+    page.driver.find_element(By.CSS_SELECTOR, "[aria-pressed]").click()
+    before = page.ask("document.querySelector('[aria-label=\"Turn\"]').value")
+    page.driver.find_element(By.CSS_SELECTOR, "[aria-label='One turn back']").click()
+    after = page.ask("document.querySelector('[aria-label=\"Turn\"]').value")
+    assert int(after) == int(before) - 1
+    page.wait("document.querySelector('[aria-label=\"Choices\"] canvas')")
+
+
+HOSTILE = ["<img src=x onerror=window.harmed=1>", "<script>window.harmed=1</script>", "{b|bold}", "'\"&amp;"]
+
+
+def test_names_are_never_html(dashboard, tmp_path):
+    for i, name in enumerate(HOSTILE):
+        run = made_run(tmp_path / name.replace("/", ""), game=name)
+        record = {"seconds": 1.0, "turns": 10, "agent_steps": 10, "policies": {name: {"mean_return": i}}}
+        record |= {"facts": {name: 1.0}, "shares": {name: 0.5}}
+        (run / "metrics.jsonl").write_text((json.dumps(record) + "\n") * 3)
+        (run / "logs").mkdir()
+        (run / "logs" / "a.log").write_text(name)
+    page = dashboard(tmp_path)
+    page.open()
+    page.wait(f"document.querySelectorAll('tbody tr').length === {len(HOSTILE)}")
+    for box in page.driver.find_elements(By.CSS_SELECTOR, "tbody input"):
+        box.click()
+    page.wait("document.querySelectorAll('canvas').length >= 1")
+    hrefs = page.ask("[...document.querySelectorAll('tbody td a')].map(a => a.getAttribute('href'))")
+    for href in hrefs:
+        page.open(href)
+        page.wait("document.querySelectorAll('canvas').length >= 1")
+        canvas = page.driver.find_element(By.CSS_SELECTOR, "canvas")
+        webdriver.ActionChains(page.driver).move_to_element(canvas).perform()  # its tooltip
+        assert page.ask("document.querySelectorAll('main img, main script').length") == 0
+    assert page.ask("window.harmed") is None
+
+
+def test_it_can_be_used_by_keyboard_and_heard(dashboard):
+    page = dashboard(real_runs())
+    page.open()
+    page.wait("document.querySelectorAll('tbody tr').length === 2")
+    body = page.driver.find_element(By.TAG_NAME, "body")
+    reached = []
+    for _ in range(30):
+        body.send_keys(Keys.TAB) if not reached else page.driver.switch_to.active_element.send_keys(Keys.TAB)
+        active = page.driver.switch_to.active_element
+        reached.append((active.tag_name, active.accessible_name))
+    assert ("a", "Skip to the content") in reached
+    assert ("input", "Filter runs") in reached
+    assert ("input", "Compare fixed") in reached
+    assert ("a", "fixed") in reached
+    for page_name in ("", "#/run/fixed", "#/population/population", "#/watch/fixed"):
+        page.open(page_name)
+        page.wait("document.querySelector('main h1') && !document.querySelector('main .quiet')?.innerText.startsWith('Loading')")
+        nameless = [
+            element.get_attribute("outerHTML")
+            for element in page.driver.find_elements(By.CSS_SELECTOR, "button, input, select, a, [role=img]")
+            if element.is_displayed() and not element.accessible_name
+        ]
+        assert nameless == []
+
+
+def test_what_is_not_there_is_told(dashboard):
+    page = dashboard(real_runs())
+    page.open("#/run/nowhere")
+    page.wait("document.body.innerText.includes('there is no run')")
+    page.driver.get_log("browser")  # the browser notes the 404 itself

@@ -1,0 +1,80 @@
+"""Which runs the dashboard knows, while they come, change and go."""
+
+import shutil
+
+import pytest
+from dashboard_runs import made_run
+
+from remuda.ui.dashboard.catalogue import Catalogue, UnknownRunError
+
+
+def test_runs_come_change_and_go(tmp_path):
+    made_run(tmp_path / "one")
+    catalogue = Catalogue(tmp_path)
+    assert catalogue.runs() == []
+    assert not catalogue.complete
+    catalogue.look()
+    assert [run.id for run in catalogue.runs()] == ["one"]
+    assert catalogue.complete
+    before = catalogue.changes
+    catalogue.look()
+    assert catalogue.changes == before
+    made_run(tmp_path / "group" / "two", seed=3)
+    catalogue.look()
+    assert {run.id for run in catalogue.runs()} == {"one", "group/two"}
+    assert catalogue.find("group/two").row()["seed"] == 3
+    assert catalogue.changes > before
+    before = catalogue.changes
+    (tmp_path / "one" / "config.yaml").write_text("game: cleanup\n")
+    catalogue.look()
+    assert catalogue.find("one").found.game == "cleanup"
+    assert catalogue.changes > before
+    shutil.rmtree(tmp_path / "group")
+    catalogue.look()
+    assert [run.id for run in catalogue.runs()] == ["one"]
+    with pytest.raises(UnknownRunError, match="there is no run 'group/two'"):
+        catalogue.files("group/two")
+
+
+def test_runs_that_differ_by_their_seed_are_one_group(tmp_path):
+    for name, game, seed in (("a", "cleanup", 1), ("b", "cleanup", 2), ("c", "tag", 1)):
+        made_run(tmp_path / name, game=game, seed=seed)
+    catalogue = Catalogue(tmp_path)
+    catalogue.look()
+    groups = {run.id: run.group for run in catalogue.runs()}
+    assert groups["a"] == groups["b"] != groups["c"]
+
+
+def test_runs_without_a_configuration_are_groups_of_their_own(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+    catalogue = Catalogue(tmp_path)
+    catalogue.look()
+    assert [run.group for run in catalogue.runs()] == ["", ""]
+    assert all(run.found.damaged for run in catalogue.runs())
+
+
+def test_a_thread_looks_again(tmp_path):
+    catalogue = Catalogue(tmp_path)
+    catalogue.start()
+    try:
+        made_run(tmp_path / "one")
+        for _ in range(3000):
+            if catalogue.runs():
+                break
+            catalogue._stopping.wait(0.01)
+        assert [run.id for run in catalogue.runs()] == ["one"]
+    finally:
+        catalogue.stop()
+
+
+def test_settings_of_any_kind_are_plain(tmp_path):
+    run = made_run(tmp_path / "a")
+    long = "x" * 1000
+    (run / "config.yaml").write_text(f"game: a\nenv: {{options: {{list: [1, 2], word: {long}, 3: 4}}}}\n")
+    catalogue = Catalogue(tmp_path)
+    catalogue.look()
+    settings = catalogue.find("a").settings
+    assert settings["env.options.list"] == "[1, 2]"
+    assert settings["env.options.3"] == 4
+    assert len(settings["env.options.word"]) < 300

@@ -1,0 +1,339 @@
+"""What the dashboard answers, and to whom."""
+
+import json
+import os
+import time
+
+import pytest
+from dashboard_runs import fixed_run, made_run, place, population_run
+
+pytest.importorskip("starlette")
+from starlette.testclient import TestClient
+
+from remuda.ui.dashboard.security import COOKIE, names_of
+from remuda.ui.dashboard.server import ANSWERS, make_app
+
+HOME = "http://127.0.0.1:8700"
+OWN = {"origin": HOME}
+
+
+def client_of(base, host="127.0.0.1", token="", address=HOME):
+    """A browser's part, for a server that has looked at all there is."""
+    guard = make_app(base, host, token)
+    return TestClient(guard, base_url=address, follow_redirects=False)
+
+
+@pytest.fixture
+def ask():
+    """Ask about the runs of a directory: `ask(base, name, **parameters)`."""
+    opened = []
+
+    def asking(base, name, expect=200, **parameters):
+        client = client_of(base)
+        opened.append(client)
+        with client:
+            wait_for_runs(client)
+            answer = client.get(f"/api/{name}", params=parameters)
+        assert answer.status_code == expect, answer.text
+        return answer.json()
+
+    return asking
+
+
+def wait_for_runs(client):
+    for _ in range(3000):
+        if client.get("/api/runs").json().get("complete"):
+            return
+        time.sleep(0.01)
+    raise AssertionError("the runs were not found")
+
+
+def test_runs_that_lie_there(ask):
+    fixed_run(), population_run()
+    found = {run["id"]: run for run in ask(place(), "runs")["runs"]}
+    assert set(found) == {"fixed", "population"}
+    assert found["fixed"]["game"] == "treasure_hunt"
+    assert found["fixed"]["turns"] >= 600
+    assert found["fixed"]["damaged"] == ""
+    assert ask(fixed_run(), "runs")["runs"][0]["id"] == "."
+
+
+def test_one_run(ask):
+    fixed_run()
+    found = ask(place(), "run", run="fixed")
+    assert not found["running"]
+    assert set(found["status"]["policies"]) == {"agent_0", "agent_1"}
+    assert found["settings"]["run.turns"] == 600
+    assert "agent_0/loss" in found["columns"]
+    assert found["logs"]
+    assert not found["ledger"]
+    curves = ask(place(), "curves", run="fixed", column=["agent_0/mean_return", "none"])
+    assert curves["columns"]["none"]["x"] == []
+    log = ask(place(), "log", run="fixed", name=found["logs"][0])
+    assert isinstance(log["text"], str)
+
+
+def test_a_population(ask):
+    population_run()
+    found = ask(place(), "population", run="population")
+    names = found["payoffs"]["names"]
+    assert len(names) >= 3
+    assert len(found["payoffs"]["means"]) == len(names)
+    assert sum(found["mixture"]) == pytest.approx(1.0, abs=1e-3)
+    assert "one policy for good" in ask(place(), "population", run="fixed")["none"]
+
+
+def test_seeds_are_one_curve(ask, tmp_path):
+    for seed in range(3):
+        made_run(tmp_path / f"a{seed}", seed=seed, loss=float(seed))
+    made_run(tmp_path / "b", game="cleanup", loss=9.0)
+    names = ["a0", "a1", "a2", "b"]
+    found = ask(tmp_path, "compare", run=names, column="learner/loss")
+    assert [group["runs"] for group in found["groups"]] == [["a0", "a1", "a2"], ["b"]]
+    assert found["groups"][0]["curve"]["y"] == pytest.approx([1.0] * 5)
+    assert found["different"] == {"game": ["treasure_hunt"] * 3 + ["cleanup"]}
+
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def test_broken_and_foreign_directories_are_shown_as_what_they_are(ask, tmp_path):
+    made_run(tmp_path / "good")
+    (tmp_path / "empty").mkdir()
+    for name, text in (("yaml", "game: [", ), ("list", "- 1"), ("binary", "\x00\x01")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").write_text(text)
+    half = made_run(tmp_path / "half")
+    (half / "status.json").write_text('{"time": 1')
+    (half / "summary.json").write_text("[]")
+    (half / "ledger.bin").write_bytes(b"\x00" * 100)
+    (half / "metrics.jsonl").write_text('{"seconds":')
+    only = tmp_path / "only"
+    only.mkdir()
+    (only / "metrics.jsonl").write_text("")
+    made_run(tmp_path / "named", game=HOSTILE)
+    found = {run["id"]: run for run in ask(tmp_path, "runs")["runs"]}
+    assert set(found) == {"good", "yaml", "list", "binary", "half", "only", "named"}
+    assert not found["good"]["damaged"]
+    assert all(found[name]["damaged"] for name in ("yaml", "list", "binary", "half", "only"))
+    assert found["named"]["game"] == HOSTILE
+    for name in found:
+        told = ask(tmp_path, "run", run=name)
+        assert told["run"]["id"] == name
+        ask(tmp_path, "population", run=name)
+        ask(tmp_path, "timeline", run=name)
+        ask(tmp_path, "compare", run=[name])
+
+
+@pytest.mark.parametrize("path", ["../secret", "..", "/etc", "good/../../secret", "link", "good/link"])
+def test_nothing_outside_the_directory_is_served(ask, tmp_path, path):
+    base = tmp_path / "runs"
+    made_run(base / "good")
+    made_run(tmp_path / "secret", loss=42.0)
+    (base / "link").symlink_to(tmp_path / "secret")
+    (base / "good" / "link").symlink_to(tmp_path / "secret")
+    assert [run["id"] for run in ask(base, "runs")["runs"]] == ["good"]
+    for name in ("run", "population", "timeline", "curves", "log"):
+        assert "there is no run" in ask(base, name, 404, run=path, name="x.log")["error"]
+
+
+@pytest.mark.parametrize("name", ["../config.yaml", "/etc/passwd", "..", "link.log", "../logs/a.log"])
+def test_logs_are_those_of_the_run(ask, tmp_path, name):
+    run = made_run(tmp_path / "runs" / "good")
+    (run / "logs").mkdir()
+    (run / "logs" / "a.log").write_text("fine")
+    (tmp_path / "secret.log").write_text("secret")
+    (run / "logs" / "link.log").symlink_to(tmp_path / "secret.log")
+    assert ask(tmp_path / "runs", "log", run="good", name="a.log")["text"] == "fine"
+    assert "has no log" in ask(tmp_path / "runs", "log", 400, run="good", name=name)["error"]
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "config.yaml", "ledger.bin", "logs"])
+def test_files_that_are_elsewhere_are_not_read(ask, tmp_path, name):
+    """A link in a run directory may lead anywhere."""
+    run = made_run(tmp_path / "runs" / "good")
+    made_run(tmp_path / "secret", loss=42.0)
+    (run / name).unlink(missing_ok=True)
+    (run / name).symlink_to(tmp_path / "secret" / name)
+    (run / "status.json").symlink_to(run / "metrics.jsonl")
+    assert ask(tmp_path / "runs", "runs")["runs"] == []
+    ask(tmp_path / "runs", "run", 404, run="good")
+
+
+def test_a_run_that_becomes_a_link_is_not_served(tmp_path):
+    base = tmp_path / "runs"
+    run = made_run(base / "good")
+    made_run(tmp_path / "secret")
+    with client_of(base) as client:
+        wait_for_runs(client)
+        assert client.get("/api/run", params={"run": "good"}).status_code == 200
+        run.rename(tmp_path / "gone")
+        (base / "good").symlink_to(tmp_path / "secret")
+        assert client.get("/api/run", params={"run": "good"}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({}, "run is missing"),
+        ({"run": "good", "axis": "colour"}, "curves are drawn over"),
+        ({"run": "good", "column": [str(i) for i in range(99)]}, "columns at once"),
+    ],
+)
+def test_questions_that_are_none(ask, tmp_path, parameters, words):
+    made_run(tmp_path / "good")
+    assert words in ask(tmp_path, "curves", 400, **parameters)["error"]
+
+
+def test_only_names_of_this_machine_are_answered(tmp_path):
+    with client_of(tmp_path) as client:
+        for name in ("127.0.0.1:8700", "localhost:8700", "[::1]:8700"):
+            assert client.get("/api/runs", headers={"host": name}).status_code == 200
+        for name in ("evil.example", "127.0.0.1.evil.example", "evil.example:8700", "", "[", "0.0.0.0"):
+            assert client.get("/api/runs", headers={"host": name}).status_code == 421
+
+
+POSTS = [name for method, name in ANSWERS if method == "POST"]
+
+
+@pytest.mark.parametrize("name", POSTS)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:9999"},
+        {},
+        {"x-remuda": "1", "sec-fetch-site": "cross-site"},
+        {"content-type": "text/plain"},
+    ],
+)
+def test_other_origins_cannot_drive_it(tmp_path, name, headers):
+    made_run(tmp_path / "good")
+    with client_of(tmp_path) as client:
+        wait_for_runs(client)
+        answer = client.post(f"/api/{name}", content=b'{"run": "good"}', headers=headers)
+        assert answer.status_code == 403
+        for method in ("PUT", "DELETE", "PATCH"):
+            assert client.request(method, f"/api/{name}", headers=headers).status_code == 403
+
+
+def test_no_answer_allows_other_origins(tmp_path):
+    with client_of(tmp_path) as client:
+        for path in ("/", "/api/runs", "/assets/app.js", "/nothing"):
+            answer = client.get(path, headers={"origin": "http://evil.example"})
+            assert "access-control-allow-origin" not in answer.headers
+            policy = answer.headers["content-security-policy"]
+            assert "script-src 'self';" in policy
+            assert "default-src 'none'" in policy
+            assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_page_loads_nothing_from_elsewhere(tmp_path):
+    with client_of(tmp_path) as client:
+        page = client.get("/").text
+        assert "http" not in page
+        names = [part.split('"')[0] for part in page.split('/assets/')[1:]]
+        for name in {*names, "dom.js", "runs.js", "run.js", "charts.js", "watch.js", "timeline.js", "population.js"}:
+            assert client.get(f"/assets/{name}").status_code == 200
+        for name in ("../server.py", "echarts.LICENSE", "%2e%2e/server.py", "x.js"):
+            assert client.get(f"/assets/{name}").status_code == 404
+
+
+def test_elsewhere_the_token_must_be_known(tmp_path):
+    made_run(tmp_path / "good")
+    client = client_of(tmp_path, "0.0.0.0", "secret", "http://10.0.0.7:8700")
+    with client:
+        assert client.get("/api/runs").status_code == 401
+        assert client.get("/?token=wrong").status_code == 401
+        assert client.get("/api/runs", headers={"cookie": f"{COOKIE}=wrong"}).status_code == 401
+        welcome = client.get("/?token=secret")
+        assert welcome.status_code == 303
+        assert welcome.headers["location"] == "/"
+        assert "HttpOnly" in welcome.headers["set-cookie"]
+        assert "SameSite=Strict" in welcome.headers["set-cookie"]
+        assert client.get("/api/runs").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "names"),
+    [
+        ("127.0.0.1", {"127.0.0.1", "localhost", "::1"}),
+        ("localhost", {"127.0.0.1", "localhost", "::1"}),
+        ("0.0.0.0", None),
+        ("::", None),
+        ("10.0.0.7", {"10.0.0.7"}),
+    ],
+)
+def test_names_of_a_server(host, names):
+    assert names_of(host) == names
+
+
+def test_large_requests_are_refused(tmp_path):
+    with client_of(tmp_path) as client:
+        answer = client.post("/api/watch", content=b" " * 10**6, headers=OWN)
+        assert answer.status_code == 400
+        for body in (b"[]", b"{", b"\xff", b"[" * 60_000):
+            assert client.post("/api/watch", content=body, headers=OWN).status_code == 400
+
+
+def test_an_episode_is_watched():
+    fixed_run()
+    with client_of(place()) as client:
+        wait_for_runs(client)
+        asked = {"run": "fixed", "seed": 3, "seats": {"agent_1": "random"}}
+        name = client.post("/api/watch", content=json.dumps(asked), headers=OWN).json()["watch"]
+        found = client.get("/api/watched", params={"watch": name, "count": 4}).json()
+        about, *turns = found["lines"]
+        assert about["seats"] == {"agent_0": "agent_0", "agent_1": "random"}
+        assert [turn["turn"] for turn in turns] == [0, 1, 2]
+        assert turns[0]["picture"]
+        chose = turns[1]["chose_by"]
+        assert set(chose) == {"agent_0"}
+        values = chose["agent_0"]["values"]
+        assert turns[1]["actions"]["agent_0"] == chose["agent_0"]["names"][values.index(max(values))]
+        later = client.get("/api/watched", params={"watch": name, "first": 4, "count": 2}).json()
+        assert [turn["turn"] for turn in later["lines"]] == [3, 4]
+        asked = {"run": "fixed", "seats": {"agent_9": "random"}}
+        name = client.post("/api/watch", content=json.dumps(asked), headers=OWN).json()["watch"]
+        found = client.get("/api/watched", params={"watch": name}).json()
+        assert "has no agent agent_9" in found["lines"][0]["error"]
+        assert found["over"]
+        for seats in ({"agent_0": "os:system"}, {"agent_0": "../x:policy"}, [1], {"agent_0": 3}):
+            asked = {"run": "fixed", "seats": seats}
+            assert client.post("/api/watch", content=json.dumps(asked), headers=OWN).status_code == 400
+        assert client.get("/api/watched", params={"watch": "none"}).status_code == 400
+
+
+def test_probabilities_of_a_policy_that_draws():
+    population_run()
+    with client_of(place()) as client:
+        wait_for_runs(client)
+        asked = {"run": "population"}
+        name = client.post("/api/watch", content=json.dumps(asked), headers=OWN).json()["watch"]
+        _, *turns = client.get("/api/watched", params={"watch": name, "count": 3}).json()["lines"]
+        for told in turns[1]["chose_by"].values():
+            assert sum(told["probabilities"]) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_the_processes_that_play_end_with_the_server():
+    fixed_run()
+    with client_of(place()) as client:
+        wait_for_runs(client)
+        before = children()
+        for seed in range(5):
+            asked = json.dumps({"run": "fixed", "seed": seed})
+            name = client.post("/api/watch", content=asked, headers=OWN).json()["watch"]
+        client.get("/api/watched", params={"watch": name, "count": 2})
+        assert 1 <= len(children() - before) <= 3
+    assert not children() - before
+
+
+def children():
+    import psutil
+
+    return {
+        child.pid
+        for child in psutil.Process(os.getpid()).children()
+        if "remuda.ui.dashboard.player" in " ".join(child.cmdline())
+    }
