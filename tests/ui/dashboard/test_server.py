@@ -337,3 +337,16 @@ def children():
         for child in psutil.Process(os.getpid()).children()
         if "remuda.ui.dashboard.player" in " ".join(child.cmdline())
     }
+
+
+def test_runs_are_told_nothing_unless_that_was_asked_for(tmp_path):
+    made_run(tmp_path / "good")
+    asked = json.dumps({"run": "good", "do": "stop"})
+    for control, words in ((False, "only looks"), (True, "does not go on")):
+        guard = make_app(tmp_path, control=control)
+        with TestClient(guard, base_url=HOME) as client:
+            wait_for_runs(client)
+            assert client.get("/api/run", params={"run": "good"}).json()["control"] is control
+            answer = client.post("/api/control", content=asked, headers=OWN)
+            assert answer.status_code == 400
+            assert words in answer.json()["error"]
