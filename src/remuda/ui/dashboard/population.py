@@ -1,23 +1,29 @@
-"""What the page of a population shows: payoffs, the mixture of its equilibrium, and descent."""
+"""What the page of a population shows: payoffs, the mixture of its equilibrium, and descent.
+
+It is worked out by a process of its own (`python -m remuda.ui.dashboard.population RUN`), which
+writes it as JSON and ends: what that needs of libraries and of memory is not left in the server.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from remuda.analysis.meetings import read_payoffs
-from remuda.analysis.payoff import Payoffs
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RemudaError
-from remuda.population.lineage import Born, read_lineage
+
+if TYPE_CHECKING:
+    from remuda.analysis.payoff import Payoffs
+    from remuda.population.lineage import Born
 
 MEMBERS = 60
 """The most members that are shown against each other: the live ones, then the newest copies."""
@@ -28,6 +34,8 @@ DRAWS, SECONDS = 20, 2.0
 """Of what payoffs may be, for the page; `remuda analyse` takes its time."""
 KEPT = 8
 """Answers that are kept."""
+LONGEST = 300.0
+"""Seconds that the process may take."""
 
 
 class Populations:
@@ -41,7 +49,7 @@ class Populations:
     def of(self, files: RunDirectory) -> dict[str, Any]:
         """All of one run; `none` tells in words why there is nothing."""
         with self._lock:
-            kept = self._kept.pop(files.ledger, None) or _Kept(lambda: population_of(files))
+            kept = self._kept.pop(files.ledger, None) or _Kept(lambda: _asked(files))
             self._kept[files.ledger] = kept
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
@@ -75,23 +83,55 @@ def _size(path: Path) -> int:
         return -1
 
 
-def population_of(files: RunDirectory) -> dict[str, Any]:
-    """What its ledger says; `none` tells in words why that is nothing."""
+def _asked(files: RunDirectory) -> dict[str, Any]:
+    """What the process that works it out says."""
     if not files.ledger.exists():
         return {
             "none": "There is no ledger of matches: each agent of this run has one policy for good."
         }
+    words = [sys.executable, "-m", "remuda.ui.dashboard.population", str(files.path)]
+    try:
+        done = subprocess.run(words, capture_output=True, timeout=LONGEST, check=False)
+        found = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        return {"none": f"It was not worked out in {LONGEST:.0f} s; `remuda analyse` takes its time."}
+    except ValueError:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        return {"none": f"It could not be worked out: {''.join(last)}"}
+    return found if isinstance(found, dict) else {}
+
+
+def population_of(files: RunDirectory) -> dict[str, Any]:
+    """What its ledger says; `none` tells in words why that is nothing."""
+    from remuda.population.lineage import read_lineage
+
     try:
         births = [_plain(born) for born in read_lineage(files.ledger)]
     except (RemudaError, ValueError, OSError) as error:
         return {"none": f"The ledger cannot be read: {error}"}
     try:
-        payoffs = read_payoffs(files.ledger, most=MEMBERS)
+        payoffs = _read_payoffs(files)
     except (RemudaError, ValueError, OSError) as error:
         return {"lineage": births, "none": str(error)}
     return {"lineage": births, "payoffs": _payoffs(payoffs), "map": _map(payoffs)} | _mixture(
         payoffs
     )
+
+
+def _read_payoffs(files: RunDirectory) -> Payoffs:
+    """Who earned what against whom; those of one team do not meet.
+
+    Which seats are a team's may be known by the game alone, which is made then.
+    """
+    from remuda.analysis.meetings import read_payoffs
+    from remuda.config import read_tree
+
+    population = read_tree(files.config).get("population")
+    if isinstance(population, dict) and population.get("teams"):
+        import remuda
+
+        return remuda.load(files.path).payoffs(MEMBERS)
+    return read_payoffs(files.ledger, most=MEMBERS)
 
 
 def _plain(born: Born) -> dict[str, Any]:
@@ -122,11 +162,13 @@ def _payoffs(payoffs: Payoffs) -> dict[str, Any]:
 
 
 def _table(values: Any) -> list[list[float | None]]:
-    return [[_known(float(value)) for value in row] for row in np.asarray(values)]
+    return [[_known(float(value)) for value in row] for row in values.tolist()]
 
 
 def _mixture(payoffs: Payoffs) -> dict[str, Any]:
     """What rational players would mix; in words why there is nothing."""
+    import numpy as np
+
     from remuda.analysis.equilibrium import nash
 
     try:
@@ -138,6 +180,8 @@ def _mixture(payoffs: Payoffs) -> dict[str, Any]:
 
 def _map(payoffs: Payoffs) -> list[list[float | None]] | None:
     """[members, 2]: near are those that fare alike against all; None: too few met."""
+    import numpy as np
+
     from remuda.analysis.mds import payoff_map
 
     try:
@@ -145,3 +189,15 @@ def _map(payoffs: Payoffs) -> list[list[float | None]] | None:
     except (RemudaError, ValueError):
         return None
     return [[_known(float(value)) for value in row] for row in found.positions]
+
+
+def main() -> None:
+    """Write what is known of the population of a run, as JSON."""
+    output = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a game prints is not among it
+    with output:
+        json.dump(population_of(RunDirectory(Path(sys.argv[1]))), output)
+
+
+if __name__ == "__main__":
+    main()
