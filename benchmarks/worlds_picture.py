@@ -1,4 +1,7 @@
-"""The curves of docs/worlds.md, from what `worlds.py --record` wrote: `python benchmarks/worlds_picture.py`."""
+"""The curves of docs/worlds.md, from what `worlds.py --record` wrote.
+
+python benchmarks/worlds_picture.py
+"""
 
 from __future__ import annotations
 

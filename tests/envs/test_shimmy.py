@@ -8,9 +8,10 @@ import remuda
 pytest.importorskip("shimmy")
 
 SHORT = {
+    "schedule": "sequential",
     "env": {"num_envs": 2},
     "policy": {"algorithm": "ppo", "ppo": {"rollout_length": 16}},
-    "run": {"turns": 200, "evaluate_episodes": 4, "schedule": "sequential", "live": False},
+    "run": {"turns": 200, "evaluate_episodes": 4, "live": False},
     "checkpoint": {"evaluate_episodes": 0},
 }
 

@@ -11,8 +11,9 @@ from remuda.ui.cli import run
 pyspiel = pytest.importorskip("pyspiel")
 
 SHORT = {
+    "schedule": "sequential",
     "env": {"num_envs": 4},
-    "run": {"turns": 40, "evaluate_episodes": 0, "schedule": "sequential"},
+    "run": {"turns": 40, "evaluate_episodes": 0},
     "checkpoint": {"evaluate_episodes": 0},
 }
 

@@ -8,12 +8,13 @@ from remuda.envs.adapters.sorrel_examples import names
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 
-sorrel = pytest.importorskip("sorrel")
+pytest.importorskip("sorrel.environment")
 
 SHORT = {
+    "schedule": "sequential",
     "env": {"num_envs": 2},
     "policy": {"algorithm": "iqn", "n_frames": 2, "network": {"hidden": [32]}},
-    "run": {"turns": 300, "evaluate_episodes": 2, "schedule": "sequential", "live": False},
+    "run": {"turns": 300, "evaluate_episodes": 2, "live": False},
     "checkpoint": {"evaluate_episodes": 0},
 }
 
@@ -80,7 +81,11 @@ def treasurehunt(spawn=0.05):
         "experiment": {"epochs": 2, "max_turns": 40, "record_period": 50},
         "model": {"agent_vision_radius": 2, "epsilon_decay": 0.0005, "observation_spec": "rgb"},
         "world": {
-            **{"height": 9, "width": 9, "gem_value": 10, "food_value": 5, "bone_value": -10},
+            "height": 9,
+            "width": 9,
+            "gem_value": 10,
+            "food_value": 5,
+            "bone_value": -10,
             "spawn_prob": spawn,
         },
     }
@@ -140,12 +145,7 @@ def test_what_was_learned_is_worth_more_in_its_own_loop(tmp_path):
     remuda.sorrel.train(
         environment,
         env={"num_envs": 8},
-        run={
-            **SHORT["run"],
-            "turns": 40_000,
-            "schedule": "async",
-            "directory": str(tmp_path / "run"),
-        },
+        run={**SHORT["run"], "turns": 40_000, "directory": str(tmp_path / "run")},
         checkpoint={"evaluate_episodes": 0},
     )
     assert played_by_itself(environment, 30) > before + 20.0
