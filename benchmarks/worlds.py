@@ -62,6 +62,7 @@ class World:
         tree: of the configuration besides.
         episodes: that each is judged by.
         peers: whether the other library plays it.
+        alone: whether it has one agent, so that both ways of the other library are one.
         scripted: by agent, who plays it without learning, as `fleeing:flee`.
         counted: how the names of agents begin whose returns count; empty: all do.
     """
@@ -77,6 +78,7 @@ class World:
     tree: Mapping[str, Any] = field(default_factory=dict)
     episodes: int = 200
     peers: bool = True
+    alone: bool = False
     scripted: Mapping[str, str] = field(default_factory=dict)
     counted: str = ""
 
@@ -194,6 +196,7 @@ WORLDS: dict[str, World] = {
         copies=8,
         known="near -150 where it is solved",
         tree=PENDULUM,
+        alone=True,
     ),
 }
 
@@ -345,7 +348,7 @@ def measured(
         found["Remuda"].append(ours(world, turns, seed, options.defaults))
         if python is not None and world.peers:
             for which, separate in ((SHARED, False), (SEPARATE, True)):
-                if separate and options.quick:
+                if separate and (options.quick or world.alone):
                     continue
                 outcome = theirs(world, turns, seed, options.defaults, python, separate)
                 found.setdefault(which, []).append(outcome)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import remuda
+import remuda.sorrel
 from remuda.envs.adapters.sorrel_examples import names
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
@@ -13,7 +14,12 @@ pytest.importorskip("sorrel.environment")
 SHORT = {
     "schedule": "sequential",
     "env": {"num_envs": 2},
-    "policy": {"algorithm": "iqn", "n_frames": 2, "network": {"hidden": [32]}},
+    "policy": {
+        "algorithm": "iqn",
+        "n_frames": 2,
+        "network": {"hidden": [32]},
+        "experience": {"learning_starts": 200},
+    },
     "run": {"turns": 300, "evaluate_episodes": 2, "live": False},
     "checkpoint": {"evaluate_episodes": 0},
 }
