@@ -10,7 +10,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constra
 # Tests run beside each other in so many processes; each of them has a few children of its own.
 JOBS ?= 2
 
-.PHONY: train test test-all check format bench figures clean
+.PHONY: train test test-all test-sorrel check format bench figures clean
 
 # The main job: two agents learn Treasure Hunt, each in a process of its own, in a few minutes
 # on two cores. Networks half as wide as by default, so that the learners keep up with the game.
@@ -25,6 +25,22 @@ test: $(READY)
 # Everything, the learning and stress suites too: an hour or two.
 test-all: $(READY)
 	$(BIN)/python -m pytest -n $(JOBS) -m '' $(ARGS)
+
+# Sorrel's own games and models. It needs Python 3.12 or newer, and brings a PyTorch of 6 GB.
+SORREL := .venv-sorrel
+PYTHON312 ?= $(firstword $(foreach p,python3.12 python3.13 $(wildcard $(HOME)/.pyenv/versions/3.1[23].*/bin/python3),\
+	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null && echo $(p))))
+
+$(SORREL)/.ready: pyproject.toml
+	@test -n "$(PYTHON312)" || { echo "Sorrel needs Python 3.12 or newer; name one with make PYTHON312=..."; exit 1; }
+	$(PYTHON312) -m venv $(SORREL)
+	$(SORREL)/bin/python -m pip install --quiet --disable-pip-version-check 'sorrel==1.6.0' \
+		--editable '.[sorrel]' pytest pytest-timeout pytest-xdist hypothesis
+	touch $@
+
+test-sorrel: $(SORREL)/.ready
+	$(SORREL)/bin/python -m pytest -n $(JOBS) -m '' tests/sorrel_itself tests/envs/test_sorrel.py \
+		tests/envs/test_sorrel_models.py $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -65,4 +81,4 @@ $(READY): $(INSTALLED)
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(SORREL) .mypy_cache .ruff_cache .pytest_cache

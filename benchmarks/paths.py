@@ -26,7 +26,7 @@ import numpy as np
 import psutil
 import torch
 from peers import program
-from recording import ROOT, Results, options_of, text
+from recording import FIGURES, ROOT, Bar, Results, options_of, text
 from stacks import measure
 
 from remuda.policies.networks.products import multiply
@@ -191,7 +191,7 @@ PATHS: dict[str, PathOfTraining] = {
     "several choices at once": PathOfTraining(does="several"),
     "continuous actions": PathOfTraining(does="continuous"),
     "masks": PathOfTraining(does="masked", peer="masked_ppo"),
-    "convolutions, 5x11x11": PathOfTraining(seen="grid", hidden=(64,), convolutions=GRID),
+    "convolutions, 5x11x11": PathOfTraining(seen="grid", hidden=(64,), convolutions=GRID, slow=3.0),
     "convolutions, 4x84x84": PathOfTraining(
         seen="screen", hidden=(512,), convolutions=NATURE, copies=8, most=8, slow=6.0
     ),
@@ -203,8 +203,10 @@ PATHS: dict[str, PathOfTraining] = {
     "DQN 250x250, 64 copies": PathOfTraining(**Q, hidden=(250, 250), most=64),
     "IQN 64x64, 1 copy": PathOfTraining(**QUANTILES, copies=1, most=64),
     "IQN 64x64, 64 copies": PathOfTraining(**QUANTILES, most=64),
-    "IQN 250x250, 1 copy": PathOfTraining(**QUANTILES, hidden=(250, 250), copies=1, most=64),
-    "IQN 250x250, 64 copies": PathOfTraining(**QUANTILES, hidden=(250, 250), most=64),
+    "IQN 250x250, 1 copy": PathOfTraining(
+        **QUANTILES, hidden=(250, 250), copies=1, most=64, slow=3.0
+    ),
+    "IQN 250x250, 64 copies": PathOfTraining(**QUANTILES, hidden=(250, 250), most=64, slow=3.0),
 }
 LEAST = {1: 1.2, 8: 1.5}
 """How many times as fast as its best peer each path is to be, by the number of policies."""
@@ -371,6 +373,7 @@ def main() -> None:
     add("--seconds", type=float, default=12.0, help="of each of our runs, with 4 to warm up")
     add("--peer-seconds", type=float, default=6.0, help="of each of the peer's")
     add("--quick", action="store_true", help="five minutes: eight policies, one round")
+    add("--again", action="store_true", help="keep what is recorded of all others")
     options = options_of(parser)
     if options.quick:
         options.counts, options.rounds = [BASE], 1
@@ -380,10 +383,31 @@ def main() -> None:
         parser.error(f"no path has such a part in its name; there are: {', '.join(PATHS)}")
     python = options.peers or peers_python()
     peak, bandwidth = peaks()
-    some = f".{'-'.join(options.paths)}" if options.paths else ""
+    some = f".{'-'.join(options.paths)}" if options.paths and not options.again else ""
     results = Results(f"paths{some}")
     tell(results, measured(options, chosen, python), peak, bandwidth)
+    if options.again:
+        keep_others(results)
     results.finish(options)
+
+
+def keep_others(results: Results) -> None:
+    """Put what is recorded of all that was not measured beside what was, in the usual order."""
+    recorded = json.loads((FIGURES / "paths.json").read_text())["figures"]
+    new = {(row["path"], row["policies"]) for row in results.rows}
+    measured_now = tuple(f"{path}, {count} polic" for path, count in new)
+    others = [row for row in recorded["rows"] if (row["path"], row["policies"]) not in new]
+    order = {name: i for i, name in enumerate(PATHS)}
+    results.rows = sorted(
+        [*others, *results.rows], key=lambda row: (order[str(row["path"])], row["policies"])
+    )
+    bars = [bar for bar in recorded["bars"] if not bar["what"].startswith(measured_now)]
+    results.bars = sorted(
+        [*(Bar(**bar) for bar in bars), *results.bars],
+        key=lambda bar: max(
+            (i for n, i in order.items() if bar.what.startswith(f"{n}, ")), default=-1
+        ),
+    )
 
 
 if __name__ == "__main__":

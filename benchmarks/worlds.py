@@ -23,7 +23,7 @@ import subprocess
 import tempfile
 import time
 import venv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, stdev
@@ -36,7 +36,7 @@ from recording import FIGURES, ROOT, Results, options_of
 
 import remuda
 from remuda.config import load_config, overlay, preset_tree
-from remuda.envs.registry import make_env
+from remuda.envs.registry import find_game, make_env
 from remuda.envs.scripted import at_random
 
 HERE = Path(__file__).parent
@@ -62,6 +62,9 @@ class World:
         tree: of the configuration besides.
         episodes: that each is judged by.
         peers: whether the other library plays it.
+        alone: whether it has one agent, so that both ways of the other library are one.
+        scripted: by agent, who plays it without learning, as `fleeing:flee`.
+        counted: how the names of agents begin whose returns count; empty: all do.
     """
 
     game: str
@@ -75,10 +78,19 @@ class World:
     tree: Mapping[str, Any] = field(default_factory=dict)
     episodes: int = 200
     peers: bool = True
+    alone: bool = False
+    scripted: Mapping[str, str] = field(default_factory=dict)
+    counted: str = ""
 
     def settings(self, defaults: bool = False) -> dict[str, Any]:
         """The whole tree; with `defaults` nothing of it is chosen for this world."""
-        given = {"env": {"num_envs": self.copies, "options": dict(self.options)}}
+        given: dict[str, Any] = {
+            "env": {
+                "num_envs": self.copies,
+                "options": dict(self.options),
+                "scripted": dict(self.scripted),
+            }
+        }
         if defaults:
             return overlay(COMMON, given)
         chosen = overlay(preset_tree([self.preset] if self.preset else []), self.tree)
@@ -129,7 +141,21 @@ WORLDS: dict[str, World] = {
         preset="mpe",
     ),
     "tag": World(
-        "pettingzoo:mpe2.simple_tag_v3", turns=1_000_000, options={"max_cycles": 25}, preset="mpe"
+        "pettingzoo:mpe2.simple_tag_v3",
+        turns=1_000_000,
+        options={"max_cycles": 25},
+        known="a prey that flees, by hand",
+        preset="mpe",
+        scripted={"agent_0": "fleeing:flee"},
+        counted="adversary",
+    ),
+    "tag_both": World(
+        "pettingzoo:mpe2.simple_tag_v3",
+        turns=1_000_000,
+        options={"max_cycles": 25},
+        known="both learn: what adversaries earn depends on their prey",
+        preset="mpe",
+        counted="adversary",
     ),
     "lbf_coop": World(
         "lbf:Foraging-8x8-2p-2f-coop-v3",
@@ -170,6 +196,7 @@ WORLDS: dict[str, World] = {
         copies=8,
         known="near -150 where it is solved",
         tree=PENDULUM,
+        alone=True,
     ),
 }
 
@@ -197,12 +224,12 @@ def ours(world: World, turns: int, seed: int, defaults: bool) -> Outcome:
         places = {"run": {"directory": str(Path(directory) / "run")}}
         result = remuda.train(world.game, **overlay(tree, places))
         run = remuda.load(result)
-        assert result.evaluation is not None
-        sampled = run.evaluate(world.episodes, sampled=True)
+        greedy, sampled = result.evaluation, run.evaluate(world.episodes, sampled=True)
+        assert greedy is not None
         curve = curve_of(world, run)
     return Outcome(
-        returns_of(world, result.evaluation.returns),
-        returns_of(world, sampled.returns),
+        returns_of(world, greedy.agents, greedy.returns),
+        returns_of(world, sampled.agents, sampled.returns),
         result.record.seconds,
         curve,
     )
@@ -211,15 +238,18 @@ def ours(world: World, turns: int, seed: int, defaults: bool) -> Outcome:
 def curve_of(world: World, run: remuda.Run) -> list[tuple[float, int, float]]:
     """The means of episodes over intervals of a run, over agents."""
     metrics = run.metrics()
-    returns = np.array([metrics[name] for name in metrics if name.endswith("/mean_return")])
+    wanted = [name for name in metrics if name.endswith("/mean_return")]
+    wanted = [name for name in wanted if name.startswith(world.counted)]
+    returns = np.array([metrics[name] for name in wanted])
     known = ~np.isnan(returns).any(0)
     values = returns.sum(0) if world.team else returns.mean(0)
     points = zip(metrics["seconds"][known], metrics["turns"][known], values[known], strict=True)
     return [(float(seconds), int(turns), float(value)) for seconds, turns, value in points]
 
 
-def returns_of(world: World, returns: np.ndarray) -> float:
+def returns_of(world: World, agents: Sequence[str], returns: np.ndarray) -> float:
     """One figure of returns [episodes, agents]."""
+    returns = returns[:, [agent.startswith(world.counted) for agent in agents]]
     return float((returns.sum(1) if world.team else returns.mean(1)).mean())
 
 
@@ -237,6 +267,8 @@ def theirs(
         "separate": separate,
         "episodes": world.episodes,
         "team": world.team,
+        "scripted": dict(world.scripted),
+        "counted": world.counted,
         **world.hyperparameters(defaults),
     }
     words = [python, "sb3_worlds.py", json.dumps(asked)]
@@ -257,26 +289,37 @@ def floor_of(world: World) -> float:
     found: list[list[np.ndarray]] = [[] for _ in range(count)]
     over = np.ones(count, bool)
     returns = np.zeros((count, env.num_agents))
+    game = find_game(world.game)
+    taken = {
+        agent: game.policy(world.scripted[spec.name])
+        for agent, spec in enumerate(env.agents)
+        if spec.name in world.scripted
+    }
     while min(map(len, found)) < each:  # as many of each copy: or short ones would count more
         if over.any():
             env.reset(rng.integers(2**31, size=count), over)
             returns[over] = 0.0
         env.begin_turn()
         for group in env.turn_groups:
-            chosen = {}
+            chosen, seen = {}, {}
             for agent in group:
                 space = env.agents[agent].observation_space
-                seen = np.zeros((count, *(space.shape or ())), space.dtype)
-                env.observe(agent, seen)
-                chosen[agent] = at_random(env, agent, seen, rng)
+                seen[agent] = np.zeros((count, *(space.shape or ())), space.dtype)
+                env.observe(agent, seen[agent])
+                chosen[agent] = at_random(env, agent, seen[agent], rng)
             for agent, actions in chosen.items():
-                env.act(agent, actions)
+                env.act(
+                    agent, taken[agent](env, agent, seen[agent], rng) if agent in taken else actions
+                )
         returns += env.end_turn().rewards
         over = ~env.active.any(1)
         for e in np.flatnonzero(over).tolist():
             found[e].append(returns[e].copy())
     env.close()
-    return returns_of(world, np.array([own[:each] for own in found]).reshape(-1, env.num_agents))
+    agents = [agent.name for agent in env.agents]
+    return returns_of(
+        world, agents, np.array([own[:each] for own in found]).reshape(-1, len(agents))
+    )
 
 
 def peers_python() -> str:
@@ -305,7 +348,7 @@ def measured(
         found["Remuda"].append(ours(world, turns, seed, options.defaults))
         if python is not None and world.peers:
             for which, separate in ((SHARED, False), (SEPARATE, True)):
-                if separate and options.quick:
+                if separate and (options.quick or world.alone):
                     continue
                 outcome = theirs(world, turns, seed, options.defaults, python, separate)
                 found.setdefault(which, []).append(outcome)

@@ -35,6 +35,21 @@ class Telling(gymnasium.Env):
         return np.full(2, 0.5, np.float32), 1.0, over, False, info
 
 
+class Unlike(gymnasium.Env):
+    """Episodes of unlike lengths, each of which tells how long it has been."""
+
+    observation_space, action_space = SEES, spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left, self.turn = int(self.np_random.integers(2, 30)), 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.turn += 1
+        return np.zeros(2, np.float32), 1.0, self.turn == self.left, False, {"length": self.turn}
+
+
 class Pair(ParallelEnv):
     """Two agents at once, of which each tells its own number, and only the second its share."""
 

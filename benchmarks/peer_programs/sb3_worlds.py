@@ -2,16 +2,19 @@
 
 Arguments: JSON with `game` and `options`, `turns`, `seconds` (0: no limit), `seed`, `copies`,
 `hidden`, `activation`, `separate` (whether every agent has a learner of its own), `episodes` to be
-judged by, `team` (whether returns are added up over agents), and PPO's `learning_rate`, `discount`,
-`rollout`, `epochs`, `minibatches`, `entropy_cost`, `gae_lambda`, `max_grad_norm`. Its
-buffers, its networks and its updates are the library's; the loop around them is that of its own
-`collect_rollouts`, for several learners at once. The last line is
-JSON: the curve, greedy and sampled returns, and the seconds.
+judged by, `team` (whether returns are added up over agents), `scripted` (by agent the
+`module:function` that plays it without learning), `counted` (how the names of agents begin whose
+returns count), and PPO's `learning_rate`, `discount`, `rollout`, `epochs`, `minibatches`,
+`entropy_cost`, `gae_lambda`, `max_grad_norm`. Its buffers, its networks and its updates are the
+library's; the loop around them is that of its own `collect_rollouts`, for several learners at once.
+The last line is JSON: the curve, greedy and sampled returns, and the seconds.
 """
 
 import json
 import sys
 import time
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,6 +22,8 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.utils import obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 from worlds_made import make
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # what plays without learning
 
 WINDOW = 200
 """Episodes that a point of the curve is the mean of."""
@@ -57,6 +62,11 @@ class World:
     def __init__(self, asked, copies, seed):
         self.copies = [make(asked["game"], asked["options"]) for _ in range(copies)]
         self.names = list(self.copies[0].possible_agents)
+        self.scripted = {
+            name: getattr(import_module(path.partition(":")[0]), path.partition(":")[2])
+            for name, path in asked["scripted"].items()
+        }
+        self.counted = [name.startswith(asked["counted"]) for name in self.names]
         self.rng = np.random.default_rng(seed)
         self.seen = [{} for _ in self.copies]
         self.returns = np.zeros((copies, len(self.names)))
@@ -73,6 +83,10 @@ class World:
     def step(self, e, actions):
         """Rewards, whether the episode is over, and whether it was cut off, with the last sight."""
         env = self.copies[e]
+        for name, plays in self.scripted.items():
+            space = env.action_space(name)
+            seen = np.asarray(self.seen[e][name])[None]
+            actions[name] = int(plays(None, 0, seen, None)[0]) + int(getattr(space, "start", 0))
         live = {name: actions[name] for name in env.agents}
         seen, rewards, ended, cut, _ = env.step(live)
         self.seen[e].update({name: what for name, what in seen.items() if what is not None})
@@ -82,7 +96,7 @@ class World:
         was_cut = over and not all(ended.get(name, False) for name in live)
         last = dict(self.seen[e])
         if over:
-            self.done.append(self.returns[e].copy())
+            self.done.append(self.returns[e, self.counted].copy())
             self.restart(e)
         return given, over, was_cut, last
 
@@ -136,11 +150,12 @@ class Group:
 
 def groups_of(asked, world):
     env, copies = world.copies[0], len(world.copies)
+    learners = [name for name in world.names if name not in world.scripted]
     if asked["separate"]:
-        alike = [[name] for name in world.names]
+        alike = [[name] for name in learners]
     else:
         kinds = {}
-        for name in world.names:
+        for name in learners:
             key = (
                 name.rpartition("_")[0],
                 str(env.observation_space(name)),
@@ -175,7 +190,7 @@ def judged(asked, groups, greedy):
         for e in range(copies):
             if world.step(e, actions[e])[1]:
                 done[e].append(world.done[-1])
-    found = np.array([own[:each] for own in done]).reshape(-1, len(world.names))
+    found = np.array([own[:each] for own in done]).reshape(-1, sum(world.counted))
     found = found.sum(1) if asked["team"] else found.mean(1)
     return float(found.mean()), float(found.std(ddof=1) / len(found) ** 0.5)
 

@@ -183,14 +183,23 @@ def play_episodes(
                     cut = "interrupted" if limits.interrupted() else "the time was up"
                     break
                 half_gone = limits.seconds is not None and 2.0 * gone() >= limits.seconds
-                if half_gone and not playing.told and playing.actor.env.num_envs > 1:
+                if half_gone and not playing.over and playing.actor.env.num_envs > 1:
                     playing.actor.finish()
                     playing = play(1)
                 playing.actor.turn()
-                limits.watch(len(playing.told), episodes)
+                limits.watch(playing.over, episodes)
         finally:
             playing.actor.finish()
     return replace(playing.found(policies), asked=episodes, cut=cut)
+
+
+@dataclass(frozen=True)
+class _Episode:
+    """What came of an episode: its agents' returns, the game's metrics, and all moves."""
+
+    returns: Floats
+    metrics: Floats
+    history: list[int] | None
 
 
 class _Play:
@@ -201,9 +210,9 @@ class _Play:
         quota = np.full(copies, episodes // copies)
         quota[: episodes % copies] += 1
         self.actor, self._quota, self._silent = actor, quota, silent
-        self._played: list[list[Floats]] = [[] for _ in range(copies)]
-        self.told: list[Floats] = []
-        """The game's facts of each episode that counts."""
+        self._played: list[list[_Episode]] = [[] for _ in range(copies)]
+        self.over = 0
+        """Episodes that count."""
         self._earned: dict[str, list[float]] = {}
         self._dealt = actor.seats if isinstance(actor.seats, MatchSeats) else None
         actor.on_episode = self._count
@@ -216,8 +225,8 @@ class _Play:
     def _count(self, env: int, returns: Floats, facts: Floats) -> None:
         if len(self._played[env]) >= self._quota[env]:
             return
-        self._played[env].append(returns)
-        self.told.append(facts)
+        self._played[env].append(_Episode(returns, facts, self.actor.env.history(env)))
+        self.over += 1
         if self._dealt is None:
             return
         for i, policy in enumerate(self._dealt.sitting(env)):
@@ -228,13 +237,15 @@ class _Play:
         """What was earned so far."""
         env = self.actor.env
         names = tuple(agent.name for agent in env.agents)
-        told = np.array(self.told, np.float64).reshape(len(self.told), len(env.facts))
-        returns = np.array([r for done in self._played for r in done], np.float64)
+        episodes = [episode for played in self._played for episode in played]
+        returns = np.array([episode.returns for episode in episodes], np.float64)
+        metrics = np.array([episode.metrics for episode in episodes], np.float64)
         return Evaluation(
             names,
-            returns.reshape(len(self.told), len(names)),
-            dict(zip(env.facts, told.T, strict=True)),
+            returns.reshape(self.over, len(names)),
+            dict(zip(env.facts, metrics.reshape(self.over, len(env.facts)).T, strict=True)),
             {name: np.array(self._earned[name]) for name in policies if name in self._earned},
+            histories=tuple(tuple(each.history) for each in episodes if each.history is not None),
         )
 
 

@@ -25,6 +25,9 @@ class Evaluation:
     """Episodes that were to be played."""
     cut: str = ""
     """Why there are fewer: `the time was up` or `interrupted`; empty: there are not."""
+    histories: tuple[tuple[int, ...], ...] = ()
+    """Of each episode all moves, those of chance too, as the game's library numbers them; empty
+    where it knows no such thing (OpenSpiel does)."""
 
     @property
     def constant_sum(self) -> bool:

@@ -126,6 +126,13 @@ class VectorEnv(ABC):
         """
         return ""
 
+    def history(self, env: int = 0) -> list[int] | None:  # noqa: ARG002
+        """All moves of one copy's episode so far, those of chance too, as its library numbers them.
+
+        None: the game's library knows no such thing.
+        """
+        return None
+
     def state(self) -> State:
         """Everything that `restore` needs to go on exactly here; taken between two turns.
 

@@ -55,6 +55,10 @@ class Wrapped(VectorEnv):
         """As the game."""
         return self.game.render(env)
 
+    def history(self, env: int = 0) -> list[int] | None:
+        """As the game."""
+        return self.game.history(env)
+
     def state(self) -> State:
         """As the game."""
         return self.game.state()

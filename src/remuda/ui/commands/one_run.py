@@ -35,6 +35,9 @@ class EvaluateOptions(Section):
     scripted: dict[str, str] = Field(default_factory=dict)
     """By agent, who plays in its place without having learned, as in `--scripted.agent_1 random`:
     `random`, one that `remuda games GAME` lists, or your own as `module:callable`."""
+    histories: Path | None = None
+    """Where all moves of each episode are written, a line of JSON each, as OpenSpiel numbers them;
+    for its games."""
     format: Literal["table", "json"] = "table"
     """A table to read, or one line of JSON."""
 
@@ -98,12 +101,15 @@ def evaluate(words: Sequence[str]) -> int:
     from remuda.evaluate import evaluate as play
     from remuda.evaluation import Limits, standard_error
     from remuda.saved_weights import load_run
+    from remuda.ui.histories import check_histories, write_histories
     from remuda.ui.numbers import number
     from remuda.ui.progress import Progress
 
     run = RunDirectory.open(options.run)
     _tell_of_best(run, options.checkpoint)
     config, snapshots = load_run(run, options.checkpoint)
+    if options.histories:
+        check_histories(config)
     progress, signals = Progress(sys.stderr), Signals()
     with signals.watching():
         limits = Limits(options.seconds, signals.stopped, partial(progress, "greedy play"))
@@ -120,6 +126,8 @@ def evaluate(words: Sequence[str]) -> int:
         )
     if not played:
         return code or 1
+    if options.histories:
+        write_histories(options.histories, config, evaluation)
     if options.format == "json":
         import json
 
