@@ -8,11 +8,11 @@ from pathlib import Path
 import remuda
 
 QUICK = {
+    "schedule": "sequential",
     "run": {
         "turns": 600,
         "log_every": 0.05,
         "evaluate_episodes": 0,
-        "schedule": "sequential",
         "live": False,
     },
     "checkpoint": {"evaluate_episodes": 0},
@@ -29,7 +29,9 @@ def place():
 def fixed_run():
     """Treasure Hunt: each agent has its policy for good."""
     path = place() / "fixed"
-    remuda.train("treasure_hunt", **{**QUICK, "run": {**QUICK["run"], "directory": str(path)}})
+    run = {**QUICK["run"], "directory": str(path)}
+    policy = {"experience": {"learning_starts": 100}, "network": {"hidden": [32]}}
+    remuda.train("treasure_hunt", **{**QUICK, "run": run}, policy=policy)
     return path
 
 
@@ -42,7 +44,7 @@ def population_run():
         "rock_paper_scissors",
         **{**QUICK, "run": run},
         env={"num_envs": 8},
-        population={"size": 3, "matchmaker": "uniform"},
+        population={"policies": 3, "matchmaker": "random"},
         policy={"algorithm": "ppo"},
     )
     return path

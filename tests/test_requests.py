@@ -52,8 +52,10 @@ def test_a_run_is_told_what_to_do(tmp_path, schedule):
         {"do": "set", "values": 3},
         {"do": "dance"},
     )
-    run = {**RUN["run"], "directory": str(directory), "schedule": schedule, "log_every": 0.1}
-    result = remuda.train("treasure_hunt", **{**RUN, "run": run}, callbacks=[asking])
+    run = {**RUN["run"], "directory": str(directory), "log_every": 0.1}
+    result = remuda.train(
+        "treasure_hunt", **{**RUN, "run": run}, schedule=schedule, callbacks=[asking]
+    )
     first, saved, changed, second, *refused, stopped = asking.answers
     assert set(first) == {"agent_0", "agent_1"}
     assert "checkpoint" in saved
@@ -61,7 +63,9 @@ def test_a_run_is_told_what_to_do(tmp_path, schedule):
     assert second["agent_0"]["learning_rate"] == 1e-5
     assert second["agent_1"] == first["agent_1"]
     assert [type(each) for each in refused] == [UsageError] * 5
-    for words, error in zip(("learning_rate", "colour", "agent_9", "values", "dance"), refused, strict=True):
+    for words, error in zip(
+        ("learning_rate", "colour", "agent_9", "values", "dance"), refused, strict=True
+    ):
         assert words in str(error)
     assert "it stops" in stopped
     opened = remuda.load(result)
@@ -73,8 +77,10 @@ def test_a_run_is_told_what_to_do(tmp_path, schedule):
 
 def test_it_can_be_gone_on_with(tmp_path):
     directory = tmp_path / "run"
-    run = {**RUN["run"], "directory": str(directory), "schedule": "sequential", "log_every": 0.1}
-    remuda.train("treasure_hunt", **{**RUN, "run": run}, callbacks=[Asking()])
+    run = {**RUN["run"], "directory": str(directory), "log_every": 0.1}
+    remuda.train(
+        "treasure_hunt", **{**RUN, "run": run}, schedule="sequential", callbacks=[Asking()]
+    )
     before = remuda.load(directory).summary()["turns"]
     # Nothing that was asked of the session before is done in this one.
     folder = directory / FOLDER

@@ -48,7 +48,9 @@ def test_every_page_has_its_place_on_the_site():
     def pages(part):
         if isinstance(part, str):
             yield part
-        for each in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        for each in (
+            part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        ):
             yield from pages(each)
 
     placed = list(pages(nav))

@@ -12,8 +12,8 @@ from remuda.coordinator.run_directory import write_file
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
 from remuda.loggers.common import flat
 from remuda.result import Result
-from remuda.ui.embedding import with_pictures
 from remuda.ui.comparison_groups import Group, Groups, Score, rows_of, same_seeds
+from remuda.ui.embedding import with_pictures
 from remuda.ui.found_runs import find_runs
 from remuda.ui.summary import RunSummary, read_run
 

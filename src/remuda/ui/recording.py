@@ -89,7 +89,9 @@ def check_format(path: Path) -> None:
     if kind not in FORMATS:
         raise UsageError(f"{path}: recordings are written as {' or '.join(FORMATS)}")
     if kind == FILM and find_spec("imageio_ffmpeg") is None:
-        raise UsageError(f"{path}: a film needs FFmpeg: pip install 'remuda[video]', or name a .gif")
+        raise UsageError(
+            f"{path}: a film needs FFmpeg: pip install 'remuda[video]', or name a .gif"
+        )
 
 
 def _write_film(frames: Sequence[Array], path: Path, frames_per_second: int) -> None:

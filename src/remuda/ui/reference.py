@@ -19,10 +19,11 @@ from remuda.ui.cli import COMMANDS, EXIT_CODES
 
 CONFIGURATION = """# The configuration
 
-One tree holds everything about a run. A key is a flag (`--policy.learning_rate 1e-3`), a line of a YAML file (`--config FILE`), and an argument of
-Python (`remuda.train(..., policy={"learning_rate": 1e-3})`). What of it differs for one policy stands in `policies`
-(`--policies.agent_0.learning_rate 1e-4`). A key that has no effect beside the others is refused. This page is made from
-the declarations of the keys:
+One tree holds everything about a run. A key is a flag (`--policy.learning_rate 1e-3`), a line of a
+YAML file (`--config FILE`), and an argument of Python (`remuda.train(..., policy={"learning_rate":
+1e-3})`). What of it differs for one policy stands in `policies`
+(`--policies.agent_0.learning_rate 1e-4`). A key that has no effect beside the others is refused.
+This page is made from the declarations of the keys:
 
     python -m remuda.ui.reference docs
 """
@@ -76,7 +77,11 @@ def _table(model: type[BaseModel], prefix: str, flags: bool = False) -> list[str
         if isinstance(section, type) and issubclass(section, Section):
             continue
         key = f"--{prefix}{name}" if flags else f"{prefix}{name}"
-        default = "" if info.is_required() else f"`{_plain(info.get_default(True))}`"
+        default = (
+            ""
+            if info.is_required()
+            else f"`{_plain(info.get_default(call_default_factory=True, validated_data={}))}`"
+        )
         meaning = " ".join((info.description or "").split())
         rows.append(f"| `{key}` | {_cell(_kind(info))} | {_cell(default)} | {_cell(meaning)} |")
     if not rows:

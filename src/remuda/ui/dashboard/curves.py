@@ -168,7 +168,9 @@ class Curves:
             self._runs[path] = found
         found.read_on()
         with self._lock:
-            while len(self._runs) > 1 and sum(run.size for run in self._runs.values()) > MOST_OF_ALL:
+            while (
+                len(self._runs) > 1 and sum(run.size for run in self._runs.values()) > MOST_OF_ALL
+            ):
                 self._runs.popitem(last=False)
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,14 +13,14 @@ from typing import Any
 from remuda.coordinator.records import AXES
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import read_status
+from remuda.errors import RemudaError, RunDirectoryError, UsageError
+from remuda.requests import ask
+from remuda.ui.comparison import ASIDE
 from remuda.ui.dashboard.catalogue import Catalogue, CataloguedRun
 from remuda.ui.dashboard.curves import MEAN_RETURN, Curves, RunCurves, band, thinned
 from remuda.ui.dashboard.population import Populations
 from remuda.ui.dashboard.spans import Traces
 from remuda.ui.dashboard.watching import Watches
-from remuda.errors import RemudaError, RunDirectoryError, UsageError
-from remuda.requests import ask
-from remuda.ui.comparison import ASIDE
 
 MOST_COMPARED = 60
 """Runs whose curves are drawn together, at most."""
@@ -151,7 +152,9 @@ class Pages:
             UsageError: the dashboard only looks, the run does not go on, or it refuses.
         """
         if not self._control:
-            raise UsageError("this dashboard only looks; begin it with --control to tell runs what to do")
+            raise UsageError(
+                "this dashboard only looks; begin it with --control to tell runs what to do"
+            )
         files = self.catalogue.files(run)
         if not files.is_running():
             raise UsageError(f"{run} does not go on, so there is nothing to be told to it")
@@ -264,6 +267,6 @@ def _without_nan(data: Any) -> Any:
         return {str(key): _without_nan(value) for key, value in data.items()}
     if isinstance(data, Iterable) and not isinstance(data, str | bytes):
         return [_without_nan(value) for value in data]
-    if isinstance(data, float) and not (data - data == 0.0):
+    if isinstance(data, float) and not math.isfinite(data):
         return None
     return data

@@ -150,9 +150,7 @@ def played(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         "agents": agents,
         "policies": known,
         "scripted": sorted(game.scripted),
-        "seats": {
-            agent: who.removeprefix(f"{run.path}:") for agent, who in seats.items()
-        },
+        "seats": {agent: who.removeprefix(f"{run.path}:") for agent, who in seats.items()},
         "game": game.name,
     }
     for moment in episode(env, policies, int(asked["turns"]), int(asked["seed"])):

@@ -39,7 +39,7 @@ LONGEST = 300.0
 
 
 class Populations:
-    """What is known of the populations of runs; each answer is kept while its ledger is the same."""
+    """What is known of the populations of runs; an answer is kept while its ledger is the same."""
 
     def __init__(self) -> None:
         """Begin with none."""
@@ -94,7 +94,9 @@ def _asked(files: RunDirectory) -> dict[str, Any]:
         done = subprocess.run(words, capture_output=True, timeout=LONGEST, check=False)
         found = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        return {"none": f"It was not worked out in {LONGEST:.0f} s; `remuda analyse` takes its time."}
+        return {
+            "none": f"It was not worked out in {LONGEST:.0f} s; `remuda analyse` takes its time."
+        }
     except ValueError:
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         return {"none": f"It could not be worked out: {''.join(last)}"}

@@ -22,8 +22,9 @@ COOKIE = "remuda_token"
 LOCAL = ("127.0.0.1", "localhost", "::1")
 """Names by which this machine is known to itself."""
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
 )
 """No script but those of this server runs, and it talks to nobody else. Charts set styles."""
 HEADERS = (
@@ -56,7 +57,9 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})  # there are none
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
         refusal = self._refusal(scope, headers)
         if refusal is not None:
             await _answer(send, *refusal)

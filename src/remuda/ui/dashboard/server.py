@@ -15,15 +15,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from remuda.errors import RemudaError, UsageError
 from remuda.ui.dashboard.catalogue import UnknownRunError
 from remuda.ui.dashboard.pages import Pages, as_json
 from remuda.ui.dashboard.security import Guard
-from remuda.errors import RemudaError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+KINDS = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+}
 LARGEST = 64 * 1024
 """Bytes of a request's body."""
 Answer = Callable[[Pages, Mapping[str, Any]], Any]
@@ -173,7 +178,9 @@ def _seats(given: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
         raise UsageError("seats are by agent the name of who plays there")
     if any("/" in who or ":" in who for who in found.values()):
-        raise UsageError("seats are taken by policies of this run, or by those written for its game")
+        raise UsageError(
+            "seats are taken by policies of this run, or by those written for its game"
+        )
     return {str(agent): who for agent, who in found.items()}
 
 

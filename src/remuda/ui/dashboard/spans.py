@@ -101,8 +101,8 @@ def read_trace(path: Path, size: int) -> Trace:
     """
     if size > LARGEST:
         raise RunDirectoryError(
-            f"{path.name} has {size / 2**20:.0f} MiB, and up to {LARGEST / 2**20:.0f} MiB are shown "
-            "here; open it in Perfetto"
+            f"{path.name} has {size / 2**20:.0f} MiB, and up to {LARGEST / 2**20:.0f} MiB are "
+            "shown here; open it in Perfetto"
         )
     try:
         events = json.loads(path.read_bytes())["traceEvents"]
