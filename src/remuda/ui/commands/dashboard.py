@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import socket
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -62,11 +61,15 @@ def dashboard(words: Sequence[str]) -> int:
 
             webbrowser.open(address)
         app = make_app(options.directory, options.host, token, control=options.control)
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, timeout_graceful_shutdown=2
-        )
-        uvicorn.Server(config).run(sockets=[bound])
-    print("remuda: the dashboard has ended", file=sys.stderr)
+
+        class Server(uvicorn.Server):
+            async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+                """End episodes first: answers may be waiting for them."""
+                app.pages.watches.end()
+                await super().shutdown(sockets)
+
+        server = Server(uvicorn.Config(app, log_level="warning", access_log=False))
+        server.run(sockets=[bound])
     return 0
 
 

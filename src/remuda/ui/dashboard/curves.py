@@ -119,8 +119,9 @@ class RunCurves:
         self._lines += 1
         if self._lines % self._step:
             return
-        for name in row.keys() - self._columns.keys():
-            self._columns[name] = array("d", [math.nan]) * self._rows
+        for name in row:
+            if name not in self._columns:
+                self._columns[name] = array("d", [math.nan]) * self._rows
         for name, column in self._columns.items():
             column.append(row.get(name, math.nan))
         self._rows += 1

@@ -18,6 +18,8 @@ from urllib.parse import parse_qs, urlsplit
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from remuda.ui.dashboard.pages import Pages
+
 COOKIE = "remuda_token"
 LOCAL = ("127.0.0.1", "localhost", "::1")
 """Names by which this machine is known to itself."""
@@ -39,14 +41,16 @@ HEADERS = (
 class Guard:
     """Lets through only what may be asked; it stands before everything else."""
 
-    def __init__(self, app: ASGIApp, host: str, token: str = "") -> None:
+    def __init__(self, app: ASGIApp, pages: Pages, host: str, token: str = "") -> None:
         """Guard an application.
 
         Args:
             app: what is guarded.
+            pages: what it answers with.
             host: that the server was bound to.
             token: that must be known; empty: whoever reaches the server may ask.
         """
+        self.pages = pages
         self._app, self._names, self._token = app, names_of(host), token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -64,7 +64,7 @@ def make_app(
             for (method, name), answer in ANSWERS.items()
         ),
     ]
-    return Guard(Starlette(routes=routes, lifespan=lifespan), host, token)
+    return Guard(Starlette(routes=routes, lifespan=lifespan), pages, host, token)
 
 
 def _asked(pages: Pages, answer: Answer) -> Callable[[Request], Any]:

@@ -28,8 +28,8 @@ export class Chart {
     this.options = options;
     const quiet = variable("--quiet"), line = variable("--line"), ink = variable("--ink");
     const axis = (given) => ({
-      axisLine: { lineStyle: { color: line } }, axisLabel: { color: quiet, hideOverlap: true },
-      splitLine: { lineStyle: { color: line, opacity: 0.6 } }, nameTextStyle: { color: quiet }, ...given,
+      axisLine: { lineStyle: { color: line } }, splitLine: { lineStyle: { color: line, opacity: 0.6 } },
+      nameTextStyle: { color: quiet }, ...given, axisLabel: { color: quiet, hideOverlap: true, ...given.axisLabel },
     });
     const found = options();
     for (const which of ["xAxis", "yAxis"]) {
@@ -62,24 +62,33 @@ scheme.addEventListener("change", () => {
 
 export const shown = (axis, value) => (axis === "seconds" ? span(value) : rate(value));
 
+// What lies between two curves, as one shape.
+function region(name, x, low, high, colour, opacity) {
+  const known = x.map((_, k) => k).filter((k) => low[k] !== null && high[k] !== null);
+  const shape = (_, api) => ({ type: "polygon", silent: true, style: { fill: colour, opacity },
+    shape: { points: [...known.map((k) => api.coord([x[k], high[k]])), ...known.toReversed().map((k) => api.coord([x[k], low[k]]))] } });
+  // One item draws all; the points are told so that the axes reach them.
+  return { type: "custom", name, silent: true, clip: true, tooltip: { show: false }, z: 1,
+    renderItem: (params, api) => (params.dataIndex === 0 ? shape(params, api) : null),
+    data: known.flatMap((k) => [[x[k], low[k]], [x[k], high[k]]]) };
+}
+
 // Curves with bands: [{name, curve: {x, y, low?, high?}}].
 export function lines(chart, curves, axis, given = {}) {
   chart.show(() => {
     const palette = colours(), series = [];
+    let below = null;
     curves.forEach(({ name, curve }, i) => {
       const colour = palette[i % palette.length];
-      const points = curve.x.map((x, k) => [x, curve.y[k]]);
-      if (curve.low) {
-        // A band is two invisible lines, the upper stacked on the lower.
-        const base = { type: "line", symbol: "none", lineStyle: { opacity: 0 }, silent: true, stack: `band ${i}`,
-          stackStrategy: "all", tooltip: { show: false }, emphasis: { disabled: true } };
-        series.push({ ...base, name: `${name}\u200b`, data: curve.x.map((x, k) => [x, curve.low[k]]) });
-        series.push({ ...base, name: `${name}\u200b`, areaStyle: { color: colour, opacity: 0.15 },
-          data: curve.x.map((x, k) => [x, curve.high[k] - curve.low[k]]) });
+      let { x, y, low, high } = curve;
+      if (given.area) {  // each on top of those before it
+        low = below ?? y.map(() => 0);
+        high = below = y.map((value, k) => (low[k] ?? 0) + (value ?? 0));
       }
-      series.push({ type: "line", name, symbol: points.length < 3 ? "circle" : "none", symbolSize: 5, data: points,
-        lineStyle: { width: 1.6, color: colour }, itemStyle: { color: colour }, emphasis: { disabled: true },
-        areaStyle: given.area ? { opacity: 0.75 } : undefined, stack: given.area ? "all" : undefined });
+      if (low) series.push(region(`${name}\u200b`, x, low, high, colour, given.area ? 0.75 : 0.15));
+      series.push({ type: "line", name, symbol: x.length < 3 ? "circle" : "none", symbolSize: 5,
+        data: x.map((at, k) => [at, given.area ? high[k] : y[k], y[k]]),
+        lineStyle: { width: given.area ? 0.5 : 1.6, color: colour }, itemStyle: { color: colour }, emphasis: { disabled: true } });
     });
     return {
       grid: { left: 8, right: 18, top: curves.length > 1 ? 34 : 14, bottom: 4, containLabel: true },
@@ -88,7 +97,7 @@ export function lines(chart, curves, axis, given = {}) {
         trigger: "axis", order: "valueDesc",
         formatter: (found) => [shown(axis, found[0].value[0]), ...found
           .filter((each) => !each.seriesName.endsWith("\u200b"))
-          .slice(0, 12).map((each) => `${each.seriesName}: ${number(each.value[1])}`)].join("\n"),
+          .slice(0, 12).map((each) => `${each.seriesName}: ${number(each.value[2])}`)].join("\n"),
       },
       xAxis: { type: "value", min: "dataMin", max: "dataMax", splitLine: { show: false },
         axisLabel: { formatter: (value) => shown(axis, value) } },
@@ -113,7 +122,8 @@ export function heat(chart, names, values, errors, matches) {
     yAxis: { type: "category", data: names, inverse: true, axisLabel: { width: 110, overflow: "truncate" } },
     visualMap: { min: -size, max: size, calculable: false, orient: "horizontal", left: "center", bottom: 0, itemHeight: 90, itemWidth: 10,
       textStyle: { color: variable("--quiet") }, formatter: (value) => number(value, 3),
-      inRange: { color: ["#b5482a", "#e9b48f", variable("--card"), "#9cc9bd", "#2f6f5e"] } },
+      text: [number(size, 3), number(-size, 3)],
+      inRange: { color: scheme.matches ? ["#b5482a", "#6d3522", variable("--card"), "#22504a", "#2f8f74"] : ["#d9804f", "#f0cdb4", variable("--card"), "#bcdcd3", "#5fae98"] } },
     series: [{ type: "heatmap", data: cells, label: { show: names.length <= 10, color: variable("--ink"), formatter: ({ value }) => number(value[2], 2) },
       itemStyle: { borderColor: variable("--card"), borderWidth: 1 } }],
   }));

@@ -3,6 +3,7 @@
 import { Chart, colours, heat, lines } from "./charts.js";
 import { ask, fill, h, number, percent, table } from "./dom.js";
 
+const natural = new Intl.Collator("en", { numeric: true }).compare;
 const MEASURES = ["diversity", "nash_support", "nash_entropy", "exploitability", "transitive_share", "fitness_mean"];
 
 export function make(main, id) {
@@ -100,10 +101,10 @@ export function make(main, id) {
   }
 
   async function drawCurves(run) {
-    const ending = (word) => run.columns.filter((name) => name.endsWith(`/${word}`));
+    const ending = (word) => run.columns.filter((name) => name.endsWith(`/${word}`)).sort(natural);
     const groups = [["Ratings", "What is believed of each learner's skill.", ending("rating"), "/rating"]];
     const genes = [...new Set(run.columns.filter((name) => name.includes("/hyperparameters/")).map((name) => name.split("/hyperparameters/")[1]))];
-    for (const gene of genes.slice(0, 6)) groups.push([gene.split(".").at(-1).replaceAll("_", " "), "By policy, as evolution sets it.", ending(`hyperparameters/${gene}`), `/hyperparameters/${gene}`]);
+    for (const gene of genes.slice(0, 12)) groups.push([gene.split(".").at(-1).replaceAll("_", " "), "By policy, as evolution sets it.", ending(`hyperparameters/${gene}`), `/hyperparameters/${gene}`]);
     const measures = MEASURES.map((name) => `population/${name}`).filter((name) => run.columns.includes(name));
     for (const name of measures) groups.push([name.slice(11).replaceAll("_", " "), "Of the newest analysis while the run went on.", [name], null]);
     const columns = groups.flatMap(([, , names]) => names.slice(0, 10)).slice(0, 60);
@@ -111,6 +112,8 @@ export function make(main, id) {
     const found = await ask("curves", { run: id, axis: "turns", column: columns });
     for (const [title, words, names, cut] of groups) {
       const known = names.slice(0, 10).filter((name) => found.columns[name]?.x.length);
+      const values = new Set(known.flatMap((name) => found.columns[name].y));
+      if (cut?.startsWith("/hyperparameters/") && values.size < 2) continue;  // it does not evolve
       if (known.length) lines(chart(title, words), known.map((name) => ({ name: cut ? name.slice(0, -cut.length) : title, curve: { x: found.columns[name].x, y: found.columns[name].y } })), "turns");
     }
   }

@@ -8,6 +8,7 @@ const COLUMNS = [
   ["replay_ratio", "Replay ratio"], ["epsilon", "Exploration rate"], ["explained_variance", "Explained variance"],
 ];
 const FEW = 8;
+const natural = new Intl.Collator("en", { numeric: true }).compare;
 
 export function make(main, id) {
   const here = { end, update, shown: false };
@@ -122,7 +123,7 @@ export function make(main, id) {
   function wanted() {
     const has = new Set(told.columns), found = [];
     for (const [column, words] of COLUMNS) {
-      const every = told.columns.filter((name) => name.endsWith(`/${column}`) && !name.startsWith("run/"));
+      const every = told.columns.filter((name) => name.endsWith(`/${column}`) && !/^(run|actor|game|population)\//.test(name)).sort(natural);
       if (every.length) found.push([words, every.slice(0, FEW), (name) => name.slice(0, -column.length - 1)]);
     }
     const speed = ["run/agent_steps_per_second", "run/turns_per_second"].filter((name) => has.has(name));

@@ -42,7 +42,7 @@ export function make(main, id) {
       legend: { data: told.kinds.map((name) => ({ name, icon: "rect" })) },
       tooltip: { formatter: ({ value }) => `${told.roles[value[0]]}: ${told.kinds[value[1]]}\n${((value[3] - value[2]) * 1000).toFixed(3)} ms, from ${value[2].toFixed(4)} s` },
       xAxis: { type: "value", min: begin, max: stop, axisLabel: { formatter: (value) => `${number(value)} s` } },
-      yAxis: { type: "category", data: told.roles, inverse: true },
+      yAxis: { type: "category", data: told.roles, inverse: true, axisLabel: { width: 150, overflow: "truncate" } },
       series: told.kinds.map((name, k) => ({ type: "custom", name, renderItem: bar, encode: { x: [2, 3], y: 0 }, itemStyle: { color: palette[k % palette.length] },
         data: told.spans.filter((each) => each[1] === k) })),
     };

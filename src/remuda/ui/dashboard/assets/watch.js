@@ -11,7 +11,7 @@ export function make(main, id) {
   const seats = new Map();
   const picture = h("img", { alt: "", hidden: true }), words = h("p", { class: "quiet", role: "status" }), earned = h("div", {}), chose = h("div", { class: "chart" });
   const fault = h("div", {}), places = h("div", { class: "bar", role: "group", "aria-label": "Who plays" }), who = h("select", { "aria-label": "Whose choice is explained", onchange: (event) => { agent = event.target.value; draw(); } });
-  const pause = h("button", { class: "main", onclick: () => { playing = !playing; control(); } });
+  const pause = h("button", { class: "main", onclick: () => { playing = !playing; control(); } }, "Pause");
   const slide = h("input", { type: "range", min: 0, max: 0, value: 0, "aria-label": "Turn", oninput: (event) => { playing = false; at = Number(event.target.value); control(); draw(); } });
   const pace = h("select", { "aria-label": "Turns a second", onchange: (event) => { speed = Number(event.target.value); control(); } }, [1, 2, 5, 10, 20].map((each) => h("option", { selected: each === 5, value: each }, `${each} turns/s`)));
   const number_ = h("input", { type: "number", min: 0, value: 0, style: "width: 6rem", "aria-label": "Seed of the game" });
@@ -111,14 +111,17 @@ export function make(main, id) {
     chose.hidden = !by;
     if (!by) return;
     const kind = by.probabilities ? "probabilities" : "values", values = by[kind];
+    const known = values.filter((value) => value !== null), low = kind === "values" ? Math.min(...known) : 0;
+    const room = kind === "values" ? 0.1 * (Math.max(...known) - low) || 1 : 0;  // the least has a bar, too
     const order = values.map((value, i) => [by.names[i], value]).reverse();
     chart ??= new Chart(chose, "What each action was worth to the policy");
     chart.show(() => ({
       grid: { left: 8, right: 54, top: 24, bottom: 8, containLabel: true },
-      xAxis: { type: "value", name: kind, scale: kind === "values", ...(kind === "probabilities" ? { min: 0, max: 1 } : {}) },
+      title: { text: kind, textStyle: { fontSize: 12, fontWeight: "normal", color: "gray" } },
+      xAxis: { type: "value", min: 0, ...(kind === "values" ? { axisLabel: { show: false }, splitLine: { show: false } } : { max: 1 }) },
       yAxis: { type: "category", data: order.map(([label]) => label) },
-      series: [{ type: "bar", barMaxWidth: 18, data: order.map(([label, value]) => ({ value, itemStyle: { color: colours()[String(turn.actions[agent]) === label ? 1 : 0] } })),
-        label: { show: true, position: "right", formatter: ({ value }) => (value === null || value === undefined ? "not allowed" : number(value, 3)) } }],
+      series: [{ type: "bar", barMaxWidth: 18, data: order.map(([label, value]) => ({ value: value === null ? null : value - low + room, itemStyle: { color: colours()[String(turn.actions[agent]) === label ? 1 : 0] } })),
+        label: { show: true, position: "right", formatter: ({ dataIndex: i }) => (order[i][1] === null ? "not allowed" : number(order[i][1], 3)) } }],
     }));
   }
 
