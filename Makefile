@@ -10,7 +10,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constra
 # Tests run beside each other in so many processes; each of them has a few children of its own.
 JOBS ?= 2
 
-.PHONY: train test test-all test-sorrel check format bench figures clean
+.PHONY: train test test-all test-sorrel check format bench figures site clean
 
 # The main job: two agents learn Treasure Hunt, each in a process of its own, in a few minutes
 # on two cores. Networks half as wide as by default, so that the learners keep up with the game.
@@ -61,6 +61,10 @@ bench: $(READY)
 	$(BIN)/python benchmarks/stacks.py policies
 	$(BIN)/python benchmarks/stacks.py one_copy
 	$(BIN)/python benchmarks/stacks.py floor
+
+# The documentation as a site, in site/; a dead link is an error.
+site: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # Puts what benchmarks recorded (with --record) into README.md and docs.
 figures: $(READY)

@@ -138,7 +138,7 @@ def test_first_numbers_are_drawn_for_each_policy_and_come_back_when_it_is_resume
 
 def test_a_report_of_evolved_policies_is_written(evolved):
     page = write_report(evolved).read_text()
-    assert 'src="report_lineage.png"' in page
+    assert 'data-from="report_lineage.png"' in page
     assert (evolved / "report_lineage.png").stat().st_size > 10_000
     births = sum(born.generation > 0 for born in read_lineage(evolved / "ledger.bin"))
     assert f"{births} births in " in page

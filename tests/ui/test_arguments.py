@@ -80,6 +80,22 @@ def test_several_values_of_one_policy_may_be_a_single_one():
     assert config_of(*words).policy_of("agent_0").network.convolutions == ((8, 3, 1),)
 
 
+@pytest.mark.parametrize("words", [("[64,32]",), ("[64, 32]",), ("64", "32")])
+def test_a_list_is_written_either_way(words):
+    assert config_of("--policy.network.hidden", *words).policy.network.hidden == (64, 32)
+
+
+@pytest.mark.parametrize("words", [("[[8,3,1],[16,3,2]]",), ("[8,3,1]", "[16,3,2]")])
+def test_a_list_of_lists_is_written_either_way(words):
+    found = config_of("--policy.network.convolutions", *words).policy.network.convolutions
+    assert found == ((8, 3, 1), (16, 3, 2))
+
+
+@pytest.mark.parametrize("word", ["1e6", "1_000_000", "1000000", "1.0e+6"])
+def test_a_number_of_turns_is_written_as_one_likes(word):
+    assert config_of("--run.turns", word).run.turns == 1_000_000
+
+
 def test_seats_and_members_of_teams_may_be_a_single_one():
     config = config_of("--population.seats.policy_0", "agent_0", "--population.policies", "hero")
     assert config.population.seats == {"policy_0": ("agent_0",)}

@@ -29,7 +29,7 @@ This page is made from the declarations of the keys:
 """
 COMMAND_PAGE = """# Commands
 
-Made from the declarations of the options, as `remuda COMMAND --help` is:
+Made from the declarations of the options, as the `--help` of each command is:
 
     python -m remuda.ui.reference docs
 """

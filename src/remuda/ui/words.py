@@ -61,6 +61,10 @@ def value_of(words: list[str], kind: Any) -> Any:
     if tuples and len(words) == 1 and words[0].startswith("["):
         listed = _plain(words[0])  # as YAML and JSON write several
         if isinstance(listed, list):
+            each = get_args(tuples[0])[0]
+            nested = any(is_tuple(one) for one in _choices(each))
+            if nested and not all(isinstance(one, list) for one in listed):
+                return [listed]  # one of what may be several
             return [str(one) for one in listed] if texts else listed
     if is_tuple(kind) or len(words) > 1:
         each = get_args(tuples[0])[0] if tuples else Any

@@ -125,7 +125,7 @@ def test_each_page_of_a_population(dashboard, view):
 def test_an_episode_plays(dashboard):
     page = dashboard(real_runs())
     page.open("#/watch/fixed")
-    page.wait("document.querySelector('.stage img').src.startsWith('data:image/png')")
+    page.wait("document.querySelector('.stage img')?.src.startsWith('data:image/png')")
     page.wait("/turn [3-9]/.test(document.querySelector('.stage').innerText)")
     page.driver.find_element(By.CSS_SELECTOR, "[aria-pressed]").click()
     before = page.ask("document.querySelector('[aria-label=\"Turn\"]').value")

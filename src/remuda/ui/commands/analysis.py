@@ -25,7 +25,7 @@ class AnalyseOptions(Section):
     """Who is good, what rational players would play, and how sure that is."""
 
     sources: tuple[Path, ...] = Field(min_length=1)
-    """Runs, directories of runs as `remuda train --seeds` makes them, or tournaments, all of one
+    """Runs, directories of runs as `--seeds` makes them, or tournaments, all of one
     game; or files of payoffs (.csv, .npz). Several stand side by side: what each says, and what is
     common to them."""
     only: tuple[str, ...] = ()

@@ -37,7 +37,7 @@ class CompareOptions(Section):
     """Runs side by side; those that differ by nothing but their seed are one group."""
 
     runs: tuple[Path, ...] = Field(min_length=1)
-    """The run directories, or directories of runs, as `remuda train --seeds` makes them."""
+    """The run directories, or directories of runs, as `--seeds` makes them."""
     out: Path = Path("comparison")
     """The directory that the page and its picture are written into."""
     format: Literal["table", "json"] = "table"
