@@ -356,7 +356,11 @@ def test_what_is_recorded_names_no_host_and_no_path(tmp_path, monkeypatch):
 def test_every_benchmark_records(program):
     text = program.read_text()
     is_program = '__name__ == "__main__"' in text  # and no part of one
-    if is_program and program.name not in ("figures.py", "worlds_picture.py"):
+    if is_program and program.name not in (
+        "figures.py",
+        "worlds_picture.py",
+        "dashboard_picture.py",
+    ):
         told = "a benchmark takes recording.options_of and ends with Results.finish"
         assert "options_of(parser)" in text, told
         assert re.search(r"results\.finish\((options|words)\)", text), told

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import time
 
 import pytest
@@ -371,3 +372,21 @@ def test_runs_are_told_nothing_unless_that_was_asked_for(tmp_path):
             answer = client.post("/api/control", content=asked, headers=OWN)
             assert answer.status_code == 400
             assert words in answer.json()["error"]
+
+
+def test_no_page_but_watching_runs_code_of_a_run(ask, tmp_path):
+    """What a stranger's run names or holds is not imported and not unpickled."""
+    harmed = tmp_path / "harmed"
+    run = made_run(tmp_path / "runs" / "foreign", game="pickled:Game-1a2b3c4d")
+    evil = f"cposix\nsystem\n(S'touch {harmed}'\ntR."
+    (run / "code-1a2b3c4d.pkl").write_text(evil)
+    (tmp_path / "runs" / "evil_module.py").write_text(f"open({str(harmed)!r}, 'w').close()\n")
+    with (run / "config.yaml").open("a") as file:
+        file.write("policy: {algorithm: 'evil_module:Thing'}\n")
+    for name in ("runs", "run", "population", "timeline", "compare", "curves"):
+        ask(tmp_path / "runs", name, run="foreign")
+    assert not harmed.exists()
+    # It would be by whoever opens it.
+    with (run / "code-1a2b3c4d.pkl").open("rb") as file:
+        pickle.load(file)
+    assert harmed.exists()
