@@ -250,3 +250,11 @@ def test_make_view(
 ) -> None:
     monkeypatch.setattr(live.sys.stdout, "isatty", lambda: terminal)
     assert isinstance(make_view(wanted), kind)
+
+
+def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live.sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(make_view(True), PlainView)
+    monkeypatch.setenv("TERM", "xterm")
+    assert isinstance(make_view(True), LiveView)

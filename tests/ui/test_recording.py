@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from remuda.errors import RunDirectoryError
+from remuda.errors import RunDirectoryError, UsageError
 from remuda.types import Array
-from remuda.ui.recording import write_gif
+from remuda.ui.recording import check_format, write_gif, write_recording
 
 
 def a_game(frames: int = 30, size: int = 160) -> list[Array]:
@@ -110,3 +110,30 @@ def test_what_are_no_frames(tmp_path: Path, frames: list[Array]) -> None:
     with pytest.raises(ValueError, match="frames"):
         write_gif(frames, tmp_path / "play.gif")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("size", [160, 161])
+def test_a_film_is_one(tmp_path: Path, size: int) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    path = tmp_path / "play.mp4"
+    frames = a_game(12, size)
+    write_recording(frames, path, 10)
+    assert path.read_bytes()[4:8] == b"ftyp"
+    found = imageio.imread(path)
+    assert len(found) == 12
+    near = found[:, :160, :200].astype(int) - np.stack(frames)[:, :160, :200]
+    assert np.abs(near).mean() < 6
+
+
+def test_a_name_says_what_is_written(tmp_path: Path) -> None:
+    write_recording(a_game(2), tmp_path / "play.GIF")
+    assert (tmp_path / "play.GIF").read_bytes().startswith(b"GIF89a")
+    for name in ("play.avi", "play", "play.png"):
+        with pytest.raises(UsageError, match=r"written as \.gif or \.mp4"):
+            check_format(tmp_path / name)
+
+
+def test_a_film_needs_what_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remuda.ui.recording.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'remuda\[video\]'"):
+        check_format(tmp_path / "play.mp4")

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import base64
 import io
 import json
+import re
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
@@ -237,6 +239,34 @@ def test_a_missing_file_is_told_in_one_line(tmp_path: Path, missing: str) -> Non
     with pytest.raises(RunDirectoryError, match=missing) as caught:
         write_report(run)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("width", [40, 50, 60, 69])
+def test_a_narrow_terminal_is_told_who_earned_what(tmp_path: Path, width: int) -> None:
+    names = ["the_first_of_them", "the_second"]
+    run = a_run(tmp_path, names)
+    (run / "weights").mkdir()
+    console = Console(width=width, file=io.StringIO())
+    print_summary(run, console)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    for words in ("the_firs", "the_seco", "41.0 ± 0.50"):
+        assert words in text
+    if width >= 55:
+        assert all(name in text for name in names)
+
+
+def test_a_report_opens_alone(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ["red", "green"])
+    (run / "play.gif").write_bytes(b"GIF89a")
+    page = write_report(run)
+    text = page.read_text()
+    sources = re.findall(r'<img[^>]* src="([^"]*)"', text)
+    assert len(sources) >= 3
+    assert all(source.startswith("data:image/") for source in sources)
+    inside = {base64.b64decode(source.partition("base64,")[2]) for source in sources}
+    for name in ("learning.png", "throughput.png", "play.gif"):
+        assert (run / name).read_bytes() in inside
 
 
 @pytest.mark.parametrize("damaged", ["metrics.jsonl", "summary.json"])
