@@ -72,7 +72,8 @@ def ask(address: str, name: str, **parameters: Any) -> tuple[Any, float]:
     """What the server answers, and how many seconds that took."""
     query = urllib.parse.urlencode(parameters, doseq=True)
     begun = time.perf_counter()
-    with urllib.request.urlopen(f"{address}api/{name}?{query}", timeout=60) as answer:
+    asked = urllib.request.Request(f"{address}api/{name}?{query}", headers={"x-remuda": "1"})
+    with urllib.request.urlopen(asked, timeout=60) as answer:
         found = json.loads(answer.read())
     return found, time.perf_counter() - begun
 

@@ -7,7 +7,7 @@ import threading
 import time
 from urllib.parse import urlencode
 
-import uvicorn
+from remuda.ui.dashboard.server import Server
 
 HOST = "127.0.0.1:8700"
 """Under which name the server is asked, whatever port it has."""
@@ -34,10 +34,7 @@ class Client:
     """Asks a server, which lives as long as the `with`; it keeps a cookie, and follows nothing."""
 
     def __init__(self, app, host=HOST):
-        config = uvicorn.Config(
-            app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1
-        )
-        self._server, self._host, self._cookie = uvicorn.Server(config), host, None
+        self._server, self._host, self._cookie = Server(app, host="127.0.0.1", port=0), host, None
         self._thread = threading.Thread(target=self._server.run)
 
     def __enter__(self):
@@ -55,7 +52,7 @@ class Client:
     def request(self, method, path, params=None, content=None, headers=None):
         query = f"?{urlencode(params, doseq=True)}" if params else ""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE)
-        sent = {"host": self._host, "connection": "close"}
+        sent = {"host": self._host, "connection": "close", "x-remuda": "1"}
         if self._cookie:
             sent["cookie"] = self._cookie
         sent |= headers or {}
@@ -64,6 +61,8 @@ class Client:
             sent["content-length"] = str(len(content))
         connection.putrequest(method, path + query, skip_host=True, skip_accept_encoding=True)
         for name, value in sent.items():
+            if value is None:
+                continue
             connection.putheader(name, value)
         with contextlib.suppress(BrokenPipeError):  # it was refused before all of it was read
             connection.endheaders(content)

@@ -47,6 +47,8 @@ def test_a_run_is_told_what_to_do(tmp_path, schedule):
         {"do": "set", "values": {"learning_rate": 1e-5}, "policy": "agent_0"},
         {"do": "list"},
         {"do": "set", "values": {"learning_rate": -1}, "policy": None},
+        {"do": "set", "values": {"learning_rate": 10**400}, "policy": None},
+        {"do": "set", "values": {"learning_rate": [1]}, "policy": None},
         {"do": "set", "values": {"colour": 1}, "policy": None},
         {"do": "set", "values": {"learning_rate": 1e-5}, "policy": "agent_9"},
         {"do": "set", "values": 3},
@@ -62,9 +64,11 @@ def test_a_run_is_told_what_to_do(tmp_path, schedule):
     assert "agent_0: learning_rate 1e-05" in changed
     assert second["agent_0"]["learning_rate"] == 1e-5
     assert second["agent_1"] == first["agent_1"]
-    assert [type(each) for each in refused] == [UsageError] * 5
+    assert [type(each) for each in refused] == [UsageError] * 7
     for words, error in zip(
-        ("learning_rate", "colour", "agent_9", "values", "dance"), refused, strict=True
+        ("learning_rate", "learning_rate", "learning_rate", "colour", "agent_9", "values", "dance"),
+        refused,
+        strict=True,
     ):
         assert words in str(error)
     assert "it stops" in stopped
@@ -114,3 +118,39 @@ def test_nobody_answers(tmp_path):
     assert list((tmp_path / FOLDER).iterdir()) == []
     with pytest.raises(UsageError, match="cannot write into"):
         ask(tmp_path / "nowhere", {"do": "stop"}, seconds=0.2)
+
+
+def test_a_link_in_place_of_requests_is_not_followed(tmp_path):
+    from remuda.callbacks import ActiveRun
+    from remuda.config import load_config
+    from remuda.requests import Requests
+
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    run.mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "1.request").write_text('{"do": "stop"}')
+    (run / FOLDER).symlink_to(elsewhere)
+    with pytest.raises(UsageError, match="is a link"):
+        ask(run, {"do": "stop"}, seconds=0.2)
+    active = ActiveRun(run, load_config({"game": "treasure_hunt"}), ("agent_0",))
+    requests = Requests(run, active, print)
+    assert not (run / FOLDER).exists()  # what was asked before is forgotten
+    (run / FOLDER).symlink_to(elsewhere)
+    requests.look()
+    assert not active.interrupted
+    assert (elsewhere / "1.request").exists()
+
+
+def test_whatever_fails_in_a_request_the_run_goes_on(tmp_path, monkeypatch):
+    from remuda.callbacks import ActiveRun
+    from remuda.config import load_config
+    from remuda.requests import Requests
+
+    run = ActiveRun(tmp_path, load_config({"game": "treasure_hunt"}), ("agent_0",))
+    requests = Requests(tmp_path, run, print)
+    monkeypatch.setattr(run, "save", lambda: 1 / 0)
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "1.request").write_text('{"do": "checkpoint"}')
+    requests.look()
+    answer = json.loads((tmp_path / FOLDER / "1.answer").read_bytes())
+    assert "ZeroDivisionError" in answer["error"]

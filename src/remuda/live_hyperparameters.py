@@ -55,8 +55,12 @@ def checked_numbers(
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float | np.number):
             raise UsageError(f"{prefix}{name} is a number; this is {value!r}")
-        if not math.isfinite(value):
-            raise UsageError(f"{prefix}{name} is a finite number; this is {value}")
+        try:
+            finite = math.isfinite(value)
+        except OverflowError:  # a whole number larger than any other
+            finite = False
+        if not finite:
+            raise UsageError(f"{prefix}{name} is a finite number; this is {str(value)[:40]}")
     found = {name: float(value) for name, value in values.items()}
     try:
         PolicyConfig.model_validate(with_values(config, found).model_dump())

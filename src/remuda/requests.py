@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -23,6 +24,8 @@ from typing import Any
 from remuda.callbacks import ActiveRun
 from remuda.checkpoint.state import write_whole
 from remuda.errors import RemudaError, UsageError
+
+log = logging.getLogger(__name__)
 
 FOLDER = "requests"
 PATIENCE = 30.0
@@ -44,11 +47,13 @@ class Requests:
             say: tells the user what was done.
         """
         self._folder, self._run, self._say = directory / FOLDER, run, say
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._clear()
 
     def look(self) -> None:
         """Do what was asked since the last look."""
         try:
+            if self._folder.is_symlink():  # it leads to what is not the run's
+                return
             with os.scandir(self._folder) as entries:
                 names = sorted(entry.name for entry in entries if entry.name.endswith(".request"))
         except OSError:  # nobody asked anything
@@ -58,7 +63,14 @@ class Requests:
 
     def close(self) -> None:
         """Nothing is done any more."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._clear()
+
+    def _clear(self) -> None:
+        with contextlib.suppress(OSError):
+            if self._folder.is_symlink():
+                self._folder.unlink()
+            else:
+                shutil.rmtree(self._folder)
 
     def _answer(self, path: Path) -> None:
         try:
@@ -71,6 +83,9 @@ class Requests:
             found = {"done": self._carry_out(_read(data))}
         except RemudaError as error:
             found = {"error": str(error)}
+        except Exception as error:  # whatever is asked, the run goes on
+            log.exception("a request failed")
+            found = {"error": f"{type(error).__name__}: {error}"}
         # A full disk costs the answer, not the run.
         with contextlib.suppress(OSError):
             write_whole(path.with_suffix(".answer"), json.dumps(found).encode(), sync=False)
@@ -87,7 +102,7 @@ class Requests:
             return "it stops, with a last checkpoint"
         if what == "checkpoint":
             self._run.save()
-            return "a checkpoint is written"
+            return "a checkpoint will be written"
         if what == "list":
             return {name: self._run.hyperparameters(name) for name in self._run.policies}
         if what == "set":
@@ -130,6 +145,8 @@ def ask(directory: Path, request: Mapping[str, Any], seconds: float = PATIENCE) 
     name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
     answer, asked = folder / f"{name}.answer", folder / f"{name}.request"
     try:
+        if folder.is_symlink():
+            raise UsageError(f"{folder} is a link; requests are written into the run's directory")
         folder.mkdir(exist_ok=True)
         part = folder / f"{name}.part"
         part.write_bytes(json.dumps(dict(request)).encode())

@@ -91,6 +91,12 @@ def test_a_list_of_lists_is_written_either_way(words):
     assert found == ((8, 3, 1), (16, 3, 2))
 
 
+def test_texts_in_a_list_stay_as_they_are_written():
+    words = ("--population.policies", "[on, 007, 1e3, null, 2026-01-01]")
+    found = config_of(*words).population.policies
+    assert found == ("on", "007", "1e3", "null", "2026-01-01")
+
+
 @pytest.mark.parametrize("word", ["1e6", "1_000_000", "1000000", "1.0e+6"])
 def test_a_number_of_turns_is_written_as_one_likes(word):
     assert config_of("--run.turns", word).run.turns == 1_000_000

@@ -235,7 +235,8 @@ class Coordinator:
             wished = self._events is not None and self._events.wants_checkpoint
             if now.time >= due or words or wished:
                 number = self._checkpoint(record, words)
-                due = now.time + (min(RETRY, every) if number is None else every)
+                if now.time >= due or number is None:
+                    due = now.time + (min(RETRY, every) if number is None else every)
             self._view.show(record)
             if is_logged:
                 whole = now.time >= whole_due and self._frozen is not None and self._frozen.complete

@@ -59,13 +59,13 @@ def value_of(words: list[str], kind: Any) -> Any:
     tuples = [one for one in choices if is_tuple(one)]
     texts = bool(tuples) and all(map(_is_text, _choices(get_args(tuples[0])[0])))
     if tuples and len(words) == 1 and words[0].startswith("["):
-        listed = _plain(words[0])  # as YAML and JSON write several
+        listed = _plain(words[0], texts)  # as YAML and JSON write several
         if isinstance(listed, list):
             each = get_args(tuples[0])[0]
             nested = any(is_tuple(one) for one in _choices(each))
             if nested and not all(isinstance(one, list) for one in listed):
                 return [listed]  # one of what may be several
-            return [str(one) for one in listed] if texts else listed
+            return listed
     if is_tuple(kind) or len(words) > 1:
         each = get_args(tuples[0])[0] if tuples else Any
         return [_one(word, each) for word in words]
@@ -104,11 +104,16 @@ def _is_text(kind: Any) -> bool:
     )
 
 
-def _plain(word: str) -> Any:
-    """A word as YAML would read it, so that `3`, `true` and `[1, 2]` mean what they say."""
+def _plain(word: str, texts: bool = False) -> Any:
+    """A word as YAML would read it, so that `3`, `true` and `[1, 2]` mean what they say.
+
+    Args:
+        word: as it was written.
+        texts: whether what is in a list are texts, whatever they look like.
+    """
     import yaml
 
     try:
-        return read_yaml(word)
+        return yaml.load(word, Loader=yaml.BaseLoader) if texts else read_yaml(word)
     except yaml.YAMLError:
         return word

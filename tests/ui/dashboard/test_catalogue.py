@@ -80,3 +80,71 @@ def test_settings_of_any_kind_are_plain(tmp_path):
     assert settings["env.options.list"] == "[1, 2]"
     assert settings["env.options.3"] == 4
     assert len(settings["env.options.word"]) < 300
+
+
+DEEP = "[" * 100_000
+ODD = {
+    "config.yaml": [
+        "x: !!timestamp foo",
+        "x: !!int foo",
+        "x: !!float foo",
+        "x: !!bool foo",
+        "x: 0x" + "f" * 6000,
+        DEEP,
+    ],
+    "status.json": [DEEP],
+    "summary.json": [DEEP],
+    "checkpoints/best.json": [DEEP],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(name, text) for name, texts in ODD.items() for text in texts]
+)
+def test_one_odd_file_costs_no_other_run(tmp_path, name, text):
+    made_run(tmp_path / "a_good")
+    odd = made_run(tmp_path / "b_odd")
+    (odd / name).parent.mkdir(exist_ok=True)
+    (odd / name).write_text(text)
+    made_run(tmp_path / "c_good")
+    catalogue = Catalogue(tmp_path)
+    catalogue.look()
+    assert {run.id for run in catalogue.runs()} == {"a_good", "b_odd", "c_good"}
+    assert catalogue.complete
+    made_run(tmp_path / "d_good")
+    catalogue.look()
+    assert len(catalogue.runs()) == 4
+
+
+def test_a_look_that_fails_is_not_the_last(tmp_path, monkeypatch):
+    catalogue = Catalogue(tmp_path)
+    failures = []
+
+    def failing(base):
+        failures.append(base)
+        monkeypatch.undo()
+        raise OSError("for a moment")
+
+    monkeypatch.setattr("remuda.ui.dashboard.catalogue.find_runs", failing)
+    catalogue.start()
+    try:
+        made_run(tmp_path / "one")
+        for _ in range(3000):
+            if catalogue.runs():
+                break
+            catalogue._stopping.wait(0.01)
+        assert failures
+        assert [run.id for run in catalogue.runs()] == ["one"]
+    finally:
+        catalogue.stop()
+
+
+@pytest.mark.parametrize("name", ["requests", "weights", "checkpoints/best.json"])
+def test_runs_of_which_a_part_is_elsewhere_are_not_served(tmp_path, name):
+    run = made_run(tmp_path / "runs" / "one")
+    (tmp_path / "elsewhere").mkdir()
+    (run / name).parent.mkdir(exist_ok=True)
+    (run / name).symlink_to(tmp_path / "elsewhere")
+    catalogue = Catalogue(tmp_path / "runs")
+    catalogue.look()
+    assert catalogue.runs() == []

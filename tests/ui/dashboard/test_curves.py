@@ -187,3 +187,25 @@ def test_bands_of_curves_that_do_not_overlap_are_empty():
     )
     assert band([])["x"] == []
     assert "low" not in band([(np.arange(3.0), np.arange(3.0)), (np.zeros(0), np.zeros(0))])
+
+
+@pytest.mark.parametrize("records", [3, 9, 50])
+def test_a_file_that_was_written_anew_in_its_place_is_read_anew(tmp_path, records):
+    """A file's number is given to another once it is gone, so it does not tell them apart."""
+    path = tmp_path / "metrics.jsonl"
+    write(path, lines_of(9, loss=1.0))
+    found = RunCurves(path)
+    found.read_on()
+    write(path, lines_of(records, loss=2.0))  # the same number
+    found.read_on()
+    assert found.column("learner/loss").tolist() == [2.0] * records
+
+
+def test_what_a_game_calls_mean_return_is_no_return(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    (record,) = (json.loads(line) for line in lines_of(1, mean_return=3.0))
+    record |= {"facts": {"mean_return": 100.0}, "population": {"mean_return": 100.0}}
+    write(path, [json.dumps(record) + "\n"])
+    found = RunCurves(path)
+    found.read_on()
+    assert found.column(MEAN_RETURN).tolist() == [3.0]

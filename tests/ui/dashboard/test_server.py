@@ -1,10 +1,15 @@
 """What the dashboard answers, and to whom."""
 
+import contextlib
 import json
 import os
 import pickle
+import subprocess
+import sys
+import threading
 import time
 
+import psutil
 import pytest
 
 from dashboard_client import OWN, Client
@@ -203,29 +208,32 @@ def test_only_names_of_this_machine_are_answered(tmp_path):
             assert client.get("/api/runs", headers={"host": name}).status_code == 421
 
 
-POSTS = [name for method, name in ANSWERS if method == "POST"]
+FOREIGN = [
+    {"origin": "http://evil.example"},
+    {"origin": "null"},
+    {"origin": "http://127.0.0.1:9999"},
+    {"origin": "http://[", "x-remuda": "1"},
+    {"x-remuda": None},
+    {"x-remuda": None, "origin": "http://127.0.0.1:8700"},
+    {"x-remuda": "1", "sec-fetch-site": "cross-site"},
+    {"x-remuda": "1", "sec-fetch-site": "same-site"},
+    {"x-remuda": None, "sec-fetch-site": "cross-site", "sec-fetch-dest": "image"},
+]
 
 
-@pytest.mark.parametrize("name", POSTS)
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"origin": "http://evil.example"},
-        {"origin": "null"},
-        {"origin": "http://127.0.0.1:9999"},
-        {},
-        {"x-remuda": "1", "sec-fetch-site": "cross-site"},
-        {"content-type": "text/plain"},
-    ],
-)
-def test_other_origins_cannot_drive_it(tmp_path, name, headers):
+@pytest.mark.parametrize("headers", FOREIGN)
+def test_pages_of_others_can_neither_ask_nor_drive_it(tmp_path, headers):
+    """A question may begin work, so that even a picture of another site must not ask one."""
     made_run(tmp_path / "good")
     with client_of(tmp_path) as client:
         wait_for_runs(client)
-        answer = client.post(f"/api/{name}", content=b'{"run": "good"}', headers=headers)
-        assert answer.status_code == 403
-        for method in ("PUT", "DELETE", "PATCH"):
-            assert client.request(method, f"/api/{name}", headers=headers).status_code == 403
+        for method, name in ANSWERS:
+            path, content = f"/api/{name}", b'{"run": "good"}' if method == "POST" else None
+            answer = client.request(method, path, {"run": "good"}, content, headers)
+            assert answer.status_code == 403, (method, name)
+        for method in ("PUT", "DELETE", "PATCH", "OPTIONS"):
+            assert client.request(method, "/api/watch", headers=headers).status_code == 403
+        assert client.get("/", headers=headers).status_code == 200  # a link may lead here
 
 
 def test_no_answer_allows_other_origins(tmp_path):
@@ -259,19 +267,27 @@ def test_the_page_loads_nothing_from_elsewhere(tmp_path):
             assert client.get(f"/assets/{name}").status_code == 404
 
 
+NAME = f"{COOKIE}_8700"
+"""Browsers share cookies among all ports of a host."""
+
+
 def test_elsewhere_the_token_must_be_known(tmp_path):
     made_run(tmp_path / "good")
     client = client_of(tmp_path, "0.0.0.0", "secret", "10.0.0.7:8700")
     with client:
         assert client.get("/api/runs").status_code == 401
         assert client.get("/?token=wrong").status_code == 401
-        assert client.get("/api/runs", headers={"cookie": f"{COOKIE}=wrong"}).status_code == 401
+        for cookie in (f"{NAME}=wrong", COOKIE, f"{COOKIE}=secret", "=", ";;", f"x{NAME}=secret"):
+            assert client.get("/api/runs", headers={"cookie": cookie}).status_code == 401
         welcome = client.get("/?token=secret")
         assert welcome.status_code == 303
         assert welcome.headers["location"] == "/"
         assert "HttpOnly" in welcome.headers["set-cookie"]
         assert "SameSite=Strict" in welcome.headers["set-cookie"]
         assert client.get("/api/runs").status_code == 200
+        for other in ('prefs={"a":1}', "a=b c", "=x", "a;b"):  # of other services of this host
+            cookie = f"{other}; {NAME}=secret"
+            assert client.get("/api/runs", headers={"cookie": cookie}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -352,14 +368,14 @@ def test_the_processes_that_play_end_with_the_server():
     assert not children() - before
 
 
-def children():
-    import psutil
-
-    return {
-        child.pid
-        for child in psutil.Process(os.getpid()).children()
-        if "remuda.ui.dashboard.player" in " ".join(child.cmdline())
-    }
+def children(what="player"):
+    """The processes of this one that do so."""
+    found = set()
+    for child in psutil.Process(os.getpid()).children():
+        with contextlib.suppress(psutil.Error):
+            if f"remuda.ui.dashboard.{what}" in " ".join(child.cmdline()):
+                found.add(child.pid)
+    return found
 
 
 def test_runs_are_told_nothing_unless_that_was_asked_for(tmp_path):
@@ -390,3 +406,78 @@ def test_no_page_but_watching_runs_code_of_a_run(ask, tmp_path):
     with (run / "code-1a2b3c4d.pkl").open("rb") as file:
         pickle.load(file)
     assert harmed.exists()
+
+
+@pytest.mark.parametrize("who", ["other", "..", "~", "other@best", "agent_0/../other"])
+def test_seats_are_not_taken_from_elsewhere(tmp_path, monkeypatch, who):
+    """A name that is none of the run's might be that of a directory where the server stands."""
+    fixed_run()
+    (tmp_path / "other").symlink_to(fixed_run())
+    monkeypatch.chdir(tmp_path)
+    with client_of(place()) as client:
+        wait_for_runs(client)
+        asked = json.dumps({"run": "fixed", "seats": {"agent_0": who}})
+        answer = client.post("/api/watch", content=asked, headers=OWN)
+        if "/" in who:
+            assert answer.status_code == 400
+            return
+        found = client.get("/api/watched", params={"watch": answer.json()["watch"]}).json()
+        assert "cannot sit there" in found["lines"][0]["error"]
+
+
+def test_episodes_that_nobody_watches_end(monkeypatch):
+    fixed_run()
+    monkeypatch.setattr("remuda.ui.dashboard.watching.IDLE", 0.0)
+    with client_of(place()) as client:
+        wait_for_runs(client)
+        before = children()
+        client.post("/api/watch", content=json.dumps({"run": "fixed"}), headers=OWN)
+        until = time.monotonic() + 120
+        while children() - before and time.monotonic() < until:
+            time.sleep(0.1)
+        assert not children() - before
+
+
+def test_it_ends_while_something_is_worked_out(tmp_path):
+    """A ledger that never comes to its end holds the process that reads it."""
+    run = made_run(tmp_path / "good")
+    os.mkfifo(run / "ledger.bin")
+    with client_of(tmp_path) as client:
+        wait_for_runs(client)
+        found = []
+        asking = threading.Thread(
+            target=lambda: found.append(client.get("/api/population", params={"run": "good"}))
+        )
+        asking.start()
+        until = time.monotonic() + 120
+        while not children("population") and time.monotonic() < until:
+            time.sleep(0.05)
+        assert children("population")
+    asking.join(60)
+    assert not asking.is_alive()
+    assert not children("population")
+    assert "none" in found[0].json()
+
+
+def test_what_works_something_out_ends_with_the_server(tmp_path):
+    """However the server goes."""
+    run = made_run(tmp_path / "good")
+    os.mkfifo(run / "ledger.bin")
+    script = (
+        "import sys; from pathlib import Path; "
+        "from remuda.coordinator.run_directory import RunDirectory; "
+        "from remuda.ui.dashboard.population import Populations; "
+        "Populations().of(RunDirectory(Path(sys.argv[1])))"
+    )
+    server = subprocess.Popen([sys.executable, "-c", script, str(run)])
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        there = psutil.Process(server.pid).children()
+        if any("population" in " ".join(child.cmdline()) for child in there):
+            break
+        time.sleep(0.05)
+    server.kill()
+    server.wait()
+    _, alive = psutil.wait_procs(there, timeout=60)
+    assert there
+    assert not alive

@@ -41,9 +41,7 @@ def dashboard(words: Sequence[str]) -> int:
             f"there is no directory {options.directory}; name the one that runs are in"
         )
     try:
-        import uvicorn
-
-        from remuda.ui.dashboard.server import make_app
+        from remuda.ui.dashboard.server import Server, make_app
     except ImportError as error:
         raise UsageError(
             f"the dashboard needs {error.name}: pip install 'remuda[dashboard]'"
@@ -62,14 +60,7 @@ def dashboard(words: Sequence[str]) -> int:
             webbrowser.open(address)
         app = make_app(options.directory, options.host, token, control=options.control)
 
-        class Server(uvicorn.Server):
-            async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-                """End episodes first: answers may be waiting for them."""
-                app.pages.watches.end()
-                await super().shutdown(sockets)
-
-        server = Server(uvicorn.Config(app, log_level="warning", access_log=False))
-        server.run(sockets=[bound])
+        Server(app).run(sockets=[bound])
     return 0
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,15 @@ from remuda.loggers.common import flat
 from remuda.ui.comparison import ASIDE
 from remuda.ui.found_runs import FoundRun, find_runs, look_at
 
+log = logging.getLogger(__name__)
+
 INTERVAL = 1.0
 """Seconds between two looks at what is there, when the last look took no time..."""
 SHARE = 0.05
 """...and of the time between two looks, the most that looking takes: of many runs there are few."""
 FILES = (
     *("config.yaml", "status.json", "summary.json", "metrics.jsonl", "ledger.bin", "logs", "lock"),
-    *("checkpoints", "trace.json"),
+    *("checkpoints", "trace.json", "requests", "weights", "checkpoints/best.json"),
 )
 """Those of a run that are read here."""
 LONGEST = 200
@@ -71,8 +74,14 @@ class CataloguedRun:
 class Catalogue:
     """The runs of one directory; one thread writes it, and any may read it."""
 
-    def __init__(self, base: Path) -> None:
-        """Begin with nothing found; `start` looks."""
+    def __init__(self, base: Path, between: Callable[[], None] = lambda: None) -> None:
+        """Begin with nothing found; `start` looks.
+
+        Args:
+            base: the directory.
+            between: called by the thread after each look.
+        """
+        self.between = between
         self.base = base.absolute()
         self._real = base.resolve()
         self._runs: dict[str, CataloguedRun] = {}
@@ -140,7 +149,13 @@ class Catalogue:
             present.add(run)
             signature = _signature(path)
             if self._signatures.get(run) != signature:
-                self._note(run, path)
+                try:
+                    known = _looked_at(run, path)
+                except Exception as error:  # a stranger's file may hold anything
+                    log.warning("cannot read the run %s", path, exc_info=error)
+                    words = f"{type(error).__name__}: {error}"[:LONGEST]
+                    known = CataloguedRun(run, FoundRun(path, damaged=words))
+                self._note(run, known)
                 self._signatures[run] = signature
         for gone in self._runs.keys() - present:
             del self._runs[gone], self._signatures[gone]
@@ -149,9 +164,7 @@ class Catalogue:
             self._complete = True
             self._changes += 1
 
-    def _note(self, run: str, path: Path) -> None:
-        settings = _settings(path)
-        known = CataloguedRun(run, look_at(path), settings, _group(settings))
+    def _note(self, run: str, known: CataloguedRun) -> None:
         if self._runs.get(run) != known:
             self._runs[run] = known
             self._changes += 1
@@ -167,9 +180,18 @@ class Catalogue:
     def _look_again(self) -> None:
         while not self._stopping.is_set():
             begun = time.monotonic()
-            self.look()
+            try:
+                self.look()
+            except Exception:  # the next look may fare better; that there is none helps nobody
+                log.exception("looking for runs in %s failed", self.base)
+            self.between()
             took = time.monotonic() - begun
             self._stopping.wait(max(INTERVAL, took / SHARE - took))
+
+
+def _looked_at(run: str, path: Path) -> CataloguedRun:
+    settings = _settings(path)
+    return CataloguedRun(run, look_at(path), settings, _group(settings))
 
 
 def _signature(path: Path) -> tuple[Any, ...]:
@@ -188,7 +210,7 @@ def _settings(path: Path) -> dict[str, Any]:
     """What a configuration says, as it stands there; it is not validated: see `found_runs`."""
     try:
         tree = flat(read_tree(path / "config.yaml"))
-    except (RemudaError, ValueError, RecursionError):
+    except Exception:  # YAML's own constructors raise anything
         return {}
     return {str(key): _shown(value) for key, value in tree.items()}
 

@@ -23,6 +23,8 @@ PIECE = 1 << 20
 """Bytes that are read at once."""
 PATIENCE = 0.25
 """Seconds that a question waits for what was not read yet; then it is answered by what was."""
+SEAM = 512
+"""Bytes before those that are not read yet, by which a file is known again."""
 MOST = 3_000_000
 """Numbers of one run that are kept; of longer ones every second record is forgotten, and so on."""
 MOST_OF_ALL = 8_000_000
@@ -47,6 +49,8 @@ class RunCurves:
         self._columns.clear()
         self._at, self._rows, self._lines, self._step = 0, 0, 0, 1
         self._file: tuple[int, int] | None = None
+        self._seam = b""
+        """The last bytes before what is not read yet."""
         self.damaged = 0
         """Lines that are no records."""
         self.complete = False
@@ -85,7 +89,10 @@ class RunCurves:
 
         status = os.fstat(descriptor)
         file = status.st_dev, status.st_ino
-        if (self._file is not None and self._file != file) or status.st_size < self._at:
+        # The number of a file is given to another when it is gone: what was read must still be so.
+        size = min(self._at, SEAM)
+        seam = os.pread(descriptor, size, self._at - size)
+        if (self._file is not None and self._file != file) or seam != self._seam[-size or None :]:
             self._forget()
         self._file = file
 
@@ -103,6 +110,7 @@ class RunCurves:
         for line in data[:end].splitlines():
             self._add(line)
         self._at += end
+        self._seam = (self._seam + data[:end])[-SEAM:]
         file.seek(self._at)
         return True
 
@@ -137,19 +145,21 @@ class RunCurves:
     def column(self, name: str) -> Numbers | None:
         """[rows] of it; None: there is none."""
         with self._lock:
-            if name == MEAN_RETURN:
-                every = [c for n, c in self._columns.items() if n.endswith(f"/{MEAN_RETURN}")]
-                return _mean(np.array(every, np.float64)) if every else None
-            found = self._columns.get(name)
-            return None if found is None else np.array(found, np.float64)
+            return self._column(name)
+
+    def _column(self, name: str) -> Numbers | None:
+        if name == MEAN_RETURN:
+            every = [c for n, c in self._columns.items() if _is_return(n)]
+            return _mean(np.array(every, np.float64)) if every else None
+        found = self._columns.get(name)
+        return None if found is None else np.array(found, np.float64)
 
     def both(self, axis: str, name: str) -> tuple[Numbers, Numbers]:
         """A column over an axis, where both are known: two of [points]."""
-        x, y = self.column(axis), self.column(name)
+        with self._lock:  # at once: rows may be forgotten between the two
+            x, y = self._column(axis), self._column(name)
         if x is None or y is None:
             return np.zeros(0), np.zeros(0)
-        length = min(len(x), len(y))  # a record may have come between the two
-        x, y = x[:length], y[:length]
         known = np.isfinite(x) & np.isfinite(y)
         return x[known], y[known]
 
@@ -200,6 +210,12 @@ def numbers_of(record: Any) -> Iterator[tuple[str, float]]:
     for policy, values in (record.get("policies") or {}).items():
         for name, value in values.items():
             yield from _number(f"{policy}/{name}", value)
+
+
+def _is_return(name: str) -> bool:
+    """Whether a column is the return of a policy, and not what a game calls so."""
+    group, _, column = name.rpartition("/")
+    return column == MEAN_RETURN and group not in ("run", "actor", "game", "population")
 
 
 def _number(name: str, value: Any) -> Iterator[tuple[str, float]]:

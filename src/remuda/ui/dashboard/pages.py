@@ -36,9 +36,14 @@ class Pages:
 
     def __init__(self, base: Path, control: bool = False) -> None:
         """Look at the runs in a directory; with `control`, they may be told what to do."""
-        self.catalogue, self._control = Catalogue(base), control
         self.watches = Watches()
+        self.catalogue, self._control = Catalogue(base, self.watches.end_idle), control
         self._curves, self._populations, self._traces = Curves(), Populations(), Traces()
+
+    def end(self) -> None:
+        """End all processes that work for pages."""
+        self.watches.end()
+        self._populations.end()
 
     def runs(self, since: int) -> dict[str, Any]:
         """The table of runs; only its number where nothing changed since."""

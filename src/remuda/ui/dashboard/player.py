@@ -24,7 +24,7 @@ from PIL import Image
 from rich.console import Console
 
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.envs.registry import find_game, make_env
+from remuda.envs.registry import RANDOM, find_game, make_env
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RemudaError, UsageError
 from remuda.policies.losses import log_probabilities
@@ -136,7 +136,12 @@ def played(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         who = asked["seats"].get(agent) or config.env.scripted.get(agent)
         if who is None:
             who = agent if agent in known else known[0]
-        is_own = who.partition("@")[0] in known
+        is_own = who in known or who.rpartition("@")[0] in known
+        if agent in asked["seats"] and not (is_own or who in (RANDOM, *game.scripted)):
+            raise UsageError(
+                f"{who} cannot sit there: seats are taken by policies of this run, by those that "
+                f"are written for {game.name}, or by {RANDOM}"
+            )
         learned |= is_own
         seats[agent] = f"{run.path}:{who}" if is_own else who
     if unknown := set(asked["seats"]) - set(agents):

@@ -34,6 +34,7 @@ DRAWS, SECONDS = 20, 2.0
 """Of what payoffs may be, for the page; `remuda analyse` takes its time."""
 KEPT = 8
 """Answers that are kept."""
+NO_LEDGER = "There is no ledger of matches: each agent of this run has one policy for good."
 LONGEST = 300.0
 """Seconds that the process may take."""
 
@@ -45,15 +46,60 @@ class Populations:
         """Begin with none."""
         self._lock = threading.Lock()
         self._kept: OrderedDict[Path, _Kept] = OrderedDict()
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._ended = False
+
+    def end(self) -> None:
+        """End the processes that work something out; no other is begun."""
+        with self._lock:
+            self._ended = True
+            for process in self._processes:
+                process.kill()
 
     def of(self, files: RunDirectory) -> dict[str, Any]:
         """All of one run; `none` tells in words why there is nothing."""
         with self._lock:
-            kept = self._kept.pop(files.ledger, None) or _Kept(lambda: _asked(files))
+            kept = self._kept.pop(files.ledger, None) or _Kept(lambda: self._asked(files))
             self._kept[files.ledger] = kept
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
-        return kept.answer(_size(files.ledger))
+        return kept.answer(_mark(files.ledger))
+
+    def _asked(self, files: RunDirectory) -> dict[str, Any]:
+        """What the process that works it out says."""
+        if not files.ledger.exists():
+            return {"none": NO_LEDGER}
+        program = [sys.executable, "-m", "remuda.ui.dashboard.population", str(files.path)]
+        end, held = os.pipe()  # while this server lives it holds the other end
+        with self._lock:
+            if self._ended:
+                os.close(end)
+                os.close(held)
+                return {"none": "The dashboard ends."}
+            process = subprocess.Popen(
+                [*program, str(end)],
+                pass_fds=(end,),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            self._processes.add(process)
+        os.close(end)
+        try:
+            output, errors = process.communicate(timeout=LONGEST)
+            found = json.loads(output)
+        except subprocess.TimeoutExpired:
+            return {"none": f"It took over {LONGEST:.0f} s; `remuda analyse` takes its time."}
+        except ValueError:
+            last = errors.decode(errors="replace").strip().splitlines()[-1:]
+            return {"none": f"It could not be worked out: {''.join(last)}"}
+        finally:
+            with self._lock:
+                self._processes.discard(process)
+            process.kill()
+            process.wait()
+            os.close(held)
+        return found if isinstance(found, dict) else {}
 
 
 class _Kept:
@@ -63,10 +109,10 @@ class _Kept:
         self._make = make
         self._lock = threading.Lock()
         self._answer: dict[str, Any] = {}
-        self._size = -2
+        self._size: object = None
         self._good_until = -math.inf
 
-    def answer(self, size: int) -> dict[str, Any]:
+    def answer(self, size: object) -> dict[str, Any]:
         with self._lock:
             begun = time.monotonic()
             if size != self._size and begun >= self._good_until:
@@ -76,31 +122,13 @@ class _Kept:
             return self._answer
 
 
-def _size(path: Path) -> int:
+def _mark(path: Path) -> object:
+    """Changes whenever a ledger does."""
     try:
-        return os.stat(path).st_size
+        status = os.stat(path)
     except OSError:
         return -1
-
-
-def _asked(files: RunDirectory) -> dict[str, Any]:
-    """What the process that works it out says."""
-    if not files.ledger.exists():
-        return {
-            "none": "There is no ledger of matches: each agent of this run has one policy for good."
-        }
-    words = [sys.executable, "-m", "remuda.ui.dashboard.population", str(files.path)]
-    try:
-        done = subprocess.run(words, capture_output=True, timeout=LONGEST, check=False)
-        found = json.loads(done.stdout)
-    except subprocess.TimeoutExpired:
-        return {
-            "none": f"It was not worked out in {LONGEST:.0f} s; `remuda analyse` takes its time."
-        }
-    except ValueError:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        return {"none": f"It could not be worked out: {''.join(last)}"}
-    return found if isinstance(found, dict) else {}
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 def population_of(files: RunDirectory) -> dict[str, Any]:
@@ -193,8 +221,15 @@ def _map(payoffs: Payoffs) -> list[list[float | None]] | None:
     return [[_known(float(value)) for value in row] for row in found.positions]
 
 
+def _end_with(pipe: int) -> None:
+    """End this process when whoever holds the other end of a pipe is gone, however it went."""
+    os.read(pipe, 1)
+    os._exit(1)
+
+
 def main() -> None:
     """Write what is known of the population of a run, as JSON."""
+    threading.Thread(target=_end_with, args=(int(sys.argv[2]),), daemon=True).start()
     output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a game prints is not among it
     with output:

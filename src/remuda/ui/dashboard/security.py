@@ -1,9 +1,9 @@
 """Who may ask the dashboard for anything: those on this machine, or those who know the token.
 
 A page of another site, open in the same browser, must neither read nor drive it. It cannot read
-what this server says, since no answer allows other origins; it cannot drive it, since whatever
-changes something must come from a page of this server; and it cannot do either by a name of its own
-that it lets point here (DNS rebinding), since only known names of this server are answered.
+what this server says, since no answer allows other origins; it cannot drive it, since all that is
+asked must come from a page of this server; and it cannot do either by a name of its own that it
+lets point here (DNS rebinding), since only known names of this server are answered.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import hmac
 import ipaddress
 from collections.abc import Collection
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -83,19 +82,19 @@ class Guard:
         host = headers.get("host", "")
         if self._names is not None and _name_in(host) not in self._names:
             return 421, "this server is not known by that name"
-        if scope["method"] not in ("GET", "HEAD") and not _is_own(headers, host):
-            return 403, "pages of other sites may not drive this server"
+        is_question = scope["path"].startswith("/api/")  # some of which begin work
+        changes = scope["method"] not in ("GET", "HEAD")
+        if (is_question or changes) and not _is_own(headers, host):
+            return 403, "only pages of this server ask it anything"
         if self._token and not self._knows(scope, headers):
             return 401, "the address that `remuda dashboard` printed has a token; open that"
         return None
 
     def _knows(self, scope: Scope, headers: dict[str, str]) -> bool:
-        cookies: SimpleCookie = SimpleCookie()
-        try:
-            cookies.load(headers.get("cookie", ""))
-        except CookieError:
-            return False
-        shown = [_asked_token(scope), cookies[COOKIE].value if COOKIE in cookies else None]
+        # Other services of the host have cookies too, of any form.
+        pairs = [part.strip().partition("=") for part in headers.get("cookie", "").split(";")]
+        name = _cookie_of(headers.get("host", ""))
+        shown = [_asked_token(scope), *(value for key, _, value in pairs if key == name)]
         return any(
             each is not None and hmac.compare_digest(each.encode(), self._token.encode())
             for each in shown
@@ -103,7 +102,8 @@ class Guard:
 
     async def _welcome(self, scope: Scope, send: Send) -> None:
         """Keep the token as a cookie, and out of the address and the history."""
-        cookie = f"{COOKIE}={self._token}; HttpOnly; SameSite=Strict; Path=/"
+        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+        cookie = f"{_cookie_of(host)}={self._token}; HttpOnly; SameSite=Strict; Path=/"
         headers = [
             (b"location", scope["path"].encode("ascii", "ignore")),
             (b"set-cookie", cookie.encode()),
@@ -124,6 +124,15 @@ def names_of(host: str) -> Collection[str] | None:
     return {host.lower(), *LOCAL} if host in LOCAL else {host.lower()}
 
 
+def _cookie_of(host: str) -> str:
+    """The name of the cookie; browsers share cookies among all ports of a host."""
+    try:
+        port = urlsplit(f"//{host}").port or 80
+    except ValueError:
+        port = 80
+    return f"{COOKIE}_{port}"
+
+
 def is_local(host: str) -> bool:
     """Whether only this machine reaches a server bound to this host."""
     try:
@@ -141,11 +150,14 @@ def _name_in(host: str) -> str:
 
 
 def _is_own(headers: dict[str, str], host: str) -> bool:
-    """Whether a page of this server asks; a program that is no browser says so by a header."""
+    """Whether a page of this server asks; pages of others cannot set the header without asking."""
     origin = headers.get("origin")
-    if origin is not None:
-        return urlsplit(origin).netloc == host
-    return "x-remuda" in headers and headers.get("sec-fetch-site", "same-origin") == "same-origin"
+    try:
+        same = origin is None or urlsplit(origin).netloc == host
+    except ValueError:
+        same = False
+    site = headers.get("sec-fetch-site", "same-origin")
+    return same and "x-remuda" in headers and site == "same-origin"
 
 
 def _asked_token(scope: Scope) -> str | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -53,7 +55,7 @@ def make_app(
         try:
             yield
         finally:
-            pages.watches.end()
+            pages.end()
             await run_in_threadpool(pages.catalogue.stop)
 
     routes = [
@@ -65,6 +67,20 @@ def make_app(
         ),
     ]
     return Guard(Starlette(routes=routes, lifespan=lifespan), pages, host, token)
+
+
+class Server(uvicorn.Server):
+    """Ends other processes before it waits for answers that wait for them."""
+
+    def __init__(self, app: Guard, **settings: Any) -> None:
+        """Serve an application, as uvicorn does with these settings."""
+        super().__init__(uvicorn.Config(app, log_level="warning", access_log=False, **settings))
+        self._pages = app.pages
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End in order."""
+        await run_in_threadpool(self._pages.end)
+        await super().shutdown(sockets)
 
 
 def _asked(pages: Pages, answer: Answer) -> Callable[[Request], Any]:
