@@ -75,6 +75,7 @@ def _bound(host: str, port: int) -> socket.socket:
         found = socket.socket(family, socket.SOCK_STREAM)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))
+        found.listen()  # who opens the address at once waits, and is not refused
     except OSError as error:
         raise UsageError(
             f"cannot listen on {host}, port {port}: {error.strerror}; name another with --port, or "
