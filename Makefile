@@ -39,8 +39,7 @@ $(SORREL)/.ready: pyproject.toml
 	touch $@
 
 test-sorrel: $(SORREL)/.ready
-	$(SORREL)/bin/python -m pytest -n $(JOBS) -m '' tests/sorrel_itself tests/envs/test_sorrel.py \
-		tests/envs/test_sorrel_models.py $(ARGS)
+	$(SORREL)/bin/python -m pytest -n $(JOBS) -m '' tests/sorrel_itself $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -1,8 +1,6 @@
 """Sorrel games: the game's own loop stays in charge, and policies of Remuda act in its agents."""
 
-import importlib.util
 import random
-import sys
 
 import numpy as np
 import pytest
@@ -190,29 +188,3 @@ def test_a_fault_in_the_game_is_not_swallowed():
     env.act(1, np.array([0]))
     with pytest.raises(ZeroDivisionError):
         env.act(2, np.array([0]))
-
-
-@pytest.mark.skipif(
-    sys.version_info < (3, 12) or importlib.util.find_spec("sorrel") is None,
-    reason="Sorrel needs Python 3.12, and is not installed by default",
-)
-def test_sorrel_s_own_treasurehunt():
-    from sorrel.examples.treasurehunt.entities import EmptyEntity
-    from sorrel.examples.treasurehunt.env import TreasurehuntEnv
-    from sorrel.examples.treasurehunt.world import TreasurehuntWorld
-
-    config = {
-        "experiment": {"epochs": 1, "max_turns": 20, "record_period": 50},
-        "model": {"agent_vision_radius": 2, "epsilon_decay": 0.0001},
-        "world": {"height": 10, "width": 10, "gem_value": 10, "spawn_prob": 0.02},
-    }
-
-    class Suite(VectorEnvContract):
-        def make(self, num_envs):
-            return SorrelCopies(
-                lambda: TreasurehuntEnv(TreasurehuntWorld(config, EmptyEntity()), config), num_envs
-            )
-
-    for name in dir(Suite):
-        if name.startswith("test_"):
-            getattr(Suite(), name)()
