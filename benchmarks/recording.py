@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -175,7 +176,17 @@ def machine() -> dict[str, Any]:
         lines = described.read_text().splitlines()
         names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
         cpu = names[0] if names else cpu
-    return {"cores": cores, "cpu": cpu, "memory_gib": round(psutil.virtual_memory().total / 2**30)}
+    found = {"cores": cores, "cpu": cpu, "memory_gib": round(psutil.virtual_memory().total / 2**30)}
+    return found | _gpus()
+
+
+def _gpus() -> dict[str, str]:
+    """The names of the GPUs that this machine has."""
+    if shutil.which("nvidia-smi") is None:
+        return {}
+    asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    return {"gpu": ", ".join(done.stdout.splitlines())} if done.returncode == 0 else {}
 
 
 def commit(folder: Path) -> str:
@@ -191,7 +202,7 @@ def commit(folder: Path) -> str:
         )
         return git("rev-parse", "--short=7", "HEAD") + (" with changes" if changed else "")
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        return os.environ.get("COMMIT", "unknown")  # of a copy without its history
 
 
 def _plain(cell: Cell) -> Cell:

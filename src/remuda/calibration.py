@@ -15,11 +15,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
+import torch
+
 from remuda.assembly import Assembly
 from remuda.config import Config, PolicyConfig, load_config, overlay
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.runtime.host import threads
-from remuda.runtime.layout import Costs, Layout, is_open, make_layout, spare_cores
+from remuda.runtime.layout import Costs, Layout, devices_of, is_open, make_layout, spare_cores
 from remuda.scoreboard import Learn, Play, Scoreboard
 from remuda.types import AgentSpec, Worker
 
@@ -65,7 +67,8 @@ def choose_layout(
                 costs = _split(config, agents, seconds / 2, costs)
             layout = make_layout(config, len(specs), costs, devices, cores)
             spare = 0 if cores else min(spare_cores(layout), MANY_THREADS - 1)
-            if spare and costs.learn and config.learners.threads == "auto":
+            on_processor = set(layout.devices) == {"cpu"}
+            if spare and costs.learn and config.learners.threads == "auto" and on_processor:
                 more = measure(config, agents, seconds, 1 + spare)
                 if more.learn < costs.learn * WORTH_A_THREAD:
                     layout = replace(layout, threads=1 + spare)
@@ -111,6 +114,8 @@ def _free() -> None:
     that are as old; until then its shared memory is as large as the run's own.
     """
     gc.collect()
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
     with suppress(OSError, AttributeError):  # another C library than glibc
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -145,12 +150,18 @@ def _split(config: Config, agents: tuple[AgentSpec, ...], seconds: float, costs:
 
 
 def _in_small(config: Config) -> Config:
-    """The same run with updates that come sooner and cost as much a step; it saves nothing."""
+    """The same run with updates that come sooner and cost as much a step; it saves nothing.
+
+    On a GPU a smaller update costs more a step, so there they stay as they are.
+    """
     tree = config.model_dump()
+    device = devices_of(config)[0]
     least = {"schedule": "sequential", "actor": {"processes": 1}}
-    least |= {"learners": {"processes": 1, "threads": 1}}
+    least |= {"learners": {"processes": 1, "threads": 1, "devices": [device]}}
     least |= {"env": {"workers": 1}}
     tree = overlay(tree, least | {"run": {"turns": None, "seconds": math.inf}, "trace": None})
+    if device != "cpu":
+        return load_config(tree)
     tree = overlay(tree, {"policy": _sooner(config.policy, config.env.num_envs)})
     for name in config.policies:
         own = _sooner(config.policy_of(name), config.env.num_envs)

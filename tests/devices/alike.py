@@ -5,6 +5,8 @@ from dataclasses import asdict, is_dataclass
 import numpy as np
 import torch
 
+from devices.gpus import ROUNDING
+
 FEW = {
     *("empty", "zeros", "ones", "rand", "randn", "randn_like", "uniform_", "random_", "randint"),
     *("stack", "cat", "lift_fresh", "sign", "sqrt", "abs", "mul", "_local_scalar_dense", "normal_"),
@@ -25,7 +27,7 @@ def told(learned):
     return {name: np.asarray(_fetched(value), np.float64) for name, value in found.items()}
 
 
-def assert_alike(found, expected, rounding=1e-5):
+def assert_alike(found, expected, rounding=ROUNDING):
     """All numbers in these trees are equal but for rounding, and all else is equal."""
     assert type(found) is type(expected)
     if isinstance(expected, dict):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from devices.alike import PASSES, assert_alike
-from devices.fake_gpus import GPUTensor, fake_gpus
+from devices.gpus import gpus, is_there
 from remuda.config import PolicyConfig
 from remuda.policies.acting import ActingStack
 from remuda.policies.actions import DiscreteActions
@@ -90,16 +90,16 @@ def gathered(kind, network, device):
 @pytest.mark.parametrize(("kind", "network"), CASES)
 def test_networks_there_say_what_they_say_here(kind, network, way):
     expected = way(kind, network, "cpu")
-    with fake_gpus() as gpus:
-        assert isinstance(stack_of(kind, network, GPU).parameters_of(0).popitem()[1], GPUTensor)
-        gpus.on_cpu.clear()
+    with gpus() as counted:
+        assert is_there(stack_of(kind, network, GPU).parameters_of(0).popitem()[1])
+        counted.on_cpu.clear()
         assert_alike(way(kind, network, GPU), expected)
-        assert not PASSES & set(gpus.on_cpu)
-        assert gpus.on_gpu
+        assert not PASSES & set(counted.on_cpu)
+        assert counted.on_gpu
 
 
 def test_what_was_saved_there_is_restored_here():
-    with fake_gpus():
+    with gpus():
         there = stack_of("iqn", "noisy", GPU)
         there.inputs[...] = np.random.default_rng(0).random(there.inputs.shape)
         expected = there.outputs(0, POLICIES)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from devices.alike import FEW, assert_alike, told
-from devices.fake_gpus import GPUTensor, fake_gpus
+from devices.gpus import gpus, is_there
 from policies.made_rollouts import KINDS, fill, make_stack, room_for, some_lengths
 from remuda.policies.algorithms.fused import Fused
 
@@ -67,14 +67,14 @@ def test_a_stack_there_learns_what_it_learns_here(kind, monkeypatch):
     monkeypatch.setattr(Fused, "suits", lambda *_: False)
     here = stack(kind, "cpu", monkeypatch)
     expected = lived(here)
-    with fake_gpus() as gpus:
+    with gpus() as counted:
         there = stack(kind, GPU, monkeypatch)
         for name in ("flat", "gradients"):
-            assert isinstance(getattr(there.online, name), GPUTensor)
-        gpus.on_cpu.clear()
+            assert is_there(getattr(there.online, name))
+        counted.on_cpu.clear()
         assert_alike(lived(there), expected)
-        assert set(gpus.on_cpu) <= FEW
-        assert {"_fused_adam_", "linalg_vector_norm"} <= set(gpus.on_gpu)
+        assert set(counted.on_cpu) <= FEW
+        assert {"_fused_adam_", "linalg_vector_norm"} <= set(counted.on_gpu)
 
 
 @pytest.mark.parametrize("kind", ["trunk", "towers", "masks", "target_kl"])
@@ -82,7 +82,7 @@ def test_the_kernels_of_the_processor_find_the_same(kind, monkeypatch):
     here = stack(kind, "cpu", monkeypatch)
     assert here._is_fused
     learned = here.update(rollout_of(here, 0), [0, 1, 2])
-    with fake_gpus():
+    with gpus():
         there = stack(kind, GPU, monkeypatch)
         assert not there._is_fused
         found = there.update(rollout_of(there, 0), [0, 1, 2])
@@ -95,7 +95,7 @@ def test_the_kernels_of_the_processor_find_the_same(kind, monkeypatch):
 @pytest.mark.parametrize(("first", "then"), [(GPU, GPU), (GPU, "cpu"), ("cpu", GPU)])
 def test_a_stack_goes_on_where_it_is_restored(kind, first, then, monkeypatch):
     monkeypatch.setattr(Fused, "suits", lambda *_: False)
-    with fake_gpus():
+    with gpus():
         one = stack(kind, first, monkeypatch)
         one.update(rollout_of(one, 0), [0, 1, 2])
         saved = [one.state(k) for k in range(3)]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from devices.alike import FEW, assert_alike, told
-from devices.fake_gpus import GPUTensor, fake_gpus
+from devices.gpus import gpus, is_there
 from remuda.config import PolicyConfig
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.sequences import TransitionSequences
@@ -145,20 +145,20 @@ def lived(algorithm, network):
 @pytest.mark.parametrize(("kind", "network"), CASES)
 def test_a_stack_there_learns_what_it_learns_here(kind, network):
     expected = lived(stack(kind, network, "cpu"), network)
-    with fake_gpus() as gpus:
+    with gpus() as counted:
         there = stack(kind, network, GPU)
         for held in (there.online.flat, there.online.gradients, there.target.flat):
-            assert isinstance(held, GPUTensor)
-        gpus.on_cpu.clear()
+            assert is_there(held)
+        counted.on_cpu.clear()
         assert_alike(lived(there, network), expected)
-        assert set(gpus.on_cpu) <= FEW
-        assert {"_fused_adam_", "linalg_vector_norm"} <= set(gpus.on_gpu)
+        assert set(counted.on_cpu) <= FEW
+        assert {"_fused_adam_", "linalg_vector_norm"} <= set(counted.on_gpu)
 
 
 @pytest.mark.parametrize("kind", ["dqn", "iqn"])
 @pytest.mark.parametrize(("first", "then"), [(GPU, GPU), (GPU, "cpu"), ("cpu", GPU)])
 def test_a_stack_goes_on_where_it_is_restored(kind, first, then):
-    with fake_gpus():
+    with gpus():
         one = stack(kind, "dueling", first)
         one.update(batch_of(one, "dueling", 0))
         saved = [one.state(k) for k in range(POLICIES)]

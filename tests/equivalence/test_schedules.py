@@ -112,6 +112,43 @@ def test_how_stacks_share_processes_changes_nothing(tmp_path):
         assert np.array_equal(flat, apart[name])
 
 
+DEALT = {
+    "game": "support:Tape",
+    "env": {"num_envs": 2, "options": {}},
+    "population": {"matchmaker": "random", "policies": 8},
+    "run": {"turns": 1_600},
+}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "schedule", "processes"),
+    [
+        ("ppo", "sequential", 8),
+        ("ppo", "lockstep", 3),
+        ("dqn", "sequential", 8),
+        pytest.param("dqn", "lockstep", 3, marks=pytest.mark.slow),
+        pytest.param("iqn", "sequential", 3, marks=pytest.mark.slow),
+    ],
+)
+def test_how_members_share_processes_changes_nothing(algorithm, schedule, processes, tmp_path):
+    """Red before: a member's update waited for those of others in its process."""
+    own = {"ppo": PPO} if algorithm == "ppo" else {"experience": {"learning_starts": 40}}
+    tree = DEALT | {"policy": {"algorithm": algorithm} | own}
+    together = run(tmp_path / "1", schedule="sequential", learners={"processes": 1}, **tree)
+    apart = run(tmp_path / "n", schedule=schedule, learners={"processes": processes}, **tree)
+    assert_same(together, apart, updates=3)
+
+
+def test_what_a_run_repeats_does_not_depend_on_how_many_cores_there_are(tmp_path, monkeypatch):
+    tree = DEALT | {"policy": {"algorithm": "ppo", "ppo": PPO}, "schedule": "sequential"}
+    outcomes = []
+    for cores in (1, 2, 16):
+        monkeypatch.setattr("os.sched_getaffinity", lambda _, n=cores: set(range(n)))
+        outcomes.append(run(tmp_path / str(cores), **tree))
+    assert_same(*outcomes[:2], updates=3)
+    assert_same(*outcomes[1:], updates=3)
+
+
 @pytest.mark.parametrize(
     "schedule",
     ["sequential", pytest.param("lockstep", marks=pytest.mark.slow)],  # which equals sequential

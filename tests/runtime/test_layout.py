@@ -187,11 +187,24 @@ def test_eight_policies_on_two_gpus(machine):
     assert one.groups == (tuple(range(8)),)
 
 
-def test_nothing_is_tried_out_where_gpus_decide(machine):
+def test_on_gpus_there_is_a_choice_of_actors_alone(machine):
     machine(16, gpus=2)
     config = load_config({"env": {"num_envs": 16}})
-    assert not is_open(config, [""] * 8)
+    assert is_open(config, [""] * 8)
+    assert not is_open(load_config({"env": {"num_envs": 1}}), [""] * 8)
+    two = load_config({"env": {"num_envs": 16}, "actor": {"processes": 2}})
+    assert not is_open(two, [""] * 8)
+    assert not is_open(config, ["cuda:0"] + [""] * 7)
+    layout = make_layout(config, 8, Costs(play=4.0, learn=1.0))
+    assert (len(layout.copies), layout.groups) == (8, ((0, 2, 4, 6), (1, 3, 5, 7)))
+    assert len(make_layout(config, 8, Costs(play=0.4, learn=1.0)).copies) == 1
+
+
+def test_learners_on_the_processor_are_tried_out_where_there_are_gpus_too(machine):
+    machine(16, gpus=2)
+    config = load_config({"env": {"num_envs": 16}, "learners": {"devices": ["cpu"]}})
+    assert is_open(config, [""] * 8)
     machine(16)
     assert is_open(config, [""] * 8)
+    assert is_open(load_config({"env": {"num_envs": 1}}), [""] * 8)
     assert not is_open(config, ["cuda:0"] + [""] * 7)
-    assert not is_open(load_config({"learners": {"devices": ["cuda:1"]}}), [""] * 8)

@@ -111,12 +111,14 @@ class RolloutLearner:
         """Whether any policy has a rollout; for the others the process is rung.
 
         Where actors may play ahead, it waits for all of its stack, so that they are trained
-        together, until an actor has to wait for one.
+        together, until an actor has to wait for one. Policies that are trained one by one wait for
+        none: else what a run comes to would depend on who shares a process, and so on the machine.
         """
         if self.unfinished:
             return True
         ready = self._ready()
-        if self.rollouts[0].experience.ahead == 1 or not ready.any():
+        waits = self.rollouts[0].experience.ahead > 1 and self._width > 1
+        if not waits or not ready.any():
             return bool(ready.any())
         return bool((ready | self._away()).all()) or any(
             rollouts.experience.is_urgent

@@ -97,7 +97,7 @@ def make_layout(
 
     What the user does not say is chosen. With `costs`: the fewest processes that are as fast as
     any. Without: one actor, and as many learner processes as there are cores and policies. On GPUs:
-    one learner process for each. Never more than the memory holds.
+    one learner process for each, and as many actors. Never more than the memory holds.
 
     Args:
         config: of the run.
@@ -111,7 +111,7 @@ def make_layout(
     Raises:
         ConfigError: a device that is not there, or more actors than there can be.
     """
-    common = config.learners.devices or _gpus() or ("cpu",)
+    common = devices_of(config)
     if cores is None:
         asked = {"learners.devices": common, "actor.device": [config.actor.device]}
         for key, devices_of_key in (
@@ -144,20 +144,19 @@ def make_layout(
     )
 
 
+def devices_of(config: Config) -> tuple[str, ...]:
+    """The devices that are dealt to the policies in turn."""
+    return config.learners.devices or _gpus() or ("cpu",)
+
+
 def is_open(config: Config, own_devices: Sequence[str], cores: int | None = None) -> bool:
     """Whether there is a choice to be made that depends on what things cost."""
-    if {*own_devices} - {"", "cpu"}:
+    if config.exact or (cores or _cores()) == 1 or {*own_devices} - {"", "cpu"}:
         return False
-    if (
-        config.exact
-        or config.learners.devices not in ((), ("cpu",))
-        or _gpus()
-        or (cores or _cores()) == 1
-    ):
-        return False
-    return config.learners.processes == "auto" or (
-        config.actor.processes == "auto" and config.env.num_envs > 1
-    )
+    several_actors = config.actor.processes == "auto" and config.env.num_envs > 1
+    if set(devices_of(config)) != {"cpu"}:  # there is a learner process for each, whatever it costs
+        return several_actors and cores is None and not any(own_devices)
+    return config.learners.processes == "auto" or several_actors
 
 
 def niceness(config: Config, layout: Layout, here: int | None = None) -> int:
@@ -224,14 +223,14 @@ def _choose(
     cores = cores or _cores()
     asked_actors, asked_learners = config.actor.processes, config.learners.processes
     actors, learners = [1], [min(cores, free, num_policies)]
-    if set(devices) != {"cpu"}:
-        learners = [min(len(devices), num_policies)]
-    elif costs is not None:
+    if costs is not None:
         # Else an actor has cores enough as it is, or is better off without others.
         fast = config.population.dealt and costs.playing(config.env.num_envs) < SLOW
         if config.env.workers == 1 and not fast:
             actors = list(range(1, min(cores, config.env.num_envs) + 1))
         learners = list(range(1, min(cores, num_policies) + 1))
+    if set(devices) != {"cpu"}:
+        learners = [min(len(devices), num_policies)]
     if asked_actors != "auto":
         actors = [asked_actors]
     if asked_learners != "auto":
