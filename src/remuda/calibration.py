@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 PATIENCE = 4
 """So many times as long as it was to take, a trial goes on for want of updates."""
+FEWEST = 4
+"""Turns that a rollout has at least, where a game is slow."""
 SHORT = 10_000
 """Agent-steps of a run that is over, as a rule, before a trial has paid."""
 MINIBATCH = 512
@@ -100,9 +102,18 @@ def _older_objects_left_alone() -> Iterator[None]:
 def measure(
     config: Config, agents: tuple[AgentSpec, ...], seconds: float, num_threads: int = 1
 ) -> Costs:
-    """Play and train for about so many seconds, in this process, and see what a step costs."""
+    """Play and train for about so many seconds, in this process, and see what a step costs.
+
+    Where a game is too slow for a rollout in this time, a second trial has shorter ones.
+    """
     try:
-        return _measure(config, agents, seconds, num_threads)
+        costs = _measure(config, agents, seconds, num_threads)
+        turn = costs.play * config.env.num_envs * len(agents)
+        turns = int(PATIENCE / 2 * seconds / turn)
+        if costs.learn or turns < FEWEST:
+            return costs
+        _free()
+        return _measure(config, agents, seconds, num_threads, turns)
     finally:
         _free()
 
@@ -121,9 +132,13 @@ def _free() -> None:
 
 
 def _measure(
-    config: Config, agents: tuple[AgentSpec, ...], seconds: float, num_threads: int
+    config: Config,
+    agents: tuple[AgentSpec, ...],
+    seconds: float,
+    num_threads: int,
+    turns: int | None = None,
 ) -> Costs:
-    small = _in_small(config)
+    small = _in_small(config, turns)
     specs = policy_specs(small, agents)
     with threads(num_threads):
         assembly = Assembly(small, specs, make_layout(small, len(specs)), agents=agents)
@@ -149,29 +164,33 @@ def _split(config: Config, agents: tuple[AgentSpec, ...], seconds: float, costs:
     return replace(costs, play=costs.play - turn / copies, turn=turn)
 
 
-def _in_small(config: Config) -> Config:
+def _in_small(config: Config, turns: int | None = None) -> Config:
     """The same run with updates that come sooner and cost as much a step; it saves nothing.
 
-    On a GPU a smaller update costs more a step, so there they stay as they are.
+    With `turns` rollouts have no more, even if a step of training costs more then.
+
+    On a GPU smaller updates cost more a step, and so does each policy by itself: updates stay as
+    they are there, and policies are trained as stacks.
     """
     tree = config.model_dump()
     device = devices_of(config)[0]
-    least = {"schedule": "sequential", "actor": {"processes": 1}}
+    schedule = "sequential" if device == "cpu" else "async"
+    least = {"schedule": schedule, "actor": {"processes": 1}}
     least |= {"learners": {"processes": 1, "threads": 1, "devices": [device]}}
     least |= {"env": {"workers": 1}}
     tree = overlay(tree, least | {"run": {"turns": None, "seconds": math.inf}, "trace": None})
-    if device != "cpu":
+    if device != "cpu" and turns is None:
         return load_config(tree)
-    tree = overlay(tree, {"policy": _sooner(config.policy, config.env.num_envs)})
+    tree = overlay(tree, {"policy": _sooner(config.policy, config.env.num_envs, turns)})
     for name in config.policies:
-        own = _sooner(config.policy_of(name), config.env.num_envs)
+        own = _sooner(config.policy_of(name), config.env.num_envs, turns)
         tree = overlay(tree, {"policies": {name: own}})
     return load_config(tree)
 
 
-def _sooner(policy: PolicyConfig, num_envs: int) -> dict[str, object]:
+def _sooner(policy: PolicyConfig, num_envs: int, turns: int | None) -> dict[str, object]:
     if policy.rollout_length:
-        enough = -(-policy.ppo.minibatches * MINIBATCH // num_envs)
+        enough = turns or -(-policy.ppo.minibatches * MINIBATCH // num_envs)
         return {"ppo": {"rollout_length": min(policy.rollout_length, enough)}}
     return {"experience": {"learning_starts": policy.with_network(recurrent=True).batch_size}}
 

@@ -51,6 +51,7 @@ def test_playing_and_training_are_measured_each_by_itself(policy):
     sleepy = {"game": "runtime.test_calibration:SlowTape", "policy": policy}
     slow = measure(load_config(overlay(SMALL, sleepy)), AGENTS, 0.2)
     assert slow.play >= 0.0025  # two agents share the 5 ms of a copy
+    assert slow.learn > 0.0  # though a whole rollout of it takes longer
     fast = measure(load_config(overlay(SMALL, {"policy": policy})), AGENTS, 1.0)
     assert fast.play > 0.0
     assert fast.learn > 0.0
