@@ -73,6 +73,7 @@ def _block(record: dict[str, Any]) -> str:
     parts.append(
         f"`{record['command']}`, {record['date']}, commit {record['commit']}; "
         f"{machine['cores']} cores of {machine['cpu']}, {machine['memory_gib']} GiB; "
+        f"{machine['gpu'] + '; ' if machine.get('gpu') else ''}"
         f"Python {record['python']}, "
         f"PyTorch {record['torch']}, NumPy {record['numpy']}."
     )

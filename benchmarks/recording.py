@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -164,7 +165,7 @@ def columns(rows: list[dict[str, Cell]]) -> list[str]:
 def command(words: list[str]) -> str:
     """What was run, without where anything lies on this machine."""
     plain = [Path(word).name if word.startswith(("/", "~", "..")) else word for word in words[1:]]
-    return " ".join(["python", f"benchmarks/{Path(words[0]).name}", *plain])
+    return shlex.join(["python", f"benchmarks/{Path(words[0]).name}", *plain])
 
 
 def machine() -> dict[str, Any]:

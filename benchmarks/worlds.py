@@ -254,14 +254,20 @@ def returns_of(world: World, agents: Sequence[str], returns: np.ndarray) -> floa
 
 
 def theirs(
-    world: World, turns: int, seed: int, defaults: bool, python: str, separate: bool
+    world: World,
+    turns: int,
+    seed: int,
+    defaults: bool,
+    python: str,
+    separate: bool,
+    seconds: float = 0.0,
 ) -> Outcome:
-    """Train with Stable-Baselines3."""
+    """Train with Stable-Baselines3; with `seconds`, for so long, however many turns these are."""
     asked = {
         "game": world.game,
         "options": dict(world.options),
-        "turns": turns,
-        "seconds": 0.0,
+        "turns": 10**9 if seconds else turns,
+        "seconds": seconds,
         "seed": seed,
         "copies": world.copies,
         "separate": separate,
@@ -348,9 +354,10 @@ def measured(
         found["Remuda"].append(ours(world, turns, seed, options.defaults))
         if python is not None and world.peers:
             for which, separate in ((SHARED, False), (SEPARATE, True)):
-                if separate and (options.quick or world.alone):
+                if separate and (options.quick or world.alone or options.times):
                     continue
-                outcome = theirs(world, turns, seed, options.defaults, python, separate)
+                seconds = options.times * found["Remuda"][-1].seconds
+                outcome = theirs(world, turns, seed, options.defaults, python, separate, seconds)
                 found.setdefault(which, []).append(outcome)
         for which, outcomes in found.items():
             print(
@@ -376,7 +383,7 @@ def tell(results: Results, name: str, found: dict[str, list[Outcome]], quick: bo
                 "sampled": spread_of(sampled),
                 "floor": f"{floor:.2f}",
                 "known": world.known,
-                "turns": outcomes[0].curve[-1][1] if outcomes[0].curve else 0,
+                "turns": int(mean(o.curve[-1][1] if o.curve else 0 for o in outcomes)),
                 "minutes": mean(o.seconds for o in outcomes) / 60,
             }
         )
@@ -468,6 +475,7 @@ def main() -> None:
     add("--seeds", type=int, default=5)
     add("--share", type=float, default=1.0, help="of the turns that a world gets")
     add("--peers", help="an interpreter with stable-baselines3 and the worlds")
+    add("--times", type=float, default=0.0, help="seconds of ours, that one network for all gets")
     add("--alone", action="store_true", help="without the other library")
     add("--defaults", action="store_true", help="PPO's, with nothing chosen for a world")
     add("--quick", action="store_true", help="one seed, and a fiftieth of the turns")
