@@ -30,7 +30,7 @@ def trained_together(matchmaker, turns):
     config = load_config(
         {
             "game": "support:Tape",
-            "schedule": "sequential",
+            "schedule": "async",  # else each policy is trained by itself
             "env": {"num_envs": 8},
             "policy": {
                 "algorithm": "ppo",

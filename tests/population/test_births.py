@@ -266,7 +266,7 @@ def test_a_checkpoint_of_another_policy_in_its_place_is_left_aside():
 
 def test_no_policy_waits_for_an_empty_place():
     """A stack trains as soon as those who are there have their rollouts, all together."""
-    world = World()
+    world = World(schedule="async")  # else each policy is trained by itself, and waits for none
     learner, _ = world.learner("policy_0")
     assert "born_0" in learner.policies  # one stack
     there = [r for n, r in zip(learner.policies, learner.rollouts, strict=True) if n in FIRST]
