@@ -149,7 +149,9 @@ class Checkpoints:
             found = data["format"]
             if found != FORMAT:
                 raise OtherFormatError(
-                    f"{path} is of format {found}, and this version of Remuda reads format {FORMAT}"
+                    f"{path} is of format {found}, and this version of Remuda reads format {FORMAT}; "
+                    "it cannot be gone on with, but its policies can be played, and a new run can "
+                    f"begin with their weights: --policy.init_from {self.path.parent}"
                 )
             checked(data, kinds_of(Manifest))
             checked(data["files"], dict.fromkeys(data["files"], str))
