@@ -98,7 +98,7 @@ def test_a_resumed_run_may_have_another_cluster():
 
 def test_ray_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(RemudaError, match=r"install it: pip install 'remuda\[ray\]'"):
+    with pytest.raises(RemudaError, match=r"install it: pip install 'remuda\[cluster\]'"):
         RayNodes(load_config({"cluster": {"local": 2}}))
 
 

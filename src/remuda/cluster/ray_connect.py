@@ -46,14 +46,14 @@ def import_ray(local: bool) -> ModuleType:
             import ray
     except ImportError as error:
         raise RemudaError(
-            f"cluster: Ray cannot be imported ({error}); install it: pip install 'remuda[ray]'"
+            f"cluster: Ray cannot be imported ({error}); install it: pip install 'remuda[cluster]'"
         ) from None
     found = version_of(ray.__version__)
     if found < OLDEST:
         least = ".".join(map(str, OLDEST))
         raise RemudaError(
             f"cluster: Ray {ray.__version__} is too old, {least} is the oldest that will do; "
-            "install a newer one on all nodes: pip install -U 'remuda[ray]'"
+            "install a newer one on all nodes: pip install -U 'remuda[cluster]'"
         )
     if local:  # also where the user's code has imported Ray before
         constants: Any = ray._private.ray_constants
