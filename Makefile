@@ -10,7 +10,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constra
 # Tests run beside each other in so many processes; each of them has a few children of its own.
 JOBS ?= 2
 
-.PHONY: train test test-all test-sorrel check format bench figures site clean
+.PHONY: train test test-all test-sorrel test-pythons test-minimum check format bench figures site clean
 
 # The main job: two agents learn Treasure Hunt, each in a process of its own, in a few minutes
 # on two cores. Networks half as wide as by default, so that the learners keep up with the game.
@@ -40,6 +40,29 @@ $(SORREL)/.ready: pyproject.toml
 
 test-sorrel: $(SORREL)/.ready
 	$(SORREL)/bin/python -m pytest -n $(JOBS) -m '' tests/sorrel_itself $(ARGS)
+
+# The tests with each Python of these that is here, and the versions of constraints.txt. PyTorch may take 6 GB each.
+PYTHONS ?= 3.11 3.12 3.13
+interpreter = $(firstword $(foreach p,python$(1) $(wildcard $(HOME)/.pyenv/versions/$(1).*/bin/python3),\
+	$(shell $(p) -c 'print()' >/dev/null 2>&1 && echo $(p))))
+
+test-pythons: $(foreach v,$(PYTHONS),test-python-$(v))
+
+test-python-%:
+	@test -n "$(call interpreter,$*)" || echo "Python $* is not here: left out"
+	@test -z "$(call interpreter,$*)" || $(MAKE) test VENV=.venv-$* PYTHON="$(call interpreter,$*)"
+
+# The tests with the oldest versions that pyproject.toml allows, of what every installation needs.
+MINIMUM := .venv-minimum
+
+$(MINIMUM)/.ready: pyproject.toml minimum.txt
+	$(or $(call interpreter,3.11),$(PYTHON)) -m venv $(MINIMUM)
+	$(MINIMUM)/bin/python -m pip install --quiet --disable-pip-version-check --constraint minimum.txt --editable . \
+		pytest pytest-timeout pytest-xdist hypothesis
+	touch $@
+
+test-minimum: $(MINIMUM)/.ready
+	NUMBA_CACHE_DIR=$(CURDIR)/$(MINIMUM)/compiled $(MINIMUM)/bin/python -m pytest -n $(JOBS) $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -84,4 +107,4 @@ $(READY): $(INSTALLED)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(SORREL) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(SORREL) $(MINIMUM) .venv-3.* .mypy_cache .ruff_cache .pytest_cache

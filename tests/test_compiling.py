@@ -1,6 +1,8 @@
 """What is compiled is told, and what was compiled before is not."""
 
 import numba
+import numpy as np
+from numba.core import event
 
 from remuda import compiling
 from remuda.compiling import CompileListener, Progress, telling_of_compiling
@@ -20,6 +22,29 @@ def test_what_this_process_compiles_is_told():
         add(3, 4)
     add(1.0, 2.0)
     assert len(told) == 1
+
+
+def test_what_tells_may_have_to_be_compiled_itself():
+    """Red before: it was told of that in turn, and so on, until the process died of it."""
+
+    @numba.njit
+    def note(array, value):
+        array[0] = value
+
+    @numba.njit
+    def add(a, b):
+        return a + b
+
+    now, told = np.zeros(1, np.int64), []
+
+    def tell(compiles):
+        note(now, int(compiles))
+        told.append(compiles)
+
+    with event.install_listener("numba:compile", CompileListener(tell)):
+        assert add(1, 2) == 3
+    assert told == [True, False]
+    assert now[0] == 0
 
 
 def test_progress_is_told_now_and_then(monkeypatch):

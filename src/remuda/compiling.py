@@ -19,17 +19,28 @@ class CompileListener(event.Listener):
     def __init__(self, tell: Callable[[bool], None]) -> None:
         self._tell = tell
         self._depth = 0
+        self._tells = False
+        """Whether it tells just now: what telling itself needs to be compiled for is not told."""
 
     def on_start(self, event: Any) -> None:  # noqa: ARG002
         """A function is compiled, maybe for another that calls it."""
         self._depth += 1
-        self._tell(True)
+        self._say(True)
 
     def on_end(self, event: Any) -> None:  # noqa: ARG002
         """It is done."""
         self._depth -= 1
         if not self._depth:
-            self._tell(False)
+            self._say(False)
+
+    def _say(self, compiles: bool) -> None:
+        if self._tells:
+            return
+        self._tells = True
+        try:
+            self._tell(compiles)
+        finally:
+            self._tells = False
 
 
 EVERY = 5.0
