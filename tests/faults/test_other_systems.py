@@ -1,6 +1,6 @@
-"""Where a system has neither nameless memory, event counters, signals of a parent's death nor /proc.
+"""Where there are neither nameless memory, event counters, signals of a parent's death nor /proc.
 
-That is macOS, whose ways are tried here by taking those of Linux away.
+So it is on macOS, whose ways are tried here by taking those of Linux away.
 """
 
 import json
@@ -93,7 +93,7 @@ def test_who_is_killed_is_replaced_and_nobody_outlives_the_coordinator(algorithm
         assert len(children) >= 3
         run.kill()
         run.wait()
-        gone, alive = psutil.wait_procs(children, 60)
+        _, alive = psutil.wait_procs(children, 60)
         assert not alive
     finally:
         run.kill()

@@ -149,8 +149,8 @@ class Checkpoints:
             found = data["format"]
             if found != FORMAT:
                 raise OtherFormatError(
-                    f"{path} is of format {found}, and this version of Remuda reads format {FORMAT}; "
-                    "it cannot be gone on with, but its policies can be played, and a new run can "
+                    f"{path} is of format {found}, and this version of Remuda reads format "
+                    f"{FORMAT}; it cannot be gone on with, but its policies can be played, and a new run can "
                     f"begin with their weights: --policy.init_from {self.path.parent}"
                 )
             checked(data, kinds_of(Manifest))
