@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from remuda.assembly import Assembly
-from remuda.config import Config, PolicyConfig, load_config, overlay
+from remuda.config import ClusterConfig, Config, PolicyConfig, load_config, overlay
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.runtime.host import threads
 from remuda.runtime.layout import Costs, Layout, devices_of, is_open, make_layout, spare_cores
@@ -29,8 +29,9 @@ log = logging.getLogger(__name__)
 
 PATIENCE = 4
 """So many times as long as it was to take, a trial goes on for want of updates."""
-FEWEST = 4
-"""Turns that a rollout has at least, where a game is slow."""
+FEWEST = 32
+"""Steps of a policy in a minibatch with which a step of training costs about what it does in a run;
+with fewer an update is nothing but what is there for any number."""
 SHORT = 10_000
 """Agent-steps of a run that is over, as a rule, before a trial has paid."""
 MINIBATCH = 512
@@ -65,14 +66,17 @@ def choose_layout(
     with _older_objects_left_alone():
         try:
             costs = measure(config, agents, seconds)
+            was_seen = costs.learn > 0.0
+            if not was_seen:
+                costs = _with_short_rollouts(config, agents, seconds, costs)
             if config.env.num_envs > 1 and config.actor.processes == "auto":
                 costs = _split(config, agents, seconds / 2, costs)
             layout = make_layout(config, len(specs), costs, devices, cores)
             spare = 0 if cores else min(spare_cores(layout), MANY_THREADS - 1)
             on_processor = set(layout.devices) == {"cpu"}
-            if spare and costs.learn and config.learners.threads == "auto" and on_processor:
+            if spare and was_seen and config.learners.threads == "auto" and on_processor:
                 more = measure(config, agents, seconds, 1 + spare)
-                if more.learn < costs.learn * WORTH_A_THREAD:
+                if 0.0 < more.learn < costs.learn * WORTH_A_THREAD:
                     layout = replace(layout, threads=1 + spare)
         except Exception:
             # Whatever is wrong will show in a role, where it is told by name and with its log.
@@ -102,18 +106,27 @@ def _older_objects_left_alone() -> Iterator[None]:
 def measure(
     config: Config, agents: tuple[AgentSpec, ...], seconds: float, num_threads: int = 1
 ) -> Costs:
-    """Play and train for about so many seconds, in this process, and see what a step costs.
-
-    Where a game is too slow for a rollout in this time, a second trial has shorter ones.
-    """
+    """Play and train for about so many seconds, in this process, and see what a step costs."""
     try:
-        costs = _measure(config, agents, seconds, num_threads)
-        turn = costs.play * config.env.num_envs * len(agents)
-        turns = int(PATIENCE / 2 * seconds / turn)
-        if costs.learn or turns < FEWEST:
-            return costs
+        return _measure(config, agents, seconds, num_threads)
+    finally:
         _free()
-        return _measure(config, agents, seconds, num_threads, turns)
+
+
+def _with_short_rollouts(
+    config: Config, agents: tuple[AgentSpec, ...], seconds: float, costs: Costs
+) -> Costs:
+    """The same costs with what training costs, where the game was too slow to see it in the time.
+
+    A second trial has as long rollouts as fit. What it sees is a bound, from above.
+    """
+    turns = int(PATIENCE / 2 * seconds / (costs.play * config.env.num_envs * len(agents)))
+    policies = [config.policy, *map(config.policy_of, config.policies)]
+    most = [policy.ppo.minibatches for policy in policies if policy.rollout_length]
+    if not most or turns * config.env.num_envs < FEWEST * max(most):
+        return costs
+    try:
+        return replace(costs, learn=_measure(config, agents, seconds, 1, turns).learn)
     finally:
         _free()
 
@@ -177,7 +190,7 @@ def _in_small(config: Config, turns: int | None = None) -> Config:
     schedule = "sequential" if device == "cpu" else "async"
     least = {"schedule": schedule, "actor": {"processes": 1}}
     least |= {"learners": {"processes": 1, "threads": 1, "devices": [device]}}
-    least |= {"env": {"workers": 1}}
+    least |= {"env": {"workers": 1}, "cluster": ClusterConfig().model_dump()}
     tree = overlay(tree, least | {"run": {"turns": None, "seconds": math.inf}, "trace": None})
     if device != "cpu" and turns is None:
         return load_config(tree)
@@ -190,8 +203,8 @@ def _in_small(config: Config, turns: int | None = None) -> Config:
 
 def _sooner(policy: PolicyConfig, num_envs: int, turns: int | None) -> dict[str, object]:
     if policy.rollout_length:
-        enough = turns or -(-policy.ppo.minibatches * MINIBATCH // num_envs)
-        return {"ppo": {"rollout_length": min(policy.rollout_length, enough)}}
+        enough = -(-policy.ppo.minibatches * MINIBATCH // num_envs)
+        return {"ppo": {"rollout_length": min(policy.rollout_length, enough, turns or enough)}}
     return {"experience": {"learning_starts": policy.with_network(recurrent=True).batch_size}}
 
 

@@ -1,5 +1,6 @@
 """Run directories that version 0.1.0 wrote: they are shown, played, analysed and begun from."""
 
+import logging
 import shutil
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import remuda
+from remuda.coordinator.logs import log_to
 from remuda.ui import cli
 from remuda.ui.live import PlainView
 
@@ -68,6 +70,22 @@ def test_a_resume_is_refused_with_what_can_be_done(run, capsys):
     assert "format 1" in said
     assert f"policy.init_from {run}" in said
     assert "Traceback" not in said
+
+
+def test_a_checkpoint_of_a_newer_version_asks_for_that_version(run, capsys):
+    manifest = run / "checkpoints" / "000001" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 99'))
+    assert main(["train", "--resume", str(run)]) != 0
+    said = capsys.readouterr().err
+    assert "a newer one wrote it" in said
+    assert "init_from" not in said
+
+
+def test_what_is_logged_finds_its_folder_again(tmp_path):
+    file = tmp_path / "cleared" / "away" / "coordinator.log"
+    with log_to(file):
+        logging.getLogger("remuda.test").warning("a word")
+    assert "a word" in file.read_text()
 
 
 def test_a_new_run_begins_with_its_weights(tmp_path):

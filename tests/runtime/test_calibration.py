@@ -51,7 +51,6 @@ def test_playing_and_training_are_measured_each_by_itself(policy):
     sleepy = {"game": "runtime.test_calibration:SlowTape", "policy": policy}
     slow = measure(load_config(overlay(SMALL, sleepy)), AGENTS, 0.2)
     assert slow.play >= 0.0025  # two agents share the 5 ms of a copy
-    assert slow.learn > 0.0  # though a whole rollout of it takes longer
     fast = measure(load_config(overlay(SMALL, {"policy": policy})), AGENTS, 1.0)
     assert fast.play > 0.0
     assert fast.learn > 0.0
@@ -73,6 +72,41 @@ def test_a_slow_game_is_given_more_actors_if_that_helps(with_half, actors, four_
     assert len(layout.copies) == actors
     assert len(layout.groups) == 1
     assert "a step: play " in layout.describe("async", ["a", "b"])
+
+
+def test_training_is_seen_where_a_whole_rollout_takes_longer_than_a_trial(four_cores):
+    """Red before: it counted for nothing, and large networks got an actor for each core."""
+    config = load_config(overlay(SMALL, {"game": "runtime.test_calibration:SlowTape"}))
+    reason = choose_layout(config, AGENTS).reason
+    assert "training" in reason
+    assert "training 0 us" not in reason
+
+
+def test_what_was_hardly_seen_decides_on_no_threads(four_cores, monkeypatch):
+    asked = []
+
+    def measured(config, agents, seconds, num_threads, turns=None):
+        asked.append((num_threads, turns))
+        return Costs(play=2e-3, learn=1e-3 if turns or num_threads > 1 else 0.0)
+
+    monkeypatch.setattr(calibration, "_measure", measured)
+    choose_layout(load_config(SMALL), AGENTS)
+    assert asked == [(1, None), (1, 62), (1, None)]  # and then with half of the copies
+    asked.clear()
+    slower = load_config(overlay(SMALL, {"policy": {"ppo": {"minibatches": 8}}}))
+    choose_layout(slower, AGENTS)
+    assert asked == [(1, None), (1, None)]  # too few steps to tell anything by
+    asked.clear()
+    choose_layout(load_config(overlay(SMALL, {"policy": {"algorithm": "dqn"}})), AGENTS)
+    assert asked == [(1, None), (1, None)]
+
+
+def test_a_cluster_has_a_trial_too(caplog):
+    """Red before: it failed, and that was told in the log alone."""
+    tree = {"cluster": {"local": 2}, "run": {"calibrate": 0.05}}
+    layout = choose_layout(load_config(overlay(SMALL, tree)), AGENTS, cores=4)
+    assert layout.reason
+    assert not caplog.records
 
 
 def test_there_is_no_trial_where_there_is_nothing_to_choose(four_cores, monkeypatch):

@@ -192,6 +192,7 @@ def test_on_gpus_there_is_a_choice_of_actors_alone(machine):
     config = load_config({"env": {"num_envs": 16}})
     assert is_open(config, [""] * 8)
     assert not is_open(load_config({"env": {"num_envs": 1}}), [""] * 8)
+    assert not is_open(load_config({"env": {"num_envs": 16, "workers": 2}}), [""] * 8)
     two = load_config({"env": {"num_envs": 16}, "actor": {"processes": 2}})
     assert not is_open(two, [""] * 8)
     assert not is_open(config, ["cuda:0"] + [""] * 7)

@@ -17,6 +17,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -137,6 +138,16 @@ class Checkpoints:
         for left in self.path.glob(f".{number:06d}.*partial"):
             shutil.rmtree(left, ignore_errors=True)
 
+    def _way_out(self, found: int) -> str:
+        """What can be done with a checkpoint of another format."""
+        if found > FORMAT:
+            return "a newer one wrote it: install that"
+        return (
+            "an older one wrote it, and how its policies were trained cannot be gone on with. They "
+            "can be played, and a new run can begin with their weights alone: "
+            f"--policy.init_from {shlex.quote(str(self.path.parent))}"
+        )
+
     def manifest(self, number: int) -> Manifest:
         """The manifest of a checkpoint.
 
@@ -150,8 +161,7 @@ class Checkpoints:
             if found != FORMAT:
                 raise OtherFormatError(
                     f"{path} is of format {found}, and this version of Remuda reads format "
-                    f"{FORMAT}; it cannot be gone on with, but its policies can be played, and a new run can "
-                    f"begin with their weights: --policy.init_from {self.path.parent}"
+                    f"{FORMAT}; {self._way_out(found)}"
                 )
             checked(data, kinds_of(Manifest))
             checked(data["files"], dict.fromkeys(data["files"], str))

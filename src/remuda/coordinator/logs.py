@@ -11,6 +11,14 @@ from remuda.runtime.host import LOG_FORMAT
 
 
 class _LogFile(logging.FileHandler):
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write it, into a folder that somebody may have cleared away."""
+        try:
+            Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)
+            super().emit(record)
+        except OSError:
+            self.handleError(record)
+
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         """A log on a full disk is lost, and not worth a traceback in the terminal."""
 

@@ -153,7 +153,9 @@ def is_open(config: Config, own_devices: Sequence[str], cores: int | None = None
     """Whether there is a choice to be made that depends on what things cost."""
     if config.exact or (cores or _cores()) == 1 or {*own_devices} - {"", "cpu"}:
         return False
-    several_actors = config.actor.processes == "auto" and config.env.num_envs > 1
+    several_actors = (
+        config.actor.processes == "auto" and config.env.num_envs > 1 and config.env.workers == 1
+    )
     if set(devices_of(config)) != {"cpu"}:  # there is a learner process for each, whatever it costs
         return several_actors and cores is None and not any(own_devices)
     return config.learners.processes == "auto" or several_actors
