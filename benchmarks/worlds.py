@@ -216,7 +216,7 @@ def ours(world: World, turns: int, seed: int, defaults: bool) -> Outcome:
     """Train independent policies."""
     run = {
         "seed": seed,
-        "run": {"turns": turns, "evaluate_episodes": world.episodes, "log_every": 2.0},
+        "run": {"turns": turns, "evaluate_episodes": world.episodes, "log_every": 0.5},
         "checkpoint": {"every": 3600, "evaluate_episodes": 0},
     }
     tree = overlay(world.settings(defaults), run)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 from recording import FIGURES, ROOT
 
 PICTURE = ROOT / "docs" / "images" / "worlds.png"
@@ -55,6 +56,8 @@ def on_grid(points: Points, grid: np.ndarray) -> np.ndarray:
         inside = (turns > end - reach) & (turns <= end)
         if inside.any():
             found[i] = values[inside].mean()
+        elif turns[0] <= end:  # a run so short that few records were written
+            found[i] = np.interp(end, turns, values)
     return found
 
 
@@ -62,9 +65,9 @@ def main() -> None:
     """Draw all worlds that were recorded."""
     files = {name: FIGURES / f"worlds.{name}.csv" for name in TITLES}
     files = {name: file for name, file in files.items() if file.exists()}
-    columns = 3
+    columns = min(3, len(files))
     rows = -(-len(files) // columns)
-    figure, panels = plt.subplots(rows, columns, figsize=(12, 3.1 * rows), squeeze=False)
+    figure, panels = plt.subplots(rows, columns, figsize=(4.2 * columns, 3.3 * rows), squeeze=False)
     for axes in panels.flat[len(files) :]:
         axes.set_visible(False)
     for axes, (name, file) in zip(panels.flat, files.items(), strict=False):
@@ -83,11 +86,18 @@ def main() -> None:
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=8)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.xaxis.set_major_formatter(lambda x, _: f"{x / 1e6:g} M" if x else "0")
-    panels.flat[0].legend(fontsize=8, frameon=False)
+    shown = {
+        line.get_label(): line for axes in panels.flat for line in axes.get_lines()
+    }  # a library may be missing in some
+    named = {name: line for name, line in shown.items() if name in COLOURS}
+    figure.legend(
+        named.values(), named, fontsize=8, frameon=False, loc="upper center", ncols=len(named)
+    )
     figure.supxlabel("turns of all copies", fontsize=9)
     figure.supylabel("return of an episode in training", fontsize=9)
-    figure.tight_layout()
+    figure.tight_layout(rect=(0.0, 0.0, 1.0, 0.94))
     figure.savefig(PICTURE, dpi=110)
     print(f"wrote {PICTURE.relative_to(ROOT)}")
 
