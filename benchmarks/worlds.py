@@ -127,6 +127,7 @@ WORLDS: dict[str, World] = {
     "spread": World(
         "pettingzoo:mpe2.simple_spread_v3",
         turns=3_000_000,
+        copies=64,
         options={"N": 3, "local_ratio": 0.5, "max_cycles": 25},
         least=-16.0,
         known="greedy assignment -8.4",
@@ -135,6 +136,7 @@ WORLDS: dict[str, World] = {
     "speaker": World(
         "pettingzoo:mpe2.simple_speaker_listener_v4",
         turns=3_000_000,
+        copies=64,
         options={"max_cycles": 25},
         least=-15.0,
         known="published IPPO -13.1 after 20 M (an older version)",
@@ -143,6 +145,7 @@ WORLDS: dict[str, World] = {
     "tag": World(
         "pettingzoo:mpe2.simple_tag_v3",
         turns=1_000_000,
+        copies=64,
         options={"max_cycles": 25},
         known="a prey that flees, by hand",
         preset="mpe",
@@ -152,6 +155,7 @@ WORLDS: dict[str, World] = {
     "tag_both": World(
         "pettingzoo:mpe2.simple_tag_v3",
         turns=1_000_000,
+        copies=64,
         options={"max_cycles": 25},
         known="both learn: what adversaries earn depends on their prey",
         preset="mpe",
