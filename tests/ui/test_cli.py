@@ -159,6 +159,23 @@ def test_help_names_every_flag_and_imports_no_torch(capsys):
         assert flag in help_text
 
 
+@pytest.mark.parametrize("command", ["train", "evaluate", "analyse"])
+def test_help_breaks_lines_only_where_they_are_full(command, monkeypatch, capsys):
+    """Red before: lines ended where those of the source do, and a second time at the edge."""
+    monkeypatch.setenv("COLUMNS", "90")
+    assert run([command, "--help"]) == 0
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    indented = [len(line) - len(line.lstrip()) for line in lines]
+    pairs = [
+        (line, after)
+        for i, (line, after) in enumerate(zip(lines, lines[1:], strict=False))
+        if indented[i] == indented[i + 1] >= 8 and line and after
+    ]
+    assert len(pairs) >= 2
+    short = [line for line, after in pairs if len(f"{line} {after.split()[0]}") <= 88]
+    assert not short
+
+
 @pytest.mark.slow  # as in tests/faults/test_stopping.py
 def test_ctrl_c_stops_softly(tmp_path):
     directory = tmp_path / "run"

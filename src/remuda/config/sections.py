@@ -46,6 +46,15 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **words: Any) -> None:
+        """Let what each field means flow as text, whose lines end where a terminal's do."""
+        super().__pydantic_init_subclass__(**words)
+        for field in cls.model_fields.values():
+            if field.description:
+                paragraphs = field.description.split("\n\n")
+                field.description = "\n\n".join(" ".join(text.split()) for text in paragraphs)
+
     def __getstate__(self) -> dict[Any, Any]:
         """What is sent to other processes, with the user's code that it names."""
         return super().__getstate__() | {"pickles": pickles_in(self.__dict__)}
