@@ -109,6 +109,17 @@ def test_a_run_goes_on_where_it_stopped(tmp_path):
     assert result.directory == first.directory
 
 
+def test_a_run_that_is_over_says_what_would_go_on_with_it(tmp_path, capsys):
+    first = remuda.train(
+        "support:Tape", config=SMALL, run={"directory": tmp_path / "run"}, view=PlainView()
+    )
+    capsys.readouterr()
+    remuda.train(resume=first, view=PlainView())
+    assert "nothing more is trained; raise it to go on" in capsys.readouterr().out
+    remuda.train(resume=first, run={"turns": 500}, view=PlainView())
+    assert "nothing more" not in capsys.readouterr().out
+
+
 def test_a_policy_is_trained_on_a_device_of_its_own(tmp_path, run):
     """Here two names of the same device, so that the weights are the same."""
     other = remuda.train(

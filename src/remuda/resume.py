@@ -52,6 +52,12 @@ def find_checkpoint(
             f"run: remuda train --config {run.config} --run.directory NEW"
         )
     say(f"goes on from checkpoint {found.number}: {found.turns:,} turns, {found.seconds:,.0f} s")
+    for key, limit, done in (
+        ("run.turns", config.run.turns, found.turns),
+        ("run.seconds", config.run.seconds, found.seconds),
+    ):
+        if limit is not None and done >= limit:
+            say(f"{key} is {limit:,}, which it has had: nothing more is trained; raise it to go on")
     before = _before(config, run, found)
     changed = tuple(changes(before, config))
     for change in changed:

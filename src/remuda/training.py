@@ -12,7 +12,7 @@ from pathlib import Path
 from remuda.assembly import Assembly
 from remuda.calibration import choose_layout
 from remuda.checkpoint.store import Manifest
-from remuda.cluster.cluster import gathered
+from remuda.cluster.cluster import check_ray, gathered
 from remuda.compiling import telling_of_compiling
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.coordinator import Coordinator, Signals
@@ -94,6 +94,8 @@ def train(
     prepared = prepare(config)
     if config.run.fallback and config.schedule != "sequential":
         in_one_process(config)
+    if config.cluster.used:
+        check_ray(config)
     beginnings = {} if resume else find_beginnings(config, prepared.specs)
     imported = () if resume else find_imported(config, prepared.specs)
     prepared.check_memory(config, prepared.layout)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import remuda
 from remuda.changes import changes
 from remuda.cluster import ray_connect
 from remuda.cluster.nodes import NodeInfo
@@ -15,6 +16,7 @@ from remuda.cluster.ray_nodes import RayNodes
 from remuda.config import load_config
 from remuda.effects import without_effect
 from remuda.errors import ConfigError, RemudaError
+from remuda.ui.live import PlainView
 
 
 @pytest.mark.parametrize(
@@ -100,6 +102,15 @@ def test_ray_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(RemudaError, match=r"install it: pip install 'remuda\[cluster\]'"):
         RayNodes(load_config({"cluster": {"local": 2}}))
+
+
+def test_ray_that_is_not_installed_leaves_no_run_behind(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    directory = tmp_path / "run"
+    settings = {"cluster": {"local": 2}, "run": {"directory": directory, "turns": 10}}
+    with pytest.raises(RemudaError, match=r"install it: pip install"):
+        remuda.train("support:Tape", config=settings, view=PlainView())
+    assert not directory.exists()
 
 
 def test_ray_that_is_too_old(monkeypatch):

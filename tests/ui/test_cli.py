@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -168,7 +169,7 @@ def test_help_breaks_lines_only_where_they_are_full(command, monkeypatch, capsys
     indented = [len(line) - len(line.lstrip()) for line in lines]
     pairs = [
         (line, after)
-        for i, (line, after) in enumerate(zip(lines, lines[1:], strict=False))
+        for i, (line, after) in enumerate(pairwise(lines))
         if indented[i] == indented[i + 1] >= 8 and line and after
     ]
     assert len(pairs) >= 2

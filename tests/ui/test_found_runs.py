@@ -51,6 +51,13 @@ def test_runs_are_found_and_what_is_damaged_is_named(tmp_path, capsys, monkeypat
     assert "there is no run in" in capsys.readouterr().out
 
 
+def test_a_terminal_of_80_columns_shows_paths_whole(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    a_run(tmp_path / "treasure_hunt-20261126-101655")
+    assert command(["runs", str(tmp_path)]) == 0
+    assert "treasure_hunt-20261126-101655 " in capsys.readouterr().out
+
+
 class Evil:
     """Leaves a file behind when it is read."""
 

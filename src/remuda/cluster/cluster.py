@@ -159,6 +159,17 @@ class Cluster:
         )
 
 
+def check_ray(config: Config) -> None:
+    """Look whether the library that finds nodes is there, before a run has a directory.
+
+    Raises:
+        RemudaError: it is not installed, or too old.
+    """
+    from remuda.cluster.ray_connect import import_ray
+
+    import_ray(bool(config.cluster.local))
+
+
 @contextlib.contextmanager
 def gathered(config: Config, say: Callable[[str], None]) -> Iterator[Cluster]:
     """The nodes of a run, for as long as it lasts.

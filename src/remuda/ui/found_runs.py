@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 DEPTH = 3
 """Directories below the one that is named, in which runs are looked for."""
+WIDE = 100
+"""Columns of a terminal from which games have one of their own; a path says the game as a rule."""
 LONGEST = 18
 """Letters of a game's name that are shown."""
 TRACES = ("metrics.jsonl", "checkpoints", "summary.json", "status.json")
@@ -162,8 +164,11 @@ def print_runs(base: Path, runs: Sequence[FoundRun], console: Console | None = N
         console.print(Text(f"there is no run in {base}"))
         return
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("path", overflow="fold")
-    table.add_column("game", style="bold", no_wrap=True, max_width=LONGEST)
+    longest = max(len(_short(run.path, base)) for run in runs)
+    table.add_column("path", overflow="fold", min_width=min(longest, console.width * 2 // 5))
+    wide = console.width >= WIDE
+    if wide:
+        table.add_column("game", style="bold", no_wrap=True, max_width=LONGEST)
     table.add_column("last active", justify="right", no_wrap=True)
     table.add_column("turns", justify="right", no_wrap=True)
     table.add_column("best return", justify="right", no_wrap=True)
@@ -172,7 +177,7 @@ def print_runs(base: Path, runs: Sequence[FoundRun], console: Console | None = N
         style = "red" if run.damaged else ""
         table.add_row(
             Text(_short(run.path, base)),
-            Text(run.game),
+            *([Text(run.game)] if wide else []),
             NOTHING if run.last is None else _when(run.last),
             NOTHING if run.turns is None else f"{run.turns:,}",
             number(run.best),
