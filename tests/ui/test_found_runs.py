@@ -55,7 +55,10 @@ def test_a_terminal_of_80_columns_shows_paths_whole(tmp_path, capsys, monkeypatc
     monkeypatch.setenv("COLUMNS", "80")
     a_run(tmp_path / "treasure_hunt-20261126-101655")
     assert command(["runs", str(tmp_path)]) == 0
-    assert "treasure_hunt-20261126-101655 " in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "treasure_hunt-20261126-101655 " in said
+    assert "all turns were played" not in said
+    assert said.splitlines()[3].strip() == "were played"
 
 
 class Evil:

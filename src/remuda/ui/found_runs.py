@@ -165,14 +165,15 @@ def print_runs(base: Path, runs: Sequence[FoundRun], console: Console | None = N
         return
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     longest = max(len(_short(run.path, base)) for run in runs)
-    table.add_column("path", overflow="fold", min_width=min(longest, console.width * 2 // 5))
+    table.add_column("path", overflow="fold", min_width=min(longest, console.width * 3 // 8))
     wide = console.width >= WIDE
     if wide:
         table.add_column("game", style="bold", no_wrap=True, max_width=LONGEST)
     table.add_column("last active", justify="right", no_wrap=True)
     table.add_column("turns", justify="right", no_wrap=True)
     table.add_column("best return", justify="right", no_wrap=True)
-    table.add_column("how it ended", overflow="fold", min_width=12)
+    ended = None if console.width >= 140 else 11  # else rich takes it from the paths
+    table.add_column("ended", overflow="fold", min_width=8, max_width=ended)
     for run in runs:
         style = "red" if run.damaged else ""
         table.add_row(
