@@ -19,6 +19,7 @@ import torch
 
 from remuda.assembly import Assembly
 from remuda.config import ClusterConfig, Config, PolicyConfig, load_config, overlay
+from remuda.coordinator.garbage import is_laid_aside_by_others
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.runtime.host import threads
 from remuda.runtime.layout import Costs, Layout, devices_of, is_open, make_layout, spare_cores
@@ -93,7 +94,7 @@ def _older_objects_left_alone() -> Iterator[None]:
     There are hundreds of thousands, of the libraries above all, and a trial is collected several
     times.
     """
-    if gc.get_freeze_count():  # by others, who may want it to stay so
+    if is_laid_aside_by_others():  # who may want it to stay so
         yield
         return
     gc.freeze()

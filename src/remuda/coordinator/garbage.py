@@ -6,12 +6,20 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+ITS_OWN = 1_000
+"""Objects that an interpreter may lay aside itself as it starts; Python 3.12 does so with 375."""
+
 
 class _State:
     """Of this process; touched by its main thread only."""
 
     laid_aside = False
     """Whether a run has laid objects aside beside those of others, and left them there."""
+
+
+def is_laid_aside_by_others() -> bool:
+    """Whether somebody chose to lay objects of this process aside."""
+    return gc.get_freeze_count() > ITS_OWN
 
 
 @contextmanager
@@ -22,7 +30,7 @@ def passed_over() -> Iterator[None]:
     a tenth of a second, in the middle of a tick. Where some were passed over before, by the choice
     of others, all of them stay so. What is left of an earlier run, its open files too, is not kept.
     """
-    by_others = gc.get_freeze_count() > 0
+    by_others = is_laid_aside_by_others()
     if by_others and _State.laid_aside:  # some of it may be garbage by now
         gc.unfreeze()
     gc.collect()
