@@ -59,6 +59,10 @@ def test_a_terminal_of_80_columns_shows_paths_whole(tmp_path, capsys, monkeypatc
     assert "treasure_hunt-20261126-101655 " in said
     assert "all turns were played" not in said
     assert said.splitlines()[3].strip() == "were played"
+    assert " treasure_hunt " not in said  # the path says it
+    a_run(tmp_path / "short" / "first")
+    assert command(["runs", str(tmp_path / "short")]) == 0
+    assert " treasure_hunt " in capsys.readouterr().out
 
 
 class Evil:

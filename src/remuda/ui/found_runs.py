@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 DEPTH = 3
 """Directories below the one that is named, in which runs are looked for."""
-WIDE = 100
-"""Columns of a terminal from which games have one of their own; a path says the game as a rule."""
+BESIDE = 71
+"""Columns that a game and all else take beside a path, which says the game as a rule: where there are
+fewer, games are left out."""
 LONGEST = 18
 """Letters of a game's name that are shown."""
 TRACES = ("metrics.jsonl", "checkpoints", "summary.json", "status.json")
@@ -165,8 +166,9 @@ def print_runs(base: Path, runs: Sequence[FoundRun], console: Console | None = N
         return
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     longest = max(len(_short(run.path, base)) for run in runs)
-    table.add_column("path", overflow="fold", min_width=min(longest, console.width * 3 // 8))
-    wide = console.width >= WIDE
+    least = min(longest, console.width * 3 // 8)
+    wide = console.width >= least + BESIDE
+    table.add_column("path", overflow="fold", min_width=least)
     if wide:
         table.add_column("game", style="bold", no_wrap=True, max_width=LONGEST)
     table.add_column("last active", justify="right", no_wrap=True)
