@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 DEPTH = 3
 """Directories below the one that is named, in which runs are looked for."""
 BESIDE = 71
-"""Columns that a game and all else take beside a path, which says the game as a rule: where there are
-fewer, games are left out."""
+"""Columns that a game and all else take beside a path. Where there are fewer, games are left out: a
+path names its own as a rule."""
 LONGEST = 18
 """Letters of a game's name that are shown."""
 TRACES = ("metrics.jsonl", "checkpoints", "summary.json", "status.json")
