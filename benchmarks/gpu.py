@@ -14,7 +14,7 @@ import argparse
 from statistics import median
 from typing import Any
 
-from paths import BATCH, PATHS, PathOfTraining
+from paths import PATHS, PathOfTraining, rate_of
 from recording import Results, options_of, text
 from stacks import Watch, measure
 
@@ -32,11 +32,6 @@ CHOSEN = (
 ALL = PATHS | {"1024x1024": PathOfTraining(hidden=(1024, 1024), slow=1.5)}
 PROCESSOR, GPU, BOTH = "processor", "GPU", "GPU, which acts too"
 LEARNER_MIB = 4096
-
-
-def rate(path: PathOfTraining, watch: Watch) -> float:
-    """What was trained on, a second."""
-    return watch.rates()[1] if path.algorithm == "ppo" else BATCH * watch.updates()
 
 
 def is_large(path: PathOfTraining) -> bool:
@@ -76,13 +71,13 @@ def main() -> None:
                 seconds = options.seconds * min(ALL[name].slow, 2.0)
                 places[place].append(measure(seconds, **tree))
                 last = places[place][-1]
-                said = f"{text(rate(ALL[name], last))} trained, {text(last.rates()[0])} played"
+                said = f"{text(rate_of(ALL[name], last))} trained, {text(last.rates()[0])} played"
                 print(f"{name}, {count}, {place}: {said}", flush=True)
                 print(f"    {last.layout}", flush=True)
     results = Results("gpu")
     largest = 0.0
     for (name, count), places in found.items():
-        rates = {place: [rate(ALL[name], w) for w in those] for place, those in places.items()}
+        rates = {place: [rate_of(ALL[name], w) for w in those] for place, those in places.items()}
         ratios = [there / here for here, there in zip(rates[PROCESSOR], rates[GPU], strict=True)]
         memory = max(w.memory for place in places if place != PROCESSOR for w in places[place])
         largest = max(largest, memory)

@@ -27,7 +27,7 @@ import psutil
 import torch
 from peers import program
 from recording import FIGURES, ROOT, Bar, Results, options_of, text
-from stacks import measure
+from stacks import Watch, measure
 
 from remuda.policies.networks.products import multiply
 
@@ -280,8 +280,12 @@ def trained(path: PathOfTraining, policies: int, seconds: float, dealt: bool = F
     """Agent-steps played and trained a second; of Q-learners, samples that they trained on."""
     slow = path.slow * (policies / BASE if path.convolutions and policies > BASE else 1.0)
     watch = measure(seconds * slow, **path.tree(policies, dealt))
-    played, rate = watch.rates()
-    return played, rate if path.algorithm == "ppo" else BATCH * watch.updates()
+    return watch.rates()[0], rate_of(path, watch)
+
+
+def rate_of(path: PathOfTraining, watch: Watch) -> float:
+    """What was trained on, a second: agent-steps; of Q-learners, samples."""
+    return watch.rates()[1] if path.algorithm == "ppo" else BATCH * watch.updates()
 
 
 def measured(

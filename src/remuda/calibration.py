@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 PATIENCE = 4
 """So many times as long as it was to take, a trial goes on for want of updates."""
 FEWEST = 32
-"""Steps of a policy in a minibatch with which a step of training costs about what it does in a run;
-with fewer an update is nothing but what is there for any number."""
+"""Steps of a policy in a minibatch that tell what a step of training costs. With fewer, an update
+takes the time that it takes for any number."""
 SHORT = 10_000
 """Agent-steps of a run that is over, as a rule, before a trial has paid."""
 MINIBATCH = 512

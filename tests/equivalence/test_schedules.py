@@ -93,8 +93,8 @@ def test_lockstep_equals_sequential_where_seats_are_dealt(algorithm, tmp_path):
     tree["env"] = {"num_envs": 4, "options": {"num_agents": 3, "max_turns": 30}}
     tree = overlay(tree, {"policy": SHARED[algorithm]})
     outcomes = [
-        run(tmp_path / schedule, schedule=schedule, **tree)
-        for schedule in ("sequential", "lockstep")
+        run(tmp_path / schedule, schedule=schedule, **tree | {"learners": {"processes": processes}})
+        for schedule, processes in (("sequential", 1), ("lockstep", 2))
     ]
     assert_same(*outcomes, slice(2), updates=5)
     ledgers = [(tmp_path / name / "ledger.bin").read_bytes() for name in ("sequential", "lockstep")]

@@ -23,6 +23,8 @@ WORDS = [
 ]
 PPO = ["--policy.algorithm", "ppo", "--policy.ppo.rollout_length", "32"]
 DQN = ["--policy.algorithm", "dqn", "--policy.experience.learning_starts", "200"]
+IQN = ["--policy.algorithm", "iqn", *DQN[2:], "--policy.publish.mode", "snapshot"]
+ALGORITHMS = {"ppo": PPO, "dqn": DQN, "iqn, snapshot": IQN}
 
 
 def started(directory, *words):
@@ -55,7 +57,7 @@ def updates(directory):
 
 
 @pytest.mark.parametrize("schedule", ["async", "lockstep"])
-@pytest.mark.parametrize("algorithm", [PPO, DQN], ids=["ppo", "dqn"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 def test_a_run_is_trained(algorithm, schedule, tmp_path):
     words = [*algorithm, "--schedule", schedule, "--run.turns", "4000"]
     with started(tmp_path / "run", *words) as run:
@@ -65,18 +67,10 @@ def test_a_run_is_trained(algorithm, schedule, tmp_path):
     assert trained["turns"][-1] >= 4000
 
 
-@pytest.mark.parametrize("algorithm", [PPO, DQN], ids=["ppo", "dqn"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 def test_who_is_killed_is_replaced_and_nobody_outlives_the_coordinator(algorithm, tmp_path):
-    words = [
-        *algorithm,
-        "--run.turns",
-        "null",
-        "--run.seconds",
-        "3600",
-        "--learners.processes",
-        "2",
-    ]
-    run = started(tmp_path / "run", *words)
+    endless = ["--run.turns", "null", "--run.seconds", "3600", "--learners.processes", "2"]
+    run = started(tmp_path / "run", *algorithm, *endless)
     try:
         roles = until(lambda: updates(tmp_path / "run"), "an update of every policy")
         assert set(roles) == {"actor", "learner-agent_0", "learner-agent_1"}

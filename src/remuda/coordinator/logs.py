@@ -14,7 +14,8 @@ class _LogFile(logging.FileHandler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write it, into a folder that somebody may have cleared away."""
         try:
-            Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)
+            if self.stream is None:
+                Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)
             super().emit(record)
         except OSError:
             self.handleError(record)

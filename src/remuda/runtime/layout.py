@@ -97,7 +97,7 @@ def make_layout(
 
     What the user does not say is chosen. With `costs`: the fewest processes that are as fast as
     any. Without: one actor, and as many learner processes as there are cores and policies. On GPUs:
-    one learner process for each, and as many actors. Never more than the memory holds.
+    one learner process for each, and actors likewise. Never more than the memory holds.
 
     Args:
         config: of the run.

@@ -54,15 +54,20 @@ def test_runs_without_a_configuration_are_groups_of_their_own(tmp_path):
     assert all(run.found.damaged for run in catalogue.runs())
 
 
+def wait_for_runs(catalogue):
+    """Until its thread has found any."""
+    for _ in range(3000):
+        if catalogue.runs():
+            break
+        catalogue._stopping.wait(0.01)
+
+
 def test_a_thread_looks_again(tmp_path):
     catalogue = Catalogue(tmp_path)
     catalogue.start()
     try:
         made_run(tmp_path / "one")
-        for _ in range(3000):
-            if catalogue.runs():
-                break
-            catalogue._stopping.wait(0.01)
+        wait_for_runs(catalogue)
         assert [run.id for run in catalogue.runs()] == ["one"]
     finally:
         catalogue.stop()
@@ -129,10 +134,7 @@ def test_a_look_that_fails_is_not_the_last(tmp_path, monkeypatch):
     catalogue.start()
     try:
         made_run(tmp_path / "one")
-        for _ in range(3000):
-            if catalogue.runs():
-                break
-            catalogue._stopping.wait(0.01)
+        wait_for_runs(catalogue)
         assert failures
         assert [run.id for run in catalogue.runs()] == ["one"]
     finally:
