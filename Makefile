@@ -58,8 +58,8 @@ MINIMUM := .venv-minimum
 $(MINIMUM)/.ready: pyproject.toml minimum.txt
 	$(or $(call interpreter,3.11),$(PYTHON)) -m venv $(MINIMUM)
 	$(MINIMUM)/bin/python -m pip install --quiet --disable-pip-version-check --constraint minimum.txt \
-		--editable '.[analysis,dashboard,onnx,openspiel,pettingzoo]' \
-		pytest pytest-timeout pytest-xdist hypothesis greenlet hatchling ipykernel nbclient openskill
+		--editable '.[analysis,cluster,dashboard,onnx,openspiel,pettingzoo]' \
+		pytest pytest-timeout pytest-xdist hypothesis greenlet hatchling ipykernel nbclient onnxruntime openskill selenium
 	touch $@
 
 test-minimum: $(MINIMUM)/.ready
