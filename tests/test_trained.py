@@ -139,6 +139,33 @@ def test_its_module_gives_what_it_chooses_by(setting, tmp_path):
     assert (policy.act(seen) == chosen).all(), "the module's weights are not its own"
 
 
+@pytest.mark.parametrize("recurrent", [0, 8])
+@pytest.mark.parametrize("normalise", [False, True], ids=["plain", "units"])
+def test_its_module_values_states_by_what_is_paid_from_there(recurrent, normalise, tmp_path):
+    ppo = {"normalise_values": normalise, "rollout_length": 64}
+    own = {"algorithm": "ppo", "discount": 0.5, "reward_scale": 1.0, "ppo": ppo}
+    own |= {"network": {"hidden": [16], "recurrent": recurrent}, "learning_rate": 3e-3}
+    run = {"turns": 8000}
+    policy = trained(tmp_path / "run", "gymnasium:CartPole-v1", own, run=run)["agent_0"]
+    module, begins = policy.module(), torch.zeros(3, 4)
+    # Each step pays 1, and no episode is over soon: a sum of 1, 1/2, 1/4 and so on.
+    values = module.state_values(begins)
+    assert values.detach().numpy() == pytest.approx(np.full(3, 2.0), rel=0.15)
+    values.sum().backward()
+    assert any(parameter.grad is not None for parameter in module.parameters())
+    if recurrent:
+        assert torch.equal(module.state_values(begins, torch.zeros(3, recurrent)), values)
+        assert not torch.equal(module.state_values(begins, torch.ones(3, recurrent)), values)
+
+
+@pytest.mark.parametrize("setting", ["dqn", "iqn"])
+def test_a_q_learner_has_no_values_of_states(setting, tmp_path):
+    policy = trained(tmp_path / "run", *SETTINGS[setting])["agent_0"]
+    seen = torch.zeros(1, policy.n_frames, *policy.observation_space.shape)
+    with pytest.raises(UsageError, match="values of actions"):
+        policy.module().state_values(seen)
+
+
 def test_one_observation_or_a_batch(tmp_path):
     policy = trained(tmp_path / "run", "support:Tape", SETTINGS["dqn"][1])["agent_0"]
     batch = policy.observation_space.sample() + np.arange(35, dtype=np.float32).reshape(7, 5)

@@ -326,6 +326,7 @@ def test_an_episode_is_watched():
         chose = turns[1]["chose_by"]
         assert set(chose) == {"agent_0"}
         values = chose["agent_0"]["values"]
+        assert "expects" not in chose["agent_0"], "a Q-learner values actions alone"
         assert (
             turns[1]["actions"]["agent_0"] == chose["agent_0"]["names"][values.index(max(values))]
         )
@@ -353,6 +354,7 @@ def test_probabilities_of_a_policy_that_draws():
         _, *turns = client.get("/api/watched", params={"watch": name, "count": 3}).json()["lines"]
         for told in turns[1]["chose_by"].values():
             assert sum(told["probabilities"]) == pytest.approx(1.0, abs=1e-3)
+            assert abs(told["expects"]) < 5.0  # a game of one turn, that pays 1 or takes it
 
 
 def test_the_processes_that_play_end_with_the_server():

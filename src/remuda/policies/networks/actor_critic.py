@@ -17,7 +17,7 @@ from remuda.policies.networks.network import Network, apply, apply_hidden
 from remuda.policies.networks.perceptron import LINEAR, through
 from remuda.policies.networks.recurrent import GATES, gate_shapes, recur, recur_along
 from remuda.policies.stack import Parameters, Shapes
-from remuda.policies.value_units import VALUE_COUNT, VALUE_MEAN, VALUE_VARIANCE
+from remuda.policies.value_units import VALUE_COUNT, VALUE_MEAN, VALUE_VARIANCE, real_values
 
 MEAN, VARIANCE, COUNT = "observations.mean", "observations.variance", "observations.count"
 """Buffers of what was seen so far, by which inputs are normalised."""
@@ -193,6 +193,14 @@ class ActorCritic(Network):
         bias = torch.cat((weights["policy.bias"], weights["value.bias"]), -1)
         both = through(x, [(weight, bias)], LINEAR)
         return self._with_scales(weights, both[..., :-1]), both[..., -1]
+
+    def state_values(
+        self, parameters: Parameters, observations: Tensor, memory: Tensor | None = None
+    ) -> Tensor:
+        """The values of its value head, in rewards as they are trained on."""
+        inputs = self.prepare(parameters, observations)
+        values = self.policy_and_value(parameters, inputs, memory)[1]
+        return real_values(parameters, values) if self.value_units else values
 
     def prepare(self, parameters: Parameters, observations: Tensor) -> Tensor:
         """Inputs of the network from observations [K, B, num_inputs] of any dtype."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from remuda.policies.networks.encoder import Weights
+from remuda.errors import UsageError
 from remuda.policies.networks.network import Network
 from remuda.policies.stack import Parameters
 
@@ -43,18 +43,50 @@ class PolicyModule(nn.Module):
             logits or means and logarithms of deviations. Of a recurrent network, also the state
             after it, [B, size].
         """
-        inputs = observations.float().flatten(1)[None]
-        weights = self._acting()
-        if not self._network.memory:
+        inputs, memory = self._inputs(observations, recurrent_state)
+        weights = self._network.acting(self._by_name(), None)
+        if memory is None:
             return self._network.outputs(weights, inputs)[0]
-        if recurrent_state is None:
-            recurrent_state = inputs.new_zeros(inputs.shape[1], self._network.memory)
-        outputs, after = self._network.step(weights, inputs, recurrent_state[None])
+        outputs, after = self._network.step(weights, inputs, memory)
         return outputs[0], after[0]
 
-    def _acting(self) -> Weights:
+    def state_values(self, observations: Tensor, recurrent_state: Tensor | None = None) -> Tensor:
+        """What PPO's value head expects of states: the discounted sum of rewards from there on.
+
+        Args:
+            observations: as of `forward`.
+            recurrent_state: likewise: what the network kept before these observations.
+
+        Returns:
+            [B], in rewards as the policy is trained on them: times its `reward_scale`, and with
+            `ppo.normalise_rewards` in the units that those were brought to.
+
+        Raises:
+            UsageError: the network is a Q-learner's, which has values of actions instead.
+        """
+        inputs, memory = self._inputs(observations, recurrent_state)
+        values = self._network.state_values(self._by_name(), inputs, memory)
+        if values is None:
+            raise UsageError(
+                "the network of a Q-learner has no values of states; what the module returns are "
+                "the values of actions"
+            )
+        return values[0]
+
+    def _inputs(
+        self, observations: Tensor, recurrent_state: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """[1, B, num_inputs], and what was kept before them, [1, B, memory]; None: nothing."""
+        inputs = observations.float().flatten(1)[None]
+        if not self._network.memory:
+            return inputs, None
+        if recurrent_state is None:
+            recurrent_state = inputs.new_zeros(inputs.shape[1], self._network.memory)
+        return inputs, recurrent_state[None]
+
+    def _by_name(self) -> Parameters:
         tensors: dict[str, Tensor] = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-        return self._network.acting({name: tensors[name][None] for name in self._names}, None)
+        return {name: tensors[name][None] for name in self._names}
 
 
 def place(module: nn.Module, name: str, values: Tensor, learned: bool) -> None:

@@ -71,6 +71,21 @@ class Network(ABC):
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
         """What to choose actions by, [K, B, O], from inputs [K, B, num_inputs] and `acting`."""
 
+    def state_values(
+        self,
+        parameters: Parameters,  # noqa: ARG002
+        observations: Tensor,  # noqa: ARG002
+        memory: Tensor | None = None,  # noqa: ARG002
+    ) -> Tensor | None:
+        """What states are worth by a head for values, [K, B]; None: it has none.
+
+        Args:
+            parameters: of K policies.
+            observations: [K, B, num_inputs].
+            memory: [K, B, memory] of a recurrent network: what it kept before them.
+        """
+        return None
+
     @property
     def plain_layers(self) -> tuple[str, ...]:
         """The layers that `outputs` is made of, if it is a perceptron; else none."""

@@ -8,6 +8,7 @@ which take memory and may fail, and it ends with its pipe: whoever reads no more
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import os
@@ -43,7 +44,8 @@ class Explained:
 
     seat: Trained
     told: dict[str, Any] = field(default_factory=dict)
-    """Of the last choice: `names` of the actions, and their `probabilities` or `values`."""
+    """Of the last choice: `names` of the actions, their `probabilities` or `values`, and where the
+    network values states what it `expects`: the discounted rewards from there on."""
 
     def __call__(
         self, env: VectorEnv, agent: int, observations: Array, random: np.random.Generator
@@ -60,14 +62,18 @@ class Explained:
         assert after is not None, "it was just asked"
         with torch.no_grad():
             inputs = torch.from_numpy(after.frames)
-            if policy.is_recurrent:
-                start = before is None or bool(before.starts[0])
-                state = None if start or before is None else before.recurrent_state
-                given = None if state is None else torch.from_numpy(state)
-                outputs = policy.module()(inputs, given)[0]
-            else:
-                outputs = policy.module()(inputs)
+            given = None
+            if policy.is_recurrent and before is not None and not before.starts[0]:
+                given = torch.from_numpy(before.recurrent_state)
+            module = policy.module()
+            outputs = module(inputs, given)
+            outputs = outputs[0] if policy.is_recurrent else outputs
             self.told = {"names": names_of(env, agent)} | self._numbers(env, agent, outputs)
+            config = policy.player.spec.config
+            if not config.ppo.normalise_rewards:  # their units are not saved with the weights
+                with contextlib.suppress(UsageError):  # a Q-learner's
+                    value = module.state_values(inputs, given) / config.reward_scale
+                    self.told["expects"] = float(f"{value.item():.5g}")
         return chosen
 
     def _numbers(self, env: VectorEnv, agent: int, outputs: torch.Tensor) -> dict[str, Any]:

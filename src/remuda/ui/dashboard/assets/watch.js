@@ -117,7 +117,7 @@ export function make(main, id) {
     chart ??= new Chart(chose, "What each action was worth to the policy");
     chart.show(() => ({
       grid: { left: 8, right: 54, top: 24, bottom: 8, containLabel: true },
-      title: { text: kind, textStyle: { fontSize: 12, fontWeight: "normal", color: "gray" } },
+      title: { text: by.expects === undefined ? kind : `${kind} · expects ${number(by.expects, 3)} (discounted)`, textStyle: { fontSize: 12, fontWeight: "normal", color: "gray" } },
       xAxis: { type: "value", min: 0, ...(kind === "values" ? { axisLabel: { show: false }, splitLine: { show: false } } : { max: 1 }) },
       yAxis: { type: "category", data: order.map(([label]) => label) },
       series: [{ type: "bar", barMaxWidth: 18, data: order.map(([label, value]) => ({ value: value === null ? null : value - low + room, itemStyle: { color: colours()[String(turn.actions[agent]) === label ? 1 : 0] } })),
