@@ -171,7 +171,7 @@ WORLDS: dict[str, World] = {
     ),
     "lbf_10x10": World(
         "lbf:Foraging-10x10-3p-3f-v3",
-        turns=4_000_000,
+        turns=8_000_000,
         copies=32,
         team=True,
         least=0.9,
