@@ -209,7 +209,7 @@ def test_the_flags_that_a_page_names_exist(page):
     for command in COMMANDS.values():
         known |= flags_of_options(command.options)
     text = re.sub(r"benchmarks/\S+\.py[^`\n]*", "", PAGES[page])
-    if page == "docs/cluster.md":
+    if page in ("docs/cluster.md", "docs/two_nodes.md"):
         text = of_others(text)
     programs = "\n".join(path.read_text() for path in (ROOT / "benchmarks").glob("*.py"))
     for name in FLAG.findall(text):

@@ -190,6 +190,33 @@ def test_a_node_without_its_first_process_or_its_raylet_ends_as_a_whole(nodes, k
     assert until(nodes.lost, 3.0)[0] == [1]
 
 
+def test_without_rays_control_service_the_run_is_told_and_nothing_waits():
+    """Ray itself would end the whole process, a minute after a question that does not return."""
+    nodes = begun(silence=2)
+    try:
+        nodes.gather()
+        assert nodes.joined() == []
+        (service,) = [m for m in members(nodes.local.sessions[0]) if "gcs_server" in command_of(m)]
+        os.kill(service, signal.SIGKILL)
+
+        def ended():
+            assert 1 not in nodes.lost()
+            try:
+                nodes.joined()
+            except RemudaError as error:
+                return str(error)
+            return ""
+
+        words, _ = until(ended, 20.0)
+        assert "has not said for 2 s (cluster.silence) which nodes there are" in words
+        assert "remuda train --resume RUN" in words
+        with pytest.raises(NodeLostError):
+            nodes.call(1, "who").result(LIMIT)
+    finally:
+        nodes.stop()
+    assert not any(members(session) for session in nodes.local.sessions.values())
+
+
 def command_of(process):
     return Path(f"/proc/{process}/cmdline").read_text().split("\0")[0]
 

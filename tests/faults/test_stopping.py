@@ -215,4 +215,6 @@ def test_a_run_is_not_run_twice_at_once(tmp_path, capsys):
         status["policies"]["agent_0"]
     )
     assert run(["status", str(directory)]) == 0
-    assert "is gone" in capsys.readouterr().out.replace("\n", " ")
+    shown = capsys.readouterr().out
+    assert "is gone" in shown.replace("\n", " ")
+    assert shown.count("ended") == len(status["roles"]), "no role of it is running any more"

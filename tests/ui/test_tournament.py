@@ -125,7 +125,7 @@ def test_policies_of_several_runs_play_each_other(runs, capsys):
     assert found["entrants"] == [
         "one:agent_0",
         "other:agent_0",
-        f"agent_1@checkpoint-{number}",
+        f"one:agent_1@checkpoint-{number}",
         "random",
     ]
     policies = [

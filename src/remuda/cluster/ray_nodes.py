@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import cloudpickle
 import psutil
@@ -25,6 +25,7 @@ from remuda.cluster.ray_code import difference, digests, named_modules, own_code
 from remuda.cluster.ray_connect import connect, disconnect, find_address, import_ray
 from remuda.cluster.ray_host import THREADS, Host
 from remuda.cluster.ray_local import LocalNodes
+from remuda.cluster.ray_looks import Looks
 from remuda.config import Config
 from remuda.errors import NodeLostError, RemudaError
 from remuda.pickled import names_in
@@ -77,7 +78,9 @@ class RayNodes:
        another's work nor another run's is beside it; and that Ray never starts again.
     2. What Ray says is gone is gone: an agent whose connection broke is killed before its node is
        taken again, under another number.
-    3. Nodes are looked at before they are taken: another version of Python, of Remuda or of torch,
+    3. Nothing waits for Ray's control service once the run goes on. Where it is gone, so is the
+       cluster: the run ends with a message, and not as Ray would have it.
+    4. Nodes are looked at before they are taken: another version of Python, of Remuda or of torch,
        or another source of Remuda or of what the configuration names, is refused.
     """
 
@@ -95,6 +98,7 @@ class RayNodes:
         self._absent: dict[str, _Absent] = {}
         self._refused: set[str] = set()
         self._lost: list[int] = []
+        self._looks = Looks(self._alive)
         self._number = HEAD
         self._local: LocalNodes | None = None
         self._address = ""
@@ -287,7 +291,11 @@ class RayNodes:
         return found
 
     def joined(self) -> list[NodeInfo]:
-        """The nodes that have come since this was asked last; they have no agent yet."""
+        """The nodes that have come since this was asked last; they have no agent yet.
+
+        Raises:
+            RemudaError: Ray does not answer any more.
+        """
         found = []
         for node in list(self._coming.values()):
             if self._ray.wait([node.description], timeout=0, fetch_local=False)[0]:
@@ -298,9 +306,12 @@ class RayNodes:
                 except RemudaError as error:
                     self._refused.add(node.ray_id)
                     LOG.warning("%s; it is left out", error)
+        there = self._looks.newest() or ()
+        if self._looks.waits > self._cluster.silence:
+            self._end()
         taken = {node.ray_id for node in self._nodes.values() if not node.gone}
         room = self._cluster.nodes - len(taken) - len(self._coming)
-        for entry in self._alive():
+        for entry in there:
             ray_id = entry["NodeID"]
             if ray_id in taken or ray_id in self._coming or ray_id in self._refused:
                 continue
@@ -310,6 +321,20 @@ class RayNodes:
                 self._coming[ray_id] = self._begin(entry, 0.0)
                 room -= 1
         return found
+
+    def _end(self) -> NoReturn:
+        """Give up all nodes, of which nothing more can be known."""
+        for node in self._nodes.values():
+            self._give_up(node)
+        again, alone = "Start Ray again, and go on", "cluster.address ''"
+        if self._local is not None:
+            again, alone = "Go on", "cluster.local 0"
+        raise RemudaError(
+            f"Ray, at {self._address}, has not said for {self._cluster.silence:g} s "
+            "(cluster.silence) which nodes there are: its control service is gone, and without it "
+            f"there is no cluster. {again} with `remuda train --resume RUN`; with --{alone} "
+            "besides, on this machine without Ray"
+        )
 
     def _may_return(self, ray_id: str) -> bool:
         absent = self._absent.get(ray_id)
@@ -337,6 +362,7 @@ class RayNodes:
 
     def stop(self) -> None:
         """Kill all agents, and end all that was started here; nothing of it stays."""
+        self._looks.stop()
         nodes = [*self._nodes.values(), *self._coming.values()]
         if self._ray.is_initialized():
             for node in nodes:

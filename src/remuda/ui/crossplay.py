@@ -198,11 +198,11 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
 
 
 def _named(found: Sequence[tuple[str, str, Entrant]]) -> dict[str, Entrant]:
-    """By short names; by long ones, with the run's, where those would not tell them apart."""
-    short = [own for own, _, _ in found]
+    """By short names; all by long ones, with the run's, where those would not tell all apart."""
+    short, long = ({names[which] for names in found} for which in (0, 1))
     named: dict[str, Entrant] = {}
     for own, full, entrant in found:
-        name = base = own if short.count(own) == 1 else full
+        name = base = own if len(short) == len(long) else full
         number = 1
         while name in named:
             number += 1

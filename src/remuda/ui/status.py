@@ -88,13 +88,16 @@ def _roles(status: dict[str, Any]) -> Table:
     columns = ("role", "process", "state", "heartbeat", "restarts", "last problem")
     table = _table(*(("node",) if several else ()), *columns)
     for role in status["roles"]:
-        age = role["heartbeat_age"]
+        age, process, state = role["heartbeat_age"], role["pid"], role["state"]
+        heartbeat = Text(f"{age:.1f} s ago", "red" if age > LATE else "")
+        if not status["running"]:  # what was last heard of it
+            process, state, heartbeat = None, "ended", Text("–")
         table.add_row(
             *((role["node"],) if several else ()),
             role["name"],
-            str(role["pid"] or ""),
-            Text(role["state"], STYLES.get(role["state"], "")),
-            Text(f"{age:.1f} s ago", "red" if age > LATE else ""),
+            str(process or ""),
+            Text(state, STYLES.get(state, "")),
+            heartbeat,
             str(role["restarts"]),
             Text(role["problem"]),
         )
@@ -151,5 +154,8 @@ def _table(*headings: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for heading in headings:
         words = heading in ("role", "policy", "member", "parent", "state", "last problem")
-        table.add_column(heading, justify="left" if words else "right", overflow="fold")
+        wraps = heading == "last problem"
+        table.add_column(
+            heading, justify="left" if words else "right", overflow="fold", no_wrap=not wraps
+        )
     return table

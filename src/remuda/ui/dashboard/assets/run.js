@@ -79,7 +79,7 @@ export function make(main, id) {
           percent(each.busy), each.halted ? h("span", { class: "bad" }, "stopped") : number(each.nonfinite)];
       }), { label: "Policies" }), names.length > 200 && h("p", { class: "quiet" }, `and ${names.length - 200} more`));
     fill(roles, table(["role", ["process", "num"], "state", ["last sign", "num"], ["processors", "num"], ["restarts", "num"], "last problem", "log"],
-      status.roles.map((role) => [role.name, role.pid ?? "", role.state,
+      status.roles.map((role) => [role.name, told.running ? role.pid ?? "" : "", told.running ? role.state : "ended",
         h("span", { class: told.running && role.heartbeat_age > 5 ? "bad" : "" }, told.running ? span(role.heartbeat_age) : "–"),
         role.processor === null || role.processor === undefined ? "–" : role.processor.toFixed(2), role.restarts, role.problem,
         told.logs.includes(role.log) && h("button", { onclick: () => openLog(role.log), "aria-label": `Log of ${role.name}` }, "log")]), { label: "Roles" }));
