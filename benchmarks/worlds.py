@@ -7,8 +7,9 @@ python benchmarks/worlds.py --quick                 every world for a moment, wi
 
 Leduc poker of OpenSpiel has its own program: `leduc.py self_play --game open_spiel:leduc_poker`.
 
-For each seed, in turns: Remuda's independent policies, one for each agent; Stable-Baselines3's PPO
-with one network for all agents that are alike; and with a learner for each agent. All get the same
+For each seed, in turns: Remuda's independent policies, one for each agent, and where all agents are
+alike one policy for all of them (self-play); Stable-Baselines3's PPO with one network for all
+agents that are alike; and with a learner for each agent. All get the same
 number of turns of the same world, networks of the same sizes, and the same copies. Each is judged
 by whole episodes afterwards, greedily and sampled. Beside them stand a floor (random) and what is
 known of the world. Raw curves go into a CSV next to the recorded figures.
@@ -41,6 +42,7 @@ from remuda.envs.scripted import at_random
 
 HERE = Path(__file__).parent
 PEERS = ROOT / ".peers"
+OURS, OURS_SHARED = "Remuda", "Remuda, one policy for all"
 SHARED, SEPARATE = "SB3, one network for all", "SB3, a learner for each"
 QUICK = 0.02
 """Of the turns that a world gets, where it is to be quick."""
@@ -65,6 +67,7 @@ class World:
         alone: whether it has one agent, so that both ways of the other library are one.
         scripted: by agent, who plays it without learning, as `fleeing:flee`.
         counted: how the names of agents begin whose returns count; empty: all do.
+        alike: whether all agents see and do the same, so that one policy may play them all.
     """
 
     game: str
@@ -81,6 +84,7 @@ class World:
     alone: bool = False
     scripted: Mapping[str, str] = field(default_factory=dict)
     counted: str = ""
+    alike: bool = False
 
     def settings(self, defaults: bool = False) -> dict[str, Any]:
         """The whole tree; with `defaults` nothing of it is chosen for this world."""
@@ -132,6 +136,7 @@ WORLDS: dict[str, World] = {
         least=-16.0,
         known="greedy assignment -8.4",
         preset="mpe",
+        alike=True,
     ),
     "speaker": World(
         "pettingzoo:mpe2.simple_speaker_listener_v4",
@@ -168,6 +173,7 @@ WORLDS: dict[str, World] = {
         team=True,
         least=0.95,
         known="1.0; published IPPO 1.00",
+        alike=True,
     ),
     "lbf_10x10": World(
         "lbf:Foraging-10x10-3p-3f-v3",
@@ -176,6 +182,7 @@ WORLDS: dict[str, World] = {
         team=True,
         least=0.9,
         known="published IPPO .98, IQL .93",
+        alike=True,
     ),
     "rware": World(
         "rware:rware-tiny-4ag-v2",
@@ -183,17 +190,21 @@ WORLDS: dict[str, World] = {
         team=True,
         known="published IPPO 31.8 at 40 M",
         episodes=32,
+        alike=True,
     ),
     "pursuit": World(
         "pettingzoo:sisl/pursuit_v5",
-        turns=500_000,
+        turns=300_000,
         copies=8,
         team=True,
         least=80.0,
         known="users report 82 to 84 (v4)",
         episodes=16,
+        alike=True,
     ),
-    "multiwalker": World("pettingzoo:sisl/multiwalker_v9", turns=1_000_000, copies=8, episodes=32),
+    "multiwalker": World(
+        "pettingzoo:sisl/multiwalker_v9", turns=1_000_000, copies=8, episodes=32, alike=True
+    ),
     "pendulum": World(
         "gymnasium:Pendulum-v1",
         turns=300_000,
@@ -216,21 +227,24 @@ class Outcome:
     """Seconds, turns, and the mean return of episodes that were over lately."""
 
 
-def ours(world: World, turns: int, seed: int, defaults: bool) -> Outcome:
-    """Train independent policies."""
+ONE_FOR_ALL: dict[str, Any] = {"population": {"policies": 1, "matchmaker": "self_play"}}
+
+
+def ours(world: World, turns: int, seed: int, defaults: bool, shared: bool = False) -> Outcome:
+    """Train independent policies, or one that plays all agents."""
     run = {
         "seed": seed,
         "run": {"turns": turns, "evaluate_episodes": world.episodes, "log_every": 0.5},
         "checkpoint": {"every": 3600, "evaluate_episodes": 0},
     }
-    tree = overlay(world.settings(defaults), run)
+    tree = overlay(overlay(world.settings(defaults), run), ONE_FOR_ALL if shared else {})
     with tempfile.TemporaryDirectory() as directory:
         places = {"run": {"directory": str(Path(directory) / "run")}}
         result = remuda.train(world.game, **overlay(tree, places))
         run = remuda.load(result)
         greedy, sampled = result.evaluation, run.evaluate(world.episodes, sampled=True)
         assert greedy is not None
-        curve = curve_of(world, run)
+        curve = curve_of(world, run, len(greedy.agents))
     return Outcome(
         returns_of(world, greedy.agents, greedy.returns),
         returns_of(world, sampled.agents, sampled.returns),
@@ -239,11 +253,12 @@ def ours(world: World, turns: int, seed: int, defaults: bool) -> Outcome:
     )
 
 
-def curve_of(world: World, run: remuda.Run) -> list[tuple[float, int, float]]:
-    """The means of episodes over intervals of a run, over agents."""
+def curve_of(world: World, run: remuda.Run, agents: int) -> list[tuple[float, int, float]]:
+    """The means of episodes over intervals of a run, over agents; a policy's is that of a seat."""
     metrics = run.metrics()
     wanted = [name for name in metrics if name.endswith("/mean_return")]
-    wanted = [name for name in wanted if name.startswith(world.counted)]
+    own = [name for name in wanted if name.startswith(world.counted)]
+    wanted = own or wanted * agents
     returns = np.array([metrics[name] for name in wanted])
     known = ~np.isnan(returns).any(0)
     values = returns.sum(0) if world.team else returns.mean(0)
@@ -352,15 +367,17 @@ def measured(
     """One world, seed by seed, all libraries in turns."""
     world = WORLDS[name]
     turns = max(int(world.turns * (QUICK if options.quick else options.share)), 1)
-    found: dict[str, list[Outcome]] = {"Remuda": []}
+    found: dict[str, list[Outcome]] = {}
     for seed in range(options.seeds):
         started = time.perf_counter()
-        found["Remuda"].append(ours(world, turns, seed, options.defaults))
+        for which in (OURS, OURS_SHARED) if world.alike and not options.quick else (OURS,):
+            outcome = ours(world, turns, seed, options.defaults, which == OURS_SHARED)
+            found.setdefault(which, []).append(outcome)
         if python is not None and world.peers:
             for which, separate in ((SHARED, False), (SEPARATE, True)):
                 if separate and (options.quick or world.alone or options.times):
                     continue
-                seconds = options.times * found["Remuda"][-1].seconds
+                seconds = options.times * found[OURS][-1].seconds
                 outcome = theirs(world, turns, seed, options.defaults, python, separate, seconds)
                 found.setdefault(which, []).append(outcome)
         for which, outcomes in found.items():
@@ -396,16 +413,18 @@ def tell(results: Results, name: str, found: dict[str, list[Outcome]], quick: bo
         for which, os in found.items()
     }
     if quick:
-        results.bar(f"{name}: better than random", best["Remuda"], least=floor)
+        results.bar(f"{name}: better than random", best[OURS], least=floor)
         return
+    own = max((which for which in (OURS, OURS_SHARED) if which in best), key=best.__getitem__)
     if world.least is not None:
-        results.bar(f"{name}: greedy or sampled return", best["Remuda"], least=world.least)
+        results.bar(f"{name}: greedy or sampled return", best[own], least=world.least)
     others = [best[which] for which in (SHARED, SEPARATE) if which in best]
     if others:
         # Within what seeds differ by: two standard errors of the difference.
-        errors = [error_of([o.greedy for o in os]) for os in found.values()]
-        slack = 2.0 * float(np.hypot(errors[0], max(errors[1:])))
-        results.bar(f"{name}: beside the other library", best["Remuda"], least=max(others) - slack)
+        errors = {which: error_of([o.greedy for o in os]) for which, os in found.items()}
+        theirs = max(errors[which] for which in (SHARED, SEPARATE) if which in errors)
+        slack = 2.0 * float(np.hypot(errors[own], theirs))
+        results.bar(f"{name}: beside the other library", best[own], least=max(others) - slack)
 
 
 TIC_TAC_TOE: dict[str, Any] = {
