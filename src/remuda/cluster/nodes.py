@@ -96,7 +96,11 @@ class Nodes(Protocol):
         """The nodes that were found to be gone since this was asked last."""
 
     def joined(self) -> list[NodeInfo]:
-        """The nodes that have come since this was asked last; they have no agent yet."""
+        """The nodes that have come since this was asked last; they have no agent yet.
+
+        Raises:
+            RoleDiedError: the cluster itself is gone, and with it every node.
+        """
 
     def give_up(self, number: int) -> None:
         """Kill the node's agent, whatever it does, and count the node as gone."""

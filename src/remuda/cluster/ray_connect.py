@@ -27,6 +27,11 @@ SETTINGS_FRAME = 4
 """What its server answers first: in a frame's header, its kind is the fourth byte."""
 
 
+NEVER = 10**8
+"""Seconds after which Ray may end this process, because its control service is gone; it would after
+60, whatever else the process does."""
+
+
 def import_ray(local: bool) -> ModuleType:
     """Ray, of a version that will do.
 
@@ -38,6 +43,7 @@ def import_ray(local: bool) -> ModuleType:
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(NEVER))
     if local:
         os.environ.update(ENVIRONMENT)
     try:

@@ -1,68 +1,96 @@
 """What Ray's control service says of its nodes, asked in a thread of its own.
 
-Where that service is gone the question does not return, and a minute later Ray ends the process
-that asked. So nobody waits for an answer, and how long one is owed tells that the service is gone.
+Where that service is gone the question does not return. So nobody waits for an answer, and how long
+one is owed tells that the service is gone.
 """
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-Entries = Sequence[Mapping[str, Any]]
+LOG = logging.getLogger(__name__)
+AGAIN = 1.0
+"""Seconds after a question that failed until it is asked again."""
+GAP = 2.0
+"""Seconds between two looks from which on this process itself is taken to have been stopped."""
+END = 1.0
+"""Seconds that a question under way has at the end."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What Ray tells of its nodes."""
+
+    entries: Sequence[Mapping[str, Any]]
+    """Those that are there, this machine's first."""
+    free: Mapping[str, Mapping[str, float]]
+    """What is not reserved of them, by Ray's number of the node."""
 
 
 class Looks:
-    """Asks for Ray's entries of the nodes, one question at a time."""
+    """Asks what there is of nodes, one question at a time."""
 
-    def __init__(self, ask: Callable[[], Entries]) -> None:
+    def __init__(self, ask: Callable[[], Told]) -> None:
         """Ask for nothing yet.
 
         Args:
-            ask: what returns the entries, or never returns; called in the thread.
+            ask: what returns the answer, or never returns; called in the thread. What it raises
+                counts as no answer.
         """
         self._ask = ask
-        self._questions: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[Entries | Exception] = queue.SimpleQueue()
+        self._questions: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Told] = queue.SimpleQueue()
         self._asked: float | None = None
+        self._looked = time.monotonic()
+        self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def newest(self) -> Entries | None:
-        """What was answered since this was asked last; None: nothing yet. Another question begins.
-
-        Raises:
-            Exception: what the question raised.
-        """
+    def newest(self) -> Told | None:
+        """An answer that came, once; None: nothing yet, and a question is under way."""
+        now = time.monotonic()
+        if self._asked is not None and now > self._looked + GAP:
+            self._asked += now - self._looked  # an answer may have come and be heard of later
+        self._looked = now
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="looks", daemon=True)
             self._thread.start()
         if self._asked is None:
-            self._asked = time.monotonic()
-            self._questions.put(True)
+            self._asked = now
+            self._questions.put(None)
         try:
             found = self._answers.get_nowait()
         except queue.Empty:
             return None
         self._asked = None
-        if isinstance(found, Exception):
-            raise found
         return found
 
     @property
     def waits(self) -> float:
-        """Seconds for which an answer is owed; 0: none is."""
-        return 0.0 if self._asked is None else time.monotonic() - self._asked
+        """Seconds for which an answer was owed when this was looked at last; 0: none was."""
+        return 0.0 if self._asked is None else self._looked - self._asked
 
     def stop(self) -> None:
-        """Ask no more. A question that does not return is left to itself."""
-        self._questions.put(False)
+        """Ask no more; a question that does not return is left to itself."""
+        self._stopped.set()
+        self._questions.put(None)
+        if self._thread is not None:
+            self._thread.join(END)
 
     def _work(self) -> None:
-        while self._questions.get():
-            try:
-                self._answers.put(self._ask())
-            except Exception as error:
-                self._answers.put(error)
+        while True:
+            self._questions.get()
+            while not self._stopped.is_set():
+                try:
+                    self._answers.put(self._ask())
+                    break
+                except Exception as error:
+                    LOG.info("Ray does not say which nodes there are: %s", error)
+                    self._stopped.wait(AGAIN)
+            if self._stopped.is_set():
+                return

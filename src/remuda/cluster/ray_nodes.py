@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -25,9 +25,9 @@ from remuda.cluster.ray_code import difference, digests, named_modules, own_code
 from remuda.cluster.ray_connect import connect, disconnect, find_address, import_ray
 from remuda.cluster.ray_host import THREADS, Host
 from remuda.cluster.ray_local import LocalNodes
-from remuda.cluster.ray_looks import Looks
+from remuda.cluster.ray_looks import Looks, Told
 from remuda.config import Config
-from remuda.errors import NodeLostError, RemudaError
+from remuda.errors import NodeLostError, RemudaError, RoleDiedError
 from remuda.pickled import names_in
 
 LOG = logging.getLogger(__name__)
@@ -39,6 +39,9 @@ as many each time."""
 SAME = ("OMP_NUM_THREADS",)
 """Variables of the environment that are on all nodes as they are here; Ray would set them by the
 cores that an agent reserves, and sums of floating-point numbers go by the number of threads."""
+LONGEST = 30.0
+"""Seconds that an answer of Ray's is waited for at most: a minute after its control service is gone
+Ray's own processes end too."""
 KILL_LIMIT = 5.0
 """Seconds that agents have to be gone at the end."""
 
@@ -78,8 +81,8 @@ class RayNodes:
        another's work nor another run's is beside it; and that Ray never starts again.
     2. What Ray says is gone is gone: an agent whose connection broke is killed before its node is
        taken again, under another number.
-    3. Nothing waits for Ray's control service once the run goes on. Where it is gone, so is the
-       cluster: the run ends with a message, and not as Ray would have it.
+    3. Nothing waits for Ray's control service once the run goes on; a thread does. Where the
+       service is gone, so is the cluster: the run ends with a message.
     4. Nodes are looked at before they are taken: another version of Python, of Remuda or of torch,
        or another source of Remuda or of what the configuration names, is refused.
     """
@@ -98,7 +101,9 @@ class RayNodes:
         self._absent: dict[str, _Absent] = {}
         self._refused: set[str] = set()
         self._lost: list[int] = []
-        self._looks = Looks(self._alive)
+        self._looks = Looks(self._told)
+        self._here = ""
+        self._host: Any = None
         self._number = HEAD
         self._local: LocalNodes | None = None
         self._address = ""
@@ -131,8 +136,10 @@ class RayNodes:
                 self._local.wait(self._cluster.local, self._cluster.start_limit)
                 self._address = self._local.address
             connect(self._ray, self._address, said, self._sent)
+            self._here = self._ray.get_runtime_context().get_node_id()
+            self._host = self._ray.remote(Host)
             for entry in self._wait_for_nodes(end):
-                self._coming[entry["NodeID"]] = self._begin(entry, end)
+                self._coming[entry["NodeID"]] = self._begin(entry, *self._wait_for_free(entry, end))
             for node in list(self._coming.values()):
                 self._take(node, max(end - time.monotonic(), 1.0))
             infos = [node.info for node in self._nodes.values() if node.info is not None]
@@ -142,11 +149,11 @@ class RayNodes:
             raise
         return infos
 
-    def _wait_for_nodes(self, end: float) -> list[Mapping[str, Any]]:
+    def _wait_for_nodes(self, end: float) -> Sequence[Mapping[str, Any]]:
         """Ray's entries of as many nodes as are wanted, this machine's first."""
         wanted = self._cluster.local or self._cluster.nodes
         while True:
-            found = self._alive()
+            found = self._told().entries
             if found and len(found) >= wanted:
                 return found[:wanted] if wanted else found
             if time.monotonic() > end:
@@ -158,17 +165,17 @@ class RayNodes:
                 )
             time.sleep(STEP)
 
-    def _alive(self) -> list[Mapping[str, Any]]:
-        """Ray's entries of the nodes that are there, this machine's first."""
-        here = self._ray.get_runtime_context().get_node_id()
+    def _told(self) -> Told:
+        """What Ray says of the nodes that are there; it does not return where Ray is gone."""
         found = [entry for entry in self._ray.nodes() if entry["Alive"]]
-        found.sort(key=lambda entry: entry["NodeID"] != here)
-        return found if found and found[0]["NodeID"] == here else []
+        found.sort(key=lambda entry: entry["NodeID"] != self._here)
+        is_whole = found and found[0]["NodeID"] == self._here
+        tell = getattr(self._ray._private.state, "available_resources_per_node", None)
+        return Told(found if is_whole else (), tell() if tell is not None else {})
 
-    def _begin(self, entry: Mapping[str, Any], end: float) -> _Node:
+    def _begin(self, entry: Mapping[str, Any], cores: int, gpus: int) -> _Node:
         """Start the process of a node, which reserves all that is free there."""
         ray_id = entry["NodeID"]
-        cores, gpus = self._free(entry, end)
         affinity = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         options: dict[str, Any] = {
             "num_cpus": cores,
@@ -179,33 +186,21 @@ class RayNodes:
             "enable_task_events": False,  # of each call, which Ray would keep on the head
             "scheduling_strategy": affinity(ray_id, soft=False),
         }
-        host = (
-            self._ray.remote(Host)
-            .options(**options)
-            .remote({name: os.environ.get(name) for name in SAME})
-        )
+        same = {name: os.environ.get(name) for name in SAME}
+        host = self._host.options(**options).remote(same)
         description = host.describe.remote(list(self._expected["digests"]))
         return _Node(ray_id, host, description, host.watch.remote(), cores, gpus, entry)
 
-    def _free(self, entry: Mapping[str, Any], end: float) -> tuple[int, int]:
+    def _wait_for_free(self, entry: Mapping[str, Any], end: float) -> tuple[int, int]:
         """Cores and GPUs that are not reserved there; an earlier run may just be ending."""
-        total = entry["Resources"]
-        while True:
-            free = self._available().get(entry["NodeID"], total)
-            cores, gpus = int(free.get("CPU", 0)), int(free.get("GPU", 0))
-            if cores or not total.get("CPU"):
-                return cores, gpus
+        while (found := _free(entry, self._told())) is None:
             if time.monotonic() > end:
                 raise RemudaError(
                     f"node {_name_of(entry)} has no free core: another run, or another job of "
                     "Ray's, has reserved them; end that, or wait for it"
                 )
             time.sleep(STEP)
-
-    def _available(self) -> Mapping[str, Mapping[str, float]]:
-        """What is free, by node; empty where this version of Ray does not tell."""
-        tell = getattr(self._ray._private.state, "available_resources_per_node", None)
-        return tell() if tell is not None else {}
+        return found
 
     def _take(self, node: _Node, seconds: float) -> NodeInfo:
         """Give a node its number, once it has told what it is and was found to fit."""
@@ -294,7 +289,7 @@ class RayNodes:
         """The nodes that have come since this was asked last; they have no agent yet.
 
         Raises:
-            RemudaError: Ray does not answer any more.
+            RoleDiedError: Ray does not answer any more.
         """
         found = []
         for node in list(self._coming.values()):
@@ -306,19 +301,22 @@ class RayNodes:
                 except RemudaError as error:
                     self._refused.add(node.ray_id)
                     LOG.warning("%s; it is left out", error)
-        there = self._looks.newest() or ()
-        if self._looks.waits > self._cluster.silence:
+        told = self._looks.newest()
+        if self._looks.waits > min(self._cluster.silence, LONGEST):
             self._end()
+        if told is None:
+            return found
         taken = {node.ray_id for node in self._nodes.values() if not node.gone}
         room = self._cluster.nodes - len(taken) - len(self._coming)
-        for entry in there:
+        for entry in told.entries:
             ray_id = entry["NodeID"]
             if ray_id in taken or ray_id in self._coming or ray_id in self._refused:
                 continue
             if not self._may_return(ray_id) or (self._cluster.nodes and room <= 0):
                 continue
-            with suppress(RemudaError):  # it has no free core: it is looked at again
-                self._coming[ray_id] = self._begin(entry, 0.0)
+            free = _free(entry, told)
+            if free is not None:  # else it is looked at again
+                self._coming[ray_id] = self._begin(entry, *free)
                 room -= 1
         return found
 
@@ -326,14 +324,11 @@ class RayNodes:
         """Give up all nodes, of which nothing more can be known."""
         for node in self._nodes.values():
             self._give_up(node)
-        again, alone = "Start Ray again, and go on", "cluster.address ''"
-        if self._local is not None:
-            again, alone = "Go on", "cluster.local 0"
-        raise RemudaError(
-            f"Ray, at {self._address}, has not said for {self._cluster.silence:g} s "
-            "(cluster.silence) which nodes there are: its control service is gone, and without it "
-            f"there is no cluster. {again} with `remuda train --resume RUN`; with --{alone} "
-            "besides, on this machine without Ray"
+        again = "" if self._local is not None else "; start Ray again"
+        raise RoleDiedError(
+            f"Ray, at {self._address}, has not said for {self._looks.waits:.0f} s which nodes "
+            "there are (cluster.silence): its control service is gone, and with it the cluster"
+            f"{again}"
         )
 
     def _may_return(self, ray_id: str) -> bool:
@@ -388,3 +383,11 @@ def _name_of(entry: Mapping[str, Any]) -> str:
     return str(
         labels.get("name") or (ray_name if ray_name != address else entry["NodeManagerHostname"])
     )
+
+
+def _free(entry: Mapping[str, Any], told: Told) -> tuple[int, int] | None:
+    """Cores and GPUs of a node that are not reserved; None: it has cores, and none is free."""
+    total = entry["Resources"]
+    free = told.free.get(entry["NodeID"], total)
+    cores, gpus = int(free.get("CPU", 0)), int(free.get("GPU", 0))
+    return (cores, gpus) if cores or not total.get("CPU") else None

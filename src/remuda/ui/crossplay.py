@@ -109,7 +109,7 @@ def check_unchanged(setup: TournamentSetup, directory: Path) -> None:
     was = read_description(directory)["entrants"]
     now = json.loads(json.dumps(setup.description(()), default=str))["entrants"]
     before = {each.get("name"): each for each in was if isinstance(each, dict)}
-    changed = [each["name"] for each in now if before.get(each["name"], each) != each]
+    changed = [each["name"] for each in now if before.get(each["name"]) != each]
     if changed:
         raise UsageError(
             f"{directory} cannot be gone on with: {', '.join(changed)} has other weights now than "
@@ -199,10 +199,10 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
 
 def _named(found: Sequence[tuple[str, str, Entrant]]) -> dict[str, Entrant]:
     """By short names; all by long ones, with the run's, where those would not tell all apart."""
-    short, long = ({names[which] for names in found} for which in (0, 1))
+    are_told_apart = len({own for own, _, _ in found}) == len(found)
     named: dict[str, Entrant] = {}
     for own, full, entrant in found:
-        name = base = own if len(short) == len(long) else full
+        name = base = own if are_told_apart else full
         number = 1
         while name in named:
             number += 1

@@ -90,7 +90,7 @@ def _roles(status: dict[str, Any]) -> Table:
     for role in status["roles"]:
         age, process, state = role["heartbeat_age"], role["pid"], role["state"]
         heartbeat = Text(f"{age:.1f} s ago", "red" if age > LATE else "")
-        if not status["running"]:  # what was last heard of it
+        if status["ended"] or not status["running"]:  # what was last heard of it
             process, state, heartbeat = None, "ended", Text("–")
         table.add_row(
             *((role["node"],) if several else ()),
@@ -154,8 +154,11 @@ def _table(*headings: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for heading in headings:
         words = heading in ("role", "policy", "member", "parent", "state", "last problem")
-        wraps = heading == "last problem"
         table.add_column(
-            heading, justify="left" if words else "right", overflow="fold", no_wrap=not wraps
+            heading,
+            justify="left" if words else "right",
+            overflow="fold",
+            no_wrap=heading in ("node", "role"),
+            min_width=12 if heading == "last problem" else None,
         )
     return table

@@ -1,6 +1,7 @@
 """Which runs the dashboard knows, while they come, change and go."""
 
 import shutil
+import threading
 
 import pytest
 
@@ -119,6 +120,22 @@ def test_one_odd_file_costs_no_other_run(tmp_path, name, text):
     made_run(tmp_path / "d_good")
     catalogue.look()
     assert len(catalogue.runs()) == 4
+
+
+@pytest.mark.parametrize("longest", [3600.0, 0.1])
+def test_after_a_look_that_took_long_all_goes_on(tmp_path, monkeypatch, longest):
+    """The first look at many runs takes long; what nobody watches is ended all the same."""
+    monkeypatch.setattr("remuda.ui.dashboard.catalogue.SHARE", 1e-9)
+    monkeypatch.setattr("remuda.ui.dashboard.catalogue.REST", longest)
+    called = threading.Semaphore(0)
+    catalogue = Catalogue(tmp_path, called.release)
+    looked = threading.Semaphore(0)
+    monkeypatch.setattr(catalogue, "look", looked.release)
+    catalogue.start()
+    assert all(called.acquire(timeout=60) for _ in range(3))
+    assert looked.acquire(timeout=60)
+    assert looked.acquire(timeout=60 if longest < 1 else 0.5) == (longest < 1)
+    catalogue.stop()
 
 
 def test_a_look_that_fails_is_not_the_last(tmp_path, monkeypatch):

@@ -198,7 +198,10 @@ class ActorCritic(Network):
         self, parameters: Parameters, observations: Tensor, memory: Tensor | None = None
     ) -> Tensor:
         """The values of its value head, in rewards as they are trained on."""
-        inputs = self.prepare(parameters, observations)
+        moments: Weights = {}
+        if self.normalised:
+            moments = {"mean": parameters[MEAN], "scale": scale_of(parameters[VARIANCE])}
+        inputs = self._prepared(moments, observations)
         values = self.policy_and_value(parameters, inputs, memory)[1]
         return real_values(parameters, values) if self.value_units else values
 

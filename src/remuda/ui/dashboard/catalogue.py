@@ -25,6 +25,8 @@ INTERVAL = 1.0
 """Seconds between two looks at what is there, when the last look took no time..."""
 SHARE = 0.05
 """...and of the time between two looks, the most that looking takes: of many runs there are few."""
+REST = 15.0
+"""Seconds between two looks at most: the first one, before anything is known, takes longest."""
 FILES = (
     *("config.yaml", "status.json", "summary.json", "metrics.jsonl", "ledger.bin", "logs", "lock"),
     *("checkpoints", "trace.json", "requests", "weights", "checkpoints/best.json"),
@@ -79,7 +81,7 @@ class Catalogue:
 
         Args:
             base: the directory.
-            between: called by the thread after each look.
+            between: called by the thread between two looks, at least every second.
         """
         self.between = between
         self.base = base.absolute()
@@ -184,9 +186,15 @@ class Catalogue:
                 self.look()
             except Exception:  # the next look may fare better; that there is none helps nobody
                 log.exception("looking for runs in %s failed", self.base)
-            self.between()
             took = time.monotonic() - begun
-            self._stopping.wait(max(INTERVAL, took / SHARE - took))
+            self._rest(min(max(INTERVAL, took / SHARE - took), REST))
+
+    def _rest(self, seconds: float) -> None:
+        """Do what is to be done between two looks, however far apart they are."""
+        end = time.monotonic() + seconds
+        while not self._stopping.is_set() and (left := end - time.monotonic()) > 0:
+            self.between()
+            self._stopping.wait(min(left, INTERVAL))
 
 
 def _looked_at(run: str, path: Path) -> CataloguedRun:

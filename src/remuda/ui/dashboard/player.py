@@ -24,6 +24,7 @@ from gymnasium.spaces import Discrete
 from PIL import Image
 from rich.console import Console
 
+from remuda.config import Config
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import RANDOM, find_game, make_env
 from remuda.envs.vector_env import VectorEnv
@@ -43,6 +44,8 @@ class Explained:
     """A policy of a run on a seat, which tells what it chose by."""
 
     seat: Trained
+    values_are_known: bool
+    """Whether values of states can be told in rewards: what rewards were multiplied by is known."""
     told: dict[str, Any] = field(default_factory=dict)
     """Of the last choice: `names` of the actions, their `probabilities` or `values`, and where the
     network values states what it `expects`: the discounted rewards from there on."""
@@ -69,10 +72,10 @@ class Explained:
             outputs = module(inputs, given)
             outputs = outputs[0] if policy.is_recurrent else outputs
             self.told = {"names": names_of(env, agent)} | self._numbers(env, agent, outputs)
-            config = policy.player.spec.config
-            if not config.ppo.normalise_rewards:  # their units are not saved with the weights
+            if self.values_are_known:
                 with contextlib.suppress(UsageError):  # a Q-learner's
-                    value = module.state_values(inputs, given) / config.reward_scale
+                    value = module.state_values(inputs, given)
+                    value = value / policy.player.spec.config.reward_scale
                     self.told["expects"] = float(f"{value.item():.5g}")
         return chosen
 
@@ -155,7 +158,10 @@ def played(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     sampled = bool(asked["sampled"]) and learned
     taken = take_seats(game, env, seats, None, sampled, Console(file=sys.stderr))
     policies: list[Callable[..., Array]] = [
-        Explained(policy) if isinstance(policy, Trained) else policy for policy in taken.policies
+        Explained(policy, _values_are_known(config, policy))
+        if isinstance(policy, Trained)
+        else policy
+        for policy in taken.policies
     ]
     yield {
         "agents": agents,
@@ -167,6 +173,11 @@ def played(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for moment in episode(env, policies, int(asked["turns"]), int(asked["seed"])):
         yield _turn(moment, dict(zip(agents, policies, strict=True)))
     env.close()
+
+
+def _values_are_known(config: Config, seat: Trained) -> bool:
+    evolves = "reward_scale" in config.population.evolution.numbers
+    return not evolves and not seat.policy.player.spec.config.ppo.normalise_rewards
 
 
 def _turn(moment: Moment, policies: Mapping[str, Callable[..., Array]]) -> dict[str, Any]:

@@ -78,9 +78,10 @@ export function make(main, id) {
         return [name, number(each.mean_return), number(each.updates), number(each.version), number(each.staleness), number(each.replay_ratio),
           percent(each.busy), each.halted ? h("span", { class: "bad" }, "stopped") : number(each.nonfinite)];
       }), { label: "Policies" }), names.length > 200 && h("p", { class: "quiet" }, `and ${names.length - 200} more`));
+    const over = !told.running || Boolean(status.ended);
     fill(roles, table(["role", ["process", "num"], "state", ["last sign", "num"], ["processors", "num"], ["restarts", "num"], "last problem", "log"],
-      status.roles.map((role) => [role.name, told.running ? role.pid ?? "" : "", told.running ? role.state : "ended",
-        h("span", { class: told.running && role.heartbeat_age > 5 ? "bad" : "" }, told.running ? span(role.heartbeat_age) : "–"),
+      status.roles.map((role) => [role.name, over ? "" : role.pid ?? "", over ? "ended" : role.state,
+        h("span", { class: !over && role.heartbeat_age > 5 ? "bad" : "" }, !over ? span(role.heartbeat_age) : "–"),
         role.processor === null || role.processor === undefined ? "–" : role.processor.toFixed(2), role.restarts, role.problem,
         told.logs.includes(role.log) && h("button", { onclick: () => openLog(role.log), "aria-label": `Log of ${role.name}` }, "log")]), { label: "Roles" }));
   }
