@@ -17,6 +17,7 @@ from recording import FIGURES, ROOT
 PICTURE = ROOT / "docs" / "images" / "worlds.png"
 COLOURS = {
     "Remuda": "#2f6f5e",
+    "Remuda, one policy for all": "#8dbf4b",
     "SB3, one network for all": "#c2571a",
     "SB3, a learner for each": "#3b6fb6",
 }

@@ -51,8 +51,8 @@ class Cluster:
         """One line for people."""
         found = []
         for info in self.infos:
-            gpus = f", {info.gpus} GPUs" if info.gpus else ""
-            found.append(f"{info.name} ({info.cores} cores{gpus})")
+            gpus = f", {_counted(info.gpus, 'GPU')}" if info.gpus else ""
+            found.append(f"{info.name} ({_counted(info.cores, 'core')}{gpus})")
         return f"{len(found)} nodes: {', '.join(found)}"
 
     def place(self, assembly: Assembly) -> Placement:
@@ -190,6 +190,10 @@ def gathered(config: Config, say: Callable[[str], None]) -> Iterator[Cluster]:
         yield cluster
     finally:
         nodes.stop()
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _ports(text: str) -> range:
