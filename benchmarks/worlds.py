@@ -244,7 +244,7 @@ def ours(world: World, turns: int, seed: int, defaults: bool, shared: bool = Fal
         run = remuda.load(result)
         greedy, sampled = result.evaluation, run.evaluate(world.episodes, sampled=True)
         assert greedy is not None
-        curve = curve_of(world, run, len(greedy.agents))
+        curve = curve_of(world, run, len(greedy.agents) if shared else 1)
     return Outcome(
         returns_of(world, greedy.agents, greedy.returns),
         returns_of(world, sampled.agents, sampled.returns),
@@ -253,12 +253,11 @@ def ours(world: World, turns: int, seed: int, defaults: bool, shared: bool = Fal
     )
 
 
-def curve_of(world: World, run: remuda.Run, agents: int) -> list[tuple[float, int, float]]:
-    """The means of episodes over intervals of a run, over agents; a policy's is that of a seat."""
+def curve_of(world: World, run: remuda.Run, seats: int) -> list[tuple[float, int, float]]:
+    """The means of episodes over intervals of a run, over agents; each policy has `seats` seats."""
     metrics = run.metrics()
     wanted = [name for name in metrics if name.endswith("/mean_return")]
-    own = [name for name in wanted if name.startswith(world.counted)]
-    wanted = own or wanted * agents
+    wanted = [name for name in wanted if name.startswith(world.counted)] * seats
     returns = np.array([metrics[name] for name in wanted])
     known = ~np.isnan(returns).any(0)
     values = returns.sum(0) if world.team else returns.mean(0)
