@@ -30,13 +30,20 @@ class RayCall:
             log: where the agent's output is, for messages.
         """
         self._ray, self._answer, self._node, self._log = ray, answer, node, log
+        self._is_lost = False
 
     def done(self) -> bool:
         """Whether `result` would return, or raise, at once: a large answer is here by then."""
-        return bool(self._ray.wait([self._answer], timeout=0, fetch_local=True)[0])
+        try:
+            return bool(self._ray.wait([self._answer], timeout=0, fetch_local=True)[0])
+        except OSError:  # Ray's own process here is gone, and brings no answers any more
+            self._is_lost = True
+            return True
 
     def result(self, timeout: float | None = None) -> Any:
         """What the method returned, or raised."""
+        if self._is_lost:  # asked for its answer now, Ray would end this process
+            raise NodeLostError(f"node {self._node} cannot be heard")
         data = answer_of(self._ray, self._answer, self._node, timeout)
         is_fine, value = pickle.loads(data)
         if is_fine:

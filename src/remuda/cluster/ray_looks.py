@@ -50,6 +50,8 @@ class Looks:
         self._looked = time.monotonic()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
+        self.failure = ""
+        """What the question under way has raised, in words."""
 
     def newest(self) -> Told | None:
         """An answer that came, once; None: nothing yet, and a question is under way."""
@@ -87,10 +89,14 @@ class Looks:
             self._questions.get()
             while not self._stopped.is_set():
                 try:
-                    self._answers.put(self._ask())
-                    break
+                    found = self._ask()
                 except Exception as error:
-                    LOG.info("Ray does not say which nodes there are: %s", error)
+                    self.failure = f"{type(error).__name__}: {error}"
+                    LOG.info("Ray does not say which nodes there are: %s", self.failure)
                     self._stopped.wait(AGAIN)
+                else:
+                    self.failure = ""
+                    self._answers.put(found)
+                    break
             if self._stopped.is_set():
                 return

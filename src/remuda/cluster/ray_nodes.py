@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 import cloudpickle
 import psutil
@@ -39,9 +39,9 @@ as many each time."""
 SAME = ("OMP_NUM_THREADS",)
 """Variables of the environment that are on all nodes as they are here; Ray would set them by the
 cores that an agent reserves, and sums of floating-point numbers go by the number of threads."""
-LONGEST = 30.0
-"""Seconds that an answer of Ray's is waited for at most: a minute after its control service is gone
-Ray's own processes end too."""
+GONE_AFTER = 20.0
+"""Seconds that an answer of Ray's control service is waited for before it is taken for gone. A
+minute after it is, Ray's own processes end too."""
 KILL_LIMIT = 5.0
 """Seconds that agents have to be gone at the end."""
 
@@ -153,7 +153,7 @@ class RayNodes:
         """Ray's entries of as many nodes as are wanted, this machine's first."""
         wanted = self._cluster.local or self._cluster.nodes
         while True:
-            found = self._told().entries
+            found = self._ask(end).entries
             if found and len(found) >= wanted:
                 return found[:wanted] if wanted else found
             if time.monotonic() > end:
@@ -164,6 +164,27 @@ class RayNodes:
                     f"{self._address}`, or lower cluster.nodes"
                 )
             time.sleep(STEP)
+
+    def _ask(self, end: float) -> Told:
+        """Wait for what Ray says of the nodes, from now on.
+
+        Raises:
+            RemudaError: it says nothing.
+        """
+        while (told := self._looks.newest()) is None:
+            if time.monotonic() > end and self._looks.waits > STEP:
+                raise RemudaError(self._silent())
+            time.sleep(STEP / 5)
+        return told
+
+    def _silent(self) -> str:
+        """What is said where Ray does not answer."""
+        again = "" if self._local is not None else "; start Ray again"
+        why = f" ({self._looks.failure})" if self._looks.failure else ""
+        return (
+            f"Ray, at {self._address}, has not said for {self._looks.waits:.0f} s which nodes "
+            f"there are{why}: its control service is gone, and with it the cluster{again}"
+        )
 
     def _told(self) -> Told:
         """What Ray says of the nodes that are there; it does not return where Ray is gone."""
@@ -193,7 +214,7 @@ class RayNodes:
 
     def _wait_for_free(self, entry: Mapping[str, Any], end: float) -> tuple[int, int]:
         """Cores and GPUs that are not reserved there; an earlier run may just be ending."""
-        while (found := _free(entry, self._told())) is None:
+        while (found := _free(entry, self._ask(end))) is None:
             if time.monotonic() > end:
                 raise RemudaError(
                     f"node {_name_of(entry)} has no free core: another run, or another job of "
@@ -302,8 +323,8 @@ class RayNodes:
                     self._refused.add(node.ray_id)
                     LOG.warning("%s; it is left out", error)
         told = self._looks.newest()
-        if self._looks.waits > min(self._cluster.silence, LONGEST):
-            self._end()
+        if self._looks.waits > GONE_AFTER:
+            raise RoleDiedError(self._silent())
         if told is None:
             return found
         taken = {node.ray_id for node in self._nodes.values() if not node.gone}
@@ -319,17 +340,6 @@ class RayNodes:
                 self._coming[ray_id] = self._begin(entry, *free)
                 room -= 1
         return found
-
-    def _end(self) -> NoReturn:
-        """Give up all nodes, of which nothing more can be known."""
-        for node in self._nodes.values():
-            self._give_up(node)
-        again = "" if self._local is not None else "; start Ray again"
-        raise RoleDiedError(
-            f"Ray, at {self._address}, has not said for {self._looks.waits:.0f} s which nodes "
-            "there are (cluster.silence): its control service is gone, and with it the cluster"
-            f"{again}"
-        )
 
     def _may_return(self, ray_id: str) -> bool:
         absent = self._absent.get(ray_id)

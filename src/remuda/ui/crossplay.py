@@ -109,7 +109,12 @@ def check_unchanged(setup: TournamentSetup, directory: Path) -> None:
     was = read_description(directory)["entrants"]
     now = json.loads(json.dumps(setup.description(()), default=str))["entrants"]
     before = {each.get("name"): each for each in was if isinstance(each, dict)}
-    changed = [each["name"] for each in now if before.get(each["name"]) != each]
+    if added := [each["name"] for each in now if each["name"] not in before]:
+        raise UsageError(
+            f"{directory} cannot be gone on with: {', '.join(added)} is not among those that it "
+            f"was begun with ({', '.join(map(str, before))}); begin another"
+        )
+    changed = [each["name"] for each in now if before[each["name"]] != each]
     if changed:
         raise UsageError(
             f"{directory} cannot be gone on with: {', '.join(changed)} has other weights now than "

@@ -17,6 +17,8 @@ from remuda.ui.population_line import population_line
 
 LATE = 5.0
 """Seconds without a sign of life after which a role is shown as late."""
+WIDEST = 24
+"""Characters of a name that is not broken."""
 STYLES = {"running": "green", "done": "cyan", "starting": "yellow", "waiting to restart": "red"}
 
 
@@ -87,6 +89,12 @@ def _roles(status: dict[str, Any]) -> Table:
     several = any(role.get("node") for role in status["roles"])
     columns = ("role", "process", "state", "heartbeat", "restarts", "last problem")
     table = _table(*(("node",) if several else ()), *columns)
+    for column in table.columns:
+        if column.header in ("node", "role"):
+            names = [
+                role["node" if column.header == "node" else "name"] for role in status["roles"]
+            ]
+            column.min_width = min(max(map(len, names), default=0), WIDEST)
     for role in status["roles"]:
         age, process, state = role["heartbeat_age"], role["pid"], role["state"]
         heartbeat = Text(f"{age:.1f} s ago", "red" if age > LATE else "")
@@ -154,11 +162,5 @@ def _table(*headings: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for heading in headings:
         words = heading in ("role", "policy", "member", "parent", "state", "last problem")
-        table.add_column(
-            heading,
-            justify="left" if words else "right",
-            overflow="fold",
-            no_wrap=heading in ("node", "role"),
-            min_width=12 if heading == "last problem" else None,
-        )
+        table.add_column(heading, justify="left" if words else "right", overflow="fold")
     return table
