@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from remuda.cluster.member import GAP
+
 LOG = logging.getLogger(__name__)
 AGAIN = 1.0
 """Seconds after a question that failed until it is asked again."""
-GAP = 2.0
-"""Seconds between two looks from which on this process itself is taken to have been stopped."""
 END = 1.0
 """Seconds that a question under way has at the end."""
 
@@ -57,7 +57,8 @@ class Looks:
         """An answer that came, once; None: nothing yet, and a question is under way."""
         now = time.monotonic()
         if self._asked is not None and now > self._looked + GAP:
-            self._asked += now - self._looked  # an answer may have come and be heard of later
+            # This process itself was stopped: an answer may have come, and is heard of later.
+            self._asked += now - self._looked
         self._looked = now
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="looks", daemon=True)

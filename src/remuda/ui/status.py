@@ -89,12 +89,9 @@ def _roles(status: dict[str, Any]) -> Table:
     several = any(role.get("node") for role in status["roles"])
     columns = ("role", "process", "state", "heartbeat", "restarts", "last problem")
     table = _table(*(("node",) if several else ()), *columns)
-    for column in table.columns:
-        if column.header in ("node", "role"):
-            names = [
-                role["node" if column.header == "node" else "name"] for role in status["roles"]
-            ]
-            column.min_width = min(max(map(len, names), default=0), WIDEST)
+    for column in table.columns[: 1 + several]:
+        names = [role["name" if column.header == "role" else "node"] for role in status["roles"]]
+        column.min_width = min(max(map(len, names), default=0), WIDEST)
     for role in status["roles"]:
         age, process, state = role["heartbeat_age"], role["pid"], role["state"]
         heartbeat = Text(f"{age:.1f} s ago", "red" if age > LATE else "")
