@@ -67,7 +67,7 @@ class World:
         alone: whether it has one agent, so that both ways of the other library are one.
         scripted: by agent, who plays it without learning, as `fleeing:flee`.
         counted: how the names of agents begin whose returns count; empty: all do.
-        alike: whether all agents see and do the same, so that one policy may play them all.
+        alike: whether all agents that learn see and do the same, so that one policy may play them.
     """
 
     game: str
@@ -156,6 +156,7 @@ WORLDS: dict[str, World] = {
         preset="mpe",
         scripted={"agent_0": "fleeing:flee"},
         counted="adversary",
+        alike=True,
     ),
     "tag_both": World(
         "pettingzoo:mpe2.simple_tag_v3",
@@ -244,7 +245,8 @@ def ours(world: World, turns: int, seed: int, defaults: bool, shared: bool = Fal
         run = remuda.load(result)
         greedy, sampled = result.evaluation, run.evaluate(world.episodes, sampled=True)
         assert greedy is not None
-        curve = curve_of(world, run, len(greedy.agents) if shared else 1)
+        counted = [agent for agent in greedy.agents if agent.startswith(world.counted)]
+        curve = curve_of(world, run, len(counted) if shared else 0)
     return Outcome(
         returns_of(world, greedy.agents, greedy.returns),
         returns_of(world, sampled.agents, sampled.returns),
@@ -254,10 +256,18 @@ def ours(world: World, turns: int, seed: int, defaults: bool, shared: bool = Fal
 
 
 def curve_of(world: World, run: remuda.Run, seats: int) -> list[tuple[float, int, float]]:
-    """The means of episodes over intervals of a run, over agents; each policy has `seats` seats."""
+    """The means of episodes over intervals of a run, over agents.
+
+    Args:
+        world: which it is.
+        run: that is over.
+        seats: that one policy has; 0: each agent has one of its own.
+    """
     metrics = run.metrics()
     wanted = [name for name in metrics if name.endswith("/mean_return")]
-    wanted = [name for name in wanted if name.startswith(world.counted)] * seats
+    if seats:
+        wanted = wanted[:1] * seats
+    wanted = [name for name in wanted if seats or name.startswith(world.counted)]
     returns = np.array([metrics[name] for name in wanted])
     known = ~np.isnan(returns).any(0)
     values = returns.sum(0) if world.team else returns.mean(0)

@@ -80,3 +80,33 @@ class Unlike(Tape):
         whole = np.zeros((self.num_envs, 5), np.float32)
         super().observe(agent, whole)
         out[...] = whole[:, : out.shape[1]]
+
+
+class Chased(Tape):
+    """Four agents of a tape that act together, of whom the second sees and does other things."""
+
+    def __init__(self, num_envs=1):
+        super().__init__(num_envs, 4, together=True)
+        agents = list(self.agents)
+        agents[1] = AgentSpec("prey", Box(-1000, 1000, (3,), np.float32), Discrete(6))
+        self.agents = tuple(agents)
+
+    def observe(self, agent, out):
+        whole = np.zeros((self.num_envs, 5), np.float32)
+        super().observe(agent, whole)
+        out[...] = whole[:, : out.shape[1]]
+
+
+class Broken(Chased):
+    """Shows the prey, whom no policy plays, what is no number."""
+
+    def observe(self, agent, out):
+        super().observe(agent, out)
+        if agent == 1:
+            out[self.num_envs - 1, 0] = np.nan
+
+
+def five(env, agent, observations, random):
+    """What the prey alone can do; it looks at what it sees."""
+    assert observations.shape == (env.num_envs, 3)
+    return np.full(len(observations), 5)

@@ -361,7 +361,8 @@ def _dealt(
     """Seats that are dealt to live policies as in training, in a table of their own."""
     names = [spec.name for spec in specs]
     roster = Roster.of(config, env.agents).among(names)
-    table = Table(dict.fromkeys(names, 0), len(env.agents), 0)
+    taken = tuple(config.seats_taken)  # who sits there is a member, so that seats are complete
+    table = Table(dict.fromkeys(names, 0), len(env.agents), 0, scripted=taken)
     league = League(
         table,
         make_matchmaker(config.population, roster),

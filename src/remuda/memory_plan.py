@@ -238,7 +238,7 @@ def _table(config: Config, policies: int, seats: int, actors: Sequence[int]) -> 
     copies = copies_of(config.population)
     every = [config.policy, *map(config.policy_of, config.policies)]
     width = len(names_of(policy.entry.hyperparameters for policy in every))
-    others = len(config.population.members_from) + len(config.population.scripted)
+    others = len(config.population.members_from) + len(config.scripted_members)
     metrics = len(config.population.evolution.episode_metrics)
     fields = dict(table_fields(policies, seats, copies, others, width, metrics))
     records = nbytes({"records": fields.pop("records")})

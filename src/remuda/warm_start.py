@@ -174,7 +174,7 @@ def find_imported(config: Config, specs: Sequence[PolicySpec]) -> tuple[Imported
                 f"population.members_from {text}: it would be called {this.name}, as a policy "
                 "here is; give that another name in population.policies"
             )
-        if this.name in config.population.scripted:
+        if this.name in config.scripted_members:
             raise ConfigError(
                 f"population.members_from {text}: it would be called {this.name}, as a scripted "
                 "policy here is; give that another name in population.scripted"

@@ -46,7 +46,7 @@ def population_table(
         unborn(config),
         arena,
         imported,
-        tuple(config.population.scripted),
+        tuple(config.scripted_members),
         config.population.has_stand_ins,
         len(config.population.evolution.episode_metrics),
         training,

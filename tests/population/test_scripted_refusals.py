@@ -83,7 +83,7 @@ def trained(directory, *, resume=False, **tree):
         ),
         (
             {"population": {"seats": {"policy_0": ["agent_0"], "policy_1": ["agent_0"]}}},
-            "population.seats leaves agent_1 to scripted policies alone; name it",
+            "population.seats leaves agent_1 to scripted policies alone; take --env.scripted.agent_1",
         ),
         (
             {"population": {"seats": {"bto": ["agent_0"]}}},
@@ -91,9 +91,12 @@ def trained(directory, *, resume=False, **tree):
         ),
         (
             {"env": {"scripted": {"agent_1": "random"}}},
-            "env.scripted takes a seat for good, .* take population.scripted",
+            "population.scripted: kuhn_poker has one seat that is dealt",
         ),
-        ({"game": "support:Recall"}, "support:Recall has one seat, which a policy that learns"),
+        (
+            {"game": "support:Recall"},
+            "support:Recall has one seat that is dealt, which a policy that learns",
+        ),
         (
             {
                 "game": "connect_four",

@@ -16,6 +16,7 @@ import numpy as np
 from remuda.actor.episodes import EpisodeCounter
 from remuda.actor.policy_group import PolicyGroup
 from remuda.actor.scripted_seats import ScriptedSeats
+from remuda.actor.seating import other_kinds
 from remuda.actor.seats import groups_of
 from remuda.actor.shared_rewards import SharedRewards
 from remuda.actor.stream_seats import StreamSeats
@@ -74,7 +75,7 @@ class MatchSeats(StreamSeats):
         self._parents = parents
         self._counter = EpisodeCounter(rows, mark)
         kinds = dict.fromkeys(policy_group.kind for policy_group in policy_groups)
-        super().__init__(env, tuple(policy_groups), kinds)
+        super().__init__(env, tuple(policy_groups), [*kinds, *other_kinds(env, kinds)])
         self.league, self._rows = league, rows
         self.groups: Sequence[tuple[int, ...]] = groups_of(env, together)
         keep = {policy_group.kind for policy_group in policy_groups if policy_group.keeps_last_mask}
@@ -394,13 +395,12 @@ class MatchSeats(StreamSeats):
         return policy_group, int(policy_group.row_of[place])
 
     def _fitting_place(self, agent: int) -> int:
-        """The place of a policy whose network fits this seat."""
+        """The place of a policy whose network fits this seat, or of who has it for good."""
         kind = self._kind_of[agent]
-        return next(
-            policy_group.places[0]
-            for policy_group in self.policy_groups
-            if policy_group.kind is kind
-        )
+        for policy_group in self.policy_groups:
+            if policy_group.kind is kind:
+                return policy_group.places[0]
+        return self.league.table.places.of(self._env.agents[agent].name)
 
     def _deal(self) -> None:
         learns = self.league.learns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from remuda.actor.batch_plan import STEP
@@ -13,6 +13,7 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.experience.experience import Experience
 from remuda.experience.writer import BlockWriter
 from remuda.policies.acting import ActingStack
+from remuda.policies.actions import actions_of
 from remuda.policies.sharing import network_layout
 from remuda.policies.spec import PolicySpec, kinds_of
 from remuda.population.dealer import Dealer
@@ -84,6 +85,21 @@ def _grouped(
         key = (agents, network_layout(spec), spec.config.entry.samples)
         together.setdefault(key, []).append(number)
     return [(kinds[agents], numbers) for (agents, *_), numbers in together.items()]
+
+
+def other_kinds(env: VectorEnv, kinds: Iterable[Kind]) -> list[Kind]:
+    """The kinds of seats besides these: no policy fits them, and they are taken for good."""
+    known = {agent for kind in kinds for agent in kind.agents}
+    others: dict[int, list[int]] = {}
+    for agent, kind in enumerate(kinds_of(env.agents)):
+        if agent not in known:
+            others.setdefault(kind, []).append(agent)
+    found = []
+    for first, agents in others.items():
+        spec = env.agents[first]
+        actions = actions_of(spec.action_space, spec.name)
+        found.append(Kind(env, tuple(agents), actions, spec.masked))
+    return found
 
 
 def _seats_for(league: Dealer, number: int) -> list[int]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from remuda.actor.kind import Kind, columns_of
 from remuda.actor.policy_group import PolicyGroup
-from remuda.envs.checks import NONE, TurnChecks
+from remuda.envs.checks import NONE, TurnChecks, first_strange
 from remuda.envs.vector_env import VectorEnv
 from remuda.types import Bools
 
@@ -81,8 +81,13 @@ class StreamSeats:
             for policy_group in part.policy_groups:
                 found = policy_group.push(part.streams)
                 if found != NONE and self.checks is not None:
-                    place, copy = divmod(part.streams.start + found, env.num_envs)
-                    self.checks.observed(kind.agents[place], kind.observations[place], copy)
+                    self._tell_of(kind, part.streams.start + found)
+            if not part.policy_groups and self.checks is not None:  # nobody else looks at them
+                seen = kind.observations_flat[part.streams]
+                if seen.dtype.kind == "f":
+                    found = first_strange(seen, acts.reshape(-1))
+                    if found != NONE:
+                        self._tell_of(kind, part.streams.start + found)
         if self.checks is None:
             return
         for agent in self.groups[group]:
@@ -90,6 +95,12 @@ class StreamSeats:
                 kind = self._kind_of[agent]
                 masks = kind.masks[kind.streams_of(agent)]
                 self.checks.masked(agent, masks, kind.acted[kind.place_of[agent]])
+
+    def _tell_of(self, kind: Kind, stream: int) -> None:
+        """Tell whose observation it is that is not finite."""
+        assert self.checks is not None
+        place, copy = divmod(stream, self._env.num_envs)
+        self.checks.observed(kind.agents[place], kind.observations[place], copy)
 
     def _parts(self, group: int) -> list[_Stretch]:
         """Stretches of a group's agents that are neighbours among those of a kind."""

@@ -39,7 +39,7 @@ class EnvConfig(Section):
     faster with few copies; their actions still take effect in the game's order."""
     scripted: dict[str, str] = {}
     """By agent, who takes its seat without learning: `random`, one that `remuda games GAME` lists,
-    or your own as `module:callable`."""
+    or your own as `module:callable`. In a population the other seats are dealt."""
     workers: PositiveInt = 1
     """Processes that step an actor's copies, for slow environments in Python; 1: the actor does.
     With more, a resumed run begins new episodes."""

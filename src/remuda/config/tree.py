@@ -119,6 +119,19 @@ class Config(Section):
         """Whether checkpoints hold experience."""
         return self.exact if self.checkpoint.replay is None else self.checkpoint.replay
 
+    @property
+    def seats_taken(self) -> dict[str, str]:
+        """By agent, who takes its seat for good in a game whose other seats are dealt."""
+        return self.env.scripted if self.population.dealt else {}
+
+    @property
+    def scripted_members(self) -> dict[str, str]:
+        """By name, the members of the population that are written by hand.
+
+        Who takes a seat for good is called as its agent is.
+        """
+        return self.population.scripted | self.seats_taken
+
     def policy_of(self, name: str) -> PolicyConfig:
         """The configuration of the policy `name`: `policy`, overlaid with its own differences."""
         own = self.policies.get(name)

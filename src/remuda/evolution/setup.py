@@ -217,7 +217,7 @@ def _check_places(config: Config, roster: Roster) -> None:
     begin = Population([Member(PolicyRef(name), roster.seats.get(name)) for name in roster.first])
     members = begin.members
     matchmaker = make_matchmaker(config.population, roster.among(roster.first))
-    least = len(roster.agents) if sits_once(config.population, roster) else 1
+    least = len(roster.left) if sits_once(config.population, roster) else 1
     for member in members:
         if not can_do_without(members, member.ref, matchmaker, least) and not can_stand_in(
             members, member.ref, matchmaker

@@ -62,6 +62,7 @@ class League(Dealer):
         table.repair()
         super().__init__(table, matchmaker, random, num_envs, roster, once, episode_metrics)
         self.population = table.population(self.roster.seats, own=True)
+        self.population.dealt = frozenset(self.roster.left)
         self.ledger = Ledger(self.population, table.pairs, table.recent, memory)
         self.followers = table.followers
         self._director = director

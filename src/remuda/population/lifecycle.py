@@ -239,6 +239,11 @@ class Lifecycle:
     def _retire(self, ref: PolicyRef, matchmaker: Matchmaker) -> None:
         if ref not in self._population:
             return
+        if ref.is_scripted and ref.policy in self._roster.takers:
+            raise RemudaError(
+                f"the director commands that {ref} retires, which takes its seat for good "
+                f"(env.scripted.{ref}); let it command others"
+            )
         if not ref.is_frozen and not self._can_do_without(ref, matchmaker):
             return
         self._let_go(ref)
@@ -284,7 +289,7 @@ class Lifecycle:
 
     def _can_do_without(self, ref: PolicyRef, matchmaker: Matchmaker) -> bool:
         """Whether matches can still be made when it is gone, also of those that learn alone."""
-        least = self._table.seats if self._once else 1
+        least = len(self._roster.left) if self._once else 1
         return can_do_without(self._population.members, ref, matchmaker, least)
 
     def _free(self, place: int) -> bool:

@@ -172,6 +172,8 @@ class Population:
         """[places, fields], by `Member.place`."""
         self.matches = 0
         """Matches that are over."""
+        self.dealt: frozenset[int] | None = None
+        """The seats that are dealt; None: all."""
         self.empty: tuple[str, ...] = ()
         """Places where a policy may be born."""
         self.expected: tuple[str, ...] = ()
@@ -226,8 +228,10 @@ class Population:
 
     @property
     def free(self) -> tuple[Member, ...]:
-        """Those who learn and may take every seat."""
-        return self.view("free", lambda: tuple(m for m in self.learning if m.seats is None))
+        """Those who learn and may take every seat that is dealt."""
+        return self.view(
+            "free", lambda: tuple(m for m in self.learning if m.seats in (None, self.dealt))
+        )
 
     @property
     def places(self) -> Integers:

@@ -77,12 +77,13 @@ def check_scripted(config: Config, roster: Roster) -> None:
             policy that learns.
     """
     population = config.population
-    if config.env.scripted:
-        raise ConfigError(
-            "env.scripted takes a seat for good, and population deals all seats by match; take "
-            "population.scripted, whose policies are dealt seats as others are (all, or those of "
-            "population.seats), or leave one of them out"
-        )
+    for agent in config.seats_taken:
+        if agent in roster.policies or agent in population.scripted:
+            key = "population.policies" if agent in roster.policies else "population.scripted"
+            raise ConfigError(
+                f"env.scripted.{agent} takes the seat of {agent} for good and is called {agent} in "
+                f"the population, and so is another member; give that another name in {key}"
+            )
     if not population.scripted:
         return
     for name in population.scripted:
@@ -99,16 +100,18 @@ def check_scripted(config: Config, roster: Roster) -> None:
             f"policy, and {population.matchmaker} names who plays; take another "
             "population.matchmaker, such as random"
         )
-    if len(roster.agents) == 1:
+    if len(roster.left) == 1:
         raise ConfigError(
-            f"population.scripted: {config.game} has one seat, which a policy that learns takes in "
-            "every match; leave population.scripted out"
+            f"population.scripted: {config.game} has one seat that is dealt, which a policy that "
+            "learns takes in every match; leave population.scripted out"
         )
     learning = {seat for name in roster.policies for seat in roster.seats_of(name)}
-    for seat, agent in enumerate(roster.agents):
+    for seat in roster.left:
         if seat not in learning:
+            agent = roster.agents[seat]
             raise ConfigError(
-                f"population.seats leaves {agent} to scripted policies alone; name it in "
+                f"population.seats leaves {agent} to scripted policies alone; take "
+                f"--env.scripted.{agent} for one that takes it in every match, or name it in "
                 "population.seats of a policy that learns too, which takes it in other matches"
             )
     _check_share(config)

@@ -35,6 +35,9 @@ class Roster:
     """By seat, its team; an empty name, or none at all: it stands for itself."""
     scripted: tuple[str, ...] = ()
     """The members that are written by hand."""
+    taken: tuple[int, ...] = ()
+    """The seats that `env.scripted` takes for good: no match deals them. Who sits there is among
+    the scripted, and called as the agent is."""
 
     @staticmethod
     def of(config: Config, agents: Sequence[AgentSpec]) -> Roster:
@@ -46,20 +49,40 @@ class Roster:
             ConfigError: a policy is named twice, or one, an agent or a team is named that there is
                 not; or an agent is in two teams, or in none where there are teams.
         """
+        if agents and all(agent.name in config.seats_taken for agent in agents):
+            raise ConfigError(
+                f"env.scripted takes all seats of {config.game}, and none is left to deal to "
+                f"policies; leave env.scripted.{agents[0].name} out"
+            )
         policies, later = policy_names(config, agents), unborn(config)
         return Roster(
             tuple(agent.name for agent in agents),
             policies[: len(policies) - len(later)],
             later,
             _seats(config, agents, policies) if config.population.dealt else {},
-            _teams(config.population, agents),
-            tuple(config.population.scripted),
+            _teams(config, agents),
+            tuple(config.scripted_members),
+            tuple(i for i, agent in enumerate(agents) if agent.name in config.seats_taken),
         )
 
     @property
     def policies(self) -> tuple[str, ...]:
         """All that the run trains, those that may be born later too."""
         return (*self.first, *self.unborn)
+
+    @property
+    def left(self) -> list[int]:
+        """The seats that are dealt: all but those that are taken for good."""
+        return [seat for seat in range(len(self.agents)) if seat not in self.taken]
+
+    @property
+    def takers(self) -> list[str]:
+        """The members that take their seats for good."""
+        return [self.agents[seat] for seat in self.taken]
+
+    def is_free(self, policy: str) -> bool:
+        """Whether a policy may take every seat that is dealt."""
+        return len(self.seats_of(policy)) == len(self.left)
 
     def seats_of(self, policy: str) -> list[int]:
         """The seats that a policy may take, in order."""
@@ -112,7 +135,7 @@ def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]
     if asked is None:
         if population.matchmaker in ("self_play", "mixed"):
             return ("policy",)
-        return tuple(agent.name for agent in agents)
+        return tuple(agent.name for agent in agents if agent.name not in config.seats_taken)
     names = tuple(f"policy_{i}" for i in range(asked)) if isinstance(asked, int) else asked
     if not names:
         raise ConfigError(f"{_names_key(config)} is empty; give a number or names")
@@ -158,6 +181,8 @@ def _seats(
     """
     population, numbers = config.population, {agent.name: i for i, agent in enumerate(agents)}
     known = (*names, *population.scripted)
+    taken = config.seats_taken
+    left = [agent.name for agent in agents if agent.name not in taken]
     found: dict[str, frozenset[int]] = {}
 
     def allow(name: str, seats: Sequence[str], key: str) -> None:
@@ -168,18 +193,32 @@ def _seats(
                 raise ConfigError(
                     f"{key}: {config.game} has no agent {seat}; it has {', '.join(numbers)}"
                 )
+            if seat in taken:
+                raise ConfigError(
+                    f"{key}: env.scripted.{seat} takes the seat of {seat} for good; name others "
+                    f"({', '.join(left)}), or leave env.scripted.{seat} out"
+                )
         if not seats:
             raise ConfigError(f"{key}: no agent is named")
         found[name] = frozenset(numbers[seat] for seat in seats)
 
+    for name in known if taken else ():
+        allow(name, left, "env.scripted")
+    found |= {name: frozenset((numbers[name],)) for name in taken if name in numbers}
     if population.matchmaker == "fixed":
         for policy in names:
-            own = [agent.name for i, agent in enumerate(agents) if names[i % len(names)] == policy]
+            own = [agent for i, agent in enumerate(left) if names[i % len(names)] == policy]
             if own:
                 allow(policy, own, "population.policies")
-    sides = _teams(population, agents)
+    sides = _teams(config, agents)
     for team, members in population.teams.items():
         seats = [agents[i].name for i, side in enumerate(sides) if side == team]
+        seats = [agent for agent in seats if agent not in taken]
+        if not seats and any(side == team for side in sides):
+            raise ConfigError(
+                f"population.teams.{team}: env.scripted takes all its seats for good; leave one to "
+                f"its policies, or leave population.teams.{team} out"
+            )
         for name in members.policies:
             allow(name, seats, f"population.teams.{team}")
     for name, chosen in population.seats.items():
@@ -187,18 +226,21 @@ def _seats(
     return {name: seats for name, seats in found.items() if len(seats) < len(agents)}
 
 
-def _teams(population: PopulationConfig, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
+def _teams(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
     """By seat, its team; an empty name: it stands for itself.
+
+    A seat that is taken for good needs no team.
 
     Raises:
         ConfigError: an agent in two teams, or in none where there are teams.
     """
+    population, taken = config.population, config.seats_taken
     own = tuple(agent.team for agent in agents)
     if not population.teams:
         return own
     if not any(team.agents for team in population.teams.values()):
         for agent, side in zip(agents, own, strict=True):
-            if side not in population.teams:
+            if side not in population.teams and agent.name not in taken:
                 said = f"the game puts it into {side!r}" if side else "the game has no teams"
                 raise ConfigError(
                     f"population.teams has no team for {agent.name}: {said}; name the agents of "
@@ -212,6 +254,6 @@ def _teams(population: PopulationConfig, agents: Sequence[AgentSpec]) -> tuple[s
                 raise ConfigError(f"population.teams: {name} is in two teams")
             sides[name] = team
     for agent in agents:
-        if agent.name not in sides:
+        if agent.name not in sides and agent.name not in taken:
             raise ConfigError(f"population.teams: {agent.name} is in no team")
-    return tuple(sides[agent.name] for agent in agents)
+    return tuple(sides.get(agent.name, "") for agent in agents)

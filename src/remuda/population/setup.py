@@ -21,6 +21,7 @@ from remuda.population.mixed import Mixed, check_shares
 from remuda.population.records import SCRIPTED, Member, PolicyRef, Population
 from remuda.population.refusals import check_scripted, check_seating
 from remuda.population.roster import Roster
+from remuda.population.seats_left import SeatsLeft
 
 _DIRECTOR = "remuda.population.director"
 
@@ -31,7 +32,17 @@ def make_matchmaker(population: PopulationConfig, roster: Roster) -> Matchmaker:
     Raises:
         ConfigError: there is no such matchmaker, or it cannot be made so.
     """
-    seats, names = len(roster.agents), roster.policies
+    dealer = _dealer(population, roster)
+    return SeatsLeft(dealer, roster.agents, roster.taken) if roster.taken else dealer
+
+
+def _dealer(population: PopulationConfig, roster: Roster) -> Matchmaker:
+    """The matchmaker that is configured, of the seats that are dealt.
+
+    Raises:
+        ConfigError: as of `make_matchmaker`.
+    """
+    seats, names = len(roster.left), roster.policies
     if population.teams and population.matchmaker not in ("teams", "mixed"):
         raise ConfigError(
             f"population.teams is for the matchmakers teams and mixed, and population.matchmaker "
@@ -50,7 +61,7 @@ def make_matchmaker(population: PopulationConfig, roster: Roster) -> Matchmaker:
         "self_play": lambda: SelfPlay(seats, population.newest),
         "prioritized": lambda: Prioritized(seats, population.weighting),
         "teams": lambda: Teams(
-            roster.teams,
+            [roster.teams[seat] for seat in roster.left],
             {team: members.policies for team, members in population.teams.items()},
         ),
         "mixed": lambda: _mixed(population, roster),
@@ -69,7 +80,7 @@ def make_matchmaker(population: PopulationConfig, roster: Roster) -> Matchmaker:
     if seats < 2 and population.matchmaker in ("mixed", "league"):
         raise ConfigError(
             f"population.matchmaker {population.matchmaker} chooses opponents, and the game has "
-            "one agent; leave it out"
+            f"one agent{' that is dealt a policy' if roster.taken else ''}; leave it out"
         )
     matchmaker.name = population.matchmaker
     matchmaker.past_share = matchmaker.past_share if share is None else share
@@ -82,7 +93,7 @@ def _mixed(population: PopulationConfig, roster: Roster) -> Mixed:
     Raises:
         ConfigError: shares that are none.
     """
-    seats, share = len(roster.agents), population.snapshots.share
+    seats, share = len(roster.left), population.snapshots.share
     self_play = SelfPlay(seats, population.newest)
     prioritized, uniform = Prioritized(seats, population.weighting), Prioritized(seats, "uniform")
     if share is not None:
@@ -173,7 +184,7 @@ def check_population(config: Config, roster: Roster) -> None:
                 f"{', '.join(roster.policies)}"
             )
     make_director(config.population)
-    free = [name for name in roster.policies if name not in roster.seats]
+    free = [name for name in roster.policies if roster.is_free(name)]
     if births.every is not None and (
         set(roster.unborn) - set(free) or len(free) < births.places + 2
     ):
@@ -230,8 +241,8 @@ def _check_dealt(config: Config, roster: Roster) -> None:
             f"{said} {', '.join(never)}, of no team; add to population.teams.TEAM.policies, or "
             "leave out of population.policies"
         )
-    seats = len(roster.agents)
-    if never[0] in roster.seats:
+    seats = len(roster.left)
+    if not roster.is_free(never[0]):
         own = ", ".join(roster.agents[seat] for seat in roster.seats_of(never[0]))
         raise ConfigError(
             f"{said} {never[0]}, which population.seats.{never[0]} keeps to {own} of "
@@ -250,8 +261,9 @@ def expected_shares(population: PopulationConfig, roster: Roster) -> dict[str, f
     A policy that may be born later is dealt as those are that may take the same seats. It takes up
     to seconds to find out, and a start asks several times: what was asked last is remembered.
     """
-    matchmaker = type(make_matchmaker(population, roster))  # one's own may be loaded anew
-    key = (matchmaker, repr(population), roster.agents, roster.teams, roster.policies)
+    matchmaker = type(_dealer(population, roster))  # one's own may be loaded anew
+    seats = (roster.agents, roster.teams, roster.taken)
+    key = (matchmaker, repr(population), *seats, roster.policies)
     if key not in _SHARES:
         found = _count_shares(population, roster)
         _SHARES.clear()
@@ -278,8 +290,8 @@ def _count_shares(population: PopulationConfig, roster: Roster) -> dict[str, flo
 
 def sits_once(population: PopulationConfig, roster: Roster) -> bool:
     """Whether a policy has one seat of a match at most."""
-    enough = len(roster.first) >= len(roster.agents) and not population.seats
-    return enough and make_matchmaker(population, roster).seats_differ
+    enough = len(roster.first) >= len(roster.left) and not population.seats
+    return enough and _dealer(population, roster).seats_differ
 
 
 def _own(population: PopulationConfig, seats: int) -> Matchmaker:

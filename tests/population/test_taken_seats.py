@@ -1,0 +1,302 @@
+"""Seats that `env.scripted` takes for good in games whose other seats are dealt."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import remuda
+from remuda.assembly import Assembly
+from remuda.config import load_config, overlay
+from remuda.config.population import PopulationConfig
+from remuda.envs.registry import make_env
+from remuda.errors import ConfigError, ContractError, RemudaError
+from remuda.experience.transition_replay import TransitionReplay
+from remuda.policies.spec import policy_specs
+from remuda.population.director import Retire
+from remuda.population.ledger import Ledger, read_records
+from remuda.population.records import SCRIPTED, Member, PolicyRef, Population
+from remuda.population.roster import Roster
+from remuda.population.setup import expected_shares, make_matchmaker
+from remuda.runtime.layout import make_layout
+from remuda.training import train
+from remuda.ui.live import PlainView
+from support import Script, sample
+
+PREY = PolicyRef("prey", SCRIPTED)
+TREE = {
+    "game": "hand_written:Chased",
+    "schedule": "sequential",
+    "env": {"num_envs": 4, "scripted": {"prey": "hand_written:five"}},
+    "policy": {"algorithm": "ppo", "network": {"hidden": (8,)}, "ppo": {"rollout_length": 8}},
+    "run": {"turns": 300, "evaluate_episodes": 0},
+    "checkpoint": {"evaluate_episodes": 0},
+    "population": {"matchmaker": "random", "policies": 4},
+}
+AGENTS = ("agent_0", "prey", "agent_2", "agent_3")
+LEFT = (0, 2, 3)
+TEAMS = {
+    "red": {"policies": ("policy_0", "policy_1"), "agents": ("agent_0",)},
+    "blue": {"policies": ("policy_2", "policy_3"), "agents": ("agent_2", "agent_3")},
+}
+OF = {
+    "fixed": {"policies": 3},
+    "self_play": {"policies": 1},
+    "teams": {"teams": TEAMS},
+    "mixed": {"shares": {"self_play": 0.5, "prioritized": 0.5}, "snapshots": {"every": 4}},
+    "league": {"policies": None, "league": {"learn_from": "own"}},
+}
+MATCHMAKERS = ["random", "round_robin", "fitness", "prioritized", *OF]
+VALUES = {
+    "algorithm": "dqn",
+    "n_frames": 1,
+    "network": {"hidden": (8,)},
+    "experience": {"segment_length": 4, "learning_starts": 64, "capacity": 4000},
+}
+
+
+def config_of(directory=None, **tree):
+    return load_config(overlay(overlay(TREE, {"run": {"directory": directory}}), tree))
+
+
+def trained(directory, *, resume=False, **tree):
+    return train(config_of(directory, **tree), PlainView(), resume=resume)
+
+
+def population_of(matchmaker):
+    return {"population": {"matchmaker": matchmaker, **OF.get(matchmaker, {})}}
+
+
+def roster_of(config):
+    return Roster.of(config, make_env(config.game, 1).agents)
+
+
+def members_of(roster):
+    refs = [*map(PolicyRef, roster.policies), *(PolicyRef(n, SCRIPTED) for n in roster.scripted)]
+    return Population([Member(ref, roster.seats.get(ref.policy)) for ref in refs])
+
+
+@pytest.mark.parametrize("matchmaker", MATCHMAKERS)
+def test_every_matchmaker_deals_what_is_left(matchmaker):
+    config = config_of(**population_of(matchmaker))
+    roster = roster_of(config)
+    population, found = members_of(roster), make_matchmaker(config.population, roster)
+    assert roster.scripted == ("prey",)
+    ledger, random = Ledger(population), np.random.default_rng(0)
+    matches = found.propose(population, ledger, 60, random)
+    if config.population.keeps_copies:  # the past takes seats too
+        for policy in roster.policies:
+            population.freeze(policy, 3)
+        matches += found.propose(population, ledger, 200, random)
+        assert any(ref.version == 3 for match in matches for ref in match.seats)
+    assert [match.id for match in matches] == list(range(len(matches)))
+    sat = Counter()
+    for match in matches:
+        assert match.seats[1] == PREY
+        others = [match.seats[seat] for seat in LEFT]
+        assert PREY not in others
+        assert match.learns is None or match.learns <= {*LEFT}
+        assert any(not ref.is_frozen for ref in others)
+        sat.update((seat, match.seats[seat].policy) for seat in LEFT)
+    if matchmaker not in ("fixed", "teams"):
+        assert len(sat) == 3 * len(roster.policies)
+    state = found.state()
+    ahead = found.propose(population, ledger, 5, np.random.default_rng(1))
+    again = make_matchmaker(config.population, roster)
+    again.restore(state)
+    assert again.propose(population, ledger, 5, np.random.default_rng(1)) == ahead
+
+
+@pytest.mark.parametrize("matchmaker", [each for each in MATCHMAKERS if each != "teams"])
+def test_shares_are_those_of_a_game_of_as_many_seats(matchmaker):
+    config = config_of(**population_of(matchmaker))
+    shares = expected_shares(config.population, roster_of(config))
+    smaller = Roster(("a", "b", "c"), roster_of(config).policies)
+    assert shares == pytest.approx(expected_shares(config.population, smaller))
+
+
+@pytest.mark.parametrize("matchmaker", MATCHMAKERS)
+def test_it_plays_and_is_rated_and_all_others_learn(matchmaker, tmp_path):
+    result = trained(tmp_path / "run", **population_of(matchmaker))
+    members = result.record.members
+    assert members["prey"].games > 40
+    names, records = read_records(tmp_path / "run" / "ledger.bin")
+    matches = records[records["kind"] == 0]
+    prey = names.index("prey")
+    assert (matches["policy"][:, 1] == prey).all()
+    assert (matches["policy"][:, LEFT] != prey).all()
+    assert set(matches["returns"][:, 1].tolist()) == {15.0, 25.0}  # five in every turn
+    policies = result.record.policies
+    assert all(policy.updates > 0 for policy in policies.values())
+    if not OF.get(matchmaker, {}).keys() & {"snapshots", "league"}:  # nobody else sat there
+        assert sum(policy.steps for policy in policies.values()) == 3 * result.record.turns
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("alike", [False, True])
+def test_what_it_does_is_no_experience_of_any_policy(alike, together):
+    """Also where policies might sit there by what the agent sees and does."""
+    game = {"game": "support:Tape", "env": {"options": {"num_agents": 4}}} if alike else {}
+    who = {"env": {"scripted": {"agent_1" if alike else "prey": "hand_written:three"}}}
+    tree = overlay(overlay(TREE, {"env": {"scripted": None}}), {"policy": VALUES})
+    config = load_config(overlay(overlay(tree, game), who))
+    agents = make_env(config.game, 1, **config.env.made_with).agents
+    specs = policy_specs(config, agents)
+    assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
+    actor, truth = assembly.roles()[0].build(), Counter()
+    for _ in range(40):
+        seated = actor.seats.league.seated.copy()
+        assert (seated[:, 1] == assembly.table.places.of(agents[1].name)).all()
+        actor.work()
+        truth.update(seated[:, LEFT].ravel().tolist())
+    for place, policy in enumerate(assembly.table.policies):
+        experience = assembly.experience[policy]
+        replay = TransitionReplay([experience], 1, 0.9, np.random.default_rng(0))
+        found = set()
+        for _ in range(200):
+            batch = sample(replay, 64)
+            found |= {tuple(step) for step in batch.s_tm1[:, :4].astype(int).tolist()}
+            assert (batch.r_t == batch.a_tm1).all()
+        assert 0.8 * truth[place] < len(found) <= truth[place]
+        assert all(agent != 1 for _, agent, *_ in found)
+
+
+def files_of(directory):
+    run = remuda.load(directory)
+    weights = {name: run[name].weights() for name in run}
+    return (directory / "ledger.bin").read_bytes(), weights
+
+
+def assert_equal(one, other):
+    assert one[0] == other[0]
+    for name, weights in one[1].items():
+        for key, values in weights.items():
+            assert (other[1][name][key] == values).all()
+
+
+@pytest.mark.parametrize("matchmaker", ["self_play", "round_robin", "league"])
+def test_a_run_repeats_itself_and_is_resumed_exactly(matchmaker, tmp_path):
+    tree = overlay(population_of(matchmaker), {"env": {"scripted": {"prey": "random"}}})
+    tree = overlay(tree, {"run": {"turns": 600}})
+    for name in ("whole", "again"):
+        trained(tmp_path / name, **tree)
+    trained(tmp_path / "parts", **overlay(tree, {"run": {"turns": 274}}))
+    trained(tmp_path / "parts", **tree, resume=True)
+    whole, again, parts = (files_of(tmp_path / name) for name in ("whole", "again", "parts"))
+    assert_equal(whole, again)
+    assert_equal(whole, parts)
+
+
+@pytest.mark.slow
+def test_schedules_agree(tmp_path):
+    for schedule in ("sequential", "lockstep"):
+        trained(tmp_path / schedule, schedule=schedule, run={"turns": 600})
+    assert_equal(files_of(tmp_path / "sequential"), files_of(tmp_path / "lockstep"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 2])
+def test_it_takes_its_seat_in_a_run_of_several_processes(count, tmp_path):
+    result = trained(
+        tmp_path / "run",
+        schedule="async",
+        actor={"processes": count},
+        run={"turns": 4000},
+        population={"snapshots": {"every": 4}},
+    )
+    assert result.record.members["prey"].games > 100
+    names, records = read_records(tmp_path / "run" / "ledger.bin")
+    matches = records[records["kind"] == 0]
+    assert (matches["policy"][:, 1] == names.index("prey")).all()
+
+
+def test_it_takes_its_seat_in_evaluations_too(tmp_path):
+    trained(tmp_path / "run")
+    run = remuda.load(tmp_path / "run")
+    found = run.evaluate(8)
+    assert found.agents == AGENTS
+    assert {*found.returns[:, 1].tolist()} == {15.0, 25.0}
+    assert set(found.policies) == {f"policy_{i}" for i in range(4)}
+
+
+def test_births_and_evolution_leave_it_alone(tmp_path):
+    population = {"births": {"places": 1, "every": 20, "games": 5, "confidence": 0.0}}
+    result = trained(tmp_path / "births", population=population, run={"turns": 600})
+    assert "born_0" in result.record.members
+    assert result.record.members["prey"].games > 40
+    numbers = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}
+    evolution = {"every": 30, "numbers": numbers, "games": 10}
+    result = trained(tmp_path / "evolution", population={"evolution": evolution})
+    assert result.record.members["prey"].games > 40
+
+
+def test_a_director_may_not_retire_it(tmp_path):
+    Script.commands = [Retire(PREY)]
+    with pytest.raises(RemudaError, match=r"prey retires, which takes its seat for good"):
+        trained(tmp_path / "run", population={"director": "support:Script"})
+
+
+def test_what_it_sees_is_checked_as_everything_is(tmp_path):
+    with pytest.raises(ContractError, match=r"prey in copy 3, .* the observation holds nan"):
+        trained(tmp_path / "run", game="hand_written:Broken")
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        (
+            {"population": {"seats": {"policy_0": ["prey", "agent_0"]}}},
+            "population.seats.policy_0: env.scripted.prey takes the seat of prey for good",
+        ),
+        (
+            {"population": {"policies": ("prey", "one", "two")}},
+            "env.scripted.prey takes the seat .*; give that another name in population.policies",
+        ),
+        (
+            {"population": {"scripted": {"prey": "random"}}},
+            "env.scripted.prey takes the seat .*; give that another name in population.scripted",
+        ),
+        (
+            {"env": {"scripted": dict.fromkeys(AGENTS, "random")}},
+            "env.scripted takes all seats of hand_written:Chased, and none is left",
+        ),
+        (
+            {"env": {"scripted": {"nobody": "random"}}},
+            "has no agent 'nobody' to be scripted",
+        ),
+        (
+            {"env": {"scripted": {"prey": "nobody"}}},
+            "has no scripted policy 'nobody'",
+        ),
+        (
+            {
+                "population": {
+                    "matchmaker": "teams",
+                    "policies": None,
+                    "teams": {
+                        "red": {"policies": ("a",), "agents": ("prey",)},
+                        "blue": {
+                            "policies": ("b", "c", "d"),
+                            "agents": ("agent_0", "agent_2", "agent_3"),
+                        },
+                    },
+                }
+            },
+            "population.teams.red: env.scripted takes all its seats for good",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(tree, said, tmp_path):
+    with pytest.raises(ConfigError, match=said):
+        trained(tmp_path / "run", **tree)
+
+
+def test_a_policy_for_each_agent_is_one_for_each_that_is_left():
+    config = config_of(population={"policies": None})
+    assert roster_of(config).policies == ("agent_0", "agent_2", "agent_3")
+    population = PopulationConfig(matchmaker="round_robin", policies=3)
+    roster = roster_of(config_of(population={"policies": 3, "matchmaker": "round_robin"}))
+    matchmaker, members = make_matchmaker(population, roster), members_of(roster)
+    matches = matchmaker.propose(members, Ledger(members), 3, np.random.default_rng(0))
+    for seat in LEFT:  # one combination, in each of its rotations
+        assert len({match.seats[seat] for match in matches}) == 3
