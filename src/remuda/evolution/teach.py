@@ -51,7 +51,8 @@ def taught_loss(spec: PolicySpec, lessons: Sequence[Lesson]) -> Loss:
     if not isinstance(spec.network(), ActorCritic):
         return divergence
     values = np.concatenate([lesson.targets[:, -1] for lesson in lessons])
-    scale = 1.0 / (float(values.var()) + 1e-6)
+    variance = float(values.var())
+    scale = 1.0 / (variance + 1e-6) if variance else 1.0  # of a parent that learned nothing yet
 
     def loss(child: Tensor, parent: Tensor) -> Tensor:
         error = (child[:, -1] - parent[:, -1]).square() * scale

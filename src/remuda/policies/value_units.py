@@ -42,7 +42,7 @@ class ValueUnits:
     variances: np.ndarray
     """[G, 1]."""
     counts: np.ndarray
-    """[G, 1]: updates; 0: values are what they are."""
+    """[G, 1]: updates; 0: outputs stand for nothing yet."""
 
     @classmethod
     def of(cls, stack: ParameterStack, members: Sequence[int]) -> ValueUnits:
@@ -54,8 +54,13 @@ class ValueUnits:
 
     @property
     def deviations(self) -> np.ndarray:
-        """[G, 1]."""
-        return np.where(self.counts > 0, np.sqrt(np.maximum(self.variances, LEAST)), 1.0)
+        """[G, 1]; 0 for fresh networks, whose outputs are noise and stand for nothing.
+
+        Else they would be in the first targets, by way of what is expected after a step, and the
+        first units those of the noise: where rewards are small beside it, they would not count for
+        many updates, in which a value learns to say the same of all states.
+        """
+        return np.where(self.counts > 0, np.sqrt(np.maximum(self.variances, LEAST)), 0.0)
 
     def real(self, values: Floats) -> Floats:
         """What the outputs [G, R] of networks stand for."""
@@ -142,11 +147,14 @@ def meant(network: Network, weights: Floats) -> Floats:
 
 
 def real_values(parameters: Parameters, values: Tensor) -> Tensor:
-    """What the outputs [K, B] of networks stand for; gradients go through the outputs alone."""
+    """What the outputs [K, B] of networks stand for; gradients go through the outputs alone.
+
+    What fresh networks say stands for 0.
+    """
     mean, variance, count = (
         parameters[name].detach()[:, 0] for name in (VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT)
     )
-    deviation = torch.where(count > 0, variance.clamp(min=LEAST).sqrt(), 1.0)
+    deviation = torch.where(count > 0, variance.clamp(min=LEAST).sqrt(), 0.0)
     return values * deviation + mean
 
 
