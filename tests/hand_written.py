@@ -6,6 +6,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from remuda.envs.scripted import masks_of
+from remuda.population.matchmaking import Matchmaker
 from remuda.types import AgentSpec
 from support import Tape
 
@@ -110,3 +111,13 @@ def five(env, agent, observations, random):
     """What the prey alone can do; it looks at what it sees."""
     assert observations.shape == (env.num_envs, 3)
     return np.full(len(observations), 5)
+
+
+class Counting(Matchmaker):
+    """Notes how many matches it knows of."""
+
+    known: ClassVar[set] = set()
+
+    def seat(self, population, ledger, random):
+        Counting.known.add(population.matches)
+        return (population.learning[0].ref,) * self.num_seats

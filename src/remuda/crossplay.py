@@ -257,6 +257,8 @@ def _meet(
 ) -> list[Numbers] | None:
     """The returns of one agent of the first among agents of the second, by seat, each [episodes].
 
+    Seats that are taken for good are nobody's of theirs.
+
     None: it was cut by the limits.
     """
     env = make_env(config.game, 1, **config.env.made_with)
@@ -264,11 +266,13 @@ def _meet(
     allowed = Roster.of(config, env.agents).seats
     env.close()
     agents = [agent.name for agent in env.agents]
+    dealt = [seat for seat, agent in enumerate(agents) if agent not in config.seats_taken]
 
     # Who of an entrant plays an agent: with a policy each its own, else those that may, in turn.
     def seats(entrant: Mapping[str, Snapshot]) -> dict[str, str]:
         chosen = {}
-        for seat, agent in enumerate(agents):
+        for seat in dealt:
+            agent = agents[seat]
             able = [n for n in names if n in entrant and seat in allowed.get(n, {seat})]
             if not able:
                 raise ConfigError(f"a checkpoint has no policy that may play {agent}; leave it out")
@@ -277,9 +281,10 @@ def _meet(
 
     own, others = seats(one), seats(other)
     found, begun = [], time.monotonic()
-    for seat, agent in enumerate(agents):
+    for i, seat in enumerate(dealt):
+        agent = agents[seat]
         seating = others | {agent: own[agent]}
-        seated = {name: other[others[name]] for name in agents} | {agent: one[own[agent]]}
+        seated = {name: other[others[name]] for name in others} | {agent: one[own[agent]]}
         played = evaluate(
             config,
             seated,
@@ -287,7 +292,7 @@ def _meet(
             seed * len(agents) + seat,
             sampled=sampled,
             seating=seating,
-            limits=limits.part(seat, len(agents), time.monotonic() - begun),
+            limits=limits.part(i, len(dealt), time.monotonic() - begun),
         )
         if played.cut:
             return None

@@ -27,6 +27,7 @@ from remuda.publish.snapshot import Snapshot
 from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard
 from remuda.streams import stream
+from remuda.tournaments.entrants import stand_in
 from remuda.types import Array, Floats
 from remuda.user_code import naming_user_code
 
@@ -295,7 +296,8 @@ def actor_for_play(
         seed: of the games.
         scripted: by agent, who plays in its place without having learned, besides those of the run.
         sampled: whether policies explore as they do at the end of training.
-        seating: by agent, the policy whose network plays it for good.
+        seating: by agent, the policy whose network plays it for good; none for those whose seats
+            `env.scripted` takes from a population.
         wrap: makes of the copies of the game, with its scripted policies, what is played.
     """
     env = make_env(config.game, copies, **config.env.made_with)
@@ -310,12 +312,18 @@ def actor_for_play(
         specs = tuple(spec for spec in specs if spec.name in snapshots)
     else:
         of = {spec.name: spec for spec in specs}
-        specs = tuple(replace(of[seating[agent.name]], name=agent.name) for agent in env.agents)
+        specs = tuple(
+            replace(of[seating[agent.name]], name=agent.name)
+            if agent.name in seating
+            else stand_in(agent)
+            for agent in env.agents
+        )
     ready = {
         spec.name: replace(
             snapshots[spec.name], epsilon=spec.config.last_epsilon if sampled else 0.0
         )
         for spec in specs
+        if spec.name in snapshots
     }
     scoreboard = Scoreboard(tuple(spec.name for spec in specs))
     if not config.population.dealt or seating is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from remuda.config import Config
@@ -22,9 +22,15 @@ from remuda.user_code import where_raised
 log = logging.getLogger(__name__)
 
 
-def judged(evaluation: Evaluation) -> dict[str, Any]:
-    """What the best checkpoint is found by."""
-    means = [evaluation.mean(agent) for agent in range(len(evaluation.agents))]
+def judged(evaluation: Evaluation, scripted: Collection[str] = ()) -> dict[str, Any]:
+    """What the best checkpoint is found by.
+
+    Args:
+        evaluation: of its policies.
+        scripted: agents whom these do not play: what they earn is not counted.
+    """
+    agents = evaluation.agents
+    means = [evaluation.mean(i) for i, agent in enumerate(agents) if agent not in scripted]
     return {
         "mean_return": sum(means) / len(means),
         "constant_sum": evaluation.constant_sum,
@@ -63,7 +69,7 @@ class Judge:
         config = self._config
         episodes = config.checkpoint.evaluate_episodes
         evaluation = evaluate(config, snapshots, episodes, config.seed, limits=self.limits)
-        return None if evaluation.cut else judged(evaluation)
+        return None if evaluation.cut else judged(evaluation, config.env.scripted)
 
     def challenge(self, snapshots: Mapping[str, Snapshot], number: int) -> float:
         """How much more snapshots earn against a checkpoint than that earns against them.
@@ -92,7 +98,9 @@ def judge_last(
     if evaluation is None or evaluation.cut or len(evaluation.returns) < enough:
         return result  # of play that was cut short, the short episodes are over
     try:
-        if coordinator.judge_last(judged(evaluation), snapshots, judge.challenge):
+        if coordinator.judge_last(
+            judged(evaluation, config.env.scripted), snapshots, judge.challenge
+        ):
             return result
         why = (
             "that was interrupted"

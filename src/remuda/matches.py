@@ -108,7 +108,8 @@ def read_payoffs(
 ) -> Payoffs:
     """What policies earned against each other in the matches of a run, and how sure that is.
 
-    Agents of one team do not meet each other.
+    Agents of one team do not meet each other. Who takes a seat for good (`env.scripted`) is no
+    strategy for other seats, and left out.
 
     Args:
         run: where its files are.
@@ -124,7 +125,14 @@ def read_payoffs(
     config = run.read_config()
     _check_ledger(run, config)
     sides = sides_of(Roster.of(config, agents).teams, len(agents)).tolist()
-    return payoffs_of_ledger(run.ledger, symmetric=not roles, sides=sides, wins=wins, most=most)
+    taken = config.seats_taken
+
+    def meets(ref: PolicyRef) -> bool:
+        return not (ref.is_scripted and ref.policy in taken)
+
+    return payoffs_of_ledger(
+        run.ledger, symmetric=not roles, sides=sides, wins=wins, keep=meets, most=most
+    )
 
 
 def _matches(run: RunDirectory) -> tuple[tuple[str, ...], Array]:

@@ -177,7 +177,8 @@ def find_imported(config: Config, specs: Sequence[PolicySpec]) -> tuple[Imported
         if this.name in config.scripted_members:
             raise ConfigError(
                 f"population.members_from {text}: it would be called {this.name}, as a scripted "
-                "policy here is; give that another name in population.scripted"
+                "policy here is (population.scripted or env.scripted); give that or the other run "
+                "another name"
             )
     return tuple(found)
 

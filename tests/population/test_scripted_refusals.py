@@ -83,7 +83,7 @@ def trained(directory, *, resume=False, **tree):
         ),
         (
             {"population": {"seats": {"policy_0": ["agent_0"], "policy_1": ["agent_0"]}}},
-            "population.seats leaves agent_1 to scripted policies alone; take --env.scripted.agent_1",
+            "population.seats leaves agent_1 to scripted policies alone; take --env.scripted",
         ),
         (
             {"population": {"seats": {"bto": ["agent_0"]}}},

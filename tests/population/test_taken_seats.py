@@ -6,19 +6,29 @@ import numpy as np
 import pytest
 
 import remuda
+from hand_written import Counting
 from remuda.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.config.population import PopulationConfig
+from remuda.coordinator.analysing import chosen
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.crossplay import margin
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, ContractError, RemudaError
+from remuda.evaluation import Limits
 from remuda.experience.transition_replay import TransitionReplay
+from remuda.exploiting.entrants import of_run
+from remuda.judge import judged
 from remuda.policies.spec import policy_specs
 from remuda.population.director import Retire
 from remuda.population.ledger import Ledger, read_records
+from remuda.population.matchmaking import Matchmaker
 from remuda.population.records import SCRIPTED, Member, PolicyRef, Population
 from remuda.population.roster import Roster
 from remuda.population.setup import expected_shares, make_matchmaker
+from remuda.population.table import Table
 from remuda.runtime.layout import make_layout
+from remuda.saved_weights import published
 from remuda.training import train
 from remuda.ui.live import PlainView
 from support import Script, sample
@@ -300,3 +310,110 @@ def test_a_policy_for_each_agent_is_one_for_each_that_is_left():
     matches = matchmaker.propose(members, Ledger(members), 3, np.random.default_rng(0))
     for seat in LEFT:  # one combination, in each of its rotations
         assert len({match.seats[seat] for match in matches}) == 3
+
+
+def test_scripted_members_are_dealt_seats_beside_it(tmp_path):
+    population = {"scripted": {"bot": "random"}, "snapshots": {"share": 0.5}}
+    members = trained(tmp_path / "run", population=population).record.members
+    assert members["bot"].games > 10
+    assert members["prey"].games > 40
+
+
+CONSTANT = {
+    "game": "kuhn_poker",
+    "env": {"scripted": {"agent_1": "random", "prey": None}},
+    "population": {"policies": 2},
+}
+
+
+def kuhn(directory, **tree):
+    whole = overlay(overlay(TREE, CONSTANT), {"run": {"directory": directory}})
+    whole["env"]["scripted"].pop("prey")
+    return train(load_config(overlay(whole, tree)), PlainView())
+
+
+def test_checkpoints_of_games_of_constant_sum_are_compared_on_the_seats_that_are_dealt(tmp_path):
+    result = kuhn(
+        tmp_path / "run",
+        run={"turns": 2000, "evaluate_episodes": 40},
+        checkpoint={"evaluate_episodes": 40, "every": 0.1},
+    )
+    assert result.notes == ()
+    config = remuda.load(tmp_path / "run").config
+    specs = policy_specs(config, make_env(config.game, 1).agents)
+    files = RunDirectory(tmp_path / "run")
+    one, *_, other = files.checkpoints.numbers()
+    between = [published(files, config, specs, number) for number in (one, other)]
+    assert margin(config, *between, 40, 0, Limits()) == pytest.approx(
+        -margin(config, *reversed(between), 40, 0, Limits()), abs=2.0
+    )
+
+
+def test_unlike_seats_are_left_out_where_checkpoints_meet(tmp_path):
+    trained(tmp_path / "run")
+    config = remuda.load(tmp_path / "run").config
+    specs = policy_specs(config, make_env(config.game, 1).agents)
+    files = RunDirectory(tmp_path / "run")
+    number = files.checkpoints.numbers()[-1]
+    itself = published(files, config, specs, number)
+    assert abs(margin(config, itself, itself, 20, 0, Limits())) < 20.0
+
+
+def test_what_it_earns_decides_of_no_checkpoint(tmp_path):
+    result = trained(tmp_path / "run", run={"evaluate_episodes": 8})
+    others = result.evaluation.returns[:, LEFT].mean()
+    assert judged(result.evaluation, ["prey"])["mean_return"] == pytest.approx(others)
+    assert result.evaluation.returns[:, 1].mean() > others
+
+
+def test_it_is_no_strategy_for_other_seats(tmp_path):
+    kuhn(tmp_path / "run", run={"turns": 2000}, population={"snapshots": {"every": 4}})
+    assert "agent_1" not in remuda.load(tmp_path / "run").payoffs().names
+    trained(tmp_path / "other")
+    names = remuda.load(tmp_path / "other").payoffs().names
+    assert set(names) == {f"policy_{i}" for i in range(4)}
+    config = config_of()
+    roster = roster_of(config)
+    table = Table(dict.fromkeys(roster.policies, 0), 4, 0, scripted=roster.scripted)
+    assert len(chosen(table, 9)) == 5
+    found = chosen(table, 9, roster.takers)
+    assert [table.names[number] for number in found[:, 0]] == list(roster.policies)
+
+
+def test_exploiters_play_against_it_too(tmp_path):
+    trained(tmp_path / "run")
+    target = of_run(remuda.load(tmp_path / "run")._saved)
+    assert all(seats[1] == "hand_written:five" for seats in target.players)
+    assert all(not isinstance(seats[0], str) for seats in target.players)
+
+
+class TooFew(Matchmaker):
+    """Deals one seat less, or more, than there are."""
+
+    def __init__(self, num_seats, more=-1):
+        super().__init__(num_seats)
+        self.more = more
+
+    def seat(self, population, ledger, random):
+        return (population.learning[0].ref,) * (self.num_seats + self.more)
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_ones_own_matchmaker_is_refused_where_it_deals_other_seats(more, tmp_path):
+    own = {"matchmaker": "population.test_taken_seats:TooFew", "options": {"more": more}}
+    with pytest.raises(ConfigError, match=rf"deals {3 + more} seats, and the game has 3 besides"):
+        trained(tmp_path / "run", population=own)
+
+
+def test_ones_own_matchmaker_knows_how_many_matches_are_over(tmp_path):
+    Counting.known.clear()
+    own = {"matchmaker": "hand_written:Counting"}
+    own |= {"policies": 1, "snapshots": {"every": 4}}
+    trained(tmp_path / "run", population=own)
+    assert max(Counting.known) > 40
+
+
+def test_a_seat_that_nobody_may_take_is_told_by_its_number_in_the_game(tmp_path):
+    seats = {"policy_0": ["agent_0", "agent_3"], "policy_1": ["agent_0", "agent_3"]}
+    with pytest.raises(ConfigError, match="may take seat 2"):
+        trained(tmp_path / "run", population={"policies": 2, "seats": seats})

@@ -48,7 +48,7 @@ class ScriptedSeats:
             purpose: part of the names of the random streams.
         """
         self._env, self._policies = env, dict(policies)
-        self._place_of = dict(zip(table.places.scripted_names, table.places.scripted, strict=True))
+        self._place_of = {name: table.places.of(name) for name in self._policies}
         self._random = {name: stream(seed, purpose, "scripted", name) for name in self._policies}
         self._seated: list[list[tuple[str, Bools]]] = [[] for _ in env.agents]
         """By agent, the members that play it, and in which copies."""
@@ -92,14 +92,14 @@ class ScriptedSeats:
         Args:
             agent: which.
             observations: [num_envs, *observation_shape] what it sees.
-            names: of the members.
+            names: of scripted members; those that take a seat for good are not asked here.
             random: what they draw from.
 
         Raises:
             ConfigError: a policy returns no action for each copy.
         """
         space = self._env.agents[agent].action_space
-        for name in names:
+        for name in (each for each in names if each in self._policies):
             shape = (self._env.num_envs, *(space.shape or ()))
             self._ask(name, agent, observations, shape, random)
 

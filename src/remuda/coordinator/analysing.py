@@ -6,7 +6,7 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +69,7 @@ class PopulationAnalyser:
         sides: Sequence[int],
         say: Callable[[str], None],
         patience: float = 60.0,
+        apart: Collection[str] = (),
     ) -> None:
         """Begin without a helper, and without an analysis.
 
@@ -80,10 +81,11 @@ class PopulationAnalyser:
             sides: by seat of the game, the number of its team.
             say: tells the user.
             patience: seconds that an analysis may take, besides `config.every`.
+            apart: members that take their seats for good, and are no strategies for others.
         """
         self._table, self._ledger, self._log = table, ledger, log_file
         self._every, self._most = config.every, config.members
-        self._sides, self._say = tuple(sides), say
+        self._sides, self._say, self._apart = tuple(sides), say, tuple(apart)
         self._patience = patience + (config.every or 0.0)
         self._told: set[str] = set()
         self._process: Process | None = None
@@ -139,7 +141,7 @@ class PopulationAnalyser:
         self._end_helper()
 
     def _ask(self, now: float) -> None:
-        members = chosen(self._table, self._most)
+        members = chosen(self._table, self._most, self._apart)
         if len(members) < 2:
             return
         try:
@@ -257,10 +259,11 @@ def analyser_of(
     if table is None or not config.analysis.every:
         return None
     sides = sides_of(Roster.of(config, agents).teams, table.seats).tolist()
-    return PopulationAnalyser(table, ledger, logs / "analysis.log", config.analysis, sides, say)
+    where, taken = logs / "analysis.log", config.seats_taken
+    return PopulationAnalyser(table, ledger, where, config.analysis, sides, say, apart=taken)
 
 
-def chosen(table: Table, most: int) -> Integers:
+def chosen(table: Table, most: int, apart: Collection[str] = ()) -> Integers:
     """The members that are looked at: [N, 2] the number of each one's policy, and its version.
 
     Those that learn, by place, then frozen ones: the newest of each policy, then the second newest
@@ -269,6 +272,7 @@ def chosen(table: Table, most: int) -> Integers:
     Args:
         table: of the population.
         most: so many members at most.
+        apart: names of members that are left out.
     """
     occupants = table.occupants
     before = occupants.sequence.copy()
@@ -278,6 +282,7 @@ def chosen(table: Table, most: int) -> Integers:
     there &= (identity[:, POLICY] != NO_POLICY) & (before % 2 == 0)
     there &= occupants.sequence == before
     found = identity[there][:, [POLICY, VERSION]]
+    found = found[~np.isin(found[:, 0], [table.names.index(name) for name in apart])]
     live, frozen = found[found[:, 1] < 0], found[found[:, 1] >= 0]
     frozen = frozen[np.lexsort((-frozen[:, 1], frozen[:, 0]))]
     # How many newer copies of its policy there are, of each.

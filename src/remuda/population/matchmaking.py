@@ -15,7 +15,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -86,9 +86,7 @@ class Matchmaker(ABC):
         Raises:
             ConfigError: no policy may take a seat.
         """
-        nobody = population.view(("nobody", self.num_seats), lambda: self._nobodys_seat(population))
-        if nobody is not None:
-            raise ConfigError(f"no policy of the population may take seat {nobody}")
+        self.refuse_empty_seats(population)
         matches = []
         for _ in range(count):
             seats = self.seat(population, ledger, random)
@@ -98,9 +96,19 @@ class Matchmaker(ABC):
             self.proposed += 1
         return matches
 
+    def refuse_empty_seats(self, population: Population) -> None:
+        """Raise a `ConfigError` where no policy may take a seat."""
+        nobody = population.view(("nobody", self.num_seats), lambda: self._nobodys_seat(population))
+        if nobody is not None:
+            raise ConfigError(f"no policy of the population may take seat {nobody}")
+
+    def dealt_seats(self) -> Sequence[int]:
+        """The seats that it deals."""
+        return range(self.num_seats)
+
     def _nobodys_seat(self, population: Population) -> int | None:
         """A seat that no policy may take; None: there is none."""
-        for seat in range(self.num_seats):
+        for seat in self.dealt_seats():
             if not (population.live_for_seat(seat) or population.past_for_seat(seat)):
                 return seat
         return None

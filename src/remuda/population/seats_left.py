@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from remuda.errors import ConfigError
 from remuda.population.ledger import Ledger
 from remuda.population.matchmaking import Matchmaker
 from remuda.population.records import SCRIPTED, Match, Member, PolicyRef, Population
@@ -45,6 +46,7 @@ class SeatsLeft(Matchmaker):
         self, population: Population, ledger: Ledger, count: int, random: np.random.Generator
     ) -> list[Match]:
         """What the matchmaker proposes, and those who sit there for good."""
+        self.refuse_empty_seats(population)
         found = self.dealer.propose(self._others(population), ledger, count, random)
         self.proposed = self.dealer.proposed
         return [
@@ -56,14 +58,23 @@ class SeatsLeft(Matchmaker):
             for match in found
         ]
 
+    def dealt_seats(self) -> Sequence[int]:
+        """Those that are not taken."""
+        return self._left
+
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:
         """What the matchmaker deals, and those who sit there for good."""
         return self._with_taken(self.dealer.seat(self._others(population), ledger, random))
 
     def _with_taken(self, seats: Seating) -> Seating:
-        others = iter(seats)
-        count = range(self.num_seats)
-        return tuple(self._taken[i] if i in self._taken else next(others) for i in count)
+        if len(seats) != len(self._left):
+            raise ConfigError(
+                f"the matchmaker {self.name} deals {len(seats)} seats, and the game has "
+                f"{len(self._left)} besides those that env.scripted takes; let its `seat` return "
+                "one PolicyRef for each"
+            )
+        sits = self._taken | dict(zip(self._left, seats, strict=True))
+        return tuple(sits[seat] for seat in range(self.num_seats))
 
     def _others(self, population: Population) -> Population:
         """All but those who sit there for good, with the seats that are left."""
@@ -76,7 +87,11 @@ class SeatsLeft(Matchmaker):
                 found.add(member, member.place)
             return found
 
-        return population.view(("but for", tuple(self._taken)), find)
+        others = population.view(("but for", tuple(self._taken)), find)
+        others.matches = population.matches
+        others.empty, others.expected = population.empty, population.expected
+        others.leaving = population.leaving
+        return others
 
     def _as_left(self, member: Member) -> Member:
         """A member as the matchmaker knows it: its numbers are the same memory."""
