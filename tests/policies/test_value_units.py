@@ -154,6 +154,53 @@ def test_what_a_fresh_network_says_is_in_no_target(kind):
     np.testing.assert_array_equal(found[0].deviations, found[1].deviations)
 
 
+@pytest.mark.parametrize("kind", SCALES)
+@pytest.mark.parametrize("discount", [0.9, 0.99])
+def test_the_first_values_are_the_constant_that_agrees_with_what_came(kind, discount):
+    """Of rewards that are ever the same it is their discounted sum, however short rollouts are."""
+    algorithm = make_stack(kind, (0, 1, 2), discount=discount, reward_scale=0.5)
+    random, rollout = np.random.default_rng(5), room_for(algorithm, 200)
+    for row, segments in zip(range(3), (20, 3, 9), strict=True):
+        fill(rollout, row, some_lengths(segments, random), algorithm, random)
+    rollout.rewards[:], rollout.discounts[:] = 3.0, 1.0
+    algorithm.update(rollout, [0, 1, 2])
+    units = ValueUnits.of(algorithm.online, [0, 1, 2])
+    np.testing.assert_allclose(units.means, 1.5 / (1.0 - discount), rtol=1e-3)
+    np.testing.assert_allclose(units.variances, 0.0, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["towers", "vtrace"])
+def test_where_no_constant_agrees_the_first_values_are_the_mean_of_what_came(kind):
+    """Without a discount, and with no end: more would be earned for ever."""
+    algorithm = make_stack(kind, (0,), discount=1.0, ppo={"gae_lambda": 1.0})
+    random, rollout = np.random.default_rng(5), room_for(algorithm, 200)
+    fill(rollout, 0, some_lengths(20, random), algorithm, random)
+    rollout.rewards[:], rollout.discounts[:] = 3.0, 1.0
+    algorithm.update(rollout, [0])
+    assert torch.isfinite(algorithm.online.flat).all()
+    assert 0.1 < ValueUnits.of(algorithm.online, [0]).means.item() < 100.0
+
+
+@pytest.mark.parametrize("kind", ["towers", "vtrace"])
+def test_only_fresh_policies_begin_so(kind):
+    """A policy that knows something keeps it beside one that is fresh."""
+    found = []
+    for updates in (0, 3):
+        algorithm = trained(kind, lambda r: r + 2.0, updates=updates)
+        random, rollout = np.random.default_rng(6), room_for(algorithm, 200)
+        for row, segments in zip(range(3), (20, 3, 9), strict=True):
+            fill(rollout, row, some_lengths(segments, random), algorithm, random)
+        if updates:
+            algorithm.forget(1)
+            algorithm.load(1, torch.from_numpy(make_stack(kind, (0, 1, 2)).weights(1).copy()))
+        algorithm.update(rollout, [0, 1, 2])
+        found.append(ValueUnits.of(algorithm.online, [0, 1, 2]))
+    fresh, other = found
+    assert other.counts.ravel().tolist() == [4.0, 1.0, 4.0]
+    np.testing.assert_allclose(other.means[1], fresh.means[1], rtol=1e-5)
+    assert np.abs(other.means[[0, 2]] - fresh.means[[0, 2]]).min() > 1e-3
+
+
 def test_fresh_networks_begin_with_the_mean():
     stack, x = a_stack(2), torch.rand(2, 7, 5)
     stack.flat[1] *= 0.01

@@ -58,7 +58,8 @@ class ValueUnits:
 
         Else they would be in the first targets, by way of what is expected after a step, and the
         first units those of the noise: where rewards are small beside it, they would not count for
-        many updates, in which a value learns to say the same of all states.
+        many updates, in which a value learns to say the same of all states. So `credit_of` values
+        all states of a fresh policy by one number, which its own rewards decide.
         """
         return np.where(self.counts > 0, np.sqrt(np.maximum(self.variances, LEAST)), 0.0)
 

@@ -20,6 +20,10 @@ from remuda.policies.running_returns import RunningReturns
 from remuda.types import Bools, Floats, Integers
 
 
+LEAST_LEFT = 1e-3
+"""How much less than a value its targets must count it, so that it can be told from them."""
+
+
 class Credit(NamedTuple):
     """Of the rollouts of G policies, R rows of each at most."""
 
@@ -42,6 +46,7 @@ def credit_of(
     returns: Sequence[RunningReturns],
     values: Floats,
     log_probs: Floats,
+    fresh: Bools | None = None,
 ) -> Credit:
     """Credit the steps of some policies, each with its own discount, trace decay and correction.
 
@@ -52,6 +57,8 @@ def credit_of(
         returns: by policy of the stack, how large its returns are; they are counted on.
         values: [G, R] of the weights before the update.
         log_probs: [G, R] of the actions, by the same weights.
+        fresh: [G] whose values stand for nothing yet, and become the constant that agrees with what
+            came of it: they are changed. None: nobody's.
     """
     count = len(members)
     credit = Credit(
@@ -71,7 +78,9 @@ def credit_of(
         after = rollout.streams[k, :used] == AFTER
         credit.effective[i] = effective_share(ratios[:used][~after])
         own = (credit.advantages[i, :used], credit.targets[i, :used])
-        _credit_one(rollout, k, configs[k], returns[k], values[i, :used], ratios[:used], *own)
+        is_fresh = fresh is not None and bool(fresh[i])
+        steps = (values[i, :used], ratios[:used])
+        _credit_one(rollout, k, configs[k], returns[k], *steps, *own, is_fresh)
         credit.explained_variance[i] = explained_variance(
             values[i, :used], credit.targets[i, :used], after
         )
@@ -87,6 +96,7 @@ def _credit_one(
     ratios: Floats,
     advantages: Floats,
     targets: Floats,
+    is_fresh: bool,
 ) -> None:
     """Write the advantages and targets of one policy's rows; the targets are its values before."""
     used = len(values)
@@ -96,12 +106,25 @@ def _credit_one(
     if config.ppo.normalise_rewards:
         rewards = rewards * returns.scale(rewards, discounts, streams)
     after, trace_decay = streams == AFTER, config.ppo.gae_lambda
-    if config.correction == "vtrace":
-        limit = config.correction_limit
-        vtrace(rewards, discounts, values, after, ratios, trace_decay, limit, advantages, targets)
-        return
-    generalised_advantages(rewards, discounts, values, after, trace_decay, advantages)
-    targets += advantages
+
+    def credit(rewards: Floats, values: Floats) -> None:
+        targets[:] = values
+        if config.correction == "vtrace":
+            limit = config.correction_limit
+            given = (rewards, discounts, values, after, ratios, trace_decay, limit)
+            vtrace(*given, advantages, targets)
+            return
+        generalised_advantages(rewards, discounts, values, after, trace_decay, advantages)
+        targets[:] += advantages
+
+    if is_fresh:
+        # Targets are linear in values that are all alike: those of rewards, and so often the value.
+        credit(rewards, np.zeros_like(values))
+        earned = float(targets[~after].mean())
+        credit(np.zeros_like(rewards), np.ones_like(values))
+        left = 1.0 - float(targets[~after].mean())
+        values[:] = earned / left if left > LEAST_LEFT else earned
+    credit(rewards, values)
 
 
 def others_in(rollout: Rollout, weights: Floats, members: Sequence[int]) -> tuple[Integers, Floats]:

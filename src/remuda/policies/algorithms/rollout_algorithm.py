@@ -239,13 +239,13 @@ class RolloutAlgorithm(Algorithm):
             *_, engine = self._engine([members[i] for i in group])
             picks = samples.everything(np.array(group), engine.rows_at_once)
             engine.evaluate(observations, actions, masks, picks, log_prox, before)
-        outputs, units = before.cpu().numpy(), None
+        outputs, units, fresh = before.cpu().numpy(), None, None
         values = outputs
         if self.network.value_units:
             units = ValueUnits.of(self.online, members)
-            values = units.real(outputs)
+            values, fresh = units.real(outputs), units.counts[:, 0] == 0
         credit = credit_of(
-            rollout, members, self.configs, self._returns, values, log_prox.cpu().numpy()
+            rollout, members, self.configs, self._returns, values, log_prox.cpu().numpy(), fresh
         )
         targets = credit.targets
         if units is not None:
