@@ -19,7 +19,6 @@ from remuda.policies.advantages import (
 from remuda.policies.running_returns import RunningReturns
 from remuda.types import Bools, Floats, Integers
 
-
 LEAST_LEFT = 1e-3
 """How much less than a value its targets must count it, so that it can be told from them."""
 
@@ -117,7 +116,7 @@ def _credit_one(
         generalised_advantages(rewards, discounts, values, after, trace_decay, advantages)
         targets[:] += advantages
 
-    if is_fresh:
+    if is_fresh and not after.all():
         # Targets are linear in values that are all alike: those of rewards, and so often the value.
         credit(rewards, np.zeros_like(values))
         earned = float(targets[~after].mean())
