@@ -25,8 +25,8 @@ from worlds_made import make
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # what plays without learning
 
-WINDOW = 200
-"""Episodes that a point of the curve is the mean of."""
+WINDOW = 2
+"""Episodes of each copy that a point of the curve is the mean of: with more it lags behind."""
 ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
 
 
@@ -236,7 +236,7 @@ def main():
             rows, _, values, _ = group.act(world)
             group.model.rollout_buffer.compute_returns_and_advantage(values, group.starts)
             group.model.train()
-        recent = np.array(world.done[-WINDOW:])
+        recent = np.array(world.done[-WINDOW * copies :])
         if len(recent):
             mean = float((recent.sum(1) if asked["team"] else recent.mean(1)).mean())
             curve.append([round(time.perf_counter() - begun, 2), turns, mean])

@@ -6,6 +6,9 @@ import torch
 
 from policies.made_rollouts import KINDS, fill, make_specs, make_stack, room_for, some_lengths
 from remuda.evolution.teach import lesson_of
+from remuda.experience.segments import AFTER
+from remuda.policies.advantages import generalised_advantages
+from remuda.policies.algorithms.credit import HORIZON
 from remuda.policies.algorithms.fused import Fused
 from remuda.policies.stack import ParameterStack
 from remuda.policies.value_units import (
@@ -169,16 +172,45 @@ def test_the_first_values_are_the_constant_that_agrees_with_what_came(kind, disc
     np.testing.assert_allclose(units.variances, 0.0, atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["towers", "vtrace"])
-def test_where_no_constant_agrees_the_first_values_are_the_mean_of_what_came(kind):
-    """Without a discount, and with no end: more would be earned for ever."""
-    algorithm = make_stack(kind, (0,), discount=1.0, ppo={"gae_lambda": 1.0})
+@pytest.mark.parametrize("ends", [0, 1, 5])
+@pytest.mark.parametrize("correction", ["decoupled", "vtrace"])
+@pytest.mark.parametrize("trace_decay", [0.5, 1.0])
+def test_where_nothing_is_discounted_the_first_values_have_a_bound(ends, correction, trace_decay):
+    """However few episodes ended: one more or less does not decide of their size."""
+    ppo = {"gae_lambda": trace_decay, "correction": correction}
+    algorithm = make_stack("towers", (0,), discount=1.0, reward_scale=0.5, ppo=ppo)
     random, rollout = np.random.default_rng(5), room_for(algorithm, 200)
     fill(rollout, 0, some_lengths(20, random), algorithm, random)
     rollout.rewards[:], rollout.discounts[:] = 3.0, 1.0
+    rollout.discounts[0, np.flatnonzero(rollout.streams[0] != AFTER)[:ends]] = 0.0
     algorithm.update(rollout, [0])
     assert torch.isfinite(algorithm.online.flat).all()
-    assert 0.1 < ValueUnits.of(algorithm.online, [0]).means.item() < 100.0
+    mean = ValueUnits.of(algorithm.online, [0]).means.item()
+    assert 5.0 < mean < 1.5 * 1.2 * HORIZON
+
+
+@pytest.mark.parametrize("trace_decay", [0.0, 0.95])
+def test_the_first_values_agree_with_ends_and_unequal_rewards_too(trace_decay):
+    """The mean of what they are to be is what they are."""
+    ppo = {"gae_lambda": trace_decay}
+    algorithm = make_stack("towers", (0,), discount=0.98, reward_scale=0.5, ppo=ppo)
+    random, rollout = np.random.default_rng(5), room_for(algorithm, 200)
+    fill(rollout, 0, some_lengths(20, random), algorithm, random)
+    rollout.discounts[0] = random.random(rollout.discounts[0].shape) > 0.1
+    algorithm.update(rollout, [0])
+    mean = ValueUnits.of(algorithm.online, [0]).means.item()
+    used = int(rollout.num_rows[0])
+    after, found = rollout.streams[0, :used] == AFTER, np.zeros(used, np.float32)
+    generalised_advantages(
+        rollout.rewards[0, :used] * np.float32(0.5),
+        rollout.discounts[0, :used] * np.float32(0.98),
+        np.full(used, mean, np.float32),
+        after,
+        trace_decay,
+        found,
+    )
+    assert abs(found[~after].mean()) < 1e-4
+    assert abs(mean) > 1e-2
 
 
 @pytest.mark.parametrize("kind", ["towers", "vtrace"])

@@ -19,8 +19,9 @@ from remuda.policies.advantages import (
 from remuda.policies.running_returns import RunningReturns
 from remuda.types import Bools, Floats, Integers
 
-LEAST_LEFT = 1e-3
-"""How much less than a value its targets must count it, so that it can be told from them."""
+HORIZON = 200.0
+"""The most steps for which the first rewards of a fresh policy are taken to go on: where nothing is
+discounted, an episode that ended early would else decide of all values."""
 
 
 class Credit(NamedTuple):
@@ -120,9 +121,12 @@ def _credit_one(
         # Targets are linear in values that are all alike: those of rewards, and so often the value.
         credit(rewards, np.zeros_like(values))
         earned = float(targets[~after].mean())
+        credit(np.ones_like(rewards), np.zeros_like(values))
+        steps = float(targets[~after].mean())
         credit(np.zeros_like(rewards), np.ones_like(values))
         left = 1.0 - float(targets[~after].mean())
-        values[:] = earned / left if left > LEAST_LEFT else earned
+        horizon = steps / left if left > steps / HORIZON else HORIZON
+        values[:] = earned / steps * horizon if steps > 0.0 else 0.0
     credit(rewards, values)
 
 
