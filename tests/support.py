@@ -176,3 +176,20 @@ class Script:
 def drawn(*shape, seed=0):
     """Standard normal numbers, as a tensor of 32-bit floats."""
     return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape, np.float32))
+
+
+def files_of(directory):
+    """The ledger of a run, and the weights of all its policies."""
+    import remuda
+
+    run = remuda.load(directory)
+    weights = {name: run[name].weights() for name in run}
+    return (directory / "ledger.bin").read_bytes(), weights
+
+
+def assert_equal(one, other):
+    """Two of `files_of` are the same to the last bit."""
+    assert one[0] == other[0]
+    for name, weights in one[1].items():
+        for key, values in weights.items():
+            assert (other[1][name][key] == values).all()

@@ -27,7 +27,7 @@ from remuda.ui.cli import run as command
 from remuda.ui.crossplay import set_up
 from remuda.ui.live import PlainView
 from remuda.ui.report import write_report
-from support import Script, sample
+from support import Script, assert_equal, files_of, sample
 
 TREE = {
     "game": "kuhn_poker",
@@ -324,19 +324,6 @@ RESUMED = {
     },
     "run": {"turns": 600},
 }
-
-
-def files_of(directory):
-    run = remuda.load(directory)
-    weights = {name: run[name].weights() for name in run}
-    return (directory / "ledger.bin").read_bytes(), weights
-
-
-def assert_equal(one, other):
-    assert one[0] == other[0]
-    for name, weights in one[1].items():
-        for key, values in weights.items():
-            assert (other[1][name][key] == values).all()
 
 
 def test_a_run_repeats_itself_and_is_resumed_exactly(tmp_path):

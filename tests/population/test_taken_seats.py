@@ -31,7 +31,7 @@ from remuda.runtime.layout import make_layout
 from remuda.saved_weights import published
 from remuda.training import train
 from remuda.ui.live import PlainView
-from support import Script, sample
+from support import Script, assert_equal, files_of, sample
 
 PREY = PolicyRef("prey", SCRIPTED)
 TREE = {
@@ -171,19 +171,6 @@ def test_what_it_does_is_no_experience_of_any_policy(alike, together):
         assert all(agent != 1 for _, agent, *_ in found)
 
 
-def files_of(directory):
-    run = remuda.load(directory)
-    weights = {name: run[name].weights() for name in run}
-    return (directory / "ledger.bin").read_bytes(), weights
-
-
-def assert_equal(one, other):
-    assert one[0] == other[0]
-    for name, weights in one[1].items():
-        for key, values in weights.items():
-            assert (other[1][name][key] == values).all()
-
-
 @pytest.mark.parametrize("matchmaker", ["self_play", "round_robin", "league"])
 def test_a_run_repeats_itself_and_is_resumed_exactly(matchmaker, tmp_path):
     tree = overlay(population_of(matchmaker), {"env": {"scripted": {"prey": "random"}}})
@@ -195,6 +182,17 @@ def test_a_run_repeats_itself_and_is_resumed_exactly(matchmaker, tmp_path):
     whole, again, parts = (files_of(tmp_path / name) for name in ("whole", "again", "parts"))
     assert_equal(whole, again)
     assert_equal(whole, parts)
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn"])
+@pytest.mark.parametrize("mode", ["double_buffer", "snapshot"])
+def test_policies_of_every_algorithm_and_publishing_mode_learn_beside_it(algorithm, mode, tmp_path):
+    policy = {} if algorithm == "ppo" else VALUES
+    policy = overlay(policy, {"algorithm": algorithm, "publish": {"mode": mode}})
+    result = trained(tmp_path / "run", policy=policy)
+    assert all(each.updates > 0 for each in result.record.policies.values())
+    assert sum(each.steps for each in result.record.policies.values()) == 3 * result.record.turns
+    assert {*remuda.load(tmp_path / "run").evaluate(4).returns[:, 1].tolist()} == {15.0, 25.0}
 
 
 @pytest.mark.slow

@@ -37,9 +37,10 @@ class Teaching:
         """
         assert newborn.lessons is not None
         network, lessons = spec.network(), newborn.lessons.of_parents
+        values = np.concatenate([each.targets[:, -1] for each in lessons])
         self._spec = spec
         self._work = Distillation(
-            meant(network, newborn.weights),
+            meant(network, newborn.weights, values),
             Layout.of(network),
             taught_outputs(network),
             [(torch.from_numpy(each.states), torch.from_numpy(each.targets)) for each in lessons],

@@ -130,20 +130,29 @@ class ValueUnits:
         return found
 
 
-def meant(network: Network, weights: Floats) -> Floats:
-    """Weights [P] of a network whose outputs mean what they are, though it was never trained.
+def meant(network: Network, weights: Floats, values: Floats) -> Floats:
+    """Weights [P] of a network that is taught, in units of what it is taught, if it was fresh.
 
-    A network that is taught begins to mean something, and its first update must not take that for
-    what a fresh one says.
+    It begins to mean something, and its first update must not take that for what a fresh one says.
+    Where nobody who teaches it knows values, it stays fresh.
+
+    Args:
+        network: that is taught.
+        weights: that it begins with.
+        values: [N] that it is taught.
     """
     if VALUE_COUNT not in network.shapes:
         return weights
     ends = list(accumulate((math.prod(shape) for shape in network.shapes.values()), initial=0))
     at = dict(zip(network.shapes, ends, strict=False))
-    if weights[at[VALUE_COUNT]] > 0:
+    if weights[at[VALUE_COUNT]] > 0 or not values.any():
         return weights
     found: Floats = weights.copy()
-    found[at[VALUE_MEAN]], found[at[VALUE_VARIANCE]], found[at[VALUE_COUNT]] = 0.0, 1.0, 1.0
+    found[at[VALUE_MEAN]], found[at[VALUE_VARIANCE]], found[at[VALUE_COUNT]] = (
+        values.mean(),
+        max(float(values.var()), LEAST),
+        1.0,
+    )
     return found
 
 
