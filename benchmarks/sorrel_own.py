@@ -28,22 +28,19 @@ from sorrel.examples.treasurehunt.env import TreasurehuntEnv
 from sorrel.examples.treasurehunt.world import TreasurehuntWorld
 
 import remuda.sorrel
+from remuda.config import overlay
+from remuda.envs.adapters.sorrel_examples import EXAMPLES
 
 TURNS, BATCH = 100, 64
 EPISODES = 40
 """By which each is judged."""
-CONFIG: dict[str, Any] = {
-    "experiment": {"epochs": 10**9, "max_turns": TURNS, "record_period": 10**9},
-    "model": {"agent_vision_radius": 2, "epsilon_decay": 0.0005, "observation_spec": "rgb"},
-    "world": {
-        "height": 21,
-        "width": 21,
-        "gem_value": 10,
-        "food_value": 5,
-        "bone_value": -10,
-        "spawn_prob": 0.005,
+CONFIG: dict[str, Any] = overlay(
+    EXAMPLES["treasurehunt"].config,
+    {
+        "experiment": {"epochs": 10**9, "max_turns": TURNS, "record_period": 10**9},
+        "model": {"epsilon_decay": 0.0005},
     },
-}
+)
 """Of Sorrel's own example."""
 
 

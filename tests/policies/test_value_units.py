@@ -337,7 +337,7 @@ def test_what_a_network_was_taught_is_not_taken_for_fresh():
     newer = units.counting(np.float32([[48, 52, 50, 50]]), np.ones((1, 4), bool))
     newer.put(algorithm.online, [0], units, np.zeros((1, 0), np.float32))
     after = lesson_of(spec, algorithm.weights(0).copy(), states).targets
-    np.testing.assert_allclose(after, before, atol=1e-2)
+    np.testing.assert_allclose(after, before, rtol=2e-5, atol=1e-3)  # of values near 470
     trained_already = algorithm.weights(0).copy()
     np.testing.assert_array_equal(
         meant(algorithm.network, trained_already, values), trained_already
