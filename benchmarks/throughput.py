@@ -27,7 +27,7 @@ from remuda.coordinator.metrics import Record
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs
-from remuda.runtime.layout import make_layout
+from remuda.runtime.layout import Layout, make_layout
 
 BASE: dict[str, Any] = {
     "game": "treasure_hunt",
@@ -36,14 +36,19 @@ BASE: dict[str, Any] = {
 }
 
 
-def measure(config: Config, seconds: float, warm_up: float) -> tuple[Record, dict[str, float]]:
-    """Run for a while; returns what happened after the warm-up, and each process's MiB."""
+def measure(
+    config: Config, seconds: float, warm_up: float, layout: Layout | None = None
+) -> tuple[Record, dict[str, float]]:
+    """Run for a while; returns what happened after the warm-up, and each process's MiB.
+
+    Without a layout it is what is asked for, with no trial.
+    """
     import torch
 
     torch.set_num_threads(1)
     env = make_env(config.game, 1, **config.env.options)
     specs = policy_specs(config, env.agents)
-    assembly = Assembly(config, specs, make_layout(config, len(specs)))
+    assembly = Assembly(config, specs, layout or make_layout(config, len(specs)))
     with tempfile.TemporaryDirectory() as logs:
         runtime = assembly.runtime(Path(logs), Checkpoints(Path(logs) / "checkpoints"))
         try:

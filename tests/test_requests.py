@@ -1,13 +1,17 @@
 """What other programs ask of a run that goes on."""
 
 import json
+import os
 import threading
+import time
 
+import numpy as np
 import pytest
 
 import remuda
 from remuda.errors import UsageError
-from remuda.requests import FOLDER, ask
+from remuda.requests import FOLDER, ask, ask_weights
+from remuda.saved import Reference
 
 RUN = {
     "env": {"num_envs": 4},
@@ -154,3 +158,126 @@ def test_whatever_fails_in_a_request_the_run_goes_on(tmp_path, monkeypatch):
     requests.look()
     answer = json.loads((tmp_path / FOLDER / "1.answer").read_bytes())
     assert "ZeroDivisionError" in answer["error"]
+
+
+class Looking(Asking):
+    """Looks at weights from another thread until they are newer than at the first look."""
+
+    def go(self, directory):
+        try:
+            until = time.monotonic() + 120
+            first = Reference.parse(f"{directory}:agent_1@live").find()
+            while True:
+                self.answers = [first, Reference.parse(f"{directory}:agent_1@live").find()]
+                versions = [each.player.snapshot.version for each in self.answers]
+                if versions[1] > versions[0] or time.monotonic() > until:
+                    break
+        finally:
+            ask(directory, {"do": "stop"})
+
+
+@pytest.mark.parametrize("schedule", ["sequential", "async"])
+@pytest.mark.parametrize("mode", ["double_buffer", "snapshot"])
+@pytest.mark.parametrize("algorithm", ["iqn", "ppo"])
+def test_the_weights_that_a_run_plays_with_are_shown(tmp_path, schedule, mode, algorithm):
+    directory = tmp_path / "run"
+    looking = Looking()
+    result = remuda.train(
+        "treasure_hunt",
+        **{**RUN, "run": {**RUN["run"], "directory": str(directory), "log_every": 0.1}},
+        policy={
+            "algorithm": algorithm,
+            "publish": {"mode": mode},
+            "ppo": {"rollout_length": 16},
+        },
+        policies={"agent_1": {"network": {"hidden": [24]}}},
+        schedule=schedule,
+        callbacks=[looking],
+    )
+    first, second = looking.answers
+    assert second.player.snapshot.version > first.player.snapshot.version
+    assert not np.array_equal(second.player.snapshot.weights, first.player.snapshot.weights)
+    last = Reference.parse(f"{directory}:agent_1").find().player.snapshot
+    assert last.version >= second.player.snapshot.version
+    assert last.weights.shape == second.player.snapshot.weights.shape
+    assert not list((directory).glob(f"{FOLDER}/*"))
+    assert result.record.turns > 0
+
+
+class LookingOnce(Asking):
+    """Looks at all policies of a run once, and at what is no policy of it."""
+
+    def go(self, directory):
+        try:
+            saved = Reference.parse(str(directory)).open()
+            self.answers = {}
+            for name in (*(spec.name for spec in saved.specs), "agent_9"):
+                try:
+                    self.answers[name] = saved.live(name).player.snapshot
+                except UsageError as error:
+                    self.answers[name] = str(error)
+            try:
+                ask_weights(directory, "agent_0", 7)
+            except UsageError as error:
+                self.answers["size"] = str(error)
+            self.answers["left"] = [p.name for p in (directory / FOLDER).iterdir()]
+        finally:
+            ask(directory, {"do": "stop"})
+
+
+def test_each_policy_is_shown_with_its_own_weights(tmp_path):
+    looking = LookingOnce()
+    directory = tmp_path / "run"
+    remuda.train(
+        "treasure_hunt",
+        **{**RUN, "run": {**RUN["run"], "directory": str(directory), "log_every": 0.1}},
+        policy={"experience": {"learning_starts": 10**6, "capacity": 10**6}},
+        schedule="async",
+        callbacks=[looking],
+    )
+    for name in ("agent_0", "agent_1"):
+        saved = Reference.parse(f"{directory}:{name}").find().player.snapshot
+        assert np.array_equal(saved.weights, looking.answers[name].weights)
+        assert saved.learner_step == looking.answers[name].learner_step == 0
+    assert "no policy 'agent_9'" in looking.answers["agent_9"]
+    assert "do not fit its network" in looking.answers["size"]
+    assert looking.answers["left"] == []
+    with pytest.raises(UsageError, match="does not go on"):
+        Reference.parse(f"{directory}:agent_0@live").find()
+
+
+def test_places_that_nobody_has_show_nothing(tmp_path):
+    looking = LookingOnce()
+    remuda.train(
+        "treasure_hunt",
+        **{**RUN, "run": {**RUN["run"], "directory": str(tmp_path / "run"), "log_every": 0.1}},
+        population={
+            "policies": 2,
+            "matchmaker": "random",
+            "births": {"places": 1, "every": 10**9},
+        },
+        callbacks=[looking],
+    )
+    shown = {name for name, found in looking.answers.items() if not isinstance(found, str | list)}
+    assert shown == {"policy_0", "policy_1"}
+    assert any("plays in this run now" in str(found) for found in looking.answers.values())
+
+
+def test_what_nobody_took_is_removed(tmp_path):
+    from remuda.callbacks import ActiveRun
+    from remuda.config import load_config
+    from remuda.requests import PATIENCE, Requests
+
+    run = ActiveRun(tmp_path, load_config({"game": "treasure_hunt"}), ("agent_0",))
+    requests = Requests(tmp_path, run, print)
+    folder = tmp_path / FOLDER
+    folder.mkdir()
+    for name in ("1.weights", "1.answer", "2.weights", "3.part"):
+        (folder / name).write_bytes(b"")
+    old = time.time() - 3 * PATIENCE
+    for name in ("1.weights", "1.answer", "3.part"):
+        os.utime(folder / name, (old, old))
+    (folder / "4.request").write_text('{"do": "weights", "policy": "agent_0"}')
+    requests.look()
+    assert sorted(p.name for p in folder.iterdir()) == ["2.weights", "3.part", "4.answer"]
+    assert "there are none" in (folder / "4.answer").read_text()

@@ -90,8 +90,8 @@ class Events:
         self._run = ActiveRun(files.path, self._config, policies)
         if resumed is not None:
             self._run.turns, self._run.seconds = resumed.turns, resumed.seconds
-        self.attach(assembly)
         self._requests = Requests(files.path, self._run, self._say)
+        self.attach(assembly)
         try:
             self._tell("on_start")
             self._raise_failure(begun=False)
@@ -102,7 +102,9 @@ class Events:
         self._raise_failure(begun=True)
 
     def attach(self, assembly: Assembly) -> None:
-        """Let callbacks act on what these roles share."""
+        """Let callbacks, and whoever asks, act on what these roles share."""
+        if self._requests is not None:
+            self._requests.attach(assembly.playing)
         if self._run is not None:
             self._run.attach(assembly.changes, assembly.table)
             self._before = assembly.scoreboard.all_acted()

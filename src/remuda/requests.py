@@ -1,11 +1,12 @@
-"""What other programs ask of a run that goes on: stop, save a checkpoint, train with other values.
+"""What others ask of a run that goes on: to stop, save, change a value, or show its weights.
 
 A request is a file in the run's directory `requests/`. Whoever asks writes it under another name
 and renames it, so that it is whole; the coordinator, and nobody else, reads it, removes it, does
 what it says between two looks at the run, and writes the answer beside it. If the coordinator dies
 between these steps the request has no answer, and the asker's patience ends; what is left in the
-directory when a run begins or goes on is removed, so that nothing old is done. Who may write into
-the run's directory may ask.
+directory when a run begins or goes on is removed, so that nothing old is done. Weights are a file
+beside the answer, written before it, and the asker removes both; those that nobody took are removed
+at a later request. Who may write into the run's directory may ask.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from remuda.callbacks import ActiveRun
 from remuda.checkpoint.state import write_whole
 from remuda.errors import RemudaError, UsageError
+from remuda.publish.snapshot import Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +37,14 @@ PATIENCE = 30.0
 writing a large checkpoint."""
 LARGEST = 1 << 16
 """Bytes of a request."""
+LIVE = "live"
+"""`RUN:policy@live`: the weights that a run which goes on plays with now, saved or not."""
+ANSWER, WEIGHTS = ".answer", ".weights"
+"""How the names of files end in which a run tells something."""
+WIRE = np.dtype("<f4")
+"""What weights are written as."""
+Playing = Callable[[], Mapping[str, Snapshot]]
+"""Returns the newest weights of the policies that play."""
 
 
 class Requests:
@@ -47,7 +59,12 @@ class Requests:
             say: tells the user what was done.
         """
         self._folder, self._run, self._say = directory / FOLDER, run, say
+        self._playing: Playing | None = None
         self._clear()
+
+    def attach(self, playing: Playing) -> None:
+        """Show the weights of these from now on."""
+        self._playing = playing
 
     def look(self) -> None:
         """Do what was asked since the last look."""
@@ -55,9 +72,12 @@ class Requests:
             if self._folder.is_symlink():  # it leads to what is not the run's
                 return
             with os.scandir(self._folder) as entries:
-                names = sorted(entry.name for entry in entries if entry.name.endswith(".request"))
+                there = sorted(entry.name for entry in entries)
         except OSError:  # nobody asked anything
             return
+        names = [name for name in there if name.endswith(".request")]
+        if names:
+            self._remove_old([name for name in there if name.endswith((WEIGHTS, ANSWER))])
         for name in names:
             self._answer(self._folder / name)
 
@@ -72,6 +92,13 @@ class Requests:
             else:
                 shutil.rmtree(self._folder)
 
+    def _remove_old(self, names: Iterable[str]) -> None:
+        """Remove what an asker was told that waits no more, or has ended."""
+        for name in names:
+            with contextlib.suppress(OSError):
+                if time.time() - (self._folder / name).stat().st_mtime > 2.0 * PATIENCE:
+                    (self._folder / name).unlink()
+
     def _answer(self, path: Path) -> None:
         try:
             with path.open("rb") as file:
@@ -80,7 +107,7 @@ class Requests:
         except OSError:
             return
         try:
-            found = {"done": self._carry_out(_read(data))}
+            found = {"done": self._carry_out(_read(data), path)}
         except RemudaError as error:
             found = {"error": str(error)}
         except Exception as error:  # whatever is asked, the run goes on
@@ -88,10 +115,14 @@ class Requests:
             found = {"error": f"{type(error).__name__}: {error}"}
         # A full disk costs the answer, not the run.
         with contextlib.suppress(OSError):
-            write_whole(path.with_suffix(".answer"), json.dumps(found).encode(), sync=False)
+            write_whole(path.with_suffix(ANSWER), json.dumps(found).encode(), sync=False)
 
-    def _carry_out(self, request: Mapping[str, Any]) -> Any:
+    def _carry_out(self, request: Mapping[str, Any], path: Path) -> Any:
         """Do it, and tell in words what was done, or what was asked for as plain data.
+
+        Args:
+            request: what is asked.
+            path: of its file; what is more than words goes beside it.
 
         Raises:
             UsageError: it cannot be done.
@@ -113,7 +144,27 @@ class Requests:
             told = ", ".join(f"{name} {value:g}" for name, value in values.items())
             self._say(f"by request: {policy or 'all policies'} train with {told} from now on")
             return f"{policy or 'all policies'}: {told}"
-        raise UsageError(f"a run does stop, checkpoint, list or set; not {what!r}")
+        if what == "weights":
+            return self._show_weights(request.get("policy"), path)
+        raise UsageError(f"a run does stop, checkpoint, list, set or weights; not {what!r}")
+
+    def _show_weights(self, policy: Any, path: Path) -> dict[str, int]:
+        """Write the weights that a policy plays with now beside a request, and tell which they are.
+
+        Raises:
+            UsageError: there is no such policy, or they cannot be written.
+        """
+        found = self._playing() if self._playing is not None else {}
+        if policy not in found:
+            playing = ", ".join(found) or "none"
+            raise UsageError(f"no policy {policy!r} plays in this run now; there are {playing}")
+        snapshot = found[policy]
+        try:
+            data = np.ascontiguousarray(snapshot.weights, WIRE).tobytes()
+            write_whole(path.with_suffix(WEIGHTS), data, sync=False)
+        except OSError as error:
+            raise UsageError(f"the weights cannot be written: {error.strerror}") from None
+        return {"version": snapshot.version, "learner_step": snapshot.learner_step}
 
 
 def _read(data: bytes) -> Mapping[str, Any]:
@@ -131,8 +182,8 @@ def ask(directory: Path, request: Mapping[str, Any], seconds: float = PATIENCE) 
 
     Args:
         directory: of the run.
-        request: `do`: `stop`, `checkpoint`, `list` (hyperparameters that can be set), or `set` with
-            `values` by name and a `policy`, or null for all.
+        request: `do`: `stop`, `checkpoint`, `list` (hyperparameters that can be set), `set` with
+            `values` by name and a `policy`, or null for all; or as `ask_weights` asks.
         seconds: that are waited for an answer.
 
     Returns:
@@ -141,9 +192,45 @@ def ask(directory: Path, request: Mapping[str, Any], seconds: float = PATIENCE) 
     Raises:
         UsageError: it cannot be done, nothing is written there, or nobody answered.
     """
+    return _asked(directory, _new_name(), request, seconds)
+
+
+def ask_weights(directory: Path, policy: str, size: int, seconds: float = PATIENCE) -> Snapshot:
+    """The weights that a policy of a run that goes on plays with now.
+
+    Args:
+        directory: of the run.
+        policy: whose.
+        size: of them, in numbers: what is of another size is none of its network.
+        seconds: that are waited for them.
+
+    Raises:
+        UsageError: it does not play, its weights are of another size, or nobody answered.
+    """
+    name = _new_name()
+    path = directory / FOLDER / f"{name}{WEIGHTS}"
+    try:
+        told = _asked(directory, name, {"do": "weights", "policy": policy}, seconds)
+        with path.open("rb") as file:
+            data = file.read(size * WIRE.itemsize + 1)
+        version, learner_step = int(told["version"]), int(told["learner_step"])
+    except (OSError, TypeError, KeyError, ValueError) as error:
+        raise UsageError(f"{directory} told no weights of {policy}: {error}") from None
+    finally:
+        path.unlink(missing_ok=True)
+    if len(data) != size * WIRE.itemsize:
+        raise UsageError(f"the weights that {directory} told of {policy} do not fit its network")
+    return Snapshot(np.frombuffer(data, WIRE).astype(np.float32), version, learner_step, 0.0)
+
+
+def _new_name() -> str:
+    return f"{time.time_ns():020d}-{secrets.token_hex(4)}"
+
+
+def _asked(directory: Path, name: str, request: Mapping[str, Any], seconds: float) -> Any:
+    """Write a request under a name, and wait for what is answered."""
     folder = directory / FOLDER
-    name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
-    answer, asked = folder / f"{name}.answer", folder / f"{name}.request"
+    answer, asked = folder / f"{name}{ANSWER}", folder / f"{name}.request"
     try:
         if folder.is_symlink():
             raise UsageError(f"{folder} is a link; requests are written into the run's directory")

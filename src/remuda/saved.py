@@ -7,6 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from remuda.checkpoint.names import file_name
 from remuda.config import Config
 from remuda.coordinator.checkpointing import COORDINATOR
@@ -20,6 +22,7 @@ from remuda.population.imported import Imported
 from remuda.population.roster import Roster
 from remuda.population.table_layout import NO_POLICY, ORDERED, POLICY
 from remuda.publish.snapshot import Snapshot
+from remuda.requests import LIVE, ask_weights
 from remuda.saved_weights import find_checkpoint, load_run, published
 from remuda.types import AgentSpec
 
@@ -29,7 +32,8 @@ CHECKPOINT = "checkpoint-"
 """Before a checkpoint's number, where a version is named: `RUN:policy@checkpoint-7`."""
 HOW = (
     "name it RUN:policy, with @VERSION (of a frozen copy or a checkpoint), @best, @final or "
-    f"@{CHECKPOINT}N behind it for others than the newest weights"
+    f"@{CHECKPOINT}N behind it for others than the newest weights that are saved, or @{LIVE} for "
+    "those that a run plays with now"
 )
 
 
@@ -187,6 +191,25 @@ class SavedPolicies:
             f"{self.files.path} keeps no version {version} of {name}; it keeps {there}"
         )
 
+    def live(self, name: str) -> Saved:
+        """A policy with the weights that the run, which goes on, plays with now.
+
+        The run is asked for them, by a file in its directory.
+
+        Raises:
+            UsageError: there is none of this name, or the run does not go on or does not answer.
+        """
+        spec = next((spec for spec in self.specs if spec.name == name), None)
+        if spec is None:
+            raise UnknownPolicyError(name, [spec.name for spec in self.specs])
+        if not self.files.is_running():
+            raise UsageError(
+                f"{self.files.path} does not go on, so nothing in it is {LIVE}; leave out "
+                f"@{LIVE} for the newest weights that it saved"
+            )
+        size = sum(int(np.prod(shape)) for shape in spec.network().shapes.values())
+        return Saved(name, self._player(name, ask_weights(self.files.path, name, size)), None)
+
     def learning(self, name: str, version: int, kept: set[int] | None = None) -> Saved | None:
         """A policy that learned, as it was under one version; None: nothing of it is kept.
 
@@ -291,6 +314,8 @@ class Reference:
         name = self.policy or self._only(saved, default)
         if f"{name}@{self.which}" in {spec.name for spec in saved.specs}:
             return saved.find(f"{name}@{self.which}")
+        if self.which == LIVE:
+            return saved.live(name)
         if self.which in ("", "final", "best"):
             return saved.find(name, self.which or "final")
         if self.which.isdecimal():

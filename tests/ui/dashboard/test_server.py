@@ -12,8 +12,10 @@ import time
 import psutil
 import pytest
 
+import remuda
 from dashboard_client import OWN, Client
 from dashboard_runs import fixed_run, made_run, place, population_run
+from remuda.requests import ask as ask_run
 from remuda.ui.dashboard.security import COOKIE, names_of
 from remuda.ui.dashboard.server import ANSWERS, make_app
 
@@ -425,6 +427,59 @@ def test_seats_are_not_taken_from_elsewhere(tmp_path, monkeypatch, who):
             return
         found = client.get("/api/watched", params={"watch": answer.json()["watch"]}).json()
         assert "cannot sit there" in found["lines"][0]["error"]
+
+
+class Watching(remuda.Callback):
+    """Watches the run that it is called by as a page does, and then ends it."""
+
+    def __init__(self, base):
+        self.base, self.thread, self.found = base, None, {}
+
+    def on_metrics(self, run, row):
+        if self.thread is None:
+            self.thread = threading.Thread(target=self.go, args=(run.directory,))
+            self.thread.start()
+
+    def go(self, directory):
+        try:
+            for control in (False, True):
+                with Client(make_app(self.base, control=control)) as client:
+                    wait_for_runs(client)
+                    for seats in ({}, {"agent_0": "agent_0@live"}):
+                        asked = {"run": "run", "live": not seats, "seats": seats}
+                        answer = client.post("/api/watch", content=json.dumps(asked), headers=OWN)
+                        found = answer.json()
+                        if answer.status_code == 200:
+                            asked = {"watch": found["watch"], "count": 2}
+                            found = client.get("/api/watched", params=asked).json()
+                        self.found[control, bool(seats)] = found
+        finally:
+            ask_run(directory, {"do": "stop"})
+
+    def on_end(self, run, result):
+        self.thread.join()
+
+
+def test_a_run_is_watched_as_it_plays_now(tmp_path):
+    watching = Watching(tmp_path)
+    remuda.train(
+        "treasure_hunt",
+        env={"num_envs": 2},
+        run={"directory": str(tmp_path / "run"), "turns": None, "seconds": 600, "log_every": 0.1}
+        | {"evaluate_episodes": 0, "live": False},
+        checkpoint={"every": 3600, "evaluate_episodes": 0},
+        callbacks=[watching],
+        schedule="sequential",
+    )
+    for named in (False, True):
+        assert "only looks" in watching.found[False, named]["error"]
+    about, turn = watching.found[True, False]["lines"]
+    assert about["seats"] == {"agent_0": "agent_0", "agent_1": "agent_1"}
+    assert min(about["versions"].values()) >= 1
+    assert turn["turn"] == 0
+    about, turn = watching.found[True, True]["lines"]
+    assert about["seats"] == {"agent_0": "agent_0", "agent_1": "agent_1"}
+    assert set(about["versions"]) == {"agent_0", "agent_1"}
 
 
 def test_episodes_that_nobody_watches_end(monkeypatch):

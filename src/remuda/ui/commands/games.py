@@ -39,7 +39,8 @@ class PlayOptions(Section):
     GAME` lists."""
     seat: dict[str, str] = Field(default_factory=dict)
     """By agent, who plays it, as in `--seat agent_0=me agent_1=RUN:policy`: you at the keyboard, a
-    policy of a run (`RUN:policy@best`, or another version), or one that plays without learning."""
+    policy of a run (`RUN:policy@best`, or another version; `RUN:policy@live`: with the weights that
+    the run, which goes on, plays with now), or one that plays without learning."""
     sampled: bool = False
     """Let policies of runs explore as at the end of training; else they are greedy."""
     out: Path | None = None

@@ -14,7 +14,7 @@ from remuda.coordinator.records import AXES
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import read_status
 from remuda.errors import RemudaError, RunDirectoryError, UsageError
-from remuda.requests import ask
+from remuda.requests import LIVE, ask
 from remuda.ui.comparison import ASIDE
 from remuda.ui.dashboard.catalogue import Catalogue, CataloguedRun
 from remuda.ui.dashboard.curves import MEAN_RETURN, Curves, RunCurves, band, thinned
@@ -166,10 +166,22 @@ class Pages:
         wanted = {key: request[key] for key in ("do", "values", "policy") if key in request}
         return {"done": ask(files.path, wanted)}
 
-    def watch(self, run: str, seats: Mapping[str, str], seed: int, sampled: bool) -> dict[str, Any]:
-        """Begin an episode of policies of a run."""
+    def watch(
+        self, run: str, seats: Mapping[str, str], seed: int, sampled: bool, live: bool
+    ) -> dict[str, Any]:
+        """Begin an episode of policies of a run.
+
+        Raises:
+            UsageError: weights that are not saved are asked for, and the dashboard only looks.
+        """
         files = self.catalogue.files(run)
-        return {"watch": self.watches.begin(files.path, seats, seed, sampled=sampled)}
+        live = live or any(who.endswith(f"@{LIVE}") for who in seats.values())
+        if live and not self._control:
+            raise UsageError(
+                "the run must be asked for weights that it has not saved, and this dashboard only "
+                "looks; begin it with --control, or watch those that are saved"
+            )
+        return {"watch": self.watches.begin(files.path, seats, seed, sampled=sampled, live=live)}
 
     def watched(self, name: str, first: int, count: int) -> dict[str, Any]:
         """So many turns of an episode."""

@@ -30,6 +30,7 @@ from remuda.envs.registry import RANDOM, find_game, make_env
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RemudaError, UsageError
 from remuda.policies.losses import log_probabilities
+from remuda.requests import LIVE
 from remuda.saved import Reference
 from remuda.types import Array
 from remuda.ui.playing import Moment, episode
@@ -130,7 +131,8 @@ def played(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     Args:
         asked: `run`, its path; `seats`, by agent a policy of the run, `policy@version` or one that
             plays without having learned (each agent's own, where none is named); `seed`, `turns`
-            at most, and whether policies play `sampled`.
+            at most, and whether policies play `sampled`, and with the weights that the run plays
+            with now, `live`, where no version is named.
     """
     run = RunDirectory.open(Path(asked["run"]))
     config = run.read_config()
@@ -152,6 +154,8 @@ def played(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 f"are written for {game.name}, or by {RANDOM}"
             )
         learned |= is_own
+        if asked["live"] and who in known:
+            who = f"{who}@{LIVE}"
         seats[agent] = f"{run.path}:{who}" if is_own else who
     if unknown := set(asked["seats"]) - set(agents):
         raise UsageError(f"{config.game} has no agent {min(unknown)}; it has {', '.join(agents)}")
@@ -167,7 +171,15 @@ def played(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         "agents": agents,
         "policies": known,
         "scripted": sorted(game.scripted),
-        "seats": {agent: who.removeprefix(f"{run.path}:") for agent, who in seats.items()},
+        "seats": {
+            agent: who.removeprefix(f"{run.path}:").removesuffix(f"@{LIVE}")
+            for agent, who in seats.items()
+        },
+        "versions": {
+            agent: seat.policy.version
+            for agent, seat in zip(agents, taken.policies, strict=True)
+            if isinstance(seat, Trained)
+        },
         "game": game.name,
     }
     for moment in episode(env, policies, int(asked["turns"]), int(asked["seed"])):

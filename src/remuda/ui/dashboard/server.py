@@ -220,6 +220,7 @@ ANSWERS: Mapping[tuple[str, str], Answer] = {
         _seats(given),
         _count(given, "seed", 0, 2**31 - 1),
         bool(given.get("sampled")),
+        bool(given.get("live")),
     ),
     ("GET", "watched"): lambda pages, given: pages.watched(
         _text(given, "watch"), _count(given, "first", 0, 10**6), _count(given, "count", 20, 200)

@@ -96,7 +96,13 @@ class Watches:
         self._episodes: OrderedDict[str, Episode] = OrderedDict()
 
     def begin(
-        self, run: Path, seats: Mapping[str, str], seed: int = 0, *, sampled: bool = False
+        self,
+        run: Path,
+        seats: Mapping[str, str],
+        seed: int = 0,
+        *,
+        sampled: bool = False,
+        live: bool = False,
     ) -> str:
         """Begin an episode; returns its name."""
         self.end_idle()
@@ -106,7 +112,7 @@ class Watches:
             while len(self._episodes) >= MOST:
                 _, oldest = self._episodes.popitem(last=False)
                 oldest.end()
-            self._episodes[name] = Episode({**asked, "sampled": sampled})
+            self._episodes[name] = Episode({**asked, "sampled": sampled, "live": live})
         return name
 
     def lines(self, name: str, first: int, count: int) -> tuple[list[dict[str, Any]], bool]:

@@ -7,7 +7,7 @@ const AHEAD = 30;
 
 export function make(main, id) {
   const here = { end, update, shown: false };
-  let name = null, about = null, turns = [], over = false, at = 0, playing = true, speed = 5, agent = null, loading = false, timer = null, chart = null, seed = 0, sampled = false;
+  let name = null, about = null, turns = [], over = false, at = 0, playing = true, speed = 5, agent = null, loading = false, timer = null, chart = null, seed = 0, mayAsk = false;
   const seats = new Map();
   const picture = h("img", { alt: "", hidden: true }), words = h("p", { class: "quiet", role: "status" }), earned = h("div", {}), chose = h("div", { class: "chart" });
   const fault = h("div", {}), places = h("div", { class: "bar", role: "group", "aria-label": "Who plays" }), who = h("select", { "aria-label": "Whose choice is explained", onchange: (event) => { agent = event.target.value; draw(); } });
@@ -15,12 +15,13 @@ export function make(main, id) {
   const slide = h("input", { type: "range", min: 0, max: 0, value: 0, "aria-label": "Turn", oninput: (event) => { playing = false; at = Number(event.target.value); control(); draw(); } });
   const pace = h("select", { "aria-label": "Turns a second", onchange: (event) => { speed = Number(event.target.value); control(); } }, [1, 2, 5, 10, 20].map((each) => h("option", { selected: each === 5, value: each }, `${each} turns/s`)));
   const number_ = h("input", { type: "number", min: 0, value: 0, style: "width: 6rem", "aria-label": "Seed of the game" });
-  const draws = h("input", { type: "checkbox", id: "sampled" });
+  const draws = h("input", { type: "checkbox", id: "sampled" }), live = h("input", { type: "checkbox", id: "live", onchange: begin });
+  const weights = h("p", { class: "quiet" });
   const step = (by) => { playing = false; at = Math.max(0, Math.min(at + by, turns.length - 1)); control(); draw(); more(); };
 
   function layout() {
-    fill(main, h("h1", {}, `Watch ${id}`), h("p", { class: "quiet" }, "An episode played now, with the newest weights that the run has saved."), fault, places,
-      h("div", { class: "bar" }, "seed", number_, draws, h("label", { for: "sampled" }, "explore as in training"), h("button", { onclick: begin }, "Play from the start")),
+    fill(main, h("h1", {}, `Watch ${id}`), weights, fault, places,
+      h("div", { class: "bar" }, "seed", number_, draws, h("label", { for: "sampled" }, "explore as in training"), mayAsk ? [live, h("label", { for: "live" }, "as it plays at this moment")] : [], h("button", { onclick: begin }, "Play from the start")),
       h("div", { class: "stage" },
         h("section", { class: "card", "aria-label": "The game" }, picture, words,
           h("div", { class: "bar", role: "group", "aria-label": "Playback" }, h("button", { onclick: () => step(-1), "aria-label": "One turn back" }, "◀"), pause,
@@ -31,13 +32,12 @@ export function make(main, id) {
 
   async function begin() {
     seed = Math.max(0, Math.floor(Number(number_.value) || 0));
-    sampled = draws.checked;
     name = null;
     turns = []; over = false; at = 0; playing = true;
     fill(fault);
     fill(words, "The policies are loaded…");
     try {
-      name = (await ask("watch", {}, { run: id, seats: Object.fromEntries(seats), seed, sampled })).watch;
+      name = (await ask("watch", {}, { run: id, seats: Object.fromEntries(seats), seed, sampled: draws.checked, live: live.checked })).watch;
     } catch (error) {
       fill(fault, h("p", { class: "note" }, error.message));
       return;
@@ -73,6 +73,8 @@ export function make(main, id) {
     const first = about === null;
     about = line;
     if (!first) return;
+    const own = line.versions[agent] ?? Object.values(line.versions)[0];
+    fill(weights, "An episode played now, with the weights that ", live.checked ? "the run played with when it began" : "the run saved last", own === undefined ? "" : ` (version ${number(own)})`, ".");
     agent = line.agents.includes(agent) ? agent : line.agents[0];
     fill(who, line.agents.map((each) => h("option", { value: each, selected: each === agent }, each)));
     const choices = [...line.policies, ...line.scripted, "random"];
@@ -127,7 +129,8 @@ export function make(main, id) {
 
   async function update() {
     if (!here.shown) {
-      await ask("run", { run: id });  // whether it is there at all
+      const found = await ask("run", { run: id });  // whether it is there at all
+      mayAsk = found.control && found.running;
       layout();
       await begin();
     }
