@@ -1,8 +1,8 @@
 """How soon the dashboard shows what there is, and what it costs: `python benchmarks/dashboard.py`.
 
 python benchmarks/dashboard.py                    500 runs with 1,000,000 numbers: first views
-python benchmarks/dashboard.py --soak 60          and an hour of watching a run that goes on
 python benchmarks/dashboard.py --speed 5          and a run's speed with a page open and without
+python benchmarks/dashboard.py --soak 60          and an hour of watching a run that goes on
 
 A page here is a headless Chromium, where there is one; what the server answers is measured besides.
 """
@@ -209,7 +209,7 @@ def main() -> None:
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="watch a run for so long")
     parser.add_argument("--speed", type=int, metavar="PAIRS", help="of runs of 20 seconds")
     options = options_of(parser)
-    results = Results("dashboard")
+    results = Results("dashboard.soak" if options.soak else "dashboard")
     with tempfile.TemporaryDirectory() as directory:
         base = Path(directory)
         write_runs(base)
