@@ -110,7 +110,8 @@ class Analysis:
                 return "No equilibrium was found in time; look at fewer policies."
             return (
                 "No equilibrium is told: policies did not all meet themselves, and what they would "
-                "earn is part of it."
+                "earn is part of it. In `remuda tournament RUN:all --sampled` they do; analyse "
+                "its directory."
             )
         mixture = self.equilibrium.answer.mixtures[0]
         played = np.flatnonzero(mixture > 1e-6)

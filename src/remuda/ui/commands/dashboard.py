@@ -25,8 +25,8 @@ class DashboardOptions(Section):
     """The address that it is bound to. Any but this machine's own is protected by a token, which
     is part of the address that is printed."""
     control: bool = False
-    """Let the pages tell runs that go on to stop, to save a checkpoint, and to train with other
-    hyperparameters."""
+    """Let the pages tell runs that go on to stop, to save a checkpoint, to train with other
+    hyperparameters, and to show the weights that they play with now."""
     open: bool = False
     """Open it in the browser of this machine."""
 
