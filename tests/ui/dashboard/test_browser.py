@@ -13,7 +13,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from dashboard_runs import fixed_run, made_run, place, population_run
+from dashboard_runs import fixed_run, lines_of, made_run, place, population_run
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(
@@ -133,6 +133,24 @@ def test_an_episode_plays(dashboard):
     after = page.ask("document.querySelector('[aria-label=\"Turn\"]').value")
     assert int(after) == int(before) - 1
     page.wait("document.querySelector('[aria-label=\"Choices\"] canvas')")
+
+
+def test_curves_are_asked_for_where_there_is_more_of_them(dashboard, tmp_path):
+    run = made_run(tmp_path / "run")
+    page = dashboard(tmp_path)
+    page.open("#/run/run")
+    page.wait("document.querySelectorAll('canvas').length >= 1")
+
+    def asked(what):
+        names = "performance.getEntriesByType('resource').map((each) => each.name)"
+        return f"{names}.filter((name) => name.includes('/api/{what}')).length"
+
+    curves, looks = page.ask(asked("curves?")), page.ask(asked("run?"))
+    page.wait(f"{asked('run?')} >= {looks + 2}")
+    assert page.ask(asked("curves?")) == curves
+    with (run / "metrics.jsonl").open("a") as file:
+        file.writelines(lines_of(7, loss=2.0))
+    page.wait(f"{asked('curves?')} > {curves}")
 
 
 HOSTILE = [

@@ -62,6 +62,11 @@ class RunCurves:
         return self._step
 
     @property
+    def read_bytes(self) -> int:
+        """Of the file: curves are the same as long as this is."""
+        return self._at
+
+    @property
     def size(self) -> int:
         """How many numbers are kept."""
         return self._rows * len(self._columns)

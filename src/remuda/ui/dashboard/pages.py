@@ -75,6 +75,7 @@ class Pages:
             "logs": _logs(files),
             "columns": curves.names(),
             "every": curves.every,
+            "read_bytes": curves.read_bytes,
             "damaged_lines": curves.damaged,
             "complete": curves.complete,
             "control": self._control,

@@ -13,7 +13,7 @@ const natural = new Intl.Collator("en", { numeric: true }).compare;
 export function make(main, id) {
   const here = { end, update, shown: false };
   const charts = new Map();
-  let told = null, axis = "turns", asked = 0, log = null, own = [];
+  let told = null, axis = "turns", drawn = -1, log = null, own = [];
   const head = h("div", {}), tiles = h("div", { class: "tiles" }), notes = h("div", {}), grid = h("div", { class: "grid" });
   const control = h("section", { class: "card", hidden: true, "aria-label": "Control" }), said = h("span", { role: "status" });
   const roles = h("div", {}), policies = h("div", {}), logs = h("div", {}), rest = h("div", {});
@@ -37,7 +37,7 @@ export function make(main, id) {
     control.hidden = !(told.control && told.running);
     if (!control.hidden && !control.hasChildNodes()) await controls();
     draw();
-    if (told.running || !told.complete || Date.now() - asked > 60000) await curves();
+    if (told.read_bytes !== drawn) await curves();
     return told.running ? 1000 : told.complete ? 5000 : 300;
   }
 
@@ -138,14 +138,16 @@ export function make(main, id) {
   }
 
   async function curves() {
-    asked = Date.now();
+    const read = told.read_bytes;
     const groups = wanted();
     const columns = [...new Set(groups.flatMap(([, names]) => names))].slice(0, 60);
     if (!columns.length) {
       fill(grid, h("p", { class: "quiet" }, "There are no records yet."));
+      drawn = read;
       return;
     }
     const found = await ask("curves", { run: id, axis, column: columns });
+    drawn = read;
     for (const [title, names, short, given] of groups) {
       const known = names.filter((name) => found.columns[name]?.x.length);
       if (!known.length) continue;
