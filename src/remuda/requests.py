@@ -83,6 +83,7 @@ class Requests:
 
     def close(self) -> None:
         """Nothing is done any more."""
+        self._playing = None
         self._clear()
 
     def _clear(self) -> None:
