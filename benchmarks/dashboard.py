@@ -194,9 +194,10 @@ def speed_of(run: Path) -> float:
 def speed(results: Results, base: Path, pairs: int) -> None:
     """A run's speed with its page open, and without, in turns."""
     ratios = []
-    for _ in range(pairs):
+    for pair in range(pairs):
         found = {}
-        for with_page in (True, False):
+        # Each is the first of a pair as often as the other: machines change their speed.
+        for with_page in (True, False) if pair % 2 else (False, True):
             words = training(base, RUN)
             with contextlib.ExitStack() as opened:
                 run = subprocess.Popen(words, stdout=subprocess.DEVNULL)
