@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from statistics import median
+from statistics import median, stdev
 from typing import Any
 
 import psutil
@@ -155,6 +155,11 @@ def text(cell: Cell) -> str:
     if isinstance(cell, str):
         return cell
     return f"{cell:,.0f}" if abs(cell) >= 100 else f"{cell:.3g}"
+
+
+def error_of(values: list[float]) -> float:
+    """The standard error of a mean; of one value 0."""
+    return stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
 
 
 def columns(rows: list[dict[str, Cell]]) -> list[str]:

@@ -17,12 +17,12 @@ import os
 import random
 import tempfile
 import time
-from statistics import mean, median, stdev
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
 import torch
-from recording import Results, options_of
+from recording import Results, error_of, options_of
 from sorrel.examples.treasurehunt.entities import EmptyEntity
 from sorrel.examples.treasurehunt.env import TreasurehuntEnv
 from sorrel.examples.treasurehunt.world import TreasurehuntWorld
@@ -130,11 +130,6 @@ def world_alone(seed: int) -> float:
             env.take_turn()
         rates.append(TURNS * len(env.agents) / (time.perf_counter() - begun))
     return median(rates)
-
-
-def error_of(values: list[float]) -> float:
-    """The standard error of a mean."""
-    return stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
 
 
 def spread(values: list[float]) -> str:

@@ -27,13 +27,13 @@ import venv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 import numpy as np
 import torch
 from perfect import perfect
-from recording import FIGURES, ROOT, Results, options_of
+from recording import FIGURES, ROOT, Results, error_of, options_of
 
 import remuda
 from remuda.config import load_config, overlay, preset_tree
@@ -474,11 +474,6 @@ def tic_tac_toe(results: Results, options: argparse.Namespace) -> None:
     if not options.quick:
         least = 0.6 * options.seeds
         results.bar("tic_tac_toe: seeds that never lose", float(without), least=least)
-
-
-def error_of(values: list[float]) -> float:
-    """The standard error of a mean over seeds."""
-    return stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
 
 
 def spread_of(values: list[float]) -> str:

@@ -122,6 +122,12 @@ def test_nobody_answers(tmp_path):
     assert list((tmp_path / FOLDER).iterdir()) == []
     with pytest.raises(UsageError, match="cannot write into"):
         ask(tmp_path / "nowhere", {"do": "stop"}, seconds=0.2)
+    with pytest.raises(UsageError, match="did not answer in 0 s"):
+        ask_weights(tmp_path, "agent_0", 7, seconds=0.2)
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / FOLDER).write_text("no directory")
+    with pytest.raises(UsageError, match="cannot write into"):
+        ask_weights(tmp_path / "odd", "agent_0", 7, seconds=0.2)
 
 
 def test_a_link_in_place_of_requests_is_not_followed(tmp_path):
@@ -176,9 +182,9 @@ class Looking(Asking):
             ask(directory, {"do": "stop"})
 
 
-@pytest.mark.parametrize("schedule", ["sequential", "async"])
+@pytest.mark.parametrize("schedule", ["sequential", "lockstep", "async"])
 @pytest.mark.parametrize("mode", ["double_buffer", "snapshot"])
-@pytest.mark.parametrize("algorithm", ["iqn", "ppo"])
+@pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo"])
 def test_the_weights_that_a_run_plays_with_are_shown(tmp_path, schedule, mode, algorithm):
     directory = tmp_path / "run"
     looking = Looking()

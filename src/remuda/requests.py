@@ -40,7 +40,7 @@ LARGEST = 1 << 16
 LIVE = "live"
 """`RUN:policy@live`: the weights that a run which goes on plays with now, saved or not."""
 ANSWER, WEIGHTS = ".answer", ".weights"
-"""How the names of files end in which a run tells something."""
+"""How the names of files end in which a run answers."""
 WIRE = np.dtype("<f4")
 """What weights are written as."""
 Playing = Callable[[], Mapping[str, Snapshot]]
@@ -94,7 +94,7 @@ class Requests:
                 shutil.rmtree(self._folder)
 
     def _remove_old(self, names: Iterable[str]) -> None:
-        """Remove what an asker was told that waits no more, or has ended."""
+        """Remove answers whose askers wait no more, or have ended."""
         for name in names:
             with contextlib.suppress(OSError):
                 if time.time() - (self._folder / name).stat().st_mtime > 2.0 * PATIENCE:
@@ -211,16 +211,17 @@ def ask_weights(directory: Path, policy: str, size: int, seconds: float = PATIEN
     name = _new_name()
     path = directory / FOLDER / f"{name}{WEIGHTS}"
     try:
-        told = _asked(directory, name, {"do": "weights", "policy": policy}, seconds)
+        found = _asked(directory, name, {"do": "weights", "policy": policy}, seconds)
         with path.open("rb") as file:
             data = file.read(size * WIRE.itemsize + 1)
-        version, learner_step = int(told["version"]), int(told["learner_step"])
+        version, learner_step = int(found["version"]), int(found["learner_step"])
     except (OSError, TypeError, KeyError, ValueError) as error:
-        raise UsageError(f"{directory} told no weights of {policy}: {error}") from None
+        raise UsageError(f"{directory} did not show weights of {policy}: {error}") from None
     finally:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink()
     if len(data) != size * WIRE.itemsize:
-        raise UsageError(f"the weights that {directory} told of {policy} do not fit its network")
+        raise UsageError(f"the weights that {directory} shows of {policy} do not fit its network")
     return Snapshot(np.frombuffer(data, WIRE).astype(np.float32), version, learner_step, 0.0)
 
 

@@ -7,8 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from remuda.checkpoint.names import file_name
 from remuda.config import Config
 from remuda.coordinator.checkpointing import COORDINATOR
@@ -17,6 +15,7 @@ from remuda.crossplay import Entrant, Player
 from remuda.envs.registry import make_env
 from remuda.errors import CheckpointError, RunDirectoryError, UsageError
 from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.policies.stack import layout_size
 from remuda.population.frozen_weights import frozen_copies
 from remuda.population.imported import Imported
 from remuda.population.roster import Roster
@@ -207,8 +206,8 @@ class SavedPolicies:
                 f"{self.files.path} does not go on, so nothing in it is {LIVE}; leave out "
                 f"@{LIVE} for the newest weights that it saved"
             )
-        size = sum(int(np.prod(shape)) for shape in spec.network().shapes.values())
-        return Saved(name, self._player(name, ask_weights(self.files.path, name, size)), None)
+        snapshot = ask_weights(self.files.path, name, layout_size(spec.network().shapes))
+        return Saved(name, self._player(name, snapshot), None)
 
     def learning(self, name: str, version: int, kept: set[int] | None = None) -> Saved | None:
         """A policy that learned, as it was under one version; None: nothing of it is kept.

@@ -15,7 +15,7 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.policies.spec import PolicySpec, policy_specs
-from remuda.policies.stack import ParameterStack
+from remuda.policies.stack import ParameterStack, layout_size
 from remuda.population.roster import copies_of, unborn
 from remuda.population.table_layout import NO_POLICY, POLICY
 from remuda.publish.snapshot import Snapshot
@@ -128,8 +128,7 @@ def published(
             continue
         if config.population.dealt and not _plays(config, population, place, len(specs)):
             continue
-        size = sum(int(np.prod(shape)) for shape in spec.network().shapes.values())
-        like: Floats = np.zeros(size, np.float32)
+        like: Floats = np.zeros(layout_size(spec.network().shapes), np.float32)
         state = saved[spec.name]
         weights = fitting(state, "weights", like)
         snapshots[spec.name] = Snapshot(weights, state["version"], state["learner_step"], 0.0)

@@ -38,7 +38,7 @@ class ParameterStack:
         trainable: bool = False,
         buffers: frozenset[str] = frozenset(),
     ) -> None:
-        size = sum(_numel(shape) for shape in shapes.values())
+        size = layout_size(shapes)
         flat = _rows(num_policies, size, device)
         gradients = _rows(num_policies, size, device) if trainable else None
         self._hold(shapes, flat, gradients, buffers)

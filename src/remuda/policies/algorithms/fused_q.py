@@ -33,7 +33,7 @@ from remuda.policies.networks.flat_layers import (
     unfold_head,
 )
 from remuda.policies.networks.q_network import MLP, QNetwork
-from remuda.policies.stack import ParameterStack, whole_rows
+from remuda.policies.stack import ParameterStack, layout_size, whole_rows
 from remuda.types import Array, Bools, Floats, Integers
 
 HEAD = "head"
@@ -137,10 +137,9 @@ class Head(NamedTuple):
         dueling, actions = network.config.dueling, network.num_actions
         names = list(network.shapes)
         assert names[-2:] == [f"{HEAD}.weight", f"{HEAD}.bias"]
-        size = sum(int(np.prod(shape)) for shape in network.shapes.values())
         numbers = (width + 1) * actions
         return cls(
-            at=size - (width + 1) * outputs,
+            at=layout_size(network.shapes) - (width + 1) * outputs,
             width=width,
             actions=actions,
             dueling=dueling,

@@ -19,12 +19,12 @@ export class Chart {
     element.setAttribute("aria-label", label);
     this.chart = window.echarts.init(element, null, { renderer: "canvas" });
     this.options = null;
-    this.isSeen = this.isLate = false;
-    this.seen = new IntersectionObserver((found) => {
-      this.isSeen = found.at(-1).isIntersecting;
-      if (this.isSeen && this.isLate) this.show(this.options);
+    this.isVisible = this.isLate = false;
+    this.visibility = new IntersectionObserver((found) => {
+      this.isVisible = found.at(-1).isIntersecting;
+      if (this.isVisible && this.isLate) this.show(this.options);
     }, { rootMargin: "200px" });
-    this.seen.observe(element);
+    this.visibility.observe(element);
     this.size = new ResizeObserver(() => this.chart.resize());
     this.size.observe(element);
     alive.add(this);
@@ -32,7 +32,7 @@ export class Chart {
 
   // Draws, or, where it was drawn before and nobody sees it now, as soon as somebody does.
   show(options) {
-    this.isLate = this.options !== null && !this.isSeen;
+    this.isLate = this.options !== null && !this.isVisible;
     this.options = options;
     if (this.isLate) return;
     const quiet = variable("--quiet"), line = variable("--line"), ink = variable("--ink");
@@ -60,7 +60,7 @@ export class Chart {
 
   end() {
     this.size.disconnect();
-    this.seen.disconnect();
+    this.visibility.disconnect();
     this.chart.dispose();
     alive.delete(this);
   }
