@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 import remuda
+from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import UsageError
 from remuda.requests import FOLDER, ask, ask_weights
 from remuda.saved import Reference
@@ -107,7 +110,6 @@ def test_what_is_no_request(tmp_path, data):
 
     run = ActiveRun(tmp_path, load_config({"game": "treasure_hunt"}), ("agent_0",))
     requests = Requests(tmp_path, run, print)
-    (tmp_path / FOLDER).mkdir()
     (tmp_path / FOLDER / "1.request").write_bytes(data)
     (tmp_path / FOLDER / "2.part").write_bytes(b'{"do": "stop"}')
     requests.look()
@@ -117,11 +119,14 @@ def test_what_is_no_request(tmp_path, data):
 
 
 def test_nobody_answers(tmp_path):
+    with pytest.raises(UsageError, match="takes no requests"):
+        ask(tmp_path, {"do": "stop"})  # and at once
+    (tmp_path / FOLDER).mkdir()
     with pytest.raises(UsageError, match="did not answer in 0 s"):
         ask(tmp_path, {"do": "stop"}, seconds=0.2)
     assert list((tmp_path / FOLDER).iterdir()) == []
-    with pytest.raises(UsageError, match="cannot write into"):
-        ask(tmp_path / "nowhere", {"do": "stop"}, seconds=0.2)
+    with pytest.raises(UsageError, match="takes no requests"):
+        ask(tmp_path / "nowhere", {"do": "stop"})
     with pytest.raises(UsageError, match="did not answer in 0 s"):
         ask_weights(tmp_path, "agent_0", 7, seconds=0.2)
     (tmp_path / "odd").mkdir()
@@ -144,7 +149,8 @@ def test_a_link_in_place_of_requests_is_not_followed(tmp_path):
         ask(run, {"do": "stop"}, seconds=0.2)
     active = ActiveRun(run, load_config({"game": "treasure_hunt"}), ("agent_0",))
     requests = Requests(run, active, print)
-    assert not (run / FOLDER).exists()  # what was asked before is forgotten
+    assert not list((run / FOLDER).iterdir())  # what was asked before is forgotten
+    (run / FOLDER).rmdir()
     (run / FOLDER).symlink_to(elsewhere)
     requests.look()
     assert not active.interrupted
@@ -159,7 +165,6 @@ def test_whatever_fails_in_a_request_the_run_goes_on(tmp_path, monkeypatch):
     run = ActiveRun(tmp_path, load_config({"game": "treasure_hunt"}), ("agent_0",))
     requests = Requests(tmp_path, run, print)
     monkeypatch.setattr(run, "save", lambda: 1 / 0)
-    (tmp_path / FOLDER).mkdir()
     (tmp_path / FOLDER / "1.request").write_text('{"do": "checkpoint"}')
     requests.look()
     answer = json.loads((tmp_path / FOLDER / "1.answer").read_bytes())
@@ -277,7 +282,6 @@ def test_what_nobody_took_is_removed(tmp_path):
     run = ActiveRun(tmp_path, load_config({"game": "treasure_hunt"}), ("agent_0",))
     requests = Requests(tmp_path, run, print)
     folder = tmp_path / FOLDER
-    folder.mkdir()
     for name in ("1.weights", "1.answer", "2.weights", "3.part"):
         (folder / name).write_bytes(b"")
     old = time.time() - 3 * PATIENCE
@@ -286,4 +290,66 @@ def test_what_nobody_took_is_removed(tmp_path):
     (folder / "4.request").write_text('{"do": "weights", "policy": "agent_0"}')
     requests.look()
     assert sorted(p.name for p in folder.iterdir()) == ["2.weights", "3.part", "4.answer"]
-    assert "there are none" in (folder / "4.answer").read_text()
+    assert "plays in this run now" in (folder / "4.answer").read_text()
+
+
+class AskingAtTheEnd(Asking):
+    """Goes on asking, from another thread, until the run takes nothing any more."""
+
+    def go(self, directory):
+        try:
+            until = time.monotonic() + 300
+            while time.monotonic() < until:
+                ask(directory, {"do": "list"})
+        except UsageError as error:
+            self.answers.append(str(error))
+            self.still = RunDirectory.open(directory).is_running()
+
+
+def test_a_run_that_has_trained_to_its_end_says_so_at_once(tmp_path):
+    asking = AskingAtTheEnd()
+    run = {"directory": str(tmp_path / "run"), "turns": 4000, "log_every": 0.1, "live": False}
+    remuda.train(
+        "treasure_hunt",
+        **{**RUN, "run": {**run, "evaluate_episodes": 400}},
+        schedule="sequential",
+        callbacks=[asking],
+    )
+    assert "takes no requests" in asking.answers[0]
+    assert asking.still, "it measures what it has learned yet"
+
+
+class BeginningOthers(Asking):
+    """Begins other runs with the weights that this one plays with now."""
+
+    def go(self, directory):
+        try:
+            other = directory.parent / "other"
+            flags = ["--run.turns", "50", "--run.evaluate_episodes", "0", "--run.live", "false"]
+            flags += ["--run.directory", str(other), "--schedule", "sequential"]
+            flags += ["--policy.init_from", f"{directory}:agent_0@live"]
+            for more in ([], ["--policy.init_optimizer", "true"]):
+                command = [sys.executable, "-m", "remuda", "train", "treasure_hunt", *flags, *more]
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                self.answers.append((done.returncode, done.stderr))
+                flags[flags.index(str(other))] = str(directory.parent / "refused")
+                other = directory.parent / "refused"
+        finally:
+            ask(directory, {"do": "stop"})
+
+
+def test_another_run_begins_with_live_weights_and_says_so(tmp_path):
+    beginning = BeginningOthers()
+    remuda.train(
+        "treasure_hunt",
+        **{**RUN, "run": {**RUN["run"], "directory": str(tmp_path / "run"), "log_every": 0.1}},
+        schedule="sequential",
+        callbacks=[beginning],
+    )
+    (code, errors), (refused, why) = beginning.answers
+    assert code == 0, errors
+    sources = json.loads((tmp_path / "other" / "initial" / "sources.json").read_text())
+    assert {source["live"] for source in sources.values()} == {True}
+    assert len({source["version"] for source in sources.values()}) == 1  # asked for once
+    assert refused == 2
+    assert "come without an optimizer" in " ".join(why.split())

@@ -339,11 +339,12 @@ class Assembly:
         reader = self.published.reader()
         return {spec.name: reader.newest(spec.name, training) for spec in self.specs}
 
-    def playing(self) -> dict[str, Snapshot]:
-        """The newest weights of the policies that play."""
+    def playing(self, only: str = "") -> dict[str, Snapshot]:
+        """The newest weights of the policies that play; with `only`, of this one, if it does."""
         living = self.table.occupants.living if self.table is not None else None
-        found = self.snapshots()
-        return {name: s for name, s in found.items() if living is None or name in living}
+        names = [spec.name for spec in self.specs if only in ("", spec.name)]
+        reader = self.published.reader()
+        return {name: reader.newest(name) for name in names if living is None or name in living}
 
     def write_trace(self, view: View) -> None:
         """Write what every process did when, if the user asked for it."""

@@ -156,14 +156,18 @@ class Events:
         if any(hasattr(callback, "on_metrics") for callback in self._callbacks):
             self._tell("on_metrics", row_of(record))
 
+    def take_no_more_requests(self) -> None:
+        """What is asked of the run from now on is refused at once: it has trained to its end."""
+        if self._requests is not None:
+            self._requests.close()
+
     def end(self, result: Result | None) -> None:
         """Tell that the run is over, once; those that failed are told too, to put things right."""
         if self._ended_told or self._run is None:
             return
         self._ended_told, self._left = True, []
         self._run.close()
-        if self._requests is not None:
-            self._requests.close()
+        self.take_no_more_requests()
         self._tell("on_end", result)
 
     def _tell(self, event: str, *details: Any) -> None:

@@ -1,10 +1,12 @@
 """What others ask of a run that goes on: to stop, save, change a value, or show its weights.
 
-A request is a file in the run's directory `requests/`. Whoever asks writes it under another name
-and renames it, so that it is whole; the coordinator, and nobody else, reads it, removes it, does
-what it says between two looks at the run, and writes the answer beside it. If the coordinator dies
-between these steps the request has no answer, and the asker's patience ends; what is left in the
-directory when a run begins or goes on is removed, so that nothing old is done. Weights are a file
+A request is a file in the run's directory `requests/`, which is there while the run takes them:
+from when it begins to play until it has trained to its end. Whoever asks writes it under another
+name and renames it, so that it is whole; the coordinator, and nobody else, reads it, removes it,
+does what it says between two looks at the run, and writes the answer beside it. Where the directory
+goes, askers wait no more. If the coordinator is killed it stays, the request has no answer, and the
+asker's patience ends; what is left in it when a run goes on is removed, so that nothing old is
+done. A full disk, on which it cannot be made, costs requests, not the run. Weights are a file
 beside the answer, written before it, and the asker removes both; those that nobody took are removed
 at a later request. Who may write into the run's directory may ask.
 """
@@ -43,8 +45,8 @@ ANSWER, WEIGHTS = ".answer", ".weights"
 """How the names of files end in which a run answers."""
 WIRE = np.dtype("<f4")
 """What weights are written as."""
-Playing = Callable[[], Mapping[str, Snapshot]]
-"""Returns the newest weights of the policies that play."""
+Playing = Callable[[str], Mapping[str, Snapshot]]
+"""Returns the newest weights of a policy by its name; nothing where it does not play."""
 
 
 class Requests:
@@ -61,6 +63,8 @@ class Requests:
         self._folder, self._run, self._say = directory / FOLDER, run, say
         self._playing: Playing | None = None
         self._clear()
+        with contextlib.suppress(OSError):
+            self._folder.mkdir()
 
     def attach(self, playing: Playing) -> None:
         """Show the weights of these from now on."""
@@ -155,11 +159,11 @@ class Requests:
         Raises:
             UsageError: there is no such policy, or they cannot be written.
         """
-        found = self._playing() if self._playing is not None else {}
-        if policy not in found:
-            playing = ", ".join(found) or "none"
-            raise UsageError(f"no policy {policy!r} plays in this run now; there are {playing}")
-        snapshot = found[policy]
+        snapshot = None
+        if self._playing is not None and isinstance(policy, str) and policy:
+            snapshot = self._playing(policy).get(policy)
+        if snapshot is None:
+            raise UsageError(f"no policy {policy!r} plays in this run now")
         try:
             data = np.ascontiguousarray(snapshot.weights, WIRE).tobytes()
             write_whole(path.with_suffix(WEIGHTS), data, sync=False)
@@ -236,10 +240,11 @@ def _asked(directory: Path, name: str, request: Mapping[str, Any], seconds: floa
     try:
         if folder.is_symlink():
             raise UsageError(f"{folder} is a link; requests are written into the run's directory")
-        folder.mkdir(exist_ok=True)
         part = folder / f"{name}.part"
         part.write_bytes(json.dumps(dict(request)).encode())
         part.rename(asked)
+    except FileNotFoundError:
+        raise _over(directory) from None
     except OSError as error:
         raise UsageError(f"cannot write into {folder}: {error.strerror}") from None
     until = time.monotonic() + seconds
@@ -250,6 +255,15 @@ def _asked(directory: Path, name: str, request: Mapping[str, Any], seconds: floa
             if "error" in found:
                 raise UsageError(str(found["error"]))
             return found["done"]
+        if not folder.exists():
+            raise _over(directory)
         time.sleep(0.05)
     asked.unlink(missing_ok=True)
     raise UsageError(f"{directory} did not answer in {seconds:.0f} s; `remuda status` tells why")
+
+
+def _over(directory: Path) -> UsageError:
+    return UsageError(
+        f"{directory} takes no requests: it has not begun to play yet, has trained to its end, or "
+        "was stopped"
+    )

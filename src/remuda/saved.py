@@ -34,6 +34,7 @@ HOW = (
     f"@{CHECKPOINT}N behind it for others than the newest weights that are saved, or @{LIVE} for "
     "those that a run plays with now"
 )
+SAVED = f"leave out @{LIVE} for the newest weights that it saved"
 
 
 class UnknownPolicyError(UsageError, KeyError):
@@ -54,8 +55,10 @@ class Saved:
     """As the run calls it; of a frozen copy `policy@version`."""
     player: Player
     checkpoint: int | None
-    """The checkpoint that it is from; None: the weights at the end of the run."""
+    """The checkpoint that it is from; None: the weights at the end of the run, or live ones."""
     is_frozen: bool = False
+    is_live: bool = False
+    """Whether a run which goes on played with these weights when it was asked."""
 
 
 class SavedPolicies:
@@ -70,6 +73,7 @@ class SavedPolicies:
         """
         self.files = files
         self.config = files.read_config() if config is None else config
+        self._live: dict[str, Saved] = {}
 
     @cached_property
     def agents(self) -> tuple[AgentSpec, ...]:
@@ -193,21 +197,25 @@ class SavedPolicies:
     def live(self, name: str) -> Saved:
         """A policy with the weights that the run, which goes on, plays with now.
 
-        The run is asked for them, by a file in its directory.
+        The run is asked for them, by a file in its directory, and once for each policy.
 
         Raises:
             UsageError: there is none of this name, or the run does not go on or does not answer.
         """
+        if name in self._live:
+            return self._live[name]
         spec = next((spec for spec in self.specs if spec.name == name), None)
         if spec is None:
             raise UnknownPolicyError(name, [spec.name for spec in self.specs])
         if not self.files.is_running():
-            raise UsageError(
-                f"{self.files.path} does not go on, so nothing in it is {LIVE}; leave out "
-                f"@{LIVE} for the newest weights that it saved"
-            )
-        snapshot = ask_weights(self.files.path, name, layout_size(spec.network().shapes))
-        return Saved(name, self._player(name, snapshot), None)
+            raise UsageError(f"{self.files.path} does not go on, so it has nothing {LIVE}; {SAVED}")
+        size = layout_size(spec.network().shapes)
+        try:
+            snapshot = ask_weights(self.files.path, name, size)
+        except UsageError as error:
+            raise UsageError(f"{error}; {SAVED}") from None
+        self._live[name] = Saved(name, self._player(name, snapshot), None, is_live=True)
+        return self._live[name]
 
     def learning(self, name: str, version: int, kept: set[int] | None = None) -> Saved | None:
         """A policy that learned, as it was under one version; None: nothing of it is kept.
@@ -351,7 +359,8 @@ class Reference:
         return found
 
     def _only(self, saved: SavedPolicies, default: str) -> str:
-        names = saved.names()
+        live = self.which == LIVE
+        names = tuple(spec.name for spec in saved.specs) if live else saved.names()
         if default in names:
             return default
         if len(names) == 1:
@@ -380,6 +389,11 @@ def learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str, 
         UsageError: nothing of its learner is kept.
         CheckpointError: the checkpoint is damaged.
     """
+    if found.is_live:
+        raise UsageError(
+            f"{found.name}@{LIVE}: weights that a run plays with now come without an optimizer; "
+            f"leave out init_optimizer, or @{LIVE} for its newest checkpoint"
+        )
     if found.is_frozen:
         own, _, frozen_at = found.name.rpartition("@")
         known = own in saved.names()  # not a member from another run

@@ -319,6 +319,7 @@ def _finish(
     signals: Signals,
 ) -> Result:
     """Measure what was trained; save the results and tell them; then judge the last checkpoint."""
+    events.take_no_more_requests()
     snapshots = assembly.playing()
     layout = assembly.describe()
     limits, begun = Limits(config.run.evaluate_seconds, signals.stopped), time.monotonic()

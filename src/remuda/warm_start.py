@@ -84,6 +84,7 @@ def _beginning(spec: PolicySpec, saved: SavedPolicies, taken: Saved) -> Beginnin
         snapshot.version,
         snapshot.learner_step,
         taken.checkpoint,
+        taken.is_live,
     )
     return Beginning(source, np.asarray(snapshot.weights, np.float32), optimizer)
 

@@ -37,7 +37,9 @@ class Source:
     learner_step: int
     """Updates behind it."""
     checkpoint: int | None
-    """The checkpoint that they were read from; None: the weights at the end of the run."""
+    """The checkpoint that they were read from; None: the weights at the end of the run, or live."""
+    live: bool = False
+    """Whether the run went on, and played with them when it was asked."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from gymnasium.spaces import Discrete
@@ -16,7 +17,7 @@ from remuda.envs.registry import RANDOM, Game
 from remuda.envs.scripted import ScriptedPolicy, masks_of
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, RemudaError
-from remuda.saved import Reference, is_of_run
+from remuda.saved import Reference, SavedPolicies, is_of_run
 from remuda.trained import Policy
 from remuda.types import Array, Bools
 from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
@@ -201,13 +202,14 @@ def take_seats(
     if ME in seats.values():
         human = _human(game, env, seats, console)
     found: list[ScriptedPolicy] = []
+    opened: dict[Path, SavedPolicies] = {}
     for spec in env.agents:
         who = seats.get(spec.name, policy or RANDOM)
         if who == ME and spec.name in seats:
             assert human is not None
             found.append(human)
         elif spec.name in seats and _is_of_run(game, who):
-            found.append(_trained(game, env, spec.name, who, sampled))
+            found.append(_trained(game, env, spec.name, who, sampled, opened))
         else:
             found.append(_scripted(game, spec.name, who, named=spec.name in seats))
     if sampled and not any(isinstance(each, Trained) for each in found):
@@ -236,8 +238,19 @@ def _is_of_run(game: Game, who: str) -> bool:
     return who != RANDOM and who not in game.scripted and is_of_run(who)
 
 
-def _trained(game: Game, env: VectorEnv, agent: str, who: str, sampled: bool) -> Trained:
-    found = Reference.parse(who).find(default=agent)
+def _trained(
+    game: Game,
+    env: VectorEnv,
+    agent: str,
+    who: str,
+    sampled: bool,
+    opened: dict[Path, SavedPolicies],
+) -> Trained:
+    """One that a run trained; each run is opened once, so that a policy is of one moment."""
+    reference = Reference.parse(who)
+    if reference.run not in opened:
+        opened[reference.run] = reference.open()
+    found = reference.find(opened[reference.run], default=agent)
     player = found.player
     spec = next(spec for spec in env.agents if spec.name == agent)
     check_fits(game.name, who, player, spec)

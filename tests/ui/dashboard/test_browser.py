@@ -153,6 +153,46 @@ def test_curves_are_asked_for_where_there_is_more_of_them(dashboard, tmp_path):
     page.wait(f"{asked('curves?')} > {curves}")
 
 
+FETCH = """
+window.real ??= window.fetch;
+window.fetch = (...asked) => {
+  const address = String(asked[0]), curves = address.includes("/api/curves");
+  if (curves && window.lose) { window.lose = 0; return Promise.reject(new TypeError("lost")); }
+  if (!curves || !address.includes("axis=steps")) return window.real(...asked);
+  const later = new Promise((resolve) => setTimeout(resolve, 2000));
+  return later.then(() => window.real(...asked)).finally(() => { window.late = 1; });
+};
+"""
+"""Loses an answer, and delays that of one axis."""
+
+
+def test_another_axis_is_drawn_even_where_an_answer_is_late_or_lost(dashboard, tmp_path):
+    made_run(tmp_path / "run")
+    page = dashboard(tmp_path)
+    page.open("#/run/run")
+    page.wait("document.querySelectorAll('canvas').length >= 1")
+    greatest = (
+        "window.echarts.getInstanceByDom(document.querySelector('section.card .chart'))"
+        ".getOption().series[0].data.at(-1)[0]"
+    )
+
+    def choose(axis):
+        which = "document.querySelector('[aria-label=\"Curves over\"]')"
+        page.driver.execute_script(
+            f"const s = {which}; s.value = '{axis}'; s.dispatchEvent(new Event('change'));"
+        )
+
+    page.wait(f"{greatest} === 50")  # turns
+    page.driver.execute_script(f"window.lose = 1; {FETCH}")
+    choose("seconds")
+    page.wait(f"{greatest} === 2.5")
+    choose("steps")
+    choose("turns")
+    page.wait("window.late === 1")
+    time.sleep(0.5)  # in which the late answer would be drawn
+    assert page.ask(greatest) == 50
+
+
 HOSTILE = [
     "<img src=x onerror=window.harmed=1>",
     "<script>window.harmed=1</script>",

@@ -445,7 +445,7 @@ class Watching(remuda.Callback):
             for control in (False, True):
                 with Client(make_app(self.base, control=control)) as client:
                     wait_for_runs(client)
-                    for seats in ({}, {"agent_0": "agent_0@live"}):
+                    for seats in ({}, {"agent_0": "agent_0@live", "agent_1": "random"}):
                         asked = {"run": "run", "live": not seats, "seats": seats}
                         answer = client.post("/api/watch", content=json.dumps(asked), headers=OWN)
                         found = answer.json()
@@ -453,8 +453,29 @@ class Watching(remuda.Callback):
                             asked = {"watch": found["watch"], "count": 2}
                             found = client.get("/api/watched", params=asked).json()
                         self.found[control, bool(seats)] = found
+            self.found["configured"] = self.watched_as_configured(directory)
+            with Client(make_app(self.base, control=True)) as client:
+                wait_for_runs(client)
+                asked = json.dumps({"run": "run", "do": "weights", "policy": "agent_0"})
+                answer = client.post("/api/control", content=asked, headers=OWN)
+                self.found["weights"] = answer.json()
         finally:
             ask_run(directory, {"do": "stop"})
+
+    def watched_as_configured(self, directory):
+        """Without control, where the run's own configuration names a live seat."""
+        config = directory / "config.yaml"
+        text = config.read_text()
+        config.write_text(text.replace("scripted: {}", "scripted: {agent_0: agent_1@live}", 1))
+        assert config.read_text() != text
+        try:
+            with Client(make_app(self.base)) as client:
+                wait_for_runs(client)
+                asked = json.dumps({"run": "run", "seats": {}})
+                name = client.post("/api/watch", content=asked, headers=OWN).json()["watch"]
+                return client.get("/api/watched", params={"watch": name, "count": 2}).json()
+        finally:
+            config.write_text(text)
 
     def on_end(self, run, result):
         self.thread.join()
@@ -471,15 +492,17 @@ def test_a_run_is_watched_as_it_plays_now(tmp_path):
         callbacks=[watching],
         schedule="sequential",
     )
-    for named in (False, True):
-        assert "only looks" in watching.found[False, named]["error"]
+    assert "only looks" in watching.found[False, False]["error"]
+    assert "only looks" in watching.found[False, True]["lines"][0]["error"]
+    assert "only looks" in watching.found["configured"]["lines"][0]["error"]
+    assert "a run is told to stop" in watching.found["weights"]["error"]
     about, turn = watching.found[True, False]["lines"]
     assert about["seats"] == {"agent_0": "agent_0", "agent_1": "agent_1"}
     assert min(about["versions"].values()) >= 1
     assert turn["turn"] == 0
     about, turn = watching.found[True, True]["lines"]
-    assert about["seats"] == {"agent_0": "agent_0", "agent_1": "agent_1"}
-    assert set(about["versions"]) == {"agent_0", "agent_1"}
+    assert about["seats"] == {"agent_0": "agent_0", "agent_1": "random"}
+    assert set(about["versions"]) == {"agent_0"}
 
 
 def test_episodes_that_nobody_watches_end(monkeypatch):

@@ -14,13 +14,13 @@ from remuda.coordinator.records import AXES
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import read_status
 from remuda.errors import RemudaError, RunDirectoryError, UsageError
-from remuda.requests import LIVE, ask
+from remuda.requests import ask
 from remuda.ui.comparison import ASIDE
 from remuda.ui.dashboard.catalogue import Catalogue, CataloguedRun
 from remuda.ui.dashboard.curves import MEAN_RETURN, Curves, RunCurves, band, thinned
 from remuda.ui.dashboard.population import Populations
 from remuda.ui.dashboard.spans import Traces
-from remuda.ui.dashboard.watching import Watches
+from remuda.ui.dashboard.watching import ONLY_LOOKS, Watches
 
 MOST_COMPARED = 60
 """Runs whose curves are drawn together, at most."""
@@ -29,6 +29,8 @@ MOST_COLUMNS = 60
 LOG_BYTES = 64 * 1024
 """The end of a log that is shown."""
 LOCAL_TRACE = "trace.json"
+DONE = ("stop", "checkpoint", "list", "set")
+"""What pages may ask of a run."""
 
 
 class Pages:
@@ -63,6 +65,7 @@ class Pages:
         known, files = self.catalogue.find(run), self.catalogue.files(run)
         status, fault = _status(files)
         curves = self._curves.of(files.metrics)
+        read_bytes = curves.read_bytes  # before its columns: others may read on meanwhile
         return {
             "run": known.row(),
             "settings": dict(known.settings),
@@ -75,7 +78,7 @@ class Pages:
             "logs": _logs(files),
             "columns": curves.names(),
             "every": curves.every,
-            "read_bytes": curves.read_bytes,
+            "read_bytes": read_bytes,
             "damaged_lines": curves.damaged,
             "complete": curves.complete,
             "control": self._control,
@@ -164,6 +167,8 @@ class Pages:
         files = self.catalogue.files(run)
         if not files.is_running():
             raise UsageError(f"{run} does not go on, so there is nothing to be told to it")
+        if request.get("do") not in DONE:
+            raise UsageError(f"a run is told to {', '.join(DONE)}; not {request.get('do')!r}")
         wanted = {key: request[key] for key in ("do", "values", "policy") if key in request}
         return {"done": ask(files.path, wanted)}
 
@@ -176,13 +181,10 @@ class Pages:
             UsageError: weights that are not saved are asked for, and the dashboard only looks.
         """
         files = self.catalogue.files(run)
-        live = live or any(who.endswith(f"@{LIVE}") for who in seats.values())
         if live and not self._control:
-            raise UsageError(
-                "the run must be asked for weights that it has not saved, and this dashboard only "
-                "looks; begin it with --control, or watch those that are saved"
-            )
-        return {"watch": self.watches.begin(files.path, seats, seed, sampled=sampled, live=live)}
+            raise UsageError(ONLY_LOOKS)
+        asked = {"seats": dict(seats), "seed": seed, "sampled": sampled, "live": live}
+        return {"watch": self.watches.begin(files.path, asked | {"may_ask": self._control})}
 
     def watched(self, name: str, first: int, count: int) -> dict[str, Any]:
         """So many turns of an episode."""

@@ -33,6 +33,7 @@ from remuda.policies.losses import log_probabilities
 from remuda.requests import LIVE
 from remuda.saved import Reference
 from remuda.types import Array
+from remuda.ui.dashboard.watching import ONLY_LOOKS
 from remuda.ui.playing import Moment, episode
 from remuda.ui.seated import Trained, names_of, take_seats
 
@@ -132,7 +133,7 @@ def played(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         asked: `run`, its path; `seats`, by agent a policy of the run, `policy@version` or one that
             plays without having learned (each agent's own, where none is named); `seed`, `turns`
             at most, and whether policies play `sampled`, and with the weights that the run plays
-            with now, `live`, where no version is named.
+            with now, `live`, where no version is named; and whether a run may be asked for such.
     """
     run = RunDirectory.open(Path(asked["run"]))
     config = run.read_config()
@@ -156,6 +157,8 @@ def played(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         learned |= is_own
         if asked["live"] and who in known:
             who = f"{who}@{LIVE}"
+        if who not in known and who.endswith(f"@{LIVE}") and not asked["may_ask"]:
+            raise UsageError(ONLY_LOOKS)  # a seat of the run's own configuration, too
         seats[agent] = f"{run.path}:{who}" if is_own else who
     if unknown := set(asked["seats"]) - set(agents):
         raise UsageError(f"{config.game} has no agent {min(unknown)}; it has {', '.join(agents)}")
@@ -180,6 +183,7 @@ def played(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             for agent, seat in zip(agents, taken.policies, strict=True)
             if isinstance(seat, Trained)
         },
+        "live": asked["live"],
         "game": game.name,
     }
     for moment in episode(env, policies, int(asked["turns"]), int(asked["seed"])):

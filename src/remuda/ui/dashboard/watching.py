@@ -22,6 +22,10 @@ IDLE = 120.0
 """Seconds after which an episode that nobody asks for is ended."""
 TURNS = 1000
 """Of an episode, at most."""
+ONLY_LOOKS = (
+    "the run must be asked for weights that it has not saved, and this dashboard only looks; begin "
+    "it with --control, or watch those that are saved"
+)
 
 
 class Episode:
@@ -95,24 +99,15 @@ class Watches:
         self._lock = threading.Lock()
         self._episodes: OrderedDict[str, Episode] = OrderedDict()
 
-    def begin(
-        self,
-        run: Path,
-        seats: Mapping[str, str],
-        seed: int = 0,
-        *,
-        sampled: bool = False,
-        live: bool = False,
-    ) -> str:
-        """Begin an episode; returns its name."""
+    def begin(self, run: Path, asked: Mapping[str, Any]) -> str:
+        """Begin an episode of a run, asked for as of the player; returns its name."""
         self.end_idle()
         name = secrets.token_urlsafe(9)
-        asked = {"run": str(run), "seats": dict(seats), "seed": seed, "turns": TURNS}
         with self._lock:
             while len(self._episodes) >= MOST:
                 _, oldest = self._episodes.popitem(last=False)
                 oldest.end()
-            self._episodes[name] = Episode({**asked, "sampled": sampled, "live": live})
+            self._episodes[name] = Episode({**asked, "run": str(run), "turns": TURNS})
         return name
 
     def lines(self, name: str, first: int, count: int) -> tuple[list[dict[str, Any]], bool]:

@@ -13,16 +13,16 @@ const natural = new Intl.Collator("en", { numeric: true }).compare;
 export function make(main, id) {
   const here = { end, update, shown: false };
   const charts = new Map();
-  let told = null, axis = "turns", drawn = -1, log = null, own = [];
+  let told = null, axis = "turns", drawn = -1, question = 0, log = null, own = [];
   const head = h("div", {}), tiles = h("div", { class: "tiles" }), notes = h("div", {}), grid = h("div", { class: "grid" });
   const control = h("section", { class: "card", hidden: true, "aria-label": "Control" }), said = h("span", { role: "status" });
   const roles = h("div", {}), policies = h("div", {}), logs = h("div", {}), rest = h("div", {});
-  const over = h("select", { "aria-label": "Curves over", onchange: (event) => { axis = event.target.value; curves(); } },
+  const over = h("select", { "aria-label": "Curves over", onchange: (event) => { axis = event.target.value; redraw(); } },
     ["turns", "seconds", "steps"].map((each) => h("option", {}, each)));
   const add = h("select", { "aria-label": "Draw another column", onchange: (event) => {
     if (event.target.value) own.push(event.target.value);
     event.target.value = "";
-    curves();
+    redraw();
   } });
 
   async function update() {
@@ -137,16 +137,26 @@ export function make(main, id) {
     return found;
   }
 
+  // What is asked for has changed: where the answer does not come, the next look asks again.
+  function redraw() {
+    drawn = -1;
+    curves().catch(() => {});
+  }
+
   async function curves() {
+    const along = axis, mine = ++question;
     const read = told.read_bytes;
     const groups = wanted();
     const columns = [...new Set(groups.flatMap(([, names]) => names))].slice(0, 60);
     if (!columns.length) {
+      end();
+      charts.clear();
       fill(grid, h("p", { class: "quiet" }, "There are no records yet."));
       drawn = read;
       return;
     }
-    const found = await ask("curves", { run: id, axis, column: columns });
+    const found = await ask("curves", { run: id, axis: along, column: columns });
+    if (mine !== question) return;  // something else was asked for meanwhile
     drawn = read;
     for (const [title, names, short, given] of groups) {
       const known = names.filter((name) => found.columns[name]?.x.length);
@@ -158,7 +168,7 @@ export function make(main, id) {
         charts.set(title, new Chart(place, title));
       }
       const alone = known.length === 1;
-      lines(charts.get(title), known.map((name) => ({ name: short(name), curve: alone ? found.columns[name] : { x: found.columns[name].x, y: found.columns[name].y } })), axis, given);
+      lines(charts.get(title), known.map((name) => ({ name: short(name), curve: alone ? found.columns[name] : { x: found.columns[name].x, y: found.columns[name].y } })), along, given);
     }
   }
 

@@ -73,15 +73,15 @@ export function make(main, id) {
     const first = about === null;
     about = line;
     if (!first) return;
-    const own = line.versions[agent] ?? Object.values(line.versions)[0];
-    fill(weights, "An episode played now, with the weights that ", live.checked ? "the run played with when it began" : "the run saved last", own === undefined ? "" : ` (version ${number(own)})`, ".");
+    fill(weights, line.live ? "An episode played now, as the run played at that moment." : "An episode played now, with the newest weights that the run has saved.");
     agent = line.agents.includes(agent) ? agent : line.agents[0];
     fill(who, line.agents.map((each) => h("option", { value: each, selected: each === agent }, each)));
     const choices = [...line.policies, ...line.scripted, "random"];
     fill(places, line.agents.slice(0, 24).map((each) => {
       const list = [...new Set([line.seats[each], ...choices])];
       return h("label", {}, `${each} `, h("select", { "aria-label": `Who plays ${each}`, onchange: (event) => { seats.set(each, event.target.value); begin(); } },
-        list.map((choice) => h("option", { value: choice, selected: choice === line.seats[each] }, choice))));
+        list.map((choice) => h("option", { value: choice, selected: choice === line.seats[each] }, choice))),
+        each in line.versions && h("span", { class: "quiet" }, ` version ${number(line.versions[each])}`));
     }));
   }
 
