@@ -153,6 +153,29 @@ def test_curves_are_asked_for_where_there_is_more_of_them(dashboard, tmp_path):
     page.wait(f"{asked('curves?')} > {curves}")
 
 
+def test_what_nobody_sees_is_drawn_where_the_page_is_printed(dashboard, tmp_path):
+    run = made_run(tmp_path / "run")
+    page = dashboard(tmp_path)
+    size = page.driver.get_window_size()
+    page.driver.set_window_size(1000, 300)
+    try:
+        page.open("#/run/run")
+        page.wait("document.querySelectorAll('section.card .chart canvas').length >= 3")
+        greatest = (
+            "[...document.querySelectorAll('section.card .chart')]"
+            ".map((each) => window.echarts.getInstanceByDom(each))"
+            ".map((chart) => chart.getOption().series[0].data.at(-1)[0])"
+        )
+        with (run / "metrics.jsonl").open("a") as file:
+            file.writelines(lines_of(7, loss=2.0))
+        page.wait(f"{greatest}[0] === 70")
+        assert page.ask(greatest)[-1] == 50
+        page.driver.print_page()
+        assert set(page.ask(greatest)) == {70}
+    finally:
+        page.driver.set_window_size(size["width"], size["height"])
+
+
 FETCH = """
 window.real ??= window.fetch;
 window.fetch = (...asked) => {

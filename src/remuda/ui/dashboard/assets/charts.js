@@ -22,7 +22,7 @@ export class Chart {
     this.isVisible = this.isLate = false;
     this.visibility = new IntersectionObserver((found) => {
       this.isVisible = found.at(-1).isIntersecting;
-      if (this.isVisible && this.isLate) this.show(this.options);
+      if (this.isVisible && this.isLate) this.draw();
     }, { rootMargin: "200px" });
     this.visibility.observe(element);
     this.size = new ResizeObserver(() => this.chart.resize());
@@ -30,17 +30,21 @@ export class Chart {
     alive.add(this);
   }
 
-  // Draws, or, where it was drawn before and nobody sees it now, as soon as somebody does.
+  // Draws, or, where it was drawn before and nobody sees it now, as soon as somebody does or prints it.
   show(options) {
     this.isLate = this.options !== null && !this.isVisible;
     this.options = options;
-    if (this.isLate) return;
+    if (!this.isLate) this.draw();
+  }
+
+  draw() {
+    this.isLate = false;
     const quiet = variable("--quiet"), line = variable("--line"), ink = variable("--ink");
     const axis = (given) => ({
       axisLine: { lineStyle: { color: line } }, splitLine: { lineStyle: { color: line, opacity: 0.6 } },
       nameTextStyle: { color: quiet }, ...given, axisLabel: { color: quiet, hideOverlap: true, ...given.axisLabel },
     });
-    const found = options();
+    const found = this.options();
     for (const which of ["xAxis", "yAxis"]) {
       if (found[which]) found[which] = Array.isArray(found[which]) ? found[which].map(axis) : axis(found[which]);
     }
@@ -68,6 +72,10 @@ export class Chart {
 
 scheme.addEventListener("change", () => {
   for (const chart of alive) if (chart.options) chart.show(chart.options);
+});
+
+window.addEventListener("beforeprint", () => {
+  for (const chart of alive) if (chart.isLate) chart.draw();
 });
 
 export const shown = (axis, value) => (axis === "seconds" ? span(value) : rate(value));
