@@ -176,6 +176,33 @@ def test_what_nobody_sees_is_drawn_where_the_page_is_printed(dashboard, tmp_path
         page.driver.set_window_size(size["width"], size["height"])
 
 
+LABOUR = """
+const easy = Element.prototype.replaceChildren;
+Element.prototype.replaceChildren = function (...given) {
+  for (const until = performance.now() + 100; performance.now() < until;);
+  return easy.apply(this, given);
+};
+"""
+"""What is written anew takes the page so many milliseconds."""
+
+
+def test_a_page_that_costs_much_looks_less_often(dashboard, tmp_path):
+    made_run(tmp_path / "run")
+    page = dashboard(tmp_path)
+    page.open("#/run/run")
+    page.wait("document.querySelectorAll('canvas').length >= 1")
+    looks = (
+        "performance.getEntriesByType('resource').filter((each) => each.name.includes('/api/run?'))"
+        ".map((each) => each.startTime)"
+    )
+    page.driver.execute_script(LABOUR)
+    begun = page.ask("performance.now()")
+    after = f"{looks}.filter((at) => at > {begun})"
+    page.wait(f"{after}.length >= 2")
+    first, second = page.ask(after)[:2]
+    assert second - first > 8000  # and not 5000, as where nothing costs anything
+
+
 FETCH = """
 window.real ??= window.fetch;
 window.fetch = (...asked) => {

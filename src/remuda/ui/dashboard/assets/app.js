@@ -1,6 +1,6 @@
 // The frame of the page: which view is shown, and when it asks again.
 
-import { address, fill, h } from "./dom.js";
+import { address, fill, h, waitedSoFar } from "./dom.js";
 import * as runs from "./runs.js";
 import * as run from "./run.js";
 import * as population from "./population.js";
@@ -10,6 +10,9 @@ import * as timeline from "./timeline.js";
 const VIEWS = { runs, run, population, watch, timeline };
 const OF_RUN = { run: "Run", population: "Population", watch: "Watch", timeline: "Timeline" };
 const main = document.getElementById("main"), nav = document.getElementById("nav"), alive = document.getElementById("alive");
+// A page may be looked at on the machine that trains: of its time it works a fiftieth, at most, but
+// asks every ten seconds at least.
+const REST = 50, LONGEST = 10000;
 let view = null, timer = null;
 
 function route() {
@@ -46,8 +49,10 @@ async function again(mine) {
   let wait = 1000;
   if (!document.hidden) {
     try {
+      const worked = () => performance.now() - waitedSoFar(), begun = worked();
       wait = (await mine.update()) ?? 1000;
       if (mine !== view) return;
+      if (wait >= 1000) wait = Math.max(wait, Math.min(LONGEST, REST * (worked() - begun)));
       fill(alive, "");
       alive.className = "";
     } catch (error) {

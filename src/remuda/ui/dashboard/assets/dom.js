@@ -27,6 +27,10 @@ export function fill(element, ...children) {
   append(element, children);
 }
 
+// Milliseconds in which this page did nothing but wait for answers.
+let waited = 0, asking = 0, since = 0;
+export const waitedSoFar = () => waited;
+
 export async function ask(name, parameters = {}, body = null) {
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(parameters)) {
@@ -36,8 +40,14 @@ export async function ask(name, parameters = {}, body = null) {
   }
   const options = { headers: { "x-remuda": "1" }, cache: "no-store" };
   if (body) Object.assign(options, { method: "POST", body: JSON.stringify(body) });
-  const answer = await fetch(`/api/${name}?${query}`, options);
-  const found = await answer.json().catch(() => ({ error: `the server answered ${answer.status}` }));
+  if (!asking++) since = performance.now();
+  let answer, found;
+  try {
+    answer = await fetch(`/api/${name}?${query}`, options);
+    found = await answer.json().catch(() => ({ error: `the server answered ${answer.status}` }));
+  } finally {
+    if (!--asking) waited += performance.now() - since;
+  }
   if (!answer.ok) throw new Error(found.error || `the server answered ${answer.status}`);
   return found;
 }
