@@ -86,7 +86,7 @@ def test_a_limit_ends_it_and_tells_what_is_not_sure():
     assert played.done == look.matches == 120
     assert not look.reached
     assert " before " in look.unsure
-    assert look.unsure.endswith("% sure)")
+    assert look.unsure.endswith(" (undecided)")
     played, look = play_until(setup, BEST, limits=Limits(seconds=0.0))
     assert played.cut == "the time was up"
     assert look is None

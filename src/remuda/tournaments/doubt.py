@@ -44,6 +44,11 @@ class Known:
     """The comparison that is the least sure, as `a before b (71.0% sure)`."""
 
 
+def in_words(sure: float) -> str:
+    """`71.0% sure`; where all doubt that a look may leave is left, what it is: undecided."""
+    return f"{100.0 * sure:.1f}% sure" if sure > 0.0 else "undecided"
+
+
 def look_at(payoffs: Payoffs, question: Question, look: int) -> Known:
     """What the matches say, and how sure that is at this look.
 
@@ -67,11 +72,11 @@ def look_at(payoffs: Payoffs, question: Question, look: int) -> Known:
     allowed = share_of(look)
     least = int(doubts.argmax())
     better, worse = (payoffs.names[of[least]] for of in (compared.better, compared.worse))
-    of_least = max(1.0 - float(doubts[least]) / allowed, 0.0)
+    of_least = min(max(1.0 - float(doubts[least]) / allowed, 0.0), 0.999)
     return Known(
         question.in_words(question.answers(matrix[None])[0], payoffs.names),
         max(1.0 - float(doubts.sum()) / allowed, 0.0),
-        f"{better} before {worse} ({min(100.0 * of_least, 99.9):.1f}% sure)",
+        f"{better} before {worse} ({in_words(of_least)})",
     )
 
 

@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from remuda.crossplay import Tournament
+from remuda.tournaments.doubt import in_words
 from remuda.tournaments.until import Look
 from remuda.types import Integers
 from remuda.ui.progress import Progress as PlainProgress
@@ -91,7 +92,7 @@ class MatchProgress:
 
     def look(self, found: Look) -> None:
         """Tell what is known after a round, and what is the least sure."""
-        told = f"{found.words}: {100.0 * found.sure:.1f}% sure"
+        told = f"{found.words}: {in_words(found.sure)}"
         if self._bar is None:
             print(
                 f"remuda: after {found.matches:,} matches {told}; least sure: {found.unsure}",
@@ -99,7 +100,7 @@ class MatchProgress:
                 flush=True,
             )
         else:
-            self._sure = f"{100.0 * found.sure:.0f}% sure"
+            self._sure = in_words(found.sure)
             self._bar.console.print(
                 Text(f"{found.matches:,} matches: {told}; least sure: {found.unsure}", "dim")
             )
@@ -155,7 +156,7 @@ def _known(look: Look) -> str:
         return f"{look.words}: {wanted} sure after {look.matches:,} matches"
     return (
         f"not {wanted} sure after {look.matches:,} matches: {look.words} "
-        f"({100.0 * look.sure:.1f}% sure); least sure: {look.unsure}"
+        f"({in_words(look.sure)}); least sure: {look.unsure}"
     )
 
 
