@@ -30,7 +30,7 @@ class UsageError(RemudaError, ValueError):
 
 
 class ContractError(RemudaError):
-    """An environment that breaks the contract of `VectorEnv`."""
+    """Code of somebody's that breaks its contract: an environment, a network or an algorithm."""
 
 
 class UserCodeError(RemudaError):

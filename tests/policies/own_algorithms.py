@@ -67,6 +67,22 @@ class Remembers(Plain):
     preset = {"network": {"recurrent": 8}}  # noqa: RUF012
 
 
+class Summed(Vanilla):
+    """Has one loss for all rows."""
+
+    def losses(self, rows):
+        policy, value = super().losses(rows)
+        return policy.sum(), value
+
+
+class Averaged(Soft):
+    """Has one loss for all samples."""
+
+    def loss(self, batch, part):
+        loss, value = super().loss(batch, part)
+        return loss.mean(), value
+
+
 class Headless(remuda.TransitionAlgorithm):
     def loss(self, batch, part):
         return batch.r_t, batch.r_t

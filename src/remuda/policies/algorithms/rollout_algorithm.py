@@ -23,6 +23,7 @@ from remuda.policies.algorithms.batch import Batch, Costs, Means
 from remuda.policies.algorithms.credit import Credit, credit_of, others_in, steps_of
 from remuda.policies.algorithms.fused import Fused, Workspace
 from remuda.policies.algorithms.objective import Objective
+from remuda.policies.algorithms.own_losses import checked
 from remuda.policies.algorithms.rollout_groups import Group, Learned
 from remuda.policies.algorithms.samples import Rows, Sequences, alike, part_of
 from remuda.policies.networks.actor_critic import ActorCritic, count_observations
@@ -384,7 +385,7 @@ class RolloutAlgorithm(Algorithm):
                 self.network,
                 side.part,
                 costs,
-                self.losses,
+                checked(self.configs[0].algorithm, self.losses),
                 settings,
                 anchor,
                 self._normalises,

@@ -16,6 +16,7 @@ from remuda.checkpoint.state import fitting
 from remuda.config import PolicyConfig
 from remuda.errors import ConfigError
 from remuda.policies.algorithms.algorithm import Algorithm, says_so
+from remuda.policies.algorithms.own_losses import check_loss
 from remuda.policies.algorithms.sequences import TransitionSequences
 from remuda.policies.losses import mean_of
 from remuda.policies.networks.encoders import encoder_for
@@ -255,7 +256,9 @@ class TransitionAlgorithm(Algorithm):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Write the gradients of a batch; returns loss [G], value [G] and errors, as `Learned`."""
         # Sequences come only to algorithms that are `recurrent`; `PolicySpec.network` sees to it.
-        losses, values, errors = Loss(*self.loss(batch, part))  # type: ignore[arg-type]
+        found = self.loss(batch, part)  # type: ignore[arg-type]
+        check_loss(self.configs[0].algorithm, found, batch.r_t.shape)
+        losses, values, errors = Loss(*found)
         errors = losses if errors is None else errors
         if batch.weights.numel():
             losses = losses * batch.weights

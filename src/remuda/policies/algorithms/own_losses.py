@@ -1,0 +1,79 @@
+"""What an algorithm's losses must be, told where one's own are otherwise.
+
+Torch would take most of what is not right without a word: one number for all rows, or a column, is
+stretched over the rows, and something else is learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from remuda.errors import ContractError
+from remuda.policies.algorithms.autograd import Losses, Minibatch
+
+
+def checked(algorithm: str, losses: Losses) -> Losses:
+    """`RolloutAlgorithm.losses` that raises a `ContractError` where it returns anything else.
+
+    Args:
+        algorithm: what the configuration calls it.
+        losses: which returns the policy's loss and the value's, of each row.
+    """
+
+    def found_of(rows: Minibatch) -> tuple[Tensor, Tensor]:
+        found, wanted = losses(rows), [*rows.values.shape]
+        pair = isinstance(found, tuple | list) and len(found) == 2
+        if not pair or any(_shape(part) != wanted for part in found):
+            raise ContractError(
+                f"policy.algorithm {algorithm}: losses returned {_words(found)}; of {wanted[0]} "
+                f"policies with {wanted[1]} rows each it returns the policy's loss and the "
+                f"value's, a tensor {wanted} each"
+            )
+        return found
+
+    return found_of
+
+
+def check_loss(algorithm: str, found: object, samples: Sequence[int]) -> None:
+    """Refuse what `TransitionAlgorithm.loss` returned where it is not of every sample.
+
+    Args:
+        algorithm: what the configuration calls it.
+        found: what was returned.
+        samples: [G, B]: policies, and samples of each.
+
+    Raises:
+        ContractError: it is anything else, or hangs on no weight.
+    """
+    wanted = [*samples]
+    parts = found if isinstance(found, tuple | list) else (found,)
+    loss, value, error = (*parts, None, None, None)[:3]
+    fits = _shape(loss) == wanted and _shape(value)[:2] == wanted
+    if len(parts) not in (2, 3) or not fits or not (error is None or _shape(error) == wanted):
+        raise ContractError(
+            f"policy.algorithm {algorithm}: loss returned {_words(found)}; of {wanted[0]} policies "
+            f"with {wanted[1]} samples each it returns their losses and the values of their "
+            f"actions, a tensor {wanted} each, and as a third, where there are some, their errors"
+        )
+    if not (isinstance(loss, Tensor) and loss.requires_grad):
+        raise ContractError(
+            f"policy.algorithm {algorithm}: what loss returned hangs on no weight, so nothing can "
+            "be learned; compute it from what `self.head` says, outside torch.no_grad and without "
+            "detach"
+        )
+
+
+def _shape(part: object) -> list[int]:
+    return [*part.shape] if isinstance(part, Tensor) else [-1]
+
+
+def _words(found: object) -> str:
+    """What it is, as `a tensor [1, 64] and a float`."""
+    parts = found if isinstance(found, tuple | list) else (found,)
+    words = [
+        f"a tensor {_shape(part)}" if isinstance(part, Tensor) else type(part).__name__
+        for part in parts
+    ]
+    return " and ".join(words) or "nothing"
