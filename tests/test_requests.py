@@ -1,5 +1,6 @@
 """What other programs ask of a run that goes on."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -110,6 +111,7 @@ def test_what_is_no_request(tmp_path, data):
 
     run = ActiveRun(tmp_path, load_config({"game": "treasure_hunt"}), ("agent_0",))
     requests = Requests(tmp_path, run, print)
+    requests.look()
     (tmp_path / FOLDER / "1.request").write_bytes(data)
     (tmp_path / FOLDER / "2.part").write_bytes(b'{"do": "stop"}')
     requests.look()
@@ -149,8 +151,7 @@ def test_a_link_in_place_of_requests_is_not_followed(tmp_path):
         ask(run, {"do": "stop"}, seconds=0.2)
     active = ActiveRun(run, load_config({"game": "treasure_hunt"}), ("agent_0",))
     requests = Requests(run, active, print)
-    assert not list((run / FOLDER).iterdir())  # what was asked before is forgotten
-    (run / FOLDER).rmdir()
+    assert not (run / FOLDER).exists()  # what was asked before is forgotten
     (run / FOLDER).symlink_to(elsewhere)
     requests.look()
     assert not active.interrupted
@@ -164,6 +165,7 @@ def test_whatever_fails_in_a_request_the_run_goes_on(tmp_path, monkeypatch):
 
     run = ActiveRun(tmp_path, load_config({"game": "treasure_hunt"}), ("agent_0",))
     requests = Requests(tmp_path, run, print)
+    requests.look()
     monkeypatch.setattr(run, "save", lambda: 1 / 0)
     (tmp_path / FOLDER / "1.request").write_text('{"do": "checkpoint"}')
     requests.look()
@@ -281,6 +283,7 @@ def test_what_nobody_took_is_removed(tmp_path):
 
     run = ActiveRun(tmp_path, load_config({"game": "treasure_hunt"}), ("agent_0",))
     requests = Requests(tmp_path, run, print)
+    requests.look()
     folder = tmp_path / FOLDER
     for name in ("1.weights", "1.answer", "2.weights", "3.part"):
         (folder / name).write_bytes(b"")
@@ -293,6 +296,106 @@ def test_what_nobody_took_is_removed(tmp_path):
     assert "plays in this run now" in (folder / "4.answer").read_text()
 
 
+def requests_of(path):
+    from remuda.callbacks import ActiveRun
+    from remuda.config import load_config
+    from remuda.requests import Requests
+
+    run = ActiveRun(path, load_config({"game": "treasure_hunt"}), ("agent_0",))
+    return Requests(path, run, print)
+
+
+def asked_meanwhile(path, act, request=None):
+    """What an asker gets that waits while this is done."""
+    found = []
+
+    def go():
+        try:
+            found.append(ask(path, request or {"do": "checkpoint"}, seconds=60))
+        except UsageError as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=go)
+    thread.start()
+    until = time.monotonic() + 60
+    while not list((path / FOLDER).glob("*.request")) and time.monotonic() < until:
+        time.sleep(0.001)
+    act()
+    thread.join()
+    return found[0]
+
+
+def test_what_was_done_before_the_end_is_told(tmp_path):
+    requests = requests_of(tmp_path)
+    requests.look()
+
+    def act():
+        requests.look()
+        requests.close()
+        requests.look()
+
+    assert asked_meanwhile(tmp_path, act) == "a checkpoint will be written"
+    assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["closed"]
+    with pytest.raises(UsageError, match="takes no requests"):
+        ask(tmp_path, {"do": "checkpoint"})
+    assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["closed"]
+    requests.end()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_not_done_before_the_end_is_told_at_once(tmp_path):
+    requests = requests_of(tmp_path)
+    requests.look()
+    begun = time.monotonic()
+    assert "takes no requests" in asked_meanwhile(tmp_path, requests.close)
+    assert time.monotonic() - begun < 50, "it waited for nobody"
+    requests.end()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_answer_that_nobody_took_outlives_the_run(tmp_path):
+    requests = requests_of(tmp_path)
+    requests.look()
+    (tmp_path / FOLDER / "1.request").write_text('{"do": "checkpoint"}')
+    requests.look()
+    requests.end()
+    assert {path.name for path in (tmp_path / FOLDER).iterdir()} == {"1.answer", "closed"}
+    requests_of(tmp_path)  # it goes on
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_somebody_removes_is_made_again(tmp_path):
+    requests = requests_of(tmp_path)
+    requests.look()
+    (tmp_path / FOLDER).rmdir()
+    requests.look()
+    assert asked_meanwhile(tmp_path, requests.look) == "a checkpoint will be written"
+
+
+def test_many_askers_do_not_keep_an_ended_run_from_refusing(tmp_path):
+    """The directory goes at once, whoever writes into it."""
+    stop = threading.Event()
+
+    def write():
+        while not stop.is_set():
+            with contextlib.suppress(OSError):
+                (tmp_path / FOLDER / f"{threading.get_ident()}.part").write_bytes(b"")
+
+    threads = [threading.Thread(target=write) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(50):
+            requests = requests_of(tmp_path)
+            requests.look()
+            requests.end()
+            assert not (tmp_path / FOLDER).exists()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
 class AskingAtTheEnd(Asking):
     """Goes on asking, from another thread, until the run takes nothing any more."""
 
@@ -303,7 +406,9 @@ class AskingAtTheEnd(Asking):
                 ask(directory, {"do": "list"})
         except UsageError as error:
             self.answers.append(str(error))
-            self.still = RunDirectory.open(directory).is_running()
+            files = RunDirectory.open(directory)
+            there = files.summary.exists()  # it is written at about that time
+            self.measured = files.read_summary()["evaluation"] if there else None
 
 
 def test_a_run_that_has_trained_to_its_end_says_so_at_once(tmp_path):
@@ -316,7 +421,9 @@ def test_a_run_that_has_trained_to_its_end_says_so_at_once(tmp_path):
         callbacks=[asking],
     )
     assert "takes no requests" in asking.answers[0]
-    assert asking.still, "it measures what it has learned yet"
+    assert asking.measured is None, "it was told before greedy play was over"
+    assert remuda.load(tmp_path / "run").summary()["evaluation"] is not None
+    assert not (tmp_path / "run" / FOLDER).exists()
 
 
 class BeginningOthers(Asking):

@@ -243,8 +243,8 @@ class Run(Mapping[str, Policy]):
     def initial(self) -> dict[str, dict[str, Any]]:
         """By policy, where its first weights are from (`init_from`); those of others are random.
 
-        Of each `run`, `policy`, `version`, `learner_step` and `checkpoint` (None: the end of the
-        run).
+        Of each `run`, `policy`, `version`, `learner_step`, `checkpoint` (None: the end of the run,
+        or what it played with when it was asked: then `live` is true).
         """
         return self._files.initial.sources()
 

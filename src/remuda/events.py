@@ -169,6 +169,8 @@ class Events:
         self._run.close()
         self.take_no_more_requests()
         self._tell("on_end", result)
+        if self._requests is not None:
+            self._requests.end()
 
     def _tell(self, event: str, *details: Any) -> None:
         for callback in self._callbacks:

@@ -1,14 +1,15 @@
 """What others ask of a run that goes on: to stop, save, change a value, or show its weights.
 
-A request is a file in the run's directory `requests/`, which is there while the run takes them:
-from when it begins to play until it has trained to its end. Whoever asks writes it under another
-name and renames it, so that it is whole; the coordinator, and nobody else, reads it, removes it,
-does what it says between two looks at the run, and writes the answer beside it. Where the directory
-goes, askers wait no more. If the coordinator is killed it stays, the request has no answer, and the
-asker's patience ends; what is left in it when a run goes on is removed, so that nothing old is
-done. A full disk, on which it cannot be made, costs requests, not the run. Weights are a file
-beside the answer, written before it, and the asker removes both; those that nobody took are removed
-at a later request. Who may write into the run's directory may ask.
+A request is a file in the run's directory `requests/`, which the coordinator makes when it begins
+to look for them. Whoever asks writes it under another name and renames it, so that it is whole; the
+coordinator, and nobody else, reads it, removes it, does what it says between two looks at the run,
+and writes the answer beside it. When the run has trained to its end the coordinator writes a file
+`closed` there: askers take what is answered already, and wait no more. At the end of the run it
+removes the directory, unless an answer in it is not taken yet. If the coordinator is killed a
+request has no answer, and the asker's patience ends; what is left when a run goes on is removed, so
+that nothing old is done. A full disk, on which the directory cannot be made, costs requests, not
+the run. Weights are a file beside the answer, written before it, and the asker removes both; those
+that nobody took are removed at a later request. Who may write into the run's directory may ask.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ LIVE = "live"
 """`RUN:policy@live`: the weights that a run which goes on plays with now, saved or not."""
 ANSWER, WEIGHTS = ".answer", ".weights"
 """How the names of files end in which a run answers."""
+CLOSED = "closed"
+"""The file that says that nothing is done any more."""
 WIRE = np.dtype("<f4")
 """What weights are written as."""
 Playing = Callable[[str], Mapping[str, Snapshot]]
@@ -62,9 +65,8 @@ class Requests:
         """
         self._folder, self._run, self._say = directory / FOLDER, run, say
         self._playing: Playing | None = None
-        self._clear()
-        with contextlib.suppress(OSError):
-            self._folder.mkdir()
+        self._is_closed = False
+        self._remove()
 
     def attach(self, playing: Playing) -> None:
         """Show the weights of these from now on."""
@@ -72,12 +74,15 @@ class Requests:
 
     def look(self) -> None:
         """Do what was asked since the last look."""
+        if self._is_closed:
+            return
         try:
             if self._folder.is_symlink():  # it leads to what is not the run's
                 return
+            self._folder.mkdir(exist_ok=True)
             with os.scandir(self._folder) as entries:
                 there = sorted(entry.name for entry in entries)
-        except OSError:  # nobody asked anything
+        except OSError:  # nobody can ask anything
             return
         names = [name for name in there if name.endswith(".request")]
         if names:
@@ -86,16 +91,32 @@ class Requests:
             self._answer(self._folder / name)
 
     def close(self) -> None:
-        """Nothing is done any more."""
-        self._playing = None
-        self._clear()
+        """Nothing is done any more; what was done already can still be read."""
+        self._playing, self._is_closed = None, True
+        if self._folder.is_symlink() or not self._folder.exists():
+            return
+        try:
+            (self._folder / CLOSED).touch()
+        except OSError:  # a full disk; where there is no directory nobody waits either
+            self._remove()
 
-    def _clear(self) -> None:
+    def end(self) -> None:
+        """The run is over: remove the directory, unless somebody is yet to read an answer."""
+        self.close()
         with contextlib.suppress(OSError):
+            if not any(path.suffix == ANSWER for path in self._folder.iterdir()):
+                self._remove()
+
+    def _remove(self) -> None:
+        """Remove the directory at once, and then what is in it, whoever writes there."""
+        aside = self._folder.with_name(f".{FOLDER}")
+        with contextlib.suppress(OSError):
+            shutil.rmtree(aside, ignore_errors=True)  # of one who was killed in between
             if self._folder.is_symlink():
                 self._folder.unlink()
             else:
-                shutil.rmtree(self._folder)
+                self._folder.rename(aside)
+                shutil.rmtree(aside, ignore_errors=True)
 
     def _remove_old(self, names: Iterable[str]) -> None:
         """Remove answers whose askers wait no more, or have ended."""
@@ -249,17 +270,25 @@ def _asked(directory: Path, name: str, request: Mapping[str, Any], seconds: floa
         raise UsageError(f"cannot write into {folder}: {error.strerror}") from None
     until = time.monotonic() + seconds
     while time.monotonic() < until:
+        # Before the answer is looked for: what was done before that is told.
+        over = (folder / CLOSED).exists() or not folder.exists()
         with contextlib.suppress(OSError):
             found = json.loads(answer.read_bytes())
             answer.unlink(missing_ok=True)
             if "error" in found:
                 raise UsageError(str(found["error"]))
             return found["done"]
-        if not folder.exists():
+        if over:
+            _take_back(asked)
             raise _over(directory)
         time.sleep(0.05)
-    asked.unlink(missing_ok=True)
+    _take_back(asked)
     raise UsageError(f"{directory} did not answer in {seconds:.0f} s; `remuda status` tells why")
+
+
+def _take_back(asked: Path) -> None:
+    with contextlib.suppress(OSError):
+        asked.unlink()
 
 
 def _over(directory: Path) -> UsageError:

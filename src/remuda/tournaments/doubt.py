@@ -45,8 +45,8 @@ class Known:
 
 
 def in_words(sure: float) -> str:
-    """`71.0% sure`; where all doubt that a look may leave is left, what it is: undecided."""
-    return f"{100.0 * sure:.1f}% sure" if sure > 0.0 else "undecided"
+    """`71.0% sure`, 99.9 at most; where all doubt that a look may leave is left: `undecided`."""
+    return f"{min(100.0 * sure, 99.9):.1f}% sure" if sure >= 0.0005 else "undecided"
 
 
 def look_at(payoffs: Payoffs, question: Question, look: int) -> Known:
@@ -72,7 +72,7 @@ def look_at(payoffs: Payoffs, question: Question, look: int) -> Known:
     allowed = share_of(look)
     least = int(doubts.argmax())
     better, worse = (payoffs.names[of[least]] for of in (compared.better, compared.worse))
-    of_least = min(max(1.0 - float(doubts[least]) / allowed, 0.0), 0.999)
+    of_least = max(1.0 - float(doubts[least]) / allowed, 0.0)
     return Known(
         question.in_words(question.answers(matrix[None])[0], payoffs.names),
         max(1.0 - float(doubts.sum()) / allowed, 0.0),

@@ -246,11 +246,12 @@ def _trained(
     sampled: bool,
     opened: dict[Path, SavedPolicies],
 ) -> Trained:
-    """One that a run trained; each run is opened once, so that a policy is of one moment."""
+    """One that a run trained; each is opened once, so that live weights are of one moment."""
     reference = Reference.parse(who)
-    if reference.run not in opened:
-        opened[reference.run] = reference.open()
-    found = reference.find(opened[reference.run], default=agent)
+    place = reference.run.resolve()
+    if place not in opened:
+        opened[place] = reference.open()
+    found = reference.find(opened[place], default=agent)
     player = found.player
     spec = next(spec for spec in env.agents if spec.name == agent)
     check_fits(game.name, who, player, spec)

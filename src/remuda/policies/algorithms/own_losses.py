@@ -7,6 +7,7 @@ stretched over the rows, and something else is learned.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from torch import Tensor
 
@@ -50,12 +51,15 @@ def check_loss(algorithm: str, found: object, samples: Sequence[int]) -> None:
     wanted = [*samples]
     parts = found if isinstance(found, tuple | list) else (found,)
     loss, value, error = (*parts, None, None, None)[:3]
-    fits = _shape(loss) == wanted and _shape(value)[:2] == wanted
-    if len(parts) not in (2, 3) or not fits or not (error is None or _shape(error) == wanted):
+    # The value is for the metrics, and may say more of each; the errors are by sample.
+    known = isinstance(value, Tensor) and value.dim() > 1 and len(value) == wanted[0]
+    by_sample = error is None or (isinstance(error, Tensor) and error.numel() == prod(wanted))
+    if len(parts) not in (2, 3) or _shape(loss) != wanted or not (known and by_sample):
         raise ContractError(
             f"policy.algorithm {algorithm}: loss returned {_words(found)}; of {wanted[0]} policies "
-            f"with {wanted[1]} samples each it returns their losses and the values of their "
-            f"actions, a tensor {wanted} each, and as a third, where there are some, their errors"
+            f"with {wanted[1]} samples each it returns their losses, a tensor {wanted}, the values "
+            f"of their actions, [{wanted[0]}, {wanted[1]}, ...], and as a third, where there are "
+            "some, their errors, like the losses"
         )
     if not (isinstance(loss, Tensor) and loss.requires_grad):
         raise ContractError(

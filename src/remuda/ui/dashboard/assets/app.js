@@ -10,8 +10,8 @@ import * as timeline from "./timeline.js";
 const VIEWS = { runs, run, population, watch, timeline };
 const OF_RUN = { run: "Run", population: "Population", watch: "Watch", timeline: "Timeline" };
 const main = document.getElementById("main"), nav = document.getElementById("nav"), alive = document.getElementById("alive");
-// A page may be looked at on the machine that trains: of its time it works a fiftieth, at most, but
-// asks every ten seconds at least.
+// A page may be looked at on the machine that trains: it works a fiftieth of its time, but asks every
+// ten seconds at least.
 const REST = 50, LONGEST = 10000;
 let view = null, timer = null;
 
@@ -52,7 +52,7 @@ async function again(mine) {
       const worked = () => performance.now() - waitedSoFar(), begun = worked();
       wait = (await mine.update()) ?? 1000;
       if (mine !== view) return;
-      if (wait >= 1000) wait = Math.max(wait, Math.min(LONGEST, REST * (worked() - begun)));
+      wait = Math.max(wait, Math.min(LONGEST, REST * (worked() - begun)));
       fill(alive, "");
       alive.className = "";
     } catch (error) {

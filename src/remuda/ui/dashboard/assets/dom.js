@@ -29,7 +29,7 @@ export function fill(element, ...children) {
 
 // Milliseconds in which this page did nothing but wait for answers.
 let waited = 0, asking = 0, since = 0;
-export const waitedSoFar = () => waited;
+export const waitedSoFar = () => waited + (asking ? performance.now() - since : 0);
 
 export async function ask(name, parameters = {}, body = null) {
   const query = new URLSearchParams();

@@ -13,7 +13,7 @@ const natural = new Intl.Collator("en", { numeric: true }).compare;
 export function make(main, id) {
   const here = { end, update, shown: false };
   const charts = new Map();
-  let told = null, axis = "turns", drawn = -1, question = 0, log = null, own = [];
+  let told = null, axis = "turns", drawn = -1, question = 0, offered = false, log = null, own = [];
   const head = h("div", {}), tiles = h("div", { class: "tiles" }), notes = h("div", {}), grid = h("div", { class: "grid" });
   const control = h("section", { class: "card", hidden: true, "aria-label": "Control" }), said = h("span", { role: "status" });
   const roles = h("div", {}), policies = h("div", {}), logs = h("div", {}), rest = h("div", {});
@@ -34,11 +34,20 @@ export function make(main, id) {
       here.shown = true;
       drawOnce();
     }
-    control.hidden = !(told.control && told.running);
-    if (!control.hidden && !control.hasChildNodes()) await controls();
     draw();
     if (told.read_bytes !== drawn) await curves();
+    offer();
     return told.running ? 1000 : told.complete ? 5000 : 300;
+  }
+
+  // A run that begins, or has trained to its end, takes no requests: then it is asked again.
+  function offer() {
+    const may = told.control && told.running;
+    if (may && !offered) {
+      offered = true;
+      controls().catch(() => { offered = false; });
+    }
+    control.hidden = !(may && control.hasChildNodes());
   }
 
   function drawOnce() {
@@ -172,6 +181,9 @@ export function make(main, id) {
     }
   }
 
-  function end() { for (const chart of charts.values()) chart.end(); }
+  function end() {
+    question += 1;  // an answer that is late draws nothing
+    for (const chart of charts.values()) chart.end();
+  }
   return here;
 }
