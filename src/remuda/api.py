@@ -104,6 +104,7 @@ def tournament(
     *,
     game: str | Callable[..., Any],
     options: Mapping[str, Any] | None = None,
+    scripted: Mapping[str, str] | None = None,
     episodes: int | None = None,
     seed: int = 0,
     deterministic: bool = True,
@@ -124,12 +125,12 @@ def tournament(
             `remuda games GAME` lists); by name, or named as they are.
         game: that all of them can play, as `train` takes it.
         options: of the game, as `env.options`.
+        scripted: by agent, who takes its seat for good, as `env.scripted`: no entrant sits there.
         episodes: for each pair, and each seat of the first of it; None: 100. Not with `until`.
         seed: of the games; every pair plays others.
         deterministic: let them be greedy; else they explore as at the end of training.
         directory: where matches are written as they end (`ledger.bin`, and who played in
-            `tournament.json`); the same call goes on with what is there, up to `episodes`. None:
-            nothing is kept.
+            `tournament.json`); the same call goes on with it, up to `episodes`. None: nowhere.
         until: play in rounds, each of those matches on which the answer hangs, until it is as sure
             as this says, such as `rank of the top 3 is 95% sure`. Empty: as `episodes` says.
         matches: at most, with `until`; None: a million.
@@ -161,9 +162,8 @@ def tournament(
     where = None if directory is None else Path(directory).expanduser()
     how_far = HowFar(episodes, until, MATCHES if matches is None else matches, seconds, processes)
     try:
-        return play_in_python(
-            name_game(game), options or {}, players, seed, not deterministic, where, how_far
-        )
+        given = (name_game(game), options or {}, players, seed, not deterministic, where, how_far)
+        return play_in_python(*given, scripted)
     except UnguardedScriptError as error:
         raise error.with_traceback(None) from None  # the line says all, and the script is at fault
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from remuda.analysis.plain import plain
 from remuda.config import Config
-from remuda.envs.registry import make_env
+from remuda.envs.registry import find_game, make_env
 from remuda.errors import ConfigError
 from remuda.evaluate import evaluate
 from remuda.evaluation import Limits, standard_error
@@ -72,6 +72,8 @@ class Tournament:
     """Why matches are missing: `interrupted`; empty: none are."""
     until: Look | None = None
     """What was known in the end of a tournament that is played until a question is answered."""
+    scripted: Mapping[str, str] = field(default_factory=dict)
+    """By agent, who took its seat for good: these are nobody's seats, and their returns neither."""
 
     def as_summary(self) -> dict[str, object]:
         """Plain data; a mean that is not known is None."""
@@ -88,6 +90,8 @@ class Tournament:
             summary["directory"] = str(self.directory)
         if self.until is not None:
             summary["until"] = self.until.as_summary()
+        if self.scripted:
+            summary["scripted"] = dict(self.scripted)
         return summary
 
 
@@ -147,9 +151,11 @@ def setup_of_snapshots(
     sampled: bool = False,
 ) -> TournamentSetup:
     """A tournament of entrants that are all policies of a run each; see `play_tournament`."""
-    participants = of_snapshots(config, _agents(config.game, config.env.made_with), entrants)
-    options = config.env.made_with
-    return TournamentSetup(config.game, options, participants, seed, sampled, config.env.check)
+    options, taken = config.env.made_with, config.env.scripted
+    participants = of_snapshots(config, _agents(config.game, options), entrants)
+    return TournamentSetup(
+        config.game, options, participants, seed, sampled, config.env.check, taken
+    )
 
 
 @naming_user_code()
@@ -159,10 +165,27 @@ def setup_of_entrants(
     entrants: Mapping[str, Entrant],
     seed: int = 0,
     sampled: bool = False,
+    taken: Mapping[str, str] | None = None,
 ) -> TournamentSetup:
-    """A tournament of single policies; see `play_across`."""
-    participants = of_entrants(game, _agents(game, options), entrants)
-    return TournamentSetup(game, options, participants, seed, sampled)
+    """A tournament of single policies; see `play_across`.
+
+    Args:
+        game: its name.
+        options: of the game.
+        entrants: by name.
+        seed: of the games.
+        sampled: whether policies explore as at the end of training; else they are greedy.
+        taken: by agent, who takes its seat for good without having learned; None: nobody does.
+
+    Raises:
+        UsageError: there is no such agent, or no seat is left.
+    """
+    agents, taken = _agents(game, options), dict(taken or {})
+    setup = TournamentSetup(game, options, (), seed, sampled, taken=taken)
+    setup.taken_seats([agent.name for agent in agents])
+    for who in taken.values():
+        find_game(game).policy(who)
+    return replace(setup, participants=of_entrants(game, agents, entrants, taken))
 
 
 @naming_user_code()
@@ -202,7 +225,14 @@ def _tournament(
 ) -> Tournament:
     names = tuple(each.name for each in setup.participants)
     return Tournament(
-        names, found.means, found.errors, episodes, found.matches, directory, found.cut
+        names,
+        found.means,
+        found.errors,
+        episodes,
+        found.matches,
+        directory,
+        found.cut,
+        scripted=setup.taken,
     )
 
 

@@ -152,11 +152,13 @@ def open_tournament(
     game = find_game(setup.game)
     env = make_env(setup.game, 1, **setup.options)
     env.close()
-    schedule = Schedule(with_rates(setup.participants, setup.sampled), env.num_agents, episodes)
+    names = [agent.name for agent in env.agents]
+    entrants = with_rates(setup.participants, setup.sampled)
+    schedule = Schedule(entrants, env.num_agents, episodes, setup.taken_seats(names))
     if directory is None:
         results: MatchResults = MatchResults(schedule, env.num_agents)
     else:
-        description = setup.description([agent.name for agent in env.agents])
+        description = setup.description(names)
         description |= {**(more or {}), "episodes": episodes, "asked": dict(asked or {})}
         results = RecordedResults(schedule, env.num_agents, directory, description)
     with results, threads(1):  # as actors play; more of them fight on a busy machine

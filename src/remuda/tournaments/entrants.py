@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,7 +36,7 @@ class Participant:
 
     name: str
     members: tuple[tuple[Entrant, ...], ...]
-    """By seat, those that play there, in turn from match to match."""
+    """By seat, those that play there, in turn from match to match; none: it is taken for good."""
 
     def summary(self) -> list[dict[str, object]]:
         """Who its members are, as plain data: each once, in order."""
@@ -45,23 +45,31 @@ class Participant:
 
 
 def of_entrants(
-    game: str, agents: Sequence[AgentSpec], entrants: Mapping[str, Entrant]
+    game: str,
+    agents: Sequence[AgentSpec],
+    entrants: Mapping[str, Entrant],
+    taken: Container[str] = (),
 ) -> tuple[Participant, ...]:
-    """Entrants that play all seats themselves.
+    """Entrants that play all seats themselves, but for those that are taken for good.
 
     Args:
         game: its name.
         agents: of the game, by seat.
         entrants: by name.
+        taken: the agents whose seats are.
 
     Raises:
         UsageError: an entrant cannot play an agent of the game.
         ConfigError: there is no such scripted policy.
     """
+    dealt = [agent for agent in agents if agent.name not in taken]
     for name, entrant in entrants.items():
-        for agent in agents:
+        for agent in dealt:
             check_fits(game, name, entrant, agent)
-    return tuple(Participant(name, ((who,),) * len(agents)) for name, who in entrants.items())
+    return tuple(
+        Participant(name, tuple((who,) if agent in dealt else () for agent in agents))
+        for name, who in entrants.items()
+    )
 
 
 def of_snapshots(
@@ -70,7 +78,7 @@ def of_snapshots(
     """Entrants that are all policies of a run at a time each, such as its checkpoints.
 
     With a policy for each agent, each plays its own; policies of a population take turns on all
-    seats that they may take. Scripted agents of the run stay scripted.
+    seats that they may take. On seats that `env.scripted` takes there is nobody of theirs.
 
     Args:
         config: of the run.
@@ -87,12 +95,12 @@ def of_snapshots(
         players: dict[str, Player] = {}
         members: list[tuple[Entrant, ...]] = []
         for seat, agent in enumerate(agents):
+            if agent.name in config.env.scripted:
+                members.append(())
+                continue
             able = [n for n in specs if n in snapshots and seat in allowed.get(n, {seat})]
             if not config.population.dealt and agent.name in able:
                 able = [agent.name]
-            if agent.name in config.env.scripted:
-                members.append((config.env.scripted[agent.name],))
-                continue
             if not able:
                 raise ConfigError(
                     f"{name} has no policy that may play {agent.name}; leave it out (--checkpoints)"

@@ -28,6 +28,7 @@ import numpy as np
 from remuda.checkpoint.state import write_whole
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger import MATCH, LedgerFile, header_of, read_records, record_type
+from remuda.population.records import SCRIPTED
 from remuda.publish.snapshot import Snapshot
 from remuda.tournaments.entrants import weights_digest
 from remuda.tournaments.schedule import Numbers, Schedule
@@ -146,6 +147,11 @@ class RecordedResults(MatchResults):
         super().__init__(schedule, num_seats)
         self._path, self._seats = directory, num_seats
         self._names = [each["name"] for each in description["entrants"]]
+        self._entrants = len(self._names)
+        taken = description.get("scripted", {})
+        self._names += [
+            f"{name} ({taken[name]})" for name in description["agents"] if name in taken
+        ]
         self._kept: list[Array] = []
         self._flushed = time.monotonic()
         self._lock: int | None = None
@@ -174,7 +180,9 @@ class RecordedResults(MatchResults):
         super().add(numbers, versions, returns, truncated)
         records = np.zeros(len(numbers), record_type(self._seats))
         records["number"], records["kind"], records["truncated"] = numbers, MATCH, truncated
-        records["policy"], records["version"] = self._schedule.entrants_of(numbers), -1
+        who = self._schedule.entrants_of(numbers)
+        # Who takes a seat for good is written down as such, and is nobody's opponent.
+        records["policy"], records["version"] = who, np.where(who < self._entrants, -1, SCRIPTED)
         records["oldest"] = records["newest"] = versions
         records["returns"] = returns
         self._kept.append(records)

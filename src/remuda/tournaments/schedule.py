@@ -3,13 +3,14 @@
 Who sits where is a *seating*: an entrant for each seat. A cell of a tournament, the return of one
 of the row among those of the column, asks for one seating for each seat that the one may have.
 Where two cells ask for the same seating (in games of two seats the one's is the other's), it is
-played once and counts for both. Match `k` of seating `i` has the number `k * I + i` of I seatings,
+played once and counts for both. A seat that is taken for good is no entrant's, and what is earned
+there counts for nobody. Match `k` of seating `i` has the number `k * I + i` of I seatings,
 so that matches in ascending order take all seatings in turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,46 +26,71 @@ Numbers = npt.NDArray[np.float64]
 class Schedule:
     """The matches of a tournament; nothing of it depends on how or when they are played."""
 
-    def __init__(self, participants: Sequence[Participant], num_seats: int, episodes: int) -> None:
+    def __init__(
+        self,
+        participants: Sequence[Participant],
+        num_seats: int,
+        episodes: int,
+        taken: Mapping[int, str] | None = None,
+    ) -> None:
         """Find the seatings.
 
         Args:
             participants: N entrants.
             num_seats: S, of the game.
             episodes: matches of each seating; 0: as many as it turns out (`OpenResults`).
+            taken: by seat, who takes it for good; None: all D = S seats are dealt.
         """
         self.episodes, self._seats = episodes, num_seats
+        taken = dict(taken or {})
         count = len(participants)
-        self.cells: Integers = np.zeros((count, count, num_seats), np.int64)
-        """[N, N, S]: the seating in which the row has this seat, among the column's."""
+        self.dealt = tuple(seat for seat in range(num_seats) if seat not in taken)
+        """The D seats that entrants sit on."""
+        takers = {seat: count + number for number, seat in enumerate(taken)}
+        """By seat that is taken, the number of who takes it: it follows those of the entrants."""
+        self.cells: Integers = np.zeros((count, count, len(self.dealt)), np.int64)
+        """[N, N, D]: the seating in which the row has this seat, among the column's."""
         numbers: dict[tuple[int, ...], int] = {}
         for row in range(count):
             for column in range(count):
-                for seat in range(num_seats):
-                    seating = tuple(row if s == seat else column for s in range(num_seats))
+                for place, seat in enumerate(self.dealt):
+                    seating = tuple(
+                        takers.get(s, row if s == seat else column) for s in range(num_seats)
+                    )
                     if seating not in numbers:
                         numbers[seating] = len(numbers)
-                    self.cells[row, column, seat] = numbers[seating]
+                    self.cells[row, column, place] = numbers[seating]
         self.seatings: Integers = np.array(list(numbers), np.int64)
         """[I, S]: by seating and seat, the entrant."""
-        self._take_members(participants)
+        self._take_members(
+            [
+                *(
+                    tuple(() if s in taken else each.members[s] for s in range(num_seats))
+                    for each in participants
+                ),
+                *(
+                    tuple((who,) if s == seat else () for s in range(num_seats))
+                    for seat, who in taken.items()
+                ),
+            ]
+        )
 
-    def _take_members(self, participants: Sequence[Participant]) -> None:
-        """Number those who play for the entrants: their *places*."""
+    def _take_members(self, members_of: Sequence[Sequence[Sequence[Entrant]]]) -> None:
+        """Number those who play for the entrants, and those who take seats: their *places*."""
         places: dict[int, int] = {}
         players: list[Entrant] = []
-        for who in (who for each in participants for seat in each.members for who in seat):
+        for who in (who for each in members_of for seat in each for who in seat):
             if id(who) not in places:
                 places[id(who)] = len(players)
                 players.append(who)
         self.players: tuple[Entrant, ...] = tuple(players)
         """By place, who plays."""
         seats = np.arange(self._seats)
-        longest = max(len(seat) for each in participants for seat in each.members)
-        self._members = np.full((len(participants), self._seats, longest), -1, np.int64)
-        self._lengths = np.zeros((len(participants), self._seats), np.int64)
-        for entrant, each in enumerate(participants):
-            for seat, members in enumerate(each.members):
+        longest = max(len(seat) for each in members_of for seat in each)
+        self._members = np.full((len(members_of), self._seats, longest), -1, np.int64)
+        self._lengths = np.zeros((len(members_of), self._seats), np.int64)
+        for entrant, each in enumerate(members_of):
+            for seat, members in enumerate(each):
                 self._lengths[entrant, seat] = len(members)
                 self._members[entrant, seat, : len(members)] = [places[id(m)] for m in members]
         self._kinds: Integers = np.zeros(len(self.seatings), np.int64)
@@ -100,7 +126,7 @@ class Schedule:
         return [int(place) for place in found if place >= 0]
 
     def entrants_of(self, numbers: Integers) -> Integers:
-        """By match and seat, the entrant: [M, S]."""
+        """By match and seat, the entrant, or N and on, who takes the seat for good: [M, S]."""
         entrants: Integers = self.seatings[numbers % len(self.seatings)]
         return entrants
 
@@ -146,9 +172,10 @@ class Schedule:
             for column in range(count):
                 seatings = self.cells[row, column]
                 if len(set(seatings.tolist())) == 1:
-                    found = [of_seating[int(seatings[0])].mean(1)]
+                    found = [of_seating[int(seatings[0])][:, self.dealt].mean(1)]
                 else:
-                    found = [of_seating[int(i)][:, seat] for seat, i in enumerate(seatings)]
+                    cell = zip(self.dealt, seatings, strict=True)
+                    found = [of_seating[int(i)][:, seat] for seat, i in cell]
                 matches[row, column] = sum(map(len, found))
                 if all(map(len, found)):
                     squares = np.array([standard_error(each) ** 2 for each in found])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from remuda.errors import UsageError
 from remuda.tournaments.entrants import Participant
 
 
@@ -23,10 +24,30 @@ class TournamentSetup:
     """Whether policies explore as at the end of training; else they are greedy."""
     check: bool = True
     """Whether what the game hands over is checked."""
+    taken: Mapping[str, str] = field(default_factory=dict)
+    """By agent, who takes its seat for good without having learned: no entrant sits there."""
+
+    def taken_seats(self, agents: Sequence[str]) -> dict[int, str]:
+        """By seat, who takes it for good.
+
+        Args:
+            agents: of the game, by seat.
+
+        Raises:
+            UsageError: it has no such agent, or no seat is left.
+        """
+        for agent in self.taken:
+            if agent not in agents:
+                raise UsageError(
+                    f"scripted: {self.game} has no agent {agent!r}; it has {', '.join(agents)}"
+                )
+        if agents and len(self.taken) == len(agents):
+            raise UsageError(f"scripted: it takes every seat of {self.game}; leave one free")
+        return {seat: self.taken[name] for seat, name in enumerate(agents) if name in self.taken}
 
     def description(self, agents: Sequence[str]) -> dict[str, Any]:
         """It as plain data."""
-        return {
+        told: dict[str, Any] = {
             "tournament": 1,
             "game": self.game,
             "options": dict(self.options),
@@ -37,6 +58,9 @@ class TournamentSetup:
             "seed": self.seed,
             "sampled": self.sampled,
         }
+        if self.taken:
+            told["scripted"] = dict(self.taken)
+        return told
 
     def digest(self, until: str = "") -> str:
         """Eight characters by which one tournament is told from others.

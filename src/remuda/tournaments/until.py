@@ -152,13 +152,14 @@ def _check_first(setup: TournamentSetup, most: int, directory: Path | None) -> N
     """Raise a `UsageError`, before anything is written, where the first round cannot be played."""
     env = make_env(setup.game, 1, **setup.options)
     env.close()
-    if env.num_agents < 2:
+    dealt = env.num_agents - len(setup.taken_seats([agent.name for agent in env.agents]))
+    if dealt < 2:
+        has = "is a game for one agent" if env.num_agents < 2 else "has one seat that is not taken"
         raise UsageError(
-            f"until: {setup.game} is a game for one agent, in which no two meet; leave it out, and "
-            "compare the returns"
+            f"until: {setup.game} {has}, so no two meet; leave it out, and compare the returns"
         )
     count = len(setup.participants)
-    first = _first_of_each(env.num_agents) * count * (count - 1) // 2
+    first = _first_of_each(dealt) * count * (count - 1) // 2
     begun = directory is not None and (directory / ROUNDS).exists()
     if first > most and not begun:
         raise UsageError(
@@ -220,7 +221,7 @@ class _Rounds:
         count = len(self._names)
         left = self._most - total
         if self.number == 0:
-            each = _first_of_each(len(self._opened.agents))
+            each = _first_of_each(len(self._opened.schedule.dealt))
             pairs: Integers = np.triu(np.full((count, count), each, np.int64), 1)
         elif left <= 0:
             return False
@@ -259,6 +260,7 @@ class _Rounds:
         count = len(self._names)
         sums = np.zeros((ROWS, count, count))
         entrants = self._opened.schedule.entrants_of(numbers)
+        entrants = np.where(entrants < count, entrants, -1)  # who takes a seat meets nobody
         sides = sides_between([agent.team for agent in self._opened.agents])
         add_up(entrants, returns.astype(np.float64), sides, True, False, sums)
         return from_sums(self._names, sums, True)

@@ -233,7 +233,8 @@ def work(connection: Connection, share: Share) -> None:
             env = make_env(setup.game, 1, **setup.options)
             env.close()
             participants = with_rates(setup.participants, setup.sampled)
-            schedule = Schedule(participants, env.num_agents, share.episodes)
+            taken = setup.taken_seats([agent.name for agent in env.agents])
+            schedule = Schedule(participants, env.num_agents, share.episodes, taken)
             while True:
                 told = connection.recv()
                 if told is not None:  # else it came too late to end anything

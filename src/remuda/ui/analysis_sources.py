@@ -206,6 +206,8 @@ def payoffs_of(source: Source, choice: Choice) -> Payoffs:
     else:
 
         def keep(ref: PolicyRef) -> bool:
+            if ref.is_scripted and source.run is None:
+                return False  # in a tournament: who takes a seat for good
             return str(ref) in only if only else choice.frozen or not ref.is_frozen
 
         payoffs = read_payoffs(

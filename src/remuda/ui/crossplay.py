@@ -18,7 +18,18 @@ from remuda.tournaments.setup import TournamentSetup
 
 TOURNAMENTS = Path("runs/tournaments")
 """Where tournaments are kept if no directory is named."""
-ASKED = ("run", "checkpoints", "game", "env", "seed", "sampled", "episodes", "until", "matches")
+ASKED = (
+    "run",
+    "checkpoints",
+    "game",
+    "env",
+    "scripted",
+    "seed",
+    "sampled",
+    "episodes",
+    "until",
+    "matches",
+)
 """The options by which a tournament can be asked for again."""
 
 
@@ -32,10 +43,12 @@ class Crossplay:
     """By name, in the order in which the user named them."""
     sources: Mapping[str, str]
     """By name, the directory of the run that a trained one is of."""
+    taken: Mapping[str, str]
+    """By agent, who takes its seat for good."""
 
     def setup(self, seed: int, sampled: bool) -> TournamentSetup:
         """It with its seed; see `play_across`."""
-        return setup_of_entrants(self.game, self.options, self.entrants, seed, sampled)
+        return setup_of_entrants(self.game, self.options, self.entrants, seed, sampled, self.taken)
 
 
 def directory_of(setup: TournamentSetup, named: Path | None, until: str = "") -> Path:
@@ -141,7 +154,12 @@ def is_among_checkpoints(words: Sequence[str]) -> bool:
     return len(words) == 1 and (is_one_run(words) or ":" not in words[0])
 
 
-def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Crossplay:
+def set_up(
+    words: Sequence[str],
+    game: str,
+    options: Mapping[str, Any],
+    scripted: Mapping[str, str] | None = None,
+) -> Crossplay:
     """Find out who plays what.
 
     Args:
@@ -150,6 +168,7 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
             learned.
         game: its name; empty: that of the first run, with its options.
         options: of the game; they go over those of that run.
+        scripted: by agent, who takes its seat for good; over those of that run. None: no more.
 
     Raises:
         ConfigError: no game is known, or it has no policy of that name.
@@ -170,15 +189,17 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
             opened[reference.run] = reference.open()
         several = reference.several(opened[reference.run])
         if several:
+            by_hand = opened[reference.run].config.env.scripted  # these have learned nothing
+            several = {own: who for own, who in several.items() if own not in by_hand}
             found += [(own, f"{reference.run.name}:{own}", who) for own, who in several.items()]
             learned = (not isinstance(who, str) for who in several.values())
             runs += [str(reference.run.resolve()) if has else "" for has in learned]
             continue
-        scripted = opened[reference.run].scripted.get(reference.policy)
-        if scripted is not None:
+        member = opened[reference.run].scripted.get(reference.policy)
+        if member is not None:
             if reference.which:
                 raise UsageError(f"{word}: {reference.policy} is scripted, and has no versions")
-            found.append((reference.policy, f"{reference.run.name}:{reference.policy}", scripted))
+            found.append((reference.policy, f"{reference.run.name}:{reference.policy}", member))
             runs.append("")
             continue
         saved = reference.find(opened[reference.run])
@@ -193,13 +214,14 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
             )
         config = next(iter(opened.values())).config
         game, options = config.game, {**config.env.made_with, **options}
+        scripted = {**config.env.scripted, **(scripted or {})}
     kind = find_game(game)
     for _, _, entrant in found:
         if isinstance(entrant, str):
             kind.policy(entrant)  # what cannot be loaded is told before anything is played
     named = _named(found)
     sources = {name: run for name, run in zip(named, runs, strict=True) if run}
-    return Crossplay(game, options, named, sources)
+    return Crossplay(game, options, named, sources, scripted or {})
 
 
 def _named(found: Sequence[tuple[str, str, Entrant]]) -> dict[str, Entrant]:

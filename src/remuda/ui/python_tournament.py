@@ -55,6 +55,7 @@ def play_in_python(
     sampled: bool,
     directory: Path | None,
     how_far: HowFar,
+    scripted: Mapping[str, str] | None = None,
 ) -> Tournament:
     """Play a tournament of single policies.
 
@@ -66,6 +67,7 @@ def play_in_python(
         sampled: whether policies explore as at the end of training; else they are greedy.
         directory: where matches are kept as they end, and gone on from; None: nowhere.
         how_far: when it ends.
+        scripted: by agent, who takes its seat for good; None: nobody does.
 
     Raises:
         UsageError: an option is no plain data, or `how_far` is out of bounds; and as
@@ -76,7 +78,7 @@ def play_in_python(
         plain: dict[str, Any] = plain_data(dict(options), "options")
     except ValueError as error:
         raise UsageError(str(error)) from None
-    setup = setup_of_entrants(game, plain, entrants, seed, sampled)
+    setup = setup_of_entrants(game, plain, entrants, seed, sampled, scripted)
     limits = Limits(how_far.seconds)
     if not sys.stderr.isatty():
         return _play(setup, directory, how_far, limits)

@@ -57,7 +57,7 @@ def recorded_setup(directory: Path, sources: Mapping[str, str]) -> TournamentSet
         name = each["name"]
         scripted = member.get("scripted")
         entrants[name] = scripted or players[sources[name], _key(member)]
-    return setup_of_entrants(game, options, entrants, seed, told["sampled"])
+    return setup_of_entrants(game, options, entrants, seed, told["sampled"], told.get("scripted"))
 
 
 def _key(member: Mapping[str, Any]) -> Key:

@@ -127,6 +127,8 @@ def print_tournament(game: str, found: Tournament, console: Console | None = Non
         for row in range(len(labels))
     ]
     about = f"{game}: return of an agent of the row, when all others are of the column"
+    for agent, who in found.scripted.items():
+        about += f"; {agent} is {who} in every match"
     console.print(Text(about))
     for columns in _folded(heads, labels, cells, console.width):
         table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)

@@ -57,6 +57,10 @@ class TournamentOptions(Section):
     game: str = ""
     """What several play; empty: the game of the first run, with its options."""
     env: GameOptions = GameOptions()
+    scripted: dict[str, str] = Field(default_factory=dict)
+    """By agent, who takes its seat for good without having learned, as in `--scripted.agent_1
+    random`: no entrant sits there, and what is earned there counts for nobody. Those that are not
+    named: as in `env.scripted` of the first run, where its game is played."""
     episodes: PositiveInt = 100
     """Episodes for each pair and seat."""
     until: str = ""
@@ -211,7 +215,7 @@ def _tournament_of_named(options: TournamentOptions) -> tuple[TournamentSetup, M
             "--checkpoints is for the checkpoints of a single run; among several, name one as "
             "RUN:policy@checkpoint-N"
         )
-    crossplay = set_up(options.run, options.game, options.env.options)
+    crossplay = set_up(options.run, options.game, options.env.options, options.scripted)
     return crossplay.setup(options.seed, options.sampled), crossplay.sources
 
 
@@ -222,7 +226,8 @@ def _among_checkpoints(options: TournamentOptions) -> tuple[TournamentSetup, Map
     from remuda.saved_weights import load_run
 
     run = RunDirectory.open(Path(options.run[0]).expanduser())
-    for flag, value in (("game", options.game), ("env.options", options.env.options)):
+    theirs = {"game": options.game, "env.options": options.env.options}
+    for flag, value in (theirs | {"scripted": options.scripted}).items():
         if value:
             raise ConfigError(
                 f"--{flag} is for several that play; the checkpoints of {run.path} play its game"
