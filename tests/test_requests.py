@@ -364,6 +364,14 @@ def test_an_answer_that_nobody_took_outlives_the_run(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_weights_that_are_about_to_be_read_outlive_the_run(tmp_path):
+    requests = requests_of(tmp_path)
+    requests.look()
+    (tmp_path / FOLDER / "1.weights").write_bytes(b"")
+    requests.end()
+    assert (tmp_path / FOLDER / "1.weights").exists()
+
+
 def test_a_directory_that_somebody_removes_is_made_again(tmp_path):
     requests = requests_of(tmp_path)
     requests.look()

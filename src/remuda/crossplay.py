@@ -311,7 +311,8 @@ def _meet(
 
     own, others = seats(one), seats(other)
     found, begun = [], time.monotonic()
-    for i, seat in enumerate(dealt):
+    played_for = [seat for seat in dealt if agents[seat] not in config.env.scripted]
+    for i, seat in enumerate(played_for):
         agent = agents[seat]
         seating = others | {agent: own[agent]}
         seated = {name: other[others[name]] for name in others} | {agent: one[own[agent]]}
@@ -322,7 +323,7 @@ def _meet(
             seed * len(agents) + seat,
             sampled=sampled,
             seating=seating,
-            limits=limits.part(i, len(dealt), time.monotonic() - begun),
+            limits=limits.part(i, len(played_for), time.monotonic() - begun),
         )
         if played.cut:
             return None

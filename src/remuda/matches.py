@@ -124,7 +124,8 @@ def read_payoffs(
     """
     config = run.read_config()
     _check_ledger(run, config)
-    sides = sides_of(Roster.of(config, agents).teams, len(agents)).tolist()
+    roster = Roster.of(config, agents)
+    sides = sides_of(roster.teams, len(agents), roster.taken).tolist()
     taken = config.seats_taken
 
     def meets(ref: PolicyRef) -> bool:

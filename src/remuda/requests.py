@@ -67,6 +67,9 @@ class Requests:
         self._playing: Playing | None = None
         self._is_closed = False
         self._remove()
+        # Where it cannot be removed, nothing old is done all the same, and it is not closed.
+        for path in (*self._folder.glob("*.request"), self._folder / CLOSED):
+            _take_back(path)
 
     def attach(self, playing: Playing) -> None:
         """Show the weights of these from now on."""
@@ -104,7 +107,7 @@ class Requests:
         """The run is over: remove the directory, unless somebody is yet to read an answer."""
         self.close()
         with contextlib.suppress(OSError):
-            if not any(path.suffix == ANSWER for path in self._folder.iterdir()):
+            if not any(path.suffix in (ANSWER, WEIGHTS) for path in self._folder.iterdir()):
                 self._remove()
 
     def _remove(self) -> None:

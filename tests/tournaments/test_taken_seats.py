@@ -1,6 +1,7 @@
 """Seats that are taken for good: nobody of the entrants sits there, and nothing there counts."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,9 +9,12 @@ from gymnasium.spaces import Box, Discrete
 
 import remuda
 from remuda.analysis.meetings import read_payoffs
-from remuda.crossplay import play_setup, play_setup_until, setup_of_entrants
+from remuda.analysis.sums import add_up
+from remuda.config import load_config
+from remuda.crossplay import margin, play_setup, play_setup_until, setup_of_entrants
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, UsageError
+from remuda.evaluation import Limits
 from remuda.types import AgentSpec, TurnResult
 from remuda.ui.cli import run
 from tournament_games import always
@@ -67,6 +71,7 @@ def four(env, agent, seen, rng):
 
 FOUR = "tournaments.test_taken_seats:four"
 TAKEN = {"dealer": FOUR}
+PPO = {"algorithm": "ppo", "network": {"hidden": [8]}}
 
 
 def guests():
@@ -135,6 +140,54 @@ def test_one_seat_that_is_not_taken():
     assert found.means == pytest.approx(np.tile([[0.4], [1.4], [2.4]], (1, 3)))
 
 
+class Camps(Paid):
+    """The dealer is of one team, both guests are of another."""
+
+    def __init__(self, num_envs=1):
+        super().__init__(num_envs)
+        teams = ("house", "town", "town")
+        self.agents = tuple(
+            replace(agent, team=team) for agent, team in zip(self.agents, teams, strict=True)
+        )
+
+
+def test_teams_are_those_of_the_seats_that_are_left(tmp_path, capsys):
+    """Both guests are of one team, and each plays for itself, as where there is one team alone."""
+    camps = "tournaments.test_taken_seats:Camps"
+    entrants = {f"takes {k}": always(k, camps, 1) for k in range(3)}
+    setup = setup_of_entrants(camps, {}, entrants, 1, taken=TAKEN)
+    found = play_setup_until(setup, "rank of the top 3 is 95% sure", tmp_path / "t", most=3000)
+    assert found.until.reached
+    assert run(["analyse", str(tmp_path / "t"), "--json"]) == 0
+    assert FOUR not in capsys.readouterr().out
+
+
+def test_sums_of_matches_are_as_if_taken_seats_were_not_there():
+    rng = np.random.default_rng(0)
+    places = rng.integers(0, 4, (200, 5))
+    returns = rng.normal(size=(200, 5))
+    for sides, dealt in (([0, -1, 1, 2, -1], [0, 2, 3]), ([-1, 0, 0, 1, 1], [1, 2, 3, 4])):
+        for symmetric in (True, False):
+            whole, part = np.zeros((2, 8, 4, 4))
+            sides = np.array(sides)
+            add_up(places, returns, sides, symmetric, False, whole)
+            own = np.ascontiguousarray(places[:, dealt]), np.ascontiguousarray(returns[:, dealt])
+            add_up(*own, sides[dealt], symmetric, False, part)
+            assert part[0].any()
+            assert np.array_equal(whole, part)
+
+
+def test_a_challenge_is_won_on_the_seats_that_are_left():
+    """With a policy for each agent: what the taken seat earns is no merit of who challenges."""
+    config = load_config({"game": PAID, "policy": PPO, "env": {"scripted": TAKEN}})
+    dealer = always(0, PAID, 0).snapshot
+    one, two = (
+        {"dealer": dealer} | {f"guest_{i}": always(k, PAID, 1 + i).snapshot for i in range(2)}
+        for k in (0, 2)
+    )
+    assert margin(config, one, two, 4, 0, Limits()) == pytest.approx(-2.0)
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """Two guests that learned beside a dealer who is written by hand."""
@@ -161,6 +214,26 @@ def test_a_runs_tournament_has_its_seats_taken(trained, capsys, tmp_path):
     assert FOUR not in capsys.readouterr().out
     assert run(["tournament", "--resume", str(tmp_path / "t"), "--episodes", "6"]) == 0
     assert f"dealer is {FOUR} in every match" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_policy_whose_seat_is_taken_does_not_play(trained, capsys):
+    assert run(["tournament", f"{trained}:dealer", f"{trained}:guest_0"]) == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert "dealer has learned nothing: in " in told
+    assert f"{FOUR} takes its seat" in told
+
+
+def test_one_that_was_begun_when_taken_seats_counted_is_refused(trained, capsys, tmp_path):
+    words = ["tournament", str(trained), "--episodes", "2", "--directory", str(tmp_path / "t")]
+    assert run(words) == 0
+    path = tmp_path / "t" / "tournament.json"
+    told = json.loads(path.read_text())
+    del told["scripted"]
+    for each in told["entrants"]:
+        each["members"].insert(0, {"scripted": FOUR})
+    path.write_text(json.dumps(told))
+    assert run(["tournament", "--resume", str(tmp_path / "t"), "--episodes", "4"]) == 1
+    assert "begun by an earlier version" in capsys.readouterr().err
 
 
 def test_another_may_take_it(trained, capsys, tmp_path):

@@ -44,9 +44,12 @@ def claimed(seed, wins, until, most):
     results = MatchResults(schedule, 2)
     opened = SimpleNamespace(
         setup=SimpleNamespace(
-            participants=[SimpleNamespace(name=name) for name in names], seed=seed, game="known"
+            participants=[SimpleNamespace(name=name) for name in names],
+            seed=seed,
+            game="known",
+            taken={},
         ),
-        agents=(SimpleNamespace(team=""),) * 2,
+        agents=(SimpleNamespace(name="", team=""),) * 2,
         schedule=schedule,
         results=results,
     )

@@ -153,7 +153,8 @@ def read_payoffs(
     Args:
         path: of the ledger.
         symmetric: whether seats are pooled; else the earlier seat of a meeting is the first role.
-        sides: by seat, the number of its team: those of one team do not meet. Empty: all do.
+        sides: by seat, the number of its team: those of one team do not meet, and who sits on a
+            seat of side -1 meets nobody. Empty: all do.
         wins: who has more than the other earns 1, less 0, and as much 0.5; else returns.
         keep: tells whether a member is looked at; None: all are.
         most: so many members at most: the live ones, then the newest copies. None: all; memory
@@ -180,7 +181,8 @@ def read_payoffs(
     sums, number = np.zeros((ROWS, len(kept), len(kept))), 0
     for matches in reader.pieces(present=True):
         found = np.searchsorted(keys, keys_of(matches)).clip(max=len(keys) - 1)
-        places = np.where(matches["version"] == FORMER, -1, place_of[found])
+        left_out = (matches["version"] == FORMER) | (of_seat < 0)
+        places = np.where(left_out, -1, place_of[found])
         returns = matches["returns"].astype(np.float64)
         add_up(places, returns, of_seat, symmetric, wins, sums)
         number += _number_of_matches(places, of_seat)

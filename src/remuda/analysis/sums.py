@@ -52,7 +52,8 @@ def add_up(
     Args:
         places: [M, seats] who sat where; -1: one that is left out.
         returns: [M, seats].
-        sides: [seats] the team of each seat, as a number.
+        sides: [seats] the team of each seat, as a number; -1: a seat that is taken for good, where
+            who sits there meets nobody.
         symmetric: whether seats are alike; else the first of two seats is the first role.
         wins: count who has more with 1, less with 0 and as much with 0.5, instead of returns.
         sums: [8, N, N] to be added to: weights, returns of the row and of the column, their
@@ -62,7 +63,7 @@ def add_up(
     seats = places.shape[1]
     size, opponents = np.zeros(seats, np.int64), 0
     for i in range(seats):
-        begins = True
+        begins = sides[i] >= 0
         for j in range(seats):
             size[i] += sides[i] == sides[j]
             begins &= j >= i or sides[i] != sides[j]
@@ -74,13 +75,15 @@ def add_up(
         for i in range(seats):
             first[i], beside[i] = i, 0
             for j in range(seats):
-                if places[m, j] == places[m, i]:
+                if places[m, j] == places[m, i] and sides[j] >= 0:
                     first[i] = min(first[i], j)
                     beside[i] += sides[i] == sides[j]
         for i in range(seats):
             for j in range(i + 1, seats):
                 one, other = places[m, i], places[m, j]
                 if one < 0 or other < 0 or sides[i] == sides[j]:
+                    continue
+                if sides[i] < 0 or sides[j] < 0:
                     continue
                 a, b = returns[m, i], returns[m, j]
                 if wins:

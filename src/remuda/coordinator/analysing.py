@@ -258,7 +258,8 @@ def analyser_of(
     """
     if table is None or not config.analysis.every:
         return None
-    sides = sides_of(Roster.of(config, agents).teams, table.seats).tolist()
+    roster = Roster.of(config, agents)
+    sides = sides_of(roster.teams, table.seats, roster.taken).tolist()
     where, taken = logs / "analysis.log", config.seats_taken
     return PopulationAnalyser(table, ledger, where, config.analysis, sides, say, apart=taken)
 

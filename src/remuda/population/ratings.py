@@ -9,7 +9,7 @@ repeat themselves exactly wherever the matches do.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -33,17 +33,21 @@ TAU = 25.0 / 600.0
 default, since here a thousand matches pass while a policy hardly changes."""
 
 
-def sides_of(teams: Sequence[str], seats: int) -> Integers:
+def sides_of(teams: Sequence[str], seats: int, taken: Collection[int] = ()) -> Integers:
     """By seat, the number of its side: [seats]. Without a team it stands for itself.
 
     Args:
         teams: by seat, its team; empty, or an empty name: none.
         seats: of the game.
+        taken: seats on no side, -1: those that are taken for good, where who sits there is nobody's
+            opponent.
     """
     numbers: dict[object, int] = {}
     return np.array(
         [
-            numbers.setdefault((teams[seat] if teams else "") or seat, len(numbers))
+            -1
+            if seat in taken
+            else numbers.setdefault((teams[seat] if teams else "") or seat, len(numbers))
             for seat in range(seats)
         ],
         np.int64,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from remuda.tournaments.doubt import look_at
 from remuda.tournaments.engine import OpenTournament, Played, open_tournament
 from remuda.tournaments.record import LEDGER
 from remuda.tournaments.setup import TournamentSetup
-from remuda.types import Integers
+from remuda.types import AgentSpec, Integers
 
 ROUNDS = "rounds.jsonl"
 GROWTH = 0.5
@@ -261,7 +261,7 @@ class _Rounds:
         sums = np.zeros((ROWS, count, count))
         entrants = self._opened.schedule.entrants_of(numbers)
         entrants = np.where(entrants < count, entrants, -1)  # who takes a seat meets nobody
-        sides = sides_between([agent.team for agent in self._opened.agents])
+        sides = sides_between(self._opened.agents, self._opened.setup.taken)
         add_up(entrants, returns.astype(np.float64), sides, True, False, sums)
         return from_sums(self._names, sums, True)
 
@@ -342,15 +342,19 @@ def _is_round(read: object, seatings: int | None) -> bool:
     return seatings is None or all(place < seatings for place in places)
 
 
-def sides_between(teams: Sequence[str]) -> Integers:
+def sides_between(agents: Sequence[AgentSpec], taken: Collection[str] = ()) -> Integers:
     """By seat, the number of its side, for who meets whom in a tournament: [seats].
 
-    Where all are of one team, each plays for itself: else none would have met.
+    Where all that entrants play are of one team, each plays for itself: else none would have met.
 
     Args:
-        teams: by seat, its team; an empty name: none.
+        agents: of the game, by seat.
+        taken: those whose seats are taken for good; -1: they are on no side.
     """
-    return sides_of(teams if len(set(teams)) > 1 else (), len(teams))
+    teams = [agent.team for agent in agents]
+    several = len({agent.team for agent in agents if agent.name not in taken}) > 1
+    seats = [seat for seat, agent in enumerate(agents) if agent.name in taken]
+    return sides_of(teams if several else (), len(agents), seats)
 
 
 def missing_matches(directory: Path) -> int | None:

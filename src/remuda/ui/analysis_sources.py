@@ -45,6 +45,7 @@ class Source:
         ledger: of its matches; None: a file, or a run whose agents have one policy each for good.
         sides: by seat, the number of its team; empty: all are against all.
         run: the run; None: a tournament or a file.
+        taken: the agents whose seats are taken for good.
     """
 
     path: Path
@@ -55,6 +56,7 @@ class Source:
     ledger: Path | None = None
     sides: tuple[int, ...] = ()
     run: RunDirectory | None = None
+    taken: tuple[str, ...] = ()
 
     @property
     def has_payoffs(self) -> bool:
@@ -127,10 +129,10 @@ def _open(path: Path, label: str) -> Source:
             f"{run.path} has no ledger of matches yet: none is over; let the run go on"
         )
     agents = _agents(config.game, config.env.made_with)
-    sides = sides_of(Roster.of(config, agents).teams, len(agents)).tolist()
-    return Source(
-        path, label, run.path, config.game, config.env.made_with, run.ledger, tuple(sides), run
-    )
+    roster = Roster.of(config, agents)
+    sides = sides_of(roster.teams, len(agents), roster.taken).tolist()
+    taken, options = tuple(config.seats_taken), config.env.made_with
+    return Source(path, label, run.path, config.game, options, run.ledger, tuple(sides), run, taken)
 
 
 def _open_tournament(path: Path, label: str) -> Source:
@@ -146,11 +148,11 @@ def _open_tournament(path: Path, label: str) -> Source:
     try:
         told = json.loads((path / DESCRIPTION).read_bytes())
         game, options = str(told.get("game", "")), dict(told.get("options", {}))
+        taken = dict(told.get("scripted", {}))
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise RunDirectoryError(f"{path / DESCRIPTION} is damaged: {error}") from None
-    teams = [agent.team for agent in _agents(game, options)] if game else []
-    sides = sides_between(teams).tolist() if teams else ()
-    return Source(path, label, path, game, options, ledger, tuple(sides))
+    sides = sides_between(_agents(game, options), taken).tolist() if game else ()
+    return Source(path, label, path, game, options, ledger, tuple(sides), taken=tuple(taken))
 
 
 def _agents(game: str, options: Mapping[str, Any]) -> tuple[AgentSpec, ...]:
@@ -206,8 +208,8 @@ def payoffs_of(source: Source, choice: Choice) -> Payoffs:
     else:
 
         def keep(ref: PolicyRef) -> bool:
-            if ref.is_scripted and source.run is None:
-                return False  # in a tournament: who takes a seat for good
+            if ref.is_scripted and (source.run is None or ref.policy in source.taken):
+                return False  # who takes a seat for good
             return str(ref) in only if only else choice.frozen or not ref.is_frozen
 
         payoffs = read_payoffs(

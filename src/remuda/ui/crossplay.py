@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from remuda.config import Config
 from remuda.crossplay import Entrant, setup_of_entrants
 from remuda.envs.registry import RANDOM, find_game
 from remuda.errors import ConfigError, UsageError
@@ -202,6 +203,7 @@ def set_up(
             found.append((reference.policy, f"{reference.run.name}:{reference.policy}", member))
             runs.append("")
             continue
+        _check_learned(word, reference, opened[reference.run].config)
         saved = reference.find(opened[reference.run])
         name = reference.which and f"{reference.policy or saved.name}@{reference.which}"
         own = name or saved.name
@@ -222,6 +224,16 @@ def set_up(
     named = _named(found)
     sources = {name: run for name, run in zip(named, runs, strict=True) if run}
     return Crossplay(game, options, named, sources, scripted or {})
+
+
+def _check_learned(word: str, reference: Reference, config: Config) -> None:
+    """Raise a `UsageError` where a policy is named that never played: its seat is taken."""
+    who = config.env.scripted.get(reference.policy)
+    if who is not None and not config.population.dealt:
+        raise UsageError(
+            f"{word} has learned nothing: in {reference.run} {who} takes its seat (env.scripted); "
+            f"name {who} itself, or another policy"
+        )
 
 
 def _named(found: Sequence[tuple[str, str, Entrant]]) -> dict[str, Entrant]:

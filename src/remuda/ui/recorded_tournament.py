@@ -38,6 +38,15 @@ def recorded_setup(directory: Path, sources: Mapping[str, str]) -> TournamentSet
         RunDirectoryError: the directory or a run is missing or damaged.
     """
     told = read_description(directory)
+    if "scripted" not in told and any(
+        "scripted" in member and len(each["members"]) > 1
+        for each in told["entrants"]
+        for member in each["members"]
+    ):
+        raise UsageError(
+            f"{directory} was begun by an earlier version, in which what is earned on seats that "
+            "env.scripted takes counted for the entrants; begin another tournament"
+        )
     players = _find_all(directory, told["entrants"], sources)
     game, options, seed = told["game"], told["options"], told["seed"]
     if told["asked"].get("checkpoints_of"):

@@ -93,8 +93,8 @@ def _sides_of(run: RunDirectory) -> Sequence[int]:
     config = run.read_config()
     env = make_env(config.game, 1, **config.env.made_with)
     env.close()
-    teams = Roster.of(config, env.agents).teams
-    return [int(side) for side in sides_of(teams, len(env.agents))]
+    roster = Roster.of(config, env.agents)
+    return [int(side) for side in sides_of(roster.teams, len(env.agents), roster.taken)]
 
 
 def _analysis_of(run: RunDirectory, sides: Sequence[int]) -> Analysis:

@@ -27,7 +27,7 @@ export function fill(element, ...children) {
   append(element, children);
 }
 
-// Milliseconds in which this page did nothing but wait for answers.
+// Milliseconds in which this page did nothing but wait for answers; not for what it told somebody.
 let waited = 0, asking = 0, since = 0;
 export const waitedSoFar = () => waited + (asking ? performance.now() - since : 0);
 
@@ -40,13 +40,13 @@ export async function ask(name, parameters = {}, body = null) {
   }
   const options = { headers: { "x-remuda": "1" }, cache: "no-store" };
   if (body) Object.assign(options, { method: "POST", body: JSON.stringify(body) });
-  if (!asking++) since = performance.now();
+  if (!body && !asking++) since = performance.now();
   let answer, found;
   try {
     answer = await fetch(`/api/${name}?${query}`, options);
     found = await answer.json().catch(() => ({ error: `the server answered ${answer.status}` }));
   } finally {
-    if (!--asking) waited += performance.now() - since;
+    if (!body && !--asking) waited += performance.now() - since;
   }
   if (!answer.ok) throw new Error(found.error || `the server answered ${answer.status}`);
   return found;

@@ -35,8 +35,8 @@ export function make(main, id) {
       drawOnce();
     }
     draw();
-    if (told.read_bytes !== drawn) await curves();
     offer();
+    if (told.read_bytes !== drawn) await curves();
     return told.running ? 1000 : told.complete ? 5000 : 300;
   }
 
@@ -158,8 +158,7 @@ export function make(main, id) {
     const groups = wanted();
     const columns = [...new Set(groups.flatMap(([, names]) => names))].slice(0, 60);
     if (!columns.length) {
-      end();
-      charts.clear();
+      clear();
       fill(grid, h("p", { class: "quiet" }, "There are no records yet."));
       drawn = read;
       return;
@@ -183,7 +182,13 @@ export function make(main, id) {
 
   function end() {
     question += 1;  // an answer that is late draws nothing
+    offered = true;  // and nothing is asked any more
+    clear();
+  }
+
+  function clear() {
     for (const chart of charts.values()) chart.end();
+    charts.clear();
   }
   return here;
 }
