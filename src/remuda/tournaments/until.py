@@ -260,7 +260,6 @@ class _Rounds:
         count = len(self._names)
         sums = np.zeros((ROWS, count, count))
         entrants = self._opened.schedule.entrants_of(numbers)
-        entrants = np.where(entrants < count, entrants, -1)  # who takes a seat meets nobody
         sides = sides_between(self._opened.agents, self._opened.setup.taken)
         add_up(entrants, returns.astype(np.float64), sides, True, False, sums)
         return from_sums(self._names, sums, True)
