@@ -114,6 +114,7 @@ class World:
             "entropy_cost": policy.ppo.entropy_cost,
             "gae_lambda": policy.ppo.gae_lambda,
             "max_grad_norm": policy.max_grad_norm,
+            "normalise_observations": policy.ppo.normalise_observations,
         }
 
 
@@ -200,6 +201,7 @@ WORLDS: dict[str, World] = {
         team=True,
         least=80.0,
         known="users report 82 to 84 (v4)",
+        preset="pursuit",
         episodes=64,  # of 16 the mean differs by 30 from try to try
         alike=True,
     ),
@@ -370,6 +372,13 @@ def peers_python() -> str:
     return str(python)
 
 
+def ways(world: World, options: argparse.Namespace) -> tuple[str, ...]:
+    """How Remuda is to train there."""
+    if options.shared:
+        return (OURS_SHARED,)
+    return (OURS, OURS_SHARED) if world.alike and not options.quick else (OURS,)
+
+
 def measured(
     name: str, options: argparse.Namespace, python: str | None
 ) -> dict[str, list[Outcome]]:
@@ -379,14 +388,15 @@ def measured(
     found: dict[str, list[Outcome]] = {}
     for seed in range(options.seeds):
         started = time.perf_counter()
-        for which in (OURS, OURS_SHARED) if world.alike and not options.quick else (OURS,):
+        for which in ways(world, options):
             outcome = ours(world, turns, seed, options.defaults, which == OURS_SHARED)
             found.setdefault(which, []).append(outcome)
         if python is not None and world.peers:
             for which, separate in ((SHARED, False), (SEPARATE, True)):
-                if separate and (options.quick or world.alone or options.times):
+                if separate and (options.quick or options.shared or world.alone or options.times):
                     continue
-                seconds = options.times * found[OURS][-1].seconds
+                of = found[OURS_SHARED if options.shared else OURS]
+                seconds = options.times * of[-1].seconds
                 outcome = theirs(world, turns, seed, options.defaults, python, separate, seconds)
                 found.setdefault(which, []).append(outcome)
         for which, outcomes in found.items():
@@ -502,7 +512,8 @@ def main() -> None:
     add("--seeds", type=int, default=5)
     add("--share", type=float, default=1.0, help="of the turns that a world gets")
     add("--peers", help="an interpreter with stable-baselines3 and the worlds")
-    add("--times", type=float, default=0.0, help="seconds of ours, that one network for all gets")
+    add("--times", type=float, default=0.0, help="of our first way's seconds")
+    add("--shared", action="store_true", help="one policy for all alone, of both libraries")
     add("--alone", action="store_true", help="without the other library")
     add("--defaults", action="store_true", help="PPO's, with nothing chosen for a world")
     add("--quick", action="store_true", help="one seed, and a fiftieth of the turns")
@@ -518,6 +529,11 @@ def main() -> None:
         except remuda.ConfigError as error:
             print(f"{name} is left out: {error}", flush=True)
             chosen = [other for other in chosen if other != name]
+    for name in chosen:
+        if options.shared and not (name in WORLDS and WORLDS[name].alike):
+            parser.error(f"--shared: the agents of {name} are not alike; leave one of the two out")
+    if options.shared and options.quick:
+        parser.error("--quick trains a policy for each agent; leave --shared out")
     if options.quick:
         options.seeds = 1
     python = None if options.alone else options.peers or peers_python()

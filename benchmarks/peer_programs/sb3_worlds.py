@@ -5,7 +5,8 @@ Arguments: JSON with `game` and `options`, `turns`, `seconds` (0: no limit), `se
 judged by, `team` (whether returns are added up over agents), `scripted` (by agent the
 `module:function` that plays it without learning), `counted` (how the names of agents begin whose
 returns count), and PPO's `learning_rate`, `discount`, `rollout`, `epochs`, `minibatches`,
-`entropy_cost`, `gae_lambda`, `max_grad_norm`. Its buffers, its networks and its updates are the
+`entropy_cost`, `gae_lambda`, `max_grad_norm`, `normalise_observations` (as its own VecNormalize
+does, with its running mean). Its buffers, its networks and its updates are the
 library's; the loop around them is that of its own `collect_rollouts`, for several learners at once.
 The last line is JSON: the curve, greedy and sampled returns, and the seconds.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from stable_baselines3 import PPO
+from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.utils import obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 from worlds_made import make
@@ -108,6 +110,7 @@ class Group:
         self.names, self.rows = names, len(names) * copies
         sees, does = env.observation_space(names[0]), env.action_space(names[0])
         self.continuous = hasattr(does, "low")
+        self.known = RunningMeanStd(shape=sees.shape) if asked["normalise_observations"] else None
         batch = self.rows * asked["rollout"] // asked["minibatches"]
         self.model = PPO(
             "MlpPolicy",
@@ -130,7 +133,13 @@ class Group:
         self.model._setup_learn(10**9)
         self.starts = np.ones(self.rows, bool)
 
-    def act(self, world, greedy=False):
+    def scaled(self, rows):
+        if self.known is None:
+            return rows
+        scaled = (rows - self.known.mean) / np.sqrt(self.known.var + 1e-8)
+        return np.clip(scaled, -10.0, 10.0).astype(np.float32)
+
+    def act(self, world, greedy=False, training=False):
         rows = np.stack(
             [
                 np.asarray(world.seen[e][n], np.float32)
@@ -138,6 +147,9 @@ class Group:
                 for e in range(len(world.seen))
             ]
         )
+        if training and self.known is not None:
+            self.known.update(rows)
+        rows = self.scaled(rows)
         with torch.no_grad():
             seen = obs_as_tensor(rows, self.model.device)
             actions, values, log_probs = self.model.policy(seen, deterministic=greedy)
@@ -167,12 +179,12 @@ def groups_of(asked, world):
     return [Group(asked, env, names, copies, first + i) for i, names in enumerate(alike)]
 
 
-def chosen_by(groups, world, greedy=False):
+def chosen_by(groups, world, greedy=False, training=False):
     """By copy, what each agent does; and what each group said."""
     copies = len(world.copies)
     actions, said = [{} for _ in range(copies)], []
     for group in groups:
-        rows, chosen, values, log_probs = group.act(world, greedy)
+        rows, chosen, values, log_probs = group.act(world, greedy, training)
         said.append((rows, chosen, values, log_probs))
         for row, action in enumerate(group.clipped(chosen)):
             name, e = group.names[row // copies], row % copies
@@ -209,7 +221,7 @@ def main():
             group.model.policy.set_training_mode(False)
             group.model.rollout_buffer.reset()
         for _ in range(asked["rollout"]):
-            actions, said = chosen_by(groups, world)
+            actions, said = chosen_by(groups, world, training=True)
             results = [world.step(e, actions[e]) for e in range(copies)]
             turns += copies
             for group, (rows, chosen, values, log_probs) in zip(groups, said, strict=True):
@@ -226,7 +238,9 @@ def main():
                 if cut:  # what was to come still counts
                     last = np.stack([np.asarray(what, np.float32) for _, what in cut])
                     with torch.no_grad():
-                        ahead = group.model.policy.predict_values(obs_as_tensor(last, "cpu"))
+                        ahead = group.model.policy.predict_values(
+                            obs_as_tensor(group.scaled(last), "cpu")
+                        )
                     for (row, _), value in zip(cut, ahead.flatten().tolist(), strict=True):
                         rewards[row] += asked["discount"] * value
                 flat = chosen if group.continuous else chosen.reshape(-1, 1)
