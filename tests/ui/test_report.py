@@ -21,7 +21,7 @@ from remuda.ui.charts import learning_chart, smooth
 from remuda.ui.numbers import clock, number, rate
 from remuda.ui.remarks import remarks
 from remuda.ui.report import write_report
-from remuda.ui.results import print_summary
+from remuda.ui.results import COLUMNS, print_summary
 from remuda.ui.summary import read_run
 
 ENDED = "all turns were played"
@@ -254,6 +254,32 @@ def test_a_narrow_terminal_is_told_who_earned_what(tmp_path: Path, width: int) -
         assert words in text
     if width >= 55:
         assert all(name in text for name in names)
+
+
+@pytest.mark.parametrize("width", [56, 70, 80, 96, 110])
+def test_no_heading_is_cut_where_names_are_long(tmp_path: Path, width: int) -> None:
+    run = a_run(tmp_path, ["a_name_of_twenty_letters", "the_second"])
+    console = Console(width=width, file=io.StringIO())
+    print_summary(run, console)
+    assert isinstance(console.file, io.StringIO)
+    (heading,) = [line for line in console.file.getvalue().split("\n") if "greedy return" in line]
+    known = {"policy", *(name for name, _ in COLUMNS)}
+    assert set(re.split(r"\s{2,}", heading.strip())) <= known
+    assert "a_name_of_twenty_letters" in console.file.getvalue()
+
+
+def test_who_takes_the_seat_of_a_policy_that_never_learns_is_told(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ["red", "green"])
+    config = load_config({"game": "treasure_hunt", "env": {"scripted": {"green": "random"}}})
+    write_config(config, run / "config.yaml")
+    console = Console(width=140, file=io.StringIO())
+    print_summary(run, console)
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().split("\n")
+    (row,) = [line for line in lines if line.startswith("green")]
+    # It earned as much, in as many episodes, and learned nothing.
+    assert row.split() == ["green", "(random)", "41.0", "±", "0.50", "39.0", "400", *"––––"]
+    assert "green (random)" in write_report(run).read_text()
 
 
 def test_a_report_opens_alone(tmp_path: Path) -> None:

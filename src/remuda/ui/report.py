@@ -14,7 +14,7 @@ from remuda.ui.charts import MOST, colours_of, draw_charts, title_of
 from remuda.ui.embedding import with_pictures
 from remuda.ui.numbers import clock, number, percent, rate, restarted, waited
 from remuda.ui.remarks import remarks
-from remuda.ui.results import columns_of, population_words
+from remuda.ui.results import cells_of, columns_of, population_words
 from remuda.ui.summary import RunSummary, read_run
 
 
@@ -164,9 +164,9 @@ def _table(summary: RunSummary) -> str:
     for policy in summary.policies:
         colour = to_hex(colours[policy.name])
         dot = f'<span class="dot" style="background: {colour}"></span>'
-        first, *rest = (escape(tell(policy)).replace("-", "−") for _, tell in columns)
+        first, *rest = (escape(cell).replace("-", "−") for cell in cells_of(policy, columns))
         cells = f'<td class="main">{first}</td>' + "".join(f"<td>{cell}</td>" for cell in rest)
-        rows.append(f'<tr><th scope="row">{dot}{escape(policy.name)}</th>{cells}</tr>')
+        rows.append(f'<tr><th scope="row">{dot}{escape(policy.title)}</th>{cells}</tr>')
     head = f'<thead><tr><th scope="col">policy</th>{headings}</tr></thead>'
     return f"<table>\n{head}\n<tbody>\n" + "\n".join(rows) + "\n</tbody>\n</table>"
 

@@ -47,9 +47,18 @@ def columns_of(summary: RunSummary) -> tuple[Column, ...]:
     return (*COLUMNS[:2], *STANDING, *(column for column in COLUMNS[2:] if column[0] != "episodes"))
 
 
-NARROW, NARROWER = 96, 70
-"""Columns of a terminal below which the policies' versions and episodes are left out, and below
-which all but what they earned."""
+LEARNED = ("updates", "version", "staleness", "replay ratio")
+"""The columns that are of a learner: there is nothing to tell of who never learns."""
+
+
+def cells_of(policy: PolicySummary, columns: tuple[Column, ...]) -> Iterator[str]:
+    """What each column tells of a policy."""
+    for heading, tell in columns:
+        yield NOTHING if policy.scripted and heading in LEARNED else tell(policy)
+
+
+LEFT_OUT = ("version", "episodes", "games", "staleness", "updates", "replay ratio", "wins")
+"""Columns that a terminal may be too narrow for, in the order in which they are left out."""
 NAME = 24
 """Letters of a policy's name that are shown."""
 
@@ -99,7 +108,7 @@ def print_results(run: Path, console: Console | None = None) -> None:
         )
     )
     console.print()
-    console.print(_table(summary, console.width))
+    console.print(_table(summary, console))
     console.print()
     if summary.records and summary.records[-1].members:
         console.print(Text(population_words(summary.records[-1]), "dim"))
@@ -125,25 +134,36 @@ def population_words(record: Record) -> str:
     return f"{record.matches:,} matches of {policies}{others}"
 
 
-def _table(summary: RunSummary, width: int) -> Table:
+def _table(summary: RunSummary, console: Console) -> Table:
+    """A row for each policy, with as many columns as there is width for."""
+    columns = columns_of(summary)
+    name = min(max((len(policy.title) for policy in summary.policies), default=0), NAME)
+    for heading in LEFT_OUT:
+        if _excess(_policies_table(summary, columns, name), console) <= 0:
+            break
+        columns = tuple(column for column in columns if column[0] != heading)
+    name -= max(_excess(_policies_table(summary, columns, name), console), 0)
+    return _policies_table(summary, columns, max(name, 8))
+
+
+def _excess(table: Table, console: Console) -> int:
+    """The columns of a terminal that a table is too wide by; negative: it is narrower."""
+    wide = console.options.update(max_width=1_000)
+    return console.measure(table, options=wide).maximum - console.width
+
+
+def _policies_table(summary: RunSummary, columns: tuple[Column, ...], name: int) -> Table:
+    """A row for each policy, whose names take so many letters."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    left_out = {"version", "episodes"} if width < NARROW else set()
-    if width < NARROWER or (width < NARROW and any(policy.member for policy in summary.policies)):
-        left_out |= {"games", "staleness", "updates"}
-    if width < NARROWER:
-        left_out |= {"replay ratio", "wins"}
-    columns = [column for column in columns_of(summary) if column[0] not in left_out]
     table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
-    longest = max((len(policy.name) for policy in summary.policies), default=0)
-    least = min(longest, NAME if width >= NARROWER else max(width - 34, 8))
-    table.add_column("policy", style="bold", overflow="ellipsis", min_width=least, max_width=NAME)
+    table.add_column("policy", style="bold", overflow="ellipsis", no_wrap=True, width=name)
     for heading, _ in columns:
         table.add_column(heading, justify="right", no_wrap=True)
     for policy in summary.policies:
-        table.add_row(Text(policy.name), *(tell(policy) for _, tell in columns))
+        table.add_row(Text(policy.title), *cells_of(policy, columns))
     return table
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,13 @@ class PolicySummary:
     replay_ratio: float | None = None
     member: MemberRecord | None = None
     """Its record in a population whose seats are dealt."""
+    scripted: str = ""
+    """Who takes its seat without learning (`env.scripted`); empty: it plays itself."""
+
+    @property
+    def title(self) -> str:
+        """Its name, and who takes its seat."""
+        return f"{self.name} ({self.scripted})" if self.scripted else self.name
 
     @property
     def rating(self) -> str:
@@ -108,15 +115,15 @@ def read_run(path: Path) -> RunSummary:
         RunDirectoryError: the configuration, the metrics or the summary is missing or damaged.
     """
     files = RunDirectory.open(path)
-    ending = files.read_summary()
+    ending, config = files.read_summary(), read_config(files.config)
     damaged: list[int] = []
     records = files.read_metrics(damaged)
     return RunSummary(
         files,
-        read_config(files.config),
+        config,
         ending,
         records,
-        tuple(_policies(ending, records)),
+        tuple(_policies(ending, records, (config.get("env") or {}).get("scripted") or {})),
         tuple(_episode_metrics(ending, records)),
         len(damaged),
     )
@@ -137,7 +144,9 @@ def _episode_metrics(ending: dict[str, Any], records: Sequence[Record]) -> Itera
         )
 
 
-def _policies(ending: dict[str, Any], records: Sequence[Record]) -> Iterator[PolicySummary]:
+def _policies(
+    ending: dict[str, Any], records: Sequence[Record], scripted: Mapping[str, str]
+) -> Iterator[PolicySummary]:
     evaluation = ending.get("evaluation") or {}
     evaluated = evaluation.get("policies") or evaluation.get("agents", {})
     trained = records[-1].playing if records else {}
@@ -166,6 +175,8 @@ def _policies(ending: dict[str, Any], records: Sequence[Record]) -> Iterator[Pol
             weighted_mean(_staleness(records, name)),
             last.replay_ratio,
             members.get(name),
+            # Where seats are dealt who takes one for good is a member, and no policy.
+            str(scripted.get(name, "")) if not members else "",
         )
 
 
