@@ -3,6 +3,7 @@
 python benchmarks/dashboard.py                    500 runs with 1,000,000 numbers: first views
 python benchmarks/dashboard.py --speed 5          and a run's speed with a page open and without
 python benchmarks/dashboard.py --soak 60          and an hour of watching a run that goes on
+python benchmarks/dashboard.py --night 15000      and as many updates of each page as a night has
 
 A page here is a headless Chromium, where there is one; what the server answers is measured besides.
 """
@@ -184,6 +185,63 @@ def soak(results: Results, base: Path, minutes: float) -> None:
     run.wait()
 
 
+HASTE = """
+const later = window.setTimeout, ask = window.fetch;
+window.asked = 0;
+window.setTimeout = (what, wait, ...rest) => later(what, wait / 50, ...rest);
+window.fetch = (...words) => { window.asked += 1; return ask(...words); };
+"""
+"""Put into a page before all else: its waits are a fiftieth of what they are, and it counts what
+it asks for."""
+HELD = {"JSHeapUsedSize": "bytes of its heap", "Nodes": "nodes", "JSEventListeners": "listeners"}
+"""What a page that is open for long could have more and more of."""
+NIGHT = ["connect_four", "--population.policies", "3", "--population.matchmaker", "random"]
+"""A run with a population, so that all pages of it have something to show."""
+
+
+def night(results: Results, base: Path, updates: int) -> None:
+    """Let pages of a run that goes on ask as often as they do in a night, in less time."""
+    run = base / "live"
+    words = [sys.executable, "-m", "remuda", "train", *NIGHT, "--run.live", "false"]
+    words += ["--run.seconds", "86400", "--run.log-every", "0.05", "--run.directory", str(run)]
+    training = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    try:
+        with serving(base) as (address, process, _), browser() as driver:
+            if driver is None:
+                raise SystemExit("there is no Chromium here: a night cannot be measured")
+            driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": HASTE})
+            driver.execute_cdp_cmd("Performance.enable", {})
+            while not (run / "metrics.jsonl").exists():
+                time.sleep(0.2)
+            for page in ("run", "population", "timeline", "runs"):
+                driver.get("about:blank")  # so that each begins anew
+                driver.get(f"{address}#/{page}/{'' if page == 'runs' else 'live'}")
+                grown_of(results, driver, page, updates)
+            results.bar(
+                "server's memory after it, MiB", process.memory_info().rss / 2**20, most=300
+            )
+    finally:
+        training.terminate()
+        training.wait()
+
+
+def grown_of(results: Results, driver: Any, page: str, updates: int) -> None:
+    """What a page has at the end of its updates beside what it had after a quarter of them."""
+    found: list[dict[str, float]] = []
+    begun = time.monotonic()
+    for until in (updates // 4, updates):
+        while (asked := driver.execute_script("return window.asked")) < until:
+            time.sleep(0.5)
+        driver.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
+        told = driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+        found.append({each["name"]: each["value"] for each in told if each["name"] in HELD})
+    early, late = found
+    row: dict[str, Any] = {"page": page, "asked": asked, "minutes": (time.monotonic() - begun) / 60}
+    results.row(row | {words: late[name] for name, words in HELD.items()})
+    for name, words in HELD.items():
+        results.bar(f"{page}: {words}, at the end by a quarter", late[name] / early[name], most=1.2)
+
+
 def speed_of(run: Path) -> float:
     """Agent-steps a second of a run, from when a browser had begun and opened its page."""
     metrics = remuda.load(run).metrics()
@@ -220,7 +278,14 @@ def main() -> None:
     )
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="watch a run for so long")
     parser.add_argument("--speed", type=int, metavar="PAIRS", help="of runs of 40 seconds")
+    parser.add_argument("--night", type=int, metavar="UPDATES", help="of each page, and no more")
     options = options_of(parser)
+    if options.night:
+        results = Results("dashboard.night")
+        with tempfile.TemporaryDirectory() as directory:
+            night(results, Path(directory), options.night)
+        results.finish(options)
+        return
     results = Results("dashboard.soak" if options.soak else "dashboard")
     with tempfile.TemporaryDirectory() as directory:
         base = Path(directory)

@@ -10,6 +10,7 @@ from remuda.analysis.meetings import read_payoffs as payoffs_of_ledger
 from remuda.analysis.payoff import Payoffs
 from remuda.config import Config
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.envs.registry import make_env
 from remuda.errors import RunDirectoryError
 from remuda.frame import Frame
 from remuda.population.ledger import MATCH, read_records
@@ -134,6 +135,21 @@ def read_payoffs(
     return payoffs_of_ledger(
         run.ledger, symmetric=not roles, sides=sides, wins=wins, keep=meets, most=most
     )
+
+
+def payoffs_of(run: RunDirectory, most: int | None = None) -> Payoffs:
+    """As `read_payoffs`, of a run whose game is made to learn who is in which team.
+
+    Raises:
+        UsageError: `most` is less than 1, or no match is over.
+        RunDirectoryError: there is no ledger, or it is damaged.
+        Exception: the game cannot be made.
+    """
+    config = run.read_config()
+    _check_ledger(run, config)
+    env = make_env(config.game, 1, **config.env.made_with)
+    env.close()
+    return read_payoffs(run, env.agents, most)
 
 
 def _matches(run: RunDirectory) -> tuple[tuple[str, ...], Array]:

@@ -425,6 +425,9 @@ def _check_sides(sides: Sequence[int], seats: int) -> Integers:
     if sides and len(sides) != seats:
         raise UsageError(f"sides: there are {seats} seats, and this is for {len(sides)}")
     of_seat = np.asarray(sides or range(seats), np.int64)
+    # Those that are on no side are each for itself, and not one team.
+    alone = of_seat < 0
+    of_seat[alone] = of_seat.max(initial=0) + 1 + np.arange(int(alone.sum()))
     found: Integers = np.unique(of_seat, return_inverse=True)[1].astype(np.int64)
     return found
 

@@ -378,5 +378,5 @@ def draw(found: Analysis, directory: Path, source: Source | None = None) -> tupl
     from remuda.ui.pictures.page import draw_into  # it takes long to load
 
     learned = source is not None and source.run is not None
-    ledger, sides = (source.ledger, source.sides) if source and learned else (None, ())
+    ledger, sides = (source.ledger, source.rated) if source and learned else (None, ())
     return (draw_into(directory, found, ledger, sides),)

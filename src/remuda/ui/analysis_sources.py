@@ -43,7 +43,9 @@ class Source:
         game: what was played; empty: a file, which does not tell.
         options: of the game.
         ledger: of its matches; None: a file, or a run whose agents have one policy each for good.
-        sides: by seat, the number of its team; empty: all are against all.
+        sides: by seat, the number of its team, -1: who sits there meets nobody; empty: all are
+            against all.
+        rated: as `sides`, for ratings, where who takes a seat for good plays for its team as well.
         run: the run; None: a tournament or a file.
         taken: the agents whose seats are taken for good.
     """
@@ -55,6 +57,7 @@ class Source:
     options: Mapping[str, Any] = field(default_factory=dict)
     ledger: Path | None = None
     sides: tuple[int, ...] = ()
+    rated: tuple[int, ...] = ()
     run: RunDirectory | None = None
     taken: tuple[str, ...] = ()
 
@@ -130,9 +133,18 @@ def _open(path: Path, label: str) -> Source:
         )
     agents = _agents(config.game, config.env.made_with)
     roster = Roster.of(config, agents)
-    sides = sides_of(roster.teams, len(agents), roster.taken).tolist()
-    taken, options = tuple(config.seats_taken), config.env.made_with
-    return Source(path, label, run.path, config.game, options, run.ledger, tuple(sides), run, taken)
+    return Source(
+        path,
+        label,
+        run.path,
+        config.game,
+        config.env.made_with,
+        run.ledger,
+        tuple(sides_of(roster.teams, len(agents), roster.taken).tolist()),
+        tuple(sides_of(roster.teams, len(agents)).tolist()),
+        run,
+        tuple(config.seats_taken),
+    )
 
 
 def _open_tournament(path: Path, label: str) -> Source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -14,11 +15,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
-from remuda.analysis.meetings import read_payoffs
 from remuda.coordinator.metrics import PolicyRecord, Record
-from remuda.errors import UsageError
+from remuda.errors import RunDirectoryError, UsageError
+from remuda.matches import payoffs_of
 from remuda.ui.numbers import number
 from remuda.ui.summary import EpisodeMetric, RunSummary, returns
+
+log = logging.getLogger(__name__)
 
 Numbers = npt.NDArray[np.float64]
 Point = tuple[float, float, int]
@@ -181,8 +184,13 @@ def payoff_chart(summary: RunSummary) -> Figure:
 def _payoffs_of(summary: RunSummary) -> tuple[Sequence[str], Numbers]:
     """Who is there, and what the row earned against the column; NaN: they never met."""
     try:
-        found = read_payoffs(summary.files.ledger, most=MOST)
+        found = payoffs_of(summary.files, MOST)
     except UsageError:  # no match is over
+        return (), np.zeros((0, 0))
+    except RunDirectoryError:
+        raise
+    except Exception as error:  # the user's game tells who meets whom
+        log.error("no picture of payoffs", exc_info=error)
         return (), np.zeros((0, 0))
     return found.names, found.matrix
 

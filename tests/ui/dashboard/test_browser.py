@@ -209,18 +209,20 @@ def test_a_run_that_takes_no_requests_is_shown_and_offers_control_when_it_does(
 
 
 CLOCK = """
-let clock = 0;
+let clock = 0, worked = 0;
 window.waits = [];
 performance.now = () => clock;
 const pause = window.setTimeout;
 window.setTimeout = (act, wait, ...given) => {
-  if (wait >= 1000) window.waits.push(wait);
+  if (wait >= 1000) window.waits.push([wait, worked]);
+  if (wait >= 1000) worked = 0;
   return pause(act, wait, ...given);
 };
 const real = window.fetch, easy = Element.prototype.replaceChildren;
 window.fetch = (...asked) => real(...asked).finally(() => { clock += window.late ?? 0; });
 Element.prototype.replaceChildren = function (...given) {
   clock += window.labour ?? 0;
+  worked += window.labour ?? 0;
   return easy.apply(this, given);
 };
 """
@@ -241,8 +243,34 @@ def test_a_page_that_costs_much_looks_less_often(dashboard, tmp_path):
         return page.ask("window.waits[1]")
 
     page.driver.execute_script(CLOCK)
-    assert next_wait(late=300, labour=0) == 5000  # waiting costs nothing
-    assert next_wait(late=0, labour=100) == 10_000
+    assert next_wait(late=300, labour=0)[0] == 5000  # waiting costs nothing
+    assert next_wait(late=0, labour=1000)[0] == 10_000
+    wait, worked = next_wait(late=0, labour=40)
+    assert 5000 < wait < 10_000
+    assert wait == 50 * (worked - 40)  # what is written after the look is no work of it
+
+
+def test_a_view_that_was_left_writes_nothing_over_the_next(dashboard, tmp_path):
+    made_run(tmp_path / "run")
+    page = dashboard(tmp_path)
+    page.open("#/")
+    page.wait("document.querySelectorAll('tbody tr').length === 1")
+    page.driver.execute_script("""
+        const real = window.fetch;
+        window.fetch = (...asked) => {
+          if (!String(asked[0]).includes("/api/population")) return real(...asked);
+          const late = new Promise((resolve) => { window.answer = resolve; });
+          return late.then(() => real(...asked)).finally(() => { window.late = 1; });
+        };
+        location.hash = "#/population/run";
+    """)
+    page.wait("window.answer !== undefined")
+    page.driver.execute_script("location.hash = '#/'")
+    page.wait("document.querySelectorAll('tbody tr').length === 1")
+    page.driver.execute_script("window.answer()")
+    page.wait("window.late === 1")
+    time.sleep(0.5)  # in which the late answer would be drawn
+    assert page.ask("document.querySelector('#main h1').textContent").startswith("Runs")
 
 
 FETCH = """

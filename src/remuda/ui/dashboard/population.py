@@ -149,18 +149,18 @@ def population_of(files: RunDirectory) -> dict[str, Any]:
 
 
 def _read_payoffs(files: RunDirectory) -> Payoffs:
-    """Who earned what against whom; those of one team do not meet.
+    """Who earned what against whom; those of one team do not meet, nor who takes a seat for good.
 
-    Which seats are a team's may be known by the game alone, which is made then.
+    Which seats these are may be known by the game alone, which is made then.
     """
     from remuda.analysis.meetings import read_payoffs
     from remuda.config import read_tree
+    from remuda.matches import payoffs_of
 
-    population = read_tree(files.config).get("population")
-    if isinstance(population, dict) and population.get("teams"):
-        import remuda
-
-        return remuda.load(files.path).payoffs(MEMBERS)
+    tree = read_tree(files.config)
+    sections = (tree.get("population"), "teams"), (tree.get("env"), "scripted")
+    if any(isinstance(section, dict) and section.get(key) for section, key in sections):
+        return payoffs_of(files, MEMBERS)
     return read_payoffs(files.ledger, most=MEMBERS)
 
 

@@ -50,7 +50,7 @@ def write_section(run: RunDirectory) -> str:
         RunDirectoryError: a picture cannot be written.
     """
     try:
-        sides = _sides_of(run)
+        sides, rated = _sides_of(run)
     except Exception as error:  # the user's game tells who is on which side
         log.error("no analysis", exc_info=error)
         words = " ".join(f"the game cannot be made: {type(error).__name__}: {error}".split())
@@ -60,7 +60,7 @@ def write_section(run: RunDirectory) -> str:
         found = _analysis_of(run, sides)
     except RemudaError as error:
         why = str(error)
-    pictures = draw_pictures(found, _ratings_of(run, sides))
+    pictures = draw_pictures(found, _ratings_of(run, rated))
     write_pictures(pictures, run.path, ("png",), PREFIX)
     return section_of(found, pictures, why, prefix=PREFIX)
 
@@ -88,13 +88,15 @@ def write_lineage(run: RunDirectory) -> str:
     return f"<h2>Lineage</h2>\n{_figure(picture, PREFIX)}"
 
 
-def _sides_of(run: RunDirectory) -> Sequence[int]:
-    """By seat, the number of its team."""
+def _sides_of(run: RunDirectory) -> tuple[list[int], list[int]]:
+    """By seat, the number of its team: of those that meet others, and of all that are rated."""
     config = run.read_config()
     env = make_env(config.game, 1, **config.env.made_with)
     env.close()
     roster = Roster.of(config, env.agents)
-    return [int(side) for side in sides_of(roster.teams, len(env.agents), roster.taken)]
+    count = len(env.agents)
+    meeting, rated = sides_of(roster.teams, count, roster.taken), sides_of(roster.teams, count)
+    return meeting.tolist(), rated.tolist()
 
 
 def _analysis_of(run: RunDirectory, sides: Sequence[int]) -> Analysis:

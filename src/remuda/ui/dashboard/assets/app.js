@@ -1,6 +1,6 @@
 // The frame of the page: which view is shown, and when it asks again.
 
-import { address, fill, h, waitedSoFar } from "./dom.js";
+import { address, fill, h, leave, waitedSoFar } from "./dom.js";
 import * as runs from "./runs.js";
 import * as run from "./run.js";
 import * as population from "./population.js";
@@ -11,7 +11,7 @@ const VIEWS = { runs, run, population, watch, timeline };
 const OF_RUN = { run: "Run", population: "Population", watch: "Watch", timeline: "Timeline" };
 const main = document.getElementById("main"), nav = document.getElementById("nav"), alive = document.getElementById("alive");
 // A page may be looked at on the machine that trains: it works a fiftieth of its time, but asks every
-// ten seconds at least.
+// ten seconds at least. What is soon over, as reading a long file is, is asked for as it comes.
 const REST = 50, LONGEST = 10000;
 let view = null, timer = null;
 
@@ -32,6 +32,7 @@ function navigation({ name, id }) {
 
 async function open() {
   clearTimeout(timer);
+  leave();
   view?.end?.();
   const where = route();
   navigation(where);
@@ -52,7 +53,7 @@ async function again(mine) {
       const worked = () => performance.now() - waitedSoFar(), begun = worked();
       wait = (await mine.update()) ?? 1000;
       if (mine !== view) return;
-      wait = Math.max(wait, Math.min(LONGEST, REST * (worked() - begun)));
+      if (wait >= 1000) wait = Math.max(wait, Math.min(LONGEST, REST * (worked() - begun)));
       fill(alive, "");
       alive.className = "";
     } catch (error) {

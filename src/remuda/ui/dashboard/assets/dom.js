@@ -31,7 +31,22 @@ export function fill(element, ...children) {
 let waited = 0, asking = 0, since = 0;
 export const waitedSoFar = () => waited + (asking ? performance.now() - since : 0);
 
+// Who asked for a view that was left gets no answer, so that nothing is drawn over the view after it.
+let visit = 0;
+export const leave = () => { visit += 1; };
+
 export async function ask(name, parameters = {}, body = null) {
+  const mine = visit;
+  try {
+    const found = await answered(name, parameters, body);
+    if (mine === visit) return found;
+  } catch (error) {
+    if (mine === visit) throw error;
+  }
+  return new Promise(() => {});
+}
+
+async function answered(name, parameters, body) {
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(parameters)) {
     for (const each of Array.isArray(value) ? value : [value]) {

@@ -70,6 +70,7 @@ export function make(main, id) {
     fill(notes,
       told.damaged && h("p", { class: "note" }, `Damaged: ${told.damaged}`),
       told.damaged_lines > 0 && h("p", { class: "note" }, `${told.damaged_lines} lines of metrics.jsonl are no records, and are left out`),
+      !told.complete && h("p", { class: "quiet" }, "Its metrics are still being read: curves go as far as that."),
       told.every > 1 && h("p", { class: "quiet" }, `The run is long: of ${told.every} records one is drawn.`),
       (status?.errors ?? []).slice(-3).map((error) => h("p", { class: "note" }, error.message)));
     const late = status && told.running && status.age > 5 ? h("span", { class: "bad" }, ` (${span(status.age)} ago)`) : "";
@@ -117,7 +118,10 @@ export function make(main, id) {
     } }, "Stop in order");
     names();
     fill(control, h("div", { class: "bar" }, h("h2", {}, "Control"), h("button", { onclick: () => tell("A checkpoint is asked for", { do: "checkpoint" }) }, "Save a checkpoint"), stop,
-      who, what, to, h("button", { onclick: () => tell("It is set", { do: "set", policy: who.value || null, values: { [what.value]: Number(to.value) } }) }, "Set"), said));
+      who, what, to, h("button", { onclick: () => {
+        if (to.value === "") fill(said, "Give a number: nothing was set");  // what is half typed is empty too
+        else tell("It is set", { do: "set", policy: who.value || null, values: { [what.value]: Number(to.value) } });
+      } }, "Set"), said));
   }
 
   async function openLog(name) {
@@ -181,8 +185,7 @@ export function make(main, id) {
   }
 
   function end() {
-    question += 1;  // an answer that is late draws nothing
-    offered = true;  // and nothing is asked any more
+    offered = true;  // nothing is asked any more
     clear();
   }
 
