@@ -1,6 +1,7 @@
 """What other programs ask of a run that goes on."""
 
 import contextlib
+import fcntl
 import json
 import os
 import subprocess
@@ -378,6 +379,69 @@ def test_a_directory_that_somebody_removes_is_made_again(tmp_path):
     (tmp_path / FOLDER).rmdir()
     requests.look()
     assert asked_meanwhile(tmp_path, requests.look) == "a checkpoint will be written"
+
+
+def asking(directory):
+    """Ask in a thread; what it says, once it is asked."""
+    said = []
+
+    def wait():
+        try:
+            said.append(ask(directory, {"do": "checkpoint"}, seconds=600))
+        except UsageError as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    until = time.monotonic() + 60
+    while not list((directory / FOLDER).glob("*.request")) and time.monotonic() < until:
+        time.sleep(0.01)
+    return thread, said
+
+
+def test_who_asks_a_run_that_is_begun_anew_meanwhile_is_told_at_once(tmp_path):
+    requests = requests_of(tmp_path)
+    requests.look()
+    thread, said = asking(tmp_path)
+    requests_of(tmp_path).look()  # the next session, after the first was killed
+    thread.join(60)
+    assert "begun anew meanwhile" in said[0]
+
+
+def test_who_asks_a_run_whose_coordinator_is_killed_is_told_soon(tmp_path):
+    requests_of(tmp_path).look()
+    words = f"""
+import time
+from pathlib import Path
+from remuda.coordinator.run_directory import RunDirectory
+run = RunDirectory(Path({str(tmp_path)!r}))
+run.lock()
+print("locked", flush=True)
+time.sleep(600)
+"""
+    holder = subprocess.Popen([sys.executable, "-c", words], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline() == "locked\n"
+        thread, said = asking(tmp_path)
+        holder.kill()
+        thread.join(60)
+    finally:
+        holder.kill()
+        holder.wait()
+    assert "takes no requests" in said[0]
+
+
+def test_a_run_begins_although_somebody_asks_whether_it_goes_on(tmp_path):
+    """Whoever asks that holds the lock for a moment."""
+    (tmp_path / "lock").touch()
+    with (tmp_path / "lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        lets_go = threading.Timer(0.05, fcntl.flock, (file, fcntl.LOCK_UN))
+        lets_go.start()
+        run = RunDirectory(tmp_path)
+        run.lock()
+        run.unlock()
+        lets_go.join()
 
 
 def test_many_askers_do_not_keep_an_ended_run_from_refusing(tmp_path):

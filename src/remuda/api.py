@@ -104,7 +104,7 @@ def tournament(
     *,
     game: str | Callable[..., Any],
     options: Mapping[str, Any] | None = None,
-    scripted: Mapping[str, str] | None = None,
+    scripted: Mapping[str, str | Callable[..., Any]] | None = None,
     episodes: int | None = None,
     seed: int = 0,
     deterministic: bool = True,

@@ -6,8 +6,9 @@ coordinator, and nobody else, reads it, removes it, does what it says between tw
 and writes the answer beside it. When the run has trained to its end the coordinator writes a file
 `closed` there: askers take what is answered already, and wait no more. At the end of the run it
 removes the directory, unless an answer in it is not taken yet. If the coordinator is killed a
-request has no answer, and the asker's patience ends; what is left when a run goes on is removed, so
-that nothing old is done. A full disk, on which the directory cannot be made, costs requests, not
+request has no answer: the asker sees that nobody holds the run any more, or another directory in
+the place of the one where it asked. What is left when a run goes on is removed, so that nothing old
+is done. A full disk, on which the directory cannot be made, costs requests, not
 the run. Weights are a file beside the answer, written before it, and the asker removes both; those
 that nobody took are removed at a later request. Who may write into the run's directory may ask.
 """
@@ -29,6 +30,7 @@ import numpy as np
 
 from remuda.callbacks import ActiveRun
 from remuda.checkpoint.state import write_whole
+from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RemudaError, UsageError
 from remuda.publish.snapshot import Snapshot
 
@@ -38,6 +40,8 @@ FOLDER = "requests"
 PATIENCE = 30.0
 """Seconds that an answer is waited for: a coordinator looks every quarter of a second, but may be
 writing a large checkpoint."""
+OFTEN = 0.5
+"""Seconds after which an asker looks whether the run still goes on."""
 LARGEST = 1 << 16
 """Bytes of a request."""
 LIVE = "live"
@@ -260,21 +264,48 @@ def _new_name() -> str:
 def _asked(directory: Path, name: str, request: Mapping[str, Any], seconds: float) -> Any:
     """Write a request under a name, and wait for what is answered."""
     folder = directory / FOLDER
-    answer, asked = folder / f"{name}{ANSWER}", folder / f"{name}.request"
+    asked = folder / f"{name}.request"
     try:
         if folder.is_symlink():
             raise UsageError(f"{folder} is a link; requests are written into the run's directory")
-        part = folder / f"{name}.part"
-        part.write_bytes(json.dumps(dict(request)).encode())
-        part.rename(asked)
+        where = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
         raise _over(directory) from None
     except OSError as error:
         raise UsageError(f"cannot write into {folder}: {error.strerror}") from None
-    until = time.monotonic() + seconds
+    ran = RunDirectory(directory).is_running()
+    try:
+        part = folder / f"{name}.part"
+        part.write_bytes(json.dumps(dict(request)).encode())
+        part.rename(asked)
+        return _awaited(directory, folder / f"{name}{ANSWER}", where, ran, seconds)
+    except FileNotFoundError:
+        raise _over(directory) from None
+    except OSError as error:
+        raise UsageError(f"cannot write into {folder}: {error.strerror}") from None
+    finally:
+        _take_back(asked)
+        os.close(where)
+
+
+def _awaited(directory: Path, answer: Path, where: int, ran: bool, seconds: float) -> Any:
+    """What a run answers.
+
+    Args:
+        directory: of the run.
+        answer: the file that it writes.
+        where: descriptor of the directory that the request was written into: another in its place
+            is of a run that was begun anew, and knows nothing of the request.
+        ran: whether a process held the run before that.
+        seconds: that are waited for.
+    """
+    run, closed = RunDirectory(directory), answer.with_name(CLOSED)
+    until, looked = time.monotonic() + seconds, time.monotonic()
     while time.monotonic() < until:
         # Before the answer is looked for: what was done before that is told.
-        over = (folder / CLOSED).exists() or not folder.exists()
+        over = closed.exists() or not _is_at(where, answer.parent)
+        if ran and time.monotonic() - looked > OFTEN:
+            over, looked = over or not run.is_running(), time.monotonic()
         with contextlib.suppress(OSError):
             found = json.loads(answer.read_bytes())
             answer.unlink(missing_ok=True)
@@ -282,11 +313,17 @@ def _asked(directory: Path, name: str, request: Mapping[str, Any], seconds: floa
                 raise UsageError(str(found["error"]))
             return found["done"]
         if over:
-            _take_back(asked)
             raise _over(directory)
         time.sleep(0.05)
-    _take_back(asked)
     raise UsageError(f"{directory} did not answer in {seconds:.0f} s; `remuda status` tells why")
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open directory is still the one of a path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
 
 
 def _take_back(asked: Path) -> None:
@@ -296,6 +333,6 @@ def _take_back(asked: Path) -> None:
 
 def _over(directory: Path) -> UsageError:
     return UsageError(
-        f"{directory} takes no requests: it has not begun to play yet, has trained to its end, or "
-        "was stopped"
+        f"{directory} takes no requests: it has not begun to play yet, has trained to its end, was "
+        "stopped, or was begun anew meanwhile; where it goes on, ask again"
     )

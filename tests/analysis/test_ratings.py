@@ -168,6 +168,17 @@ def test_a_match_against_oneself_or_within_one_side_changes_nothing():
         assert found.played.tolist() == [[0, 0]]
 
 
+def test_seats_on_no_side_are_each_for_itself():
+    matches = [[0, 1, 2, 3], [3, 2, 1, 0]], [[3.0, 1.0, 2.0, 0.0], [1.0, 5.0, 0.0, 2.0]]
+    alone = plackett_luce(*matches, "abcd")
+    assert plackett_luce(*matches, "abcd", sides=(0, 1, -1, -1)).ratings == pytest.approx(
+        alone.ratings
+    )
+    assert plackett_luce(*matches, "abcd", sides=(-1, -1, -1, -1)).ratings == pytest.approx(
+        alone.ratings
+    )
+
+
 def test_a_policy_on_two_seats_of_a_match_becomes_uncertain_once():
     found = plackett_luce([[0, 0, 1]], [[2.0, 1.0, 0.0]], ["a", "b"], tau=1.0)
     model = PlackettLuce(tau=1.0)

@@ -7,6 +7,7 @@ import pytest
 
 import remuda
 from hand_written import Counting
+from remuda.analysis.ratings import TAU, ledger_history
 from remuda.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.config.population import PopulationConfig
@@ -30,7 +31,11 @@ from remuda.population.table import Table
 from remuda.runtime.layout import make_layout
 from remuda.saved_weights import published
 from remuda.training import train
+from remuda.ui.analysis_sources import open_sources
+from remuda.ui.charts import _payoffs_of
+from remuda.ui.dashboard.population import population_of as population_page
 from remuda.ui.live import PlainView
+from remuda.ui.summary import read_run
 from support import Script, assert_equal, files_of, sample
 
 PREY = PolicyRef("prey", SCRIPTED)
@@ -378,11 +383,49 @@ def test_it_is_no_strategy_for_other_seats(tmp_path):
     assert [table.names[number] for number in found[:, 0]] == list(roster.policies)
 
 
+def test_it_is_no_strategy_in_any_picture(tmp_path):
+    trained(tmp_path / "run", run={"turns": 2000})
+    names = {f"policy_{i}" for i in range(4)}
+    exact = remuda.load(tmp_path / "run").payoffs()
+    shown = population_page(RunDirectory(tmp_path / "run"))["payoffs"]
+    assert set(shown["names"]) == names
+    assert shown["matches"] == exact.met.tolist()
+    drawn, means = _payoffs_of(read_run(tmp_path / "run"))
+    assert set(drawn) == names
+    assert np.array_equal(means, exact.matrix, equal_nan=True)
+
+
+def test_it_is_rated_in_pictures_as_in_training(tmp_path):
+    """With two seats that are taken, and with one that plays for a team."""
+    two = {"env": {"scripted": {"prey": "random", "agent_2": "random"}}}
+    blue = {"policies": ("policy_2",), "agents": ("prey", "agent_2", "agent_3")}
+    teams = {"teams": {"red": {"policies": ("policy_0",), "agents": ("agent_0",)}, "blue": blue}}
+    team = {"population": {"matchmaker": "teams", "policies": None, **teams}}
+    for name, tree in (("two", two), ("team", team)):
+        directory = tmp_path / name
+        trained(directory, run={"turns": 2000}, **tree)
+        (source,) = open_sources([directory])
+        history = ledger_history(source.ledger, sides=source.rated, tau=TAU)
+        last = remuda.load(directory).metrics()
+        for at, member in enumerate(history.names):
+            if f"{member}/rating" in last:
+                known = last[f"{member}/rating"][-1]
+                assert history.ratings[-1, at] == pytest.approx(known, abs=1e-3), (name, member)
+
+
 def test_exploiters_play_against_it_too(tmp_path):
     trained(tmp_path / "run")
     target = of_run(remuda.load(tmp_path / "run")._saved)
     assert all(seats[1] == "hand_written:five" for seats in target.players)
     assert all(not isinstance(seats[0], str) for seats in target.players)
+
+
+def test_exploiters_play_against_it_too_where_each_agent_has_its_own(tmp_path):
+    taken = {"env": {"scripted": {"agent_2": "random"}}}
+    trained(tmp_path / "run", population={"matchmaker": "fixed", "policies": None}, **taken)
+    target = of_run(remuda.load(tmp_path / "run")._saved, ("agent_0",))
+    assert target.players[0][1:3] == ("hand_written:five", "random")
+    assert not isinstance(target.players[0][3], str)
 
 
 class TooFew(Matchmaker):

@@ -234,6 +234,8 @@ def test_one_that_was_begun_when_taken_seats_counted_is_refused(trained, capsys,
     path.write_text(json.dumps(told))
     assert run(["tournament", "--resume", str(tmp_path / "t"), "--episodes", "4"]) == 1
     assert "begun by an earlier version" in capsys.readouterr().err
+    assert run(["analyse", str(tmp_path / "t")]) == 1
+    assert "begun by an earlier version" in capsys.readouterr().err
 
 
 def test_another_may_take_it(trained, capsys, tmp_path):
@@ -253,6 +255,27 @@ def test_checkpoints_play_the_other_seats(trained, capsys, tmp_path):
     capsys.readouterr()
     assert run([*words, "--scripted.dealer", "random"]) == 2
     assert "--scripted is for several that play" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("scripted", "said"),
+    [
+        ({"dealer": None}, "scripted.dealer: None plays nothing"),
+        ({"dealer": 3}, "scripted.dealer: 3 plays nothing"),
+        ("dealer", "give who plays by name"),
+    ],
+)
+def test_who_cannot_take_a_seat_is_told_in_python(scripted, said):
+    with pytest.raises(UsageError, match=said):
+        remuda.tournament(["random", "random"], game=PAID, scripted=scripted)
+
+
+def test_a_function_may_take_a_seat(trained):
+    opened = remuda.load(trained)
+    found = remuda.tournament(
+        [opened["guest_0"], opened["guest_1"]], game=PAID, scripted={"dealer": four}, episodes=2
+    )
+    assert np.max(found.means) <= 2.4 + 1e-6
 
 
 def test_from_python(trained):

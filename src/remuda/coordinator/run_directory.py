@@ -46,6 +46,19 @@ SUMMARY: Kinds = {
 """What a summary holds at least."""
 
 
+PROBED = 1.0
+"""Seconds for which a claim is tried: whoever asks whether a run goes on holds it for a moment."""
+
+
+def _claimed(descriptor: int) -> bool:
+    """Claim an open file, unless another process holds it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 class RunDirectory:
     """The files of one run.
 
@@ -136,13 +149,15 @@ class RunDirectory:
                 f"cannot write {file}: {error.strerror}; a run writes into its directory: make it "
                 "writable, or copy the run to where it is"
             ) from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        until = time.monotonic() + PROBED
+        while not _claimed(self._lock):
+            if time.monotonic() < until:
+                time.sleep(0.01)
+                continue
             self.unlock()
             raise RunDirectoryError(
                 f"another process is running {self.path}; `remuda status {self.path}` tells more"
-            ) from None
+            )
 
     def unlock(self) -> None:
         """Let go of the run."""
@@ -151,18 +166,15 @@ class RunDirectory:
             self._lock = None
 
     def is_running(self) -> bool:
-        """Whether a process holds the run."""
+        """Whether a process holds the run; to learn it, this one holds it for a moment."""
         try:
             descriptor = os.open(self.path / "lock", os.O_RDWR)
         except OSError:
             return False
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+            return not _claimed(descriptor)
         finally:
             os.close(descriptor)
-        return False
 
     def is_finished(self) -> bool:
         """Whether the run reached the end that it was given."""

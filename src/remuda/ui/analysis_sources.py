@@ -26,6 +26,7 @@ from remuda.tournaments.until import missing_matches as missing_in_rounds
 from remuda.tournaments.until import sides_between
 from remuda.types import AgentSpec
 from remuda.ui.found_runs import find_runs
+from remuda.ui.recorded_tournament import check_counted
 
 MOST = 64
 """Policies that are looked at unless the user asks for others."""
@@ -161,7 +162,8 @@ def _open_tournament(path: Path, label: str) -> Source:
         told = json.loads((path / DESCRIPTION).read_bytes())
         game, options = str(told.get("game", "")), dict(told.get("options", {}))
         taken = dict(told.get("scripted", {}))
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+        check_counted(path, told)
+    except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
         raise RunDirectoryError(f"{path / DESCRIPTION} is damaged: {error}") from None
     sides = sides_between(_agents(game, options), taken).tolist() if game else ()
     return Source(path, label, path, game, options, ledger, tuple(sides), taken=tuple(taken))

@@ -18,6 +18,7 @@ from remuda.crossplay import (
 )
 from remuda.errors import UsageError
 from remuda.evaluation import Limits
+from remuda.own_code import name_scripted
 from remuda.tournaments.setup import TournamentSetup
 from remuda.tournaments.until import Look
 from remuda.trained import Policy
@@ -55,7 +56,7 @@ def play_in_python(
     sampled: bool,
     directory: Path | None,
     how_far: HowFar,
-    scripted: Mapping[str, str] | None = None,
+    scripted: Mapping[str, str | Callable[..., Any]] | None = None,
 ) -> Tournament:
     """Play a tournament of single policies.
 
@@ -78,7 +79,8 @@ def play_in_python(
         plain: dict[str, Any] = plain_data(dict(options), "options")
     except ValueError as error:
         raise UsageError(str(error)) from None
-    setup = setup_of_entrants(game, plain, entrants, seed, sampled, scripted)
+    taken = None if scripted is None else name_scripted(scripted, "scripted")
+    setup = setup_of_entrants(game, plain, entrants, seed, sampled, taken)
     limits = Limits(how_far.seconds)
     if not sys.stderr.isatty():
         return _play(setup, directory, how_far, limits)

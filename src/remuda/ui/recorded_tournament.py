@@ -38,15 +38,7 @@ def recorded_setup(directory: Path, sources: Mapping[str, str]) -> TournamentSet
         RunDirectoryError: the directory or a run is missing or damaged.
     """
     told = read_description(directory)
-    if "scripted" not in told and any(
-        "scripted" in member and len(each["members"]) > 1
-        for each in told["entrants"]
-        for member in each["members"]
-    ):
-        raise UsageError(
-            f"{directory} was begun by an earlier version, in which what is earned on seats that "
-            "env.scripted takes counted for the entrants; begin another tournament"
-        )
+    check_counted(directory, told)
     players = _find_all(directory, told["entrants"], sources)
     game, options, seed = told["game"], told["options"], told["seed"]
     if told["asked"].get("checkpoints_of"):
@@ -67,6 +59,24 @@ def recorded_setup(directory: Path, sources: Mapping[str, str]) -> TournamentSet
         scripted = member.get("scripted")
         entrants[name] = scripted or players[sources[name], _key(member)]
     return setup_of_entrants(game, options, entrants, seed, told["sampled"], told.get("scripted"))
+
+
+def check_counted(directory: Path, told: Mapping[str, Any]) -> None:
+    """Raise a `UsageError` where a tournament counted for entrants what taken seats earned.
+
+    Args:
+        directory: of the tournament.
+        told: what its description says.
+    """
+    if "scripted" not in told and any(
+        "scripted" in member and len(each["members"]) > 1
+        for each in told.get("entrants", ())
+        for member in each["members"]
+    ):
+        raise UsageError(
+            f"{directory} was begun by an earlier version, in which what is earned on seats that "
+            "env.scripted takes counted for the entrants; begin another tournament"
+        )
 
 
 def _key(member: Mapping[str, Any]) -> Key:

@@ -60,7 +60,7 @@ class TournamentOptions(Section):
     scripted: dict[str, str] = Field(default_factory=dict)
     """By agent, who takes its seat for good without having learned, as in `--scripted.agent_1
     random`: no entrant sits there, and what is earned there counts for nobody. Those that are not
-    named: as in `env.scripted` of the first run, where its game is played."""
+    named: as in `env.scripted` of the first run, unless `--game` is named."""
     episodes: PositiveInt = 100
     """Episodes for each pair and seat."""
     until: str = ""
