@@ -6,8 +6,8 @@ The front door for Python is here; docs/api.md tells how to use it:
     run = remuda.load(result)
     action = run["agent_0"].act(observation)
 
-What stands in `__all__` may be leaned on; every other module is private. All of it is loaded when
-it is used first, so that `import remuda` takes milliseconds.
+What stands in `__all__` may be leaned on, and so may the modules that docs/api.md names; others are
+private. All of it is loaded when it is used first, so that `import remuda` takes milliseconds.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -324,7 +324,10 @@ class Reference:
         if self.which == LIVE:
             return saved.live(name)
         if self.which in ("", "final", "best"):
-            return saved.find(name, self.which or "final")
+            try:
+                return saved.find(name, self.which or "final")
+            except UnknownPolicyError as error:
+                raise UsageError(f"{self.text}: {error}") from None
         if self.which.isdecimal():
             return saved.version(name, int(self.which))
         number = self.which.removeprefix(CHECKPOINT)

@@ -93,7 +93,7 @@ def test_sixty_policies_are_drawn(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        (["--only", "p9", "p0"], "p9 played no match"),
+        (["--only", "p9", "p0"], "there is no policy p9 in"),
         (["--only", "p0"], "there is one policy only, p0"),
         (["--samples", "3"], "samples"),
         (["--roles"], "these met in one order of seats only"),

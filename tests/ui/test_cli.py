@@ -67,7 +67,7 @@ def test_of_several_files_each_goes_over_those_before_it(tmp_path):
     [
         ("train --seeds 2 --seeds 3", "--seeds is given 2 times; give it once"),
         ("train --config", "--config needs the path of a YAML file"),
-        ("trian", "no command 'trian'; there are train, status, evaluate"),
+        ("trian", "no command 'trian'; did you mean train? There are train, status, evaluate"),
         ("train tresure_hunt", "Did you mean treasure_hunt?"),
         ("train nowhere:Game", "cannot load the game nowhere:Game: No module named 'nowhere'"),
         ("train --sed 1", "--sed is no key of the configuration; did you mean --seed?"),

@@ -131,6 +131,10 @@ class RunDirectory:
             RunDirectoryError: there is none.
         """
         run = RunDirectory(Path(os.path.expanduser(path)))
+        if not run.path.exists():
+            raise RunDirectoryError(
+                f"{path} is no run directory: nothing is there; `remuda runs` lists those there are"
+            )
         if not run.config.is_file():
             raise RunDirectoryError(f"{path} is no run directory: it has no config.yaml")
         return run

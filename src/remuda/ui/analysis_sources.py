@@ -226,6 +226,7 @@ def payoffs_of(source: Source, choice: Choice) -> Payoffs:
                 return False  # who takes a seat for good
             return str(ref) in only if only else choice.frozen or not ref.is_frozen
 
+        _check_names(source, only)
         payoffs = read_payoffs(
             source.ledger,
             symmetric=not choice.roles,
@@ -244,6 +245,16 @@ def payoffs_of(source: Source, choice: Choice) -> Payoffs:
     if only and len(only) < len(payoffs.names):
         payoffs = payoffs.part([payoffs.names.index(name) for name in only])
     return payoffs
+
+
+def _check_names(source: Source, only: Sequence[str]) -> None:
+    """Raise a `UsageError` where a name is of no policy of a ledger."""
+    known = LedgerReader.open(source.ledger).policies if source.ledger is not None else only
+    for name in only:
+        if name not in known and name.rpartition("@")[0] not in known:
+            raise UsageError(
+                f"--only: there is no policy {name} in {source.path}; there are {', '.join(known)}"
+            )
 
 
 def missing_matches(ledger: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -76,9 +77,10 @@ UNLISTED = {ONE_OF_SEEDS: Command(train_one_of_seeds)}
 """Commands that Remuda itself starts as processes."""
 
 EXIT_CODES = (
-    "exit code: 0: all is well. 1: something failed, as told. 2: a flag, a key or a game is not "
-    "what\nit should be. 3: the run reached its end, but a policy stopped learning, since too many "
-    "of its\nupdates were not finite. 130, 143: stopped by Ctrl-C or SIGTERM."
+    "exit code: 0: all is well. 1: something failed, as told. 2: an unknown command, flag, key or "
+    "game,\nor a value that none of these can have. 3: the run reached its end, but a policy "
+    "stopped learning,\nsince too many of its updates were not finite. 130, 143: stopped by Ctrl-C "
+    "or SIGTERM."
 )
 
 
@@ -131,7 +133,9 @@ def run(words: Sequence[str]) -> int:
     try:
         command = COMMANDS.get(words[0], UNLISTED.get(words[0]))
         if command is None:
-            raise ConfigError(f"no command {words[0]!r}; there are {', '.join(COMMANDS)}")
+            near = difflib.get_close_matches(words[0], COMMANDS, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise ConfigError(f"no command {words[0]!r}; {hint}There are {', '.join(COMMANDS)}")
         if any(word in ("-h", "--help") for word in words[1:]):
             print(_help(words[0], command))
             return 0

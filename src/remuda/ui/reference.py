@@ -22,8 +22,10 @@ CONFIGURATION = """# The configuration
 One tree holds everything about a run. A key is a flag (`--policy.learning_rate 1e-3`), a line of a
 YAML file (`--config FILE`), and an argument of Python (`remuda.train(..., policy={"learning_rate":
 1e-3})`). What of it differs for one policy stands in `policies`
-(`--policies.agent_0.learning_rate 1e-4`). A key that has no effect beside the others is refused.
-This page is made from the declarations of the keys:
+(`--policies.agent_0.learning_rate 1e-4`). A key that contradicts another is
+refused; of one that has no effect beside the others the run tells so when it begins, and goes on.
+The defaults here are those of IQN; [what PPO has in their place](tuning.md#defaults-by-algorithm)
+stands on a page of its own. This page is made from the declarations of the keys:
 
     python -m remuda.ui.reference docs
 """

@@ -109,7 +109,8 @@ def print_societies(report: SocietyReport, console: Console | None = None) -> No
 
 
 def _print_one(found: Society, extras: Mapping[str, Any], console: Console) -> None:
-    table = Table(title=f"{len(found.agents)} agents, {len(found.returns):,} greedy episodes")
+    agents = f"{len(found.agents)} agent{'s' * (len(found.agents) != 1)}"
+    table = Table(title=f"{agents}, {len(found.returns):,} greedy episodes")
     for column in ("agent", "return", "lowest", "highest"):
         table.add_column(column, justify="left" if column == "agent" else "right")
     earned = found.earned
