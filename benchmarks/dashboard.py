@@ -213,7 +213,7 @@ def night(results: Results, base: Path, updates: int) -> None:
             driver.execute_cdp_cmd("Performance.enable", {})
             while not (run / "metrics.jsonl").exists():
                 time.sleep(0.2)
-            for page in ("run", "population", "timeline", "runs"):
+            for page in ("run", "population", "runs"):  # a timeline is not asked for again
                 driver.get("about:blank")  # so that each begins anew
                 driver.get(f"{address}#/{page}/{'' if page == 'runs' else 'live'}")
                 grown_of(results, driver, page, updates)

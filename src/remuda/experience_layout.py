@@ -185,7 +185,7 @@ def dealt_rings(
             spec.config.experience,
             keeps,
             network_layout(spec),
-            spec.masked,
+            stream_shape(spec),
         )
         blocks.setdefault(key, []).append(spec)
     found = []

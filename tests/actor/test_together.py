@@ -1,17 +1,25 @@
 """`env.observe_together`: all observe at the start of a turn, and act in the game's order."""
 
+from importlib import import_module
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
 from remuda.actor.role import ActorRole
 from remuda.assembly import Assembly
 from remuda.config import load_config
+from remuda.crossplay import play_setup, setup_of_entrants, setup_of_snapshots
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
+from remuda.evaluate import evaluate
 from remuda.policies.acting import ActingStack
 from remuda.policies.networks.compiled_pass import GatheredPass
-from remuda.policies.spec import policy_specs
+from remuda.policies.spec import first_weights, policy_specs
+from remuda.publish.snapshot import Snapshot
 from remuda.runtime.layout import Layout
+from remuda.streams import torch_stream
+from remuda.tournaments.entrants import Player
 from remuda.training import train
 from remuda.ui.live import PlainView
 from support import Tape
@@ -35,6 +43,19 @@ class Order(Tape):
     def act(self, agent, actions):
         super().act(agent, actions)
         self.noted.append(f"acts {agent}")
+
+
+class Noted(Order):
+    """The same in one list of all that are made, for who makes its own."""
+
+    notes: ClassVar[list[str]] = []
+
+    def __init__(self, num_envs=3):
+        super().__init__(num_envs)
+        self.noted = Noted.notes
+
+
+NOTED = "actor.test_together:Noted"
 
 
 def played(seats, together, turns=20):
@@ -105,6 +126,34 @@ def test_one_pass_of_the_networks_chooses_for_all(seats, monkeypatch):
     monkeypatch.setattr(GatheredPass, "__call__", of_gathered)
     actor.turn()
     assert passes == [list(range(9))]
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("seats", ["fixed", "dealt", "seated for good", "checkpoints", "entrants"])
+def test_play_after_training_is_of_the_same_game(seats, together):
+    tree = {"game": NOTED, "env": {"observe_together": together}}
+    if seats == "dealt":
+        tree["population"] = {"policies": 4, "matchmaker": "random"}
+    config = load_config(tree | {"policy": {"algorithm": "dqn", "network": {"hidden": (4,)}}})
+    agents = make_env(NOTED, 1).agents
+    specs = policy_specs(config, agents)
+    first = {spec.name: first_weights(spec, torch_stream(0, spec.name)) for spec in specs}
+    snapshots = {name: Snapshot(weights, 0, 0, 0.0) for name, weights in first.items()}
+    notes = import_module(NOTED.partition(":")[0]).Noted.notes  # as who makes the game imports it
+    notes.clear()
+    if seats == "checkpoints":
+        play_setup(setup_of_snapshots(config, {"a": snapshots, "b": snapshots}), 2)
+    elif seats == "entrants":
+        players = {spec.name: Player(spec, snapshots[spec.name], agents[0]) for spec in specs[:2]}
+        play_setup(setup_of_entrants(NOTED, {}, players, together=together), 2)
+    else:
+        seating = {name: name for name in snapshots} if seats == "seated for good" else None
+        evaluate(config, snapshots, 4, seating=seating)
+    turns = [turn for turn in "|".join(notes).split("turn|")[1:] if "acts 2" in turn]
+    assert len(turns) > 5
+    apart = "sees 0|acts 0|sees 1|acts 1|sees 2|acts 2"
+    for turn in turns:
+        assert turn.startswith("sees 0|sees 1|sees 2|acts 0|acts 1|acts 2" if together else apart)
 
 
 def test_a_game_in_which_it_means_nothing_refuses_it(tmp_path):

@@ -96,6 +96,7 @@ class PolicySpec:
             shape,
             self.observation,
             str(np.dtype(self.dtype)),
+            self.scale,
             repr(self.actions),
             self.masked,
         )

@@ -187,7 +187,8 @@ def _play(opened: OpenTournament, left: Integers, limits: Limits, wanted: int, c
     setup, results = opened.setup, opened.results
     env = make_env(setup.game, copies, **setup.options)
     env.check = setup.check
-    seats = TournamentSeats(env, opened.game, opened.schedule, left, results, setup.seed)
+    whole = (opened.schedule, left, results, setup.seed, 0, setup.together)
+    seats = TournamentSeats(env, opened.game, *whole)
     row = Scoreboard(("tournament",)).play()
     actor = Actor(env, seats, row, seats.seeds, check=setup.check)
     cut, begun, done = "", time.monotonic(), results.done
