@@ -6,7 +6,8 @@ import pytest
 from gymnasium import spaces
 
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
-from remuda.envs.adapters.spaces import deeds_of, write_mask
+from remuda.envs.adapters.masks import write_mask
+from remuda.envs.adapters.spaces import deeds_of
 from remuda.envs.checks import BadValueError
 from remuda.envs.contract import VectorEnvContract
 from remuda.errors import ContractError

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from remuda.envs.adapters.parallel import Copies
-from remuda.envs.adapters.spaces import MASK
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.types import Array, Bools
 
@@ -47,13 +46,11 @@ class AECCopies(Copies):
         """
         copies = [make() for _ in range(num_envs)]
         copies[0].reset(seed=0)
-        masked = {name: MASK in info for name, info in copies[0].infos.items()}
-        super().__init__(copies, masked, wrapping)
+        super().__init__(copies, copies[0].infos, wrapping)
         self.turn_groups = tuple((agent,) for agent in range(self.num_agents))
         self.rewards_so_far = self._rewards
         # In this episode; what is told before an agent acts is of no step.
         self._has_acted: Bools = np.zeros(self.active.shape, np.bool_)
-        self._asks_info = [masked.get(name, False) for name in self._names]
 
     def _restart(self, e: int, seed: int) -> None:
         copy = self.copies[e]
@@ -134,5 +131,5 @@ class AECCopies(Copies):
         """Let an agent observe: it acts next, unless its episode is over."""
         agent = self._index[name]
         self.active[e, agent] = self._playing[e, agent] = True
-        infos = copy.infos if self._asks_info[agent] else {}
+        infos = copy.infos if self._masks[agent].looks_at_info(self.check) else {}
         self._note(e, agent, copy.observe(name), infos.get(name) or {})

@@ -7,21 +7,12 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Discrete, MultiDiscrete
 
-from remuda.envs.adapters.spaces import (
-    MASK,
-    allow_idle,
-    deeds_of,
-    picture_of,
-    seed_of,
-    sight_of,
-    write_mask,
-)
+from remuda.envs.adapters.masks import Masks, can_be_masked
+from remuda.envs.adapters.spaces import MASK, deeds_of, picture_of, seed_of, sight_of
 from remuda.envs.adapters.tuples import copies_of, has_agents, made_quietly
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.envs.checks import BadValueError, broken, flag, number
-from remuda.envs.scripted import possibilities
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
 from remuda.loading import import_module
@@ -35,8 +26,8 @@ class GymnasiumEnv(VectorEnv):
     """Copies of one Gymnasium environment, stepped one after another.
 
     Observations that are no Box are flattened by `gymnasium.spaces.flatten`. Where `info` holds an
-    `action_mask` after a reset, or the observation is a dictionary of `observation` and
-    `action_mask`, it is asked for after each step too.
+    `action_mask` after the first reset, or the observation is a dictionary with an `action_mask`,
+    it is asked for after each reset and step.
     """
 
     turn_groups = ((0,),)
@@ -61,15 +52,14 @@ class GymnasiumEnv(VectorEnv):
         self.copies = [make() for _ in range(num_envs)]
         """The environments themselves, as the library made them."""
         first = self.copies[0]
-        self._sight, self._deeds = sight_of(first.observation_space), deeds_of(first.action_space)
+        self._deeds = deeds_of(first.action_space)
+        self._sight = sight_of(first.observation_space, self._deeds.space)
         _, info = first.reset(seed=0)
-        counted = isinstance(self._deeds.space, Discrete | MultiDiscrete)
-        masked = counted and (self._sight.has_mask or MASK in info)
+        masked = can_be_masked(self._deeds) and (self._sight.has_mask or MASK in info)
         space = self._sight.space
         self.agents = (AgentSpec(AGENT, space, self._deeds.space, masked=masked),)
         self._seen = np.zeros((num_envs, *space.shape), space.dtype)
-        width = possibilities(self.agents[0]) if masked else 0
-        self._masks: Bools = np.zeros((num_envs, width), np.bool_)
+        self._masks = Masks(self.agents[0], self._sight, self._deeds, num_envs, tells=masked)
         shape = (num_envs, 1)
         self._rewards: Floats = np.zeros(shape, np.float32)
         self._terminated: Bools = np.zeros(shape, np.bool_)
@@ -105,8 +95,11 @@ class GymnasiumEnv(VectorEnv):
 
     def mask(self, agent: int, out: Bools) -> None:  # noqa: ARG002
         """Write what is allowed: [num_envs, possibilities]."""
-        out[...] = self._masks
-        allow_idle(out, self.active[:, 0], self.check)
+        active = self.active[:, 0]
+        lacking = self._masks.lacking(active) if self.check else None
+        if lacking is not None:
+            raise broken(self, 0, lacking, int(self._turns[lacking]), "its mask is missing")
+        self._masks.write(out, active, self.check)
 
     def act(self, agent: int, actions: Integers) -> None:  # noqa: ARG002
         """Step every copy that is not over."""
@@ -150,10 +143,8 @@ class GymnasiumEnv(VectorEnv):
             copy.close()
 
     def _note(self, i: int, seen: Any, info: dict[str, Any]) -> None:
-        self._sight.write(seen, self._seen[i], self.check)
-        if self._masks.shape[1]:
-            mask = self._sight.mask(seen, info)
-            write_mask(mask, self._masks[i], self.check, self._deeds.theirs)
+        self._sight.write(seen, self._seen[i, ...], self.check)  # `...`: of one number a view too
+        self._masks.note(i, seen, info, self.check)
 
 
 def make_gymnasium(

@@ -12,18 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from remuda.envs.adapters.spaces import (
-    MASK,
-    allow_idle,
-    deeds_of,
-    picture_of,
-    seed_of,
-    sight_of,
-    write_mask,
-)
+from remuda.envs.adapters.masks import Masks, can_be_masked
+from remuda.envs.adapters.spaces import MASK, deeds_of, picture_of, seed_of, sight_of
 from remuda.envs.adapters.wrapping import NOTHING, InfoMetrics, Wrapping
 from remuda.envs.checks import BadValueError, broken, flag, number
-from remuda.envs.scripted import possibilities
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
@@ -35,14 +27,14 @@ if TYPE_CHECKING:
 class Copies(VectorEnv):
     """What both kinds have in common: the arrays of all copies, and how they are filled."""
 
-    def __init__(
-        self, copies: Sequence[Any], masked: Mapping[Any, bool], wrapping: Wrapping
-    ) -> None:
+    def __init__(self, copies: Sequence[Any], infos: Mapping[Any, Any], wrapping: Wrapping) -> None:
         """Take the copies, the first of which has been reset.
 
         Args:
             copies: environments, all made alike.
-            masked: by agent, whether its `info` holds a mask.
+            infos: of that reset, by agent. Where any holds a mask, all agents that make choices are
+                asked for theirs: some tell that of the selected agent alone, or an agent is not
+                there yet. Who never tells one may do anything.
             wrapping: what is read of `info`.
 
         Raises:
@@ -53,15 +45,19 @@ class Copies(VectorEnv):
         self.copies = copies
         """The environments themselves, as the library made them."""
         self._index = {name: i for i, name in enumerate(names)}
-        self._sights = [sight_of(first.observation_space(name)) for name in names]
         self._deeds = [deeds_of(first.action_space(name)) for name in names]
+        self._sights = [
+            sight_of(first.observation_space(name), deeds.space)
+            for name, deeds in zip(names, self._deeds, strict=True)
+        ]
         self.num_envs = len(copies)
+        tells = [MASK in (infos.get(name) or {}) for name in names]
         self.agents = tuple(
             AgentSpec(
                 str(name),
                 sight.space,
                 deeds.space,
-                masked=sight.has_mask or masked.get(name, False),
+                masked=can_be_masked(deeds) and (sight.has_mask or any(tells)),
             )
             for name, sight, deeds in zip(names, self._sights, self._deeds, strict=True)
         )
@@ -69,9 +65,9 @@ class Copies(VectorEnv):
             np.zeros((self.num_envs, *sight.space.shape), sight.space.dtype)
             for sight in self._sights
         ]
-        self._masks: list[Bools] = [
-            np.ones((self.num_envs, possibilities(spec) if spec.masked else 0), np.bool_)
-            for spec in self.agents
+        of_agents = zip(self.agents, self._sights, self._deeds, tells, strict=True)
+        self._masks = [
+            Masks(spec, sight, deeds, self.num_envs, told) for spec, sight, deeds, told in of_agents
         ]
         shape = (self.num_envs, len(names))
         self.active: Bools = np.zeros(shape, np.bool_)
@@ -93,7 +89,8 @@ class Copies(VectorEnv):
                 self._metrics.begin(e)
             self._terminated[e] = self._truncated[e] = False
             for seen, masks in zip(self._seen, self._masks, strict=True):
-                seen[e], masks[e] = 0, True
+                seen[e] = 0
+                masks.clear(e)
             self._restart(e, seed_of(seeds[e]))
 
     @abstractmethod
@@ -113,8 +110,11 @@ class Copies(VectorEnv):
 
     def mask(self, agent: int, out: Bools) -> None:
         """What it may do: [num_envs, possibilities]."""
-        out[...] = self._masks[agent]
-        allow_idle(out, self.active[:, agent], self.check)
+        masks, active = self._masks[agent], self.active[:, agent]
+        lacking = masks.lacking(active) if self.check else None
+        if lacking is not None:
+            raise self._broken(lacking, agent, "its mask is missing")
+        masks.write(out, active, self.check)
 
     def end_turn(self) -> TurnResult:
         """What the steps of this turn brought."""
@@ -138,12 +138,10 @@ class Copies(VectorEnv):
 
     def _note(self, e: int, agent: int, seen: Any, info: Mapping[str, Any]) -> None:
         """Write down what an agent sees and may do."""
-        sight, masks = self._sights[agent], self._masks[agent]
         try:
-            sight.write(seen, self._seen[agent][e], self.check)
-            if masks.shape[1]:
-                mask = sight.mask(seen, info)
-                write_mask(mask, masks[e], self.check, self._deeds[agent].theirs)
+            # `...`: of one number without a dimension a view too
+            self._sights[agent].write(seen, self._seen[agent][e, ...], self.check)
+            self._masks[agent].note(e, seen, info, self.check)
         except BadValueError as error:
             raise self._broken(e, agent, error) from None
 
@@ -207,7 +205,7 @@ class ParallelCopies(Copies):
         """
         copies = [make() for _ in range(num_envs)]
         _, infos = copies[0].reset(seed=0)
-        super().__init__(copies, {name: MASK in info for name, info in infos.items()}, wrapping)
+        super().__init__(copies, infos, wrapping)
         self.turn_groups = (tuple(range(self.num_agents)),)
         self._chosen: list[Any] = [None] * self.num_agents
 

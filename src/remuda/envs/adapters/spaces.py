@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from remuda.envs.adapters.leaves import refusal_of
 from remuda.envs.checks import BadValueError, short, write_checked
 from remuda.errors import ContractError
-from remuda.types import Array, Bools
+from remuda.types import Array
 
 MASK = "action_mask"
 """Where libraries tell what is allowed: beside the observation in a dictionary, or in `info`."""
@@ -28,6 +29,11 @@ class Sight:
     """From what the library gives, without its mask, to an array of that space."""
     has_mask: bool
     """Whether the library's observation is a dictionary with the mask in it."""
+    part: str | None = None
+    """Where in that dictionary the observation stands, if it is a single part; None: it is all."""
+    refuse: Callable[[Any], None] | None = None
+    """Raises a `BadValueError` where what the library gives is not like its space; None: there is
+    nothing that its shape as a row does not tell."""
 
     def write(self, seen: Any, out: Array, check: bool = True) -> None:
         """Write what the library gave into one row.
@@ -36,13 +42,18 @@ class Sight:
             BadValueError: it gave nothing, or nothing that is like the space; not without `check`.
         """
         if not check:
-            out[...] = self.flatten(seen[OBSERVATION] if self.has_mask else seen)
+            out[...] = self.flatten(seen if self.part is None else seen[self.part])
             return
+        if seen is None:
+            raise BadValueError("the observation is missing")
         try:
-            flat = self.flatten(seen[OBSERVATION] if self.has_mask else seen)
+            own = seen if self.part is None else seen[self.part]
+            if self.refuse is not None:
+                self.refuse(own)
+            flat = self.flatten(own)
+        except BadValueError:
+            raise
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            if seen is None:
-                raise BadValueError("the observation is missing") from None
             raise BadValueError(
                 f"the observation is {short(seen)}, which is not in its space ({error!r})"
             ) from None
@@ -53,21 +64,36 @@ class Sight:
 
     def mask(self, seen: Any, info: Mapping[str, Any]) -> Any:
         """What is allowed, as the library tells it; None: it does not."""
-        return seen[MASK] if self.has_mask else info.get(MASK)
+        if not self.has_mask:
+            return info.get(MASK)
+        try:
+            return seen[MASK]
+        except KeyError:
+            return None
 
 
-def sight_of(space: spaces.Space[Any]) -> Sight:
+def sight_of(space: spaces.Space[Any], does: spaces.Space[Any] | None = None) -> Sight:
     """How to write down what is seen in a space.
 
+    Args:
+        space: of what is seen. An `action_mask` in a dictionary is no part of it where it tells of
+            the agent's actions.
+        does: what the agent does, as policies take it; None: its masks are nobody's business.
+
     Raises:
-        ContractError: what is seen cannot be written as so many numbers.
+        ContractError: what is seen cannot be written as so many numbers, or the mask in it is not
+            of as many as there are actions.
     """
-    has_mask = isinstance(space, spaces.Dict) and set(space.spaces) == {OBSERVATION, MASK}
-    if has_mask:
-        assert isinstance(space, spaces.Dict)
-        space = space[OBSERVATION]
+    has_mask, part = False, None
+    if isinstance(space, spaces.Dict) and MASK in space.spaces:
+        rest = [(name, own) for name, own in space.spaces.items() if name != MASK]
+        has_mask = [name for name, _ in rest] == [OBSERVATION] or _tells_of(space, does)
+        if has_mask and len(rest) == 1:
+            part, space = rest[0]
+        elif has_mask and rest:
+            space = spaces.Dict(rest)
     if isinstance(space, spaces.Box):
-        return Sight(space, lambda seen: seen, has_mask)
+        return Sight(space, lambda seen: seen, has_mask, part)
     try:
         flat = spaces.flatten_space(space)
     except NotImplementedError:
@@ -76,62 +102,34 @@ def sight_of(space: spaces.Space[Any]) -> Sight:
         raise ContractError(f"an agent that sees {space} cannot be given numbers of one length")
     low, high = flat.low.astype(np.float32), flat.high.astype(np.float32)
     box = spaces.Box(low, high, dtype=np.float32)
-    return Sight(box, lambda seen: spaces.flatten(space, seen), has_mask)
+    return Sight(box, lambda seen: spaces.flatten(space, seen), has_mask, part, refusal_of(space))
 
 
-def write_mask(
-    mask: Any, out: Bools, check: bool = True, space: spaces.Space[Any] | None = None
-) -> None:
-    """Write a library's mask into one row; its parts follow one another as those of the space do.
+def _tells_of(sees: spaces.Dict, does: spaces.Space[Any] | None) -> bool:
+    """Whether the `action_mask` in what is seen is one: those of numbers tell nothing.
 
     Raises:
-        BadValueError: it is of another length; not without `check`.
+        ContractError: it is not of as many as there are actions.
     """
-    if mask is None:
-        out[...] = True
-        return
-    flat = _flat(mask, space)
-    if check and (flat.shape != out.shape or flat.dtype.kind not in "biuf"):
-        raise BadValueError(f"its mask is {short(mask)}, not {out.size} of true or false")
-    out[...] = flat.astype(np.bool_)
-
-
-def _flat(mask: Any, space: spaces.Space[Any] | None) -> Array:
-    """A mask of parts, which may have parts themselves, as one row.
-
-    Raises:
-        BadValueError: a part is missing, or there is one too many.
-    """
-    if isinstance(space, spaces.Dict):
-        if not isinstance(mask, Mapping) or mask.keys() != space.spaces.keys():
-            names = ", ".join(map(str, space.spaces))
-            raise BadValueError(f"its mask is {short(mask)}, and has to have parts {names}")
-        return np.concatenate([_flat(mask[name], own) for name, own in space.spaces.items()])
-    if isinstance(space, spaces.Tuple):
-        if not isinstance(mask, tuple | list) or len(mask) != len(space.spaces):
-            raise BadValueError(f"its mask is {short(mask)}, not of {len(space.spaces)} parts")
-        return np.concatenate(
-            [_flat(part, own) for part, own in zip(mask, space.spaces, strict=True)]
+    sizes = None if does is None else _choices_of(does)
+    if sizes is None:
+        return False
+    count, asked = _entries(sees[MASK]), int(sizes.sum())
+    if count != asked:
+        raise ContractError(
+            f"the `action_mask` in {sees} has {count} entries, and there are {asked} actions in "
+            f"{does}; let it hold 0 or 1 for each of them, or give it another name"
         )
-    if isinstance(mask, tuple | list) and any(np.ndim(part) for part in mask):
-        return np.concatenate([np.ravel(part) for part in mask])
-    return np.ravel(np.asarray(mask))
+    return True
 
 
-def allow_idle(masks: Bools, active: Bools, check: bool) -> None:
-    """Allow everything where nothing is allowed, because it is another's turn or the end.
-
-    The mask of an agent that acts stays as it is, for the actor to refuse.
-
-    Args:
-        masks: [num_envs, possibilities] of one agent.
-        active: [num_envs], where it acts.
-        check: whether masks are refused; if not, all is allowed there too.
-    """
-    nothing = ~masks.any(axis=1)
-    if check:
-        nothing &= ~active
-    masks[nothing] = True
+def _entries(space: spaces.Space[Any]) -> int:
+    """How many numbers there are in what a mask is told in, which may have parts."""
+    if isinstance(space, spaces.Dict):
+        return sum(_entries(own) for own in space.spaces.values())
+    if isinstance(space, spaces.Tuple):
+        return sum(_entries(own) for own in space.spaces)
+    return int(np.prod(space.shape or (0,)))
 
 
 @dataclass(frozen=True)
@@ -168,7 +166,16 @@ def _deeds_in(space: spaces.Space[Any]) -> Deeds:
         )
     if isinstance(space, spaces.Tuple | spaces.Dict):
         return _deeds_of_parts(space)
+    if _is_of_numbers(space):
+        return Deeds(space, lambda actions: _within(space, actions))
     return Deeds(space, lambda actions: actions.copy())
+
+
+def _within(space: spaces.Space[Any], actions: Array) -> Array:
+    """Numbers as the library's own space has them: a bound of float64 lies beside its float32."""
+    assert isinstance(space, spaces.Box)
+    bounded: Array = np.clip(actions.astype(space.dtype), space.low, space.high)
+    return bounded
 
 
 def _deeds_of_parts(space: spaces.Space[Any]) -> Deeds:

@@ -1,0 +1,93 @@
+"""Whether what a library lets an agent see is in its space, looked at before it is flattened.
+
+Flattening numbers states from 0 on, and counts them from the end where they are negative, so that
+one beyond its space becomes another one; and parts of wrong shapes may add up to the right length.
+The bounds of a Box are not looked at: many games pass them by a little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from remuda.envs.checks import BadValueError, short
+
+Refusal = Callable[[Any], None]
+"""Raises a `BadValueError` where a value is not in its space; another error where it cannot be
+looked at."""
+
+
+def refusal_of(space: spaces.Space[Any], what: str = "the observation") -> Refusal | None:
+    """What looks at the values of a space.
+
+    Args:
+        space: that they are to be in.
+        what: they are, in messages.
+
+    Returns:
+        None where there is nothing to look at.
+    """
+    if isinstance(space, spaces.Discrete):
+        return _of_choice(space, what)
+    if isinstance(space, spaces.MultiDiscrete):
+        first = np.asarray(space.start)
+        return _of_several(space, first, first + space.nvec - 1, what)
+    if isinstance(space, spaces.MultiBinary):
+        return _of_several(space, np.asarray(0), np.asarray(1), what)
+    if isinstance(space, spaces.Box):
+        return _of_numbers(space, what)
+    if isinstance(space, spaces.Dict):
+        return _of_parts(dict(space.spaces), None, what)
+    if isinstance(space, spaces.Tuple):
+        return _of_parts(dict(enumerate(space.spaces)), len(space.spaces), what)
+    return None
+
+
+def _of_choice(space: spaces.Discrete, what: str) -> Refusal:
+    first, last = int(space.start), int(space.start + space.n) - 1
+
+    def refuse(value: Any) -> None:
+        if not first <= value <= last:
+            raise BadValueError(f"{what} is {short(value)}, and may be {first} to {last}")
+
+    return refuse
+
+
+def _of_several(space: spaces.Space[Any], first: Any, last: Any, what: str) -> Refusal:
+    shape, told = space.shape, short(space)
+
+    def refuse(value: Any) -> None:
+        array = np.asarray(value)
+        if array.shape != shape or not ((first <= array) & (array <= last)).all():
+            raise BadValueError(f"{what} is {short(value)}, which is not in {told}")
+
+    return refuse
+
+
+def _of_numbers(space: spaces.Box, what: str) -> Refusal:
+    shape = space.shape
+
+    def refuse(value: Any) -> None:
+        if np.shape(value) != shape:
+            raise BadValueError(
+                f"{what} has the shape {np.shape(value)}, not {shape}: {short(value)}"
+            )
+
+    return refuse
+
+
+def _of_parts(own: dict[Any, spaces.Space[Any]], count: int | None, what: str) -> Refusal:
+    """Of a Tuple of so many, or of a Dict."""
+    found = {key: refusal_of(each, f"{what}, part {key}") for key, each in own.items()}
+    parts = [(key, refusal) for key, refusal in found.items() if refusal is not None]
+
+    def refuse(value: Any) -> None:
+        if count is not None and len(value) != count:
+            raise BadValueError(f"{what} is {short(value)}, not of {count} parts")
+        for key, refusal in parts:
+            refusal(value[key])
+
+    return refuse

@@ -1,0 +1,126 @@
+"""What is observed is in its space, before it becomes numbers in a row."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from faulty_games import Alone, AtOnce, actor_of, play
+from remuda.envs.adapters.gymnasium import GymnasiumEnv
+from remuda.envs.adapters.parallel import ParallelCopies
+from remuda.envs.adapters.spaces import sight_of
+from remuda.envs.checks import BadValueError
+from remuda.errors import ContractError
+
+PARTS = spaces.Dict({"at": spaces.Box(-9, 9, (2,)), "to": spaces.Box(-9, 9, (3,))})
+PAIR = spaces.Tuple([spaces.Discrete(3), spaces.MultiBinary(2)])
+
+
+def write(space, seen, check=True):
+    sight = sight_of(space)
+    out = np.zeros(sight.space.shape, sight.space.dtype)
+    sight.write(seen, out, check)
+    return out.tolist()
+
+
+@pytest.mark.parametrize(
+    ("space", "seen", "said"),
+    [
+        (spaces.Discrete(4, start=1), 0, "the observation is 0, and may be 1 to 4"),
+        (spaces.Discrete(4), -1, "the observation is -1, and may be 0 to 3"),
+        (spaces.MultiDiscrete([3, 3]), [3, 0], r"the observation is \[3, 0\], which is not in"),
+        (spaces.MultiDiscrete([3, 3]), [-1, 0], "which is not in"),
+        (spaces.MultiDiscrete([3, 3], start=[1, 1]), [0, 2], "which is not in"),
+        (spaces.MultiDiscrete([3, 3]), [1], "which is not in"),
+        (spaces.MultiBinary(3), [0, 2, 1], "which is not in"),
+        (spaces.MultiBinary(3), [0, 1], "which is not in"),
+        (PARTS, {"at": np.zeros(3), "to": np.zeros(2)}, r"part at .* shape \(3,\), not \(2,\)"),
+        (PARTS, {"at": np.zeros(2)}, "not in its space"),
+        (PARTS, None, "is missing"),
+        (PAIR, (3, [0, 1]), "part 0 is 3, and may be 0 to 2"),
+        (PAIR, (0, [0, 5]), r"part 1 is \[0, 5\], which is not in"),
+        (PAIR, (0,), r"the observation is \(0,\), not of 2 parts"),
+        (spaces.Dict({"deep": PAIR}), {"deep": (0, [3, 0])}, "part deep, part 1 is"),
+    ],
+)
+def test_what_is_not_in_its_space_is_told(space, seen, said):
+    """Red before: most of these became other states, with no word."""
+    with pytest.raises(BadValueError, match=said):
+        write(space, seen)
+
+
+@pytest.mark.parametrize(
+    ("space", "seen", "flat"),
+    [
+        (spaces.Discrete(3, start=1), np.int64(3), [0, 0, 1]),
+        (spaces.Discrete(2), True, [0, 1]),
+        (spaces.Discrete(2), np.array(1), [0, 1]),
+        (spaces.MultiDiscrete([2, 2]), [1, 0], [0, 1, 1, 0]),
+        (spaces.MultiDiscrete([2, 2], start=[5, 1]), np.array([5, 2]), [1, 0, 0, 1]),
+        (spaces.MultiBinary((2, 1)), np.array([[1], [0]], np.int8), [1, 0]),
+        (PARTS, {"at": [1, 2], "to": np.arange(3), "more": 7}, [1, 2, 0, 1, 2]),
+        (PAIR, (2, [0, 1]), [0, 0, 1, 0, 1]),
+        (PAIR, [2, (0, 1)], [0, 0, 1, 0, 1]),
+    ],
+)
+def test_what_is_in_its_space_is_written(space, seen, flat):
+    assert write(space, seen) == flat
+    assert write(space, seen, check=False) == flat
+
+
+def test_a_state_beyond_its_space_ends_the_actor():
+    class Beyond(Alone):
+        observation_space = spaces.Discrete(9)
+
+        def reset(self, **options):
+            super().reset(**options)
+            return 0, {}
+
+        def step(self, action):
+            _, *rest = super().step(action)
+            return -1 if self.turn == 3 else self.turn, *rest
+
+    with pytest.raises(ContractError, match=r"turn 3 .*: the observation is -1, and may be 0 to 8"):
+        play(actor_of(GymnasiumEnv(lambda: Beyond("nothing"))))
+    play(actor_of(GymnasiumEnv(lambda: Beyond("nothing")), check=False))
+
+
+class Gauge(gymnasium.Env):
+    """Sees one number, without a dimension."""
+
+    observation_space, action_space = spaces.Box(0, 1, (), np.float32), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.turn = 0
+        return np.float32(0), {}
+
+    def step(self, action):
+        self.turn += 1
+        return np.float32(self.turn / 5), 1.0, self.turn == 5, False, {}
+
+
+class Gauges(AtOnce):
+    def observation_space(self, agent):
+        return Gauge.observation_space
+
+    def reset(self, seed=None, options=None):
+        seen, infos = super().reset()
+        return dict.fromkeys(seen, np.float32(0)), infos
+
+    def step(self, actions):
+        seen, *rest = super().step(actions)
+        return dict.fromkeys(seen, np.float32(0.5)), *rest
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_number_without_a_dimension_is_observed(check):
+    """Red before: it was a TypeError."""
+    play(actor_of(GymnasiumEnv(Gauge, 2), check=check))
+    env = GymnasiumEnv(Gauge, 2)
+    env.reset(np.zeros(2, np.int64), np.ones(2, bool))
+    env.begin_turn()
+    env.act(0, np.zeros(2, np.int64))
+    seen = np.zeros(2, np.float32)
+    env.observe(0, seen)
+    assert seen.tolist() == pytest.approx([0.2, 0.2])
+    play(actor_of(ParallelCopies(lambda: Gauges("nothing"), 2), check=check))
