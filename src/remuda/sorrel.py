@@ -9,7 +9,8 @@
 
 Each agent learns for itself. Where its model is a PyTorchIQN, the network that is trained has the
 same sizes, and what it learned is put into the model, both its networks; other models stay as they
-are, and their agents are trained with the network that the configuration says.
+are, and their agents are trained with the network that the configuration says. So do the models of
+agents that are scripted (`env.scripted`).
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 import numpy as np
 
-from remuda.config import overlay
+from remuda.config import load_config, overlay
 from remuda.errors import UsageError
+from remuda.own_code import gone_on_with, name_objects, tree_of
 from remuda.types import Floats
 
 if TYPE_CHECKING:
@@ -40,6 +43,8 @@ NAMES = {
     for part in ("weight", "bias")
 }
 """The weights of an IQN that a PyTorchIQN has too."""
+NO_SECTIONS = ("preset", "resume", "view", "callbacks")
+"""Of what `remuda.train` takes, those that are no sections of the configuration."""
 PARTS = ("head1", "cos_embedding", "ff_1", "advantage", "value")
 """The layers of a PyTorchIQN's network."""
 
@@ -64,7 +69,8 @@ def train(
         What came of it, as of `remuda.train`.
 
     Raises:
-        UsageError: two agents share a model, so that it could not be given back what both learned.
+        UsageError: two agents share a model, so that it could not be given back what both learned;
+            or the seats are dealt to a population, so that no agent has a policy of its own.
         RemudaError: as `remuda.train`.
     """
     import remuda
@@ -85,11 +91,31 @@ def train(
 
     sizes = {f"agent_{i}": settings_of(model) for i, model in enumerate(models)}
     tree = overlay({"policies": {name: own for name, own in sizes.items() if own}}, config or {})
+    _refuse_dealt_seats(tree, settings)
     result = remuda.train(game, config=tree, **settings)
     run = remuda.load(result)
-    for i, model in enumerate(models):
-        put_back(run[f"agent_{i}"], model)
+    for name, model in zip(sizes, models, strict=True):
+        if name in run.config.env.scripted:
+            log.info("%s is scripted (env.scripted), and its model stays as it was", name)
+        else:
+            put_back(run[name], model)
     return result
+
+
+def _refuse_dealt_seats(tree: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Raise a `UsageError` where the agents' seats would be dealt to a population."""
+    sections = {name: value for name, value in settings.items() if name not in NO_SECTIONS}
+    preset, resume = settings.get("preset", ()), settings.get("resume")
+    whole = overlay(tree_of(tree, preset), name_objects(sections))
+    where = getattr(resume, "path", getattr(resume, "directory", resume))
+    if isinstance(where, str | Path):  # what else it may be, `remuda.train` refuses
+        whole = gone_on_with(Path(where).expanduser(), whole, preset)
+    if load_config(whole).population.dealt:
+        raise UsageError(
+            "population is set so that it deals the seats of each match anew, and here each "
+            "agent's model gets back what the policy of that agent learned; leave it out, or "
+            "train by remuda.train, which gives no models back"
+        )
 
 
 def is_iqn(model: Any) -> bool:

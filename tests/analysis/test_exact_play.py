@@ -9,6 +9,10 @@ import torch
 from remuda.analysis.exact_play import exact_exploitability, walked_game
 from remuda.analysis.played_trees import TIC_TAC_TOE
 from remuda.config import load_config
+from remuda.envs.adapters.wrapping import WRAPPERS
+from remuda.envs.kuhn_poker import KuhnPoker
+from remuda.envs.leduc_poker import LeducPoker
+from remuda.envs.matrix_games import rock_paper_scissors
 from remuda.envs.registry import make_env
 from remuda.policies.spec import first_weights, policy_specs
 
@@ -108,3 +112,17 @@ def test_how_many_of_them_are_measured_is_told():
 def test_other_games_are_not_walked():
     assert walked_game("connect_four", make_env("connect_four", 1)) is None
     assert walked_game("prisoners_dilemma", make_env("prisoners_dilemma", 1, rounds=2)) is None
+
+
+def test_a_game_with_wrappers_round_it_is_not_the_one_that_is_walked():
+    """Red before: the figure was that of the game without them."""
+    env = make_env(TIC_TAC_TOE, 1, **{WRAPPERS: ["pettingzoo.utils:BaseWrapper"]})
+    assert walked_game(TIC_TAC_TOE, env) is None
+
+
+@pytest.mark.parametrize("kind", [KuhnPoker, LeducPoker, rock_paper_scissors])
+def test_a_game_derived_from_one_may_have_other_rules(kind):
+    env = kind(1)
+    assert walked_game("mine:Game", env) is not None
+    env.__class__ = type("Mine", (type(env),), {})
+    assert walked_game("mine:Game", env) is None

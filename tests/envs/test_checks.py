@@ -236,8 +236,10 @@ def test_a_sorrel_game_that_gives_nothing_is_told():
         return game
 
     env = SorrelCopies(spoilt, 2, max_turns=5)
-    with pytest.raises(ContractError, match=r"agent_1 in copy 0, turn 2 .*: the reward is array"):
+    said = r"agent_1 in copy 0, turn 2 .*: the reward is array"
+    with pytest.raises(ContractError, match=said) as told:
         play(actor_of(env))
+    assert "check false" not in str(told.value)  # it cannot be taken, checked or not
 
 
 def test_a_mask_of_another_length_is_refused():

@@ -66,11 +66,68 @@ class TestThereAndBackWithMasks(VectorEnvContract):
 @pytest.mark.parametrize("game", GAMES)
 def test_the_suites_of_pettingzoo_pass(game, capsys):
     small = {"cleanup": {"num_agents": 3, "max_turns": 20}}.get(game, {})
-    parallel_api_test(parallel_env(game, **small), num_cycles=200)
     api_test(aec_env(game, **small), num_cycles=200)
-    parallel_seed_test(lambda: parallel_env(game, **small), 200)
     seed_test(lambda: aec_env(game, **small), 200)
+    if not make_env(game, 1, **small).can_observe_together:
+        return
+    parallel_api_test(parallel_env(game, **small), num_cycles=200)
+    parallel_seed_test(lambda: parallel_env(game, **small), 200)
     assert "Passed Parallel API test" in capsys.readouterr().out
+
+
+def test_a_game_of_one_move_after_another_is_none_of_moves_at_once():
+    """Red before: the move of who acts second was dropped."""
+    with pytest.raises(ConfigError, match=r"connect_four: .* aec_env\(\"connect_four\"\)"):
+        parallel_env("connect_four")
+
+
+class Substitutes(Tape):
+    """agent_1 is out in turn 2, or ends in it, and comes back in turn 3, at once or mid-turn."""
+
+    def __init__(self, num_envs=1, ends=False, back="turn"):
+        super().__init__(num_envs, 3, lengths=(5,))
+        self.ends, self.back = ends, back
+
+    def begin_turn(self):
+        super().begin_turn()
+        if self.back == "turn" and self._turn[0] == (1 if self.ends else 2):
+            self.active[:, 1] = True
+
+    def act(self, agent, actions):
+        super().act(agent, actions)
+        if self.back == "act" and self._turn[0] == 2 and agent == 0:
+            self.active[:, 1] = True
+            self._rewards[:, 1] += 1
+
+    def end_turn(self):
+        out = ~self.active.copy()
+        result = super().end_turn()
+        if self._turn[0] == 1:
+            self.active[:, 1] = False
+            result.terminated[:, 1] |= self.ends
+        elif self._turn[0] == 2:
+            self.active[out] = False
+        return result
+
+
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("back", ["turn", "act"])
+def test_an_agent_that_comes_back_acts_in_turn_too(ends, back):
+    """Red before: who had ended before was a KeyError."""
+    env = AECGame(Substitutes(ends=ends, back=back))
+    for _ in range(2):
+        env.reset(seed=0)
+        acted, dead = [], []
+        for name in env.agent_iter(60):
+            _, _, terminated, truncated, _ = env.last()
+            over = terminated or truncated
+            (dead if over else acted).append((int(env._table.game._turn[0]), name[-1]))
+            env.step(None if over else 1)
+        by_turn = ["".join(name for at, name in acted if at == turn) for turn in range(5)]
+        away = "012" if ends and back == "turn" else "02"
+        assert by_turn == ["012", away, "012", "012", "012"]
+        assert len(dead) == 3 + ends
+        assert not env.agents
 
 
 def test_those_who_act_at_once_do_not_see_each_other_act():
@@ -299,25 +356,71 @@ def test_agents_fall_out_die_and_come_back():
     assert not truncated[:-1].any()
 
 
-def test_who_has_ended_does_not_act_though_the_environment_still_lists_it():
-    class Stubborn(Revival):
-        def step(self, actions):
-            told = super().step(actions)
-            if self.turn == 2:
-                self.agents.append("dies")
-            elif self.turn == 3:
-                self.agents = [name for name in self.agents if name != "dies"]
-            return told
+class Stubborn(Revival):
+    """Lists who died until it is born again, or for ever."""
 
+    def __init__(self, for_ever=False):
+        self.for_ever = for_ever
+
+    def step(self, actions):
+        self.agents = [name for name in self.agents if name in actions]
+        told = super().step(actions)
+        if self.turn == 2 or (self.for_ever and self.turn < 6):
+            self.agents = [*{*self.agents, "dies"}]
+        return told
+
+
+@pytest.mark.parametrize("for_ever", [False, True])
+def test_who_has_ended_does_not_act_though_the_environment_still_lists_it(for_ever):
+    """Red before: it acted again in the turn after, in an episode of its own, and so on."""
+    env = ParallelCopies(lambda: Stubborn(for_ever))
+    env.check = False
+    for _ in range(2):  # nothing is left of the episode before
+        env.reset(np.array([0]), np.ones(1, bool))
+        active = []
+        for turn in range(6):
+            env.begin_turn()
+            for agent in range(3):
+                env.act(agent, np.array([[1, 2]]))
+            result = env.end_turn()
+            assert result.terminated[0].tolist() == [False, turn == 1, False]
+            active.append(bool(env.active[0, 1]))
+        # It was out after the third turn, or never.
+        assert active == [True, False, False, not for_ever, not for_ever, False]
+
+
+def test_who_has_ended_and_is_listed_while_others_play_on_is_refused():
     env = ParallelCopies(Stubborn)
     env.reset(np.array([0]), np.ones(1, bool))
-    for _ in range(2):
+    for turn in range(2):
         env.begin_turn()
         for agent in range(3):
             env.act(agent, np.array([[1, 2]]))
-        result = env.end_turn()
-    assert result.terminated[0].tolist() == [False, True, False]
-    assert env.active[0].tolist() == [False, False, True]
+        if turn == 0:
+            env.end_turn()
+    with pytest.raises(ContractError, match=r"dies in copy 0, turn 2 .*: .* still in `agents`"):
+        env.end_turn()
+
+
+def test_an_episode_may_end_for_all_and_leave_them_listed():
+    class Leaves(Revival):
+        def step(self, actions):
+            self.agents = list(actions)
+            seen, rewards, _, _, infos = super().step(actions)
+            ends = dict.fromkeys(actions, self.turn == 2)
+            self.agents = list(actions)
+            return seen, rewards, ends, dict.fromkeys(actions, False), infos
+
+    env = ParallelCopies(Leaves)
+    for _ in range(2):
+        env.reset(np.array([0]), np.ones(1, bool))
+        for turn in range(2):
+            assert env.active.all()
+            env.begin_turn()
+            for agent in range(3):
+                env.act(agent, np.array([[1, 2]]))
+            assert env.end_turn().terminated.all() == (turn == 1)
+        assert not env.active.any()
 
 
 def test_masks_of_every_form():

@@ -90,6 +90,32 @@ def test_an_episode_is_cut_off_by_the_adapter_and_ended_by_the_game():
     assert not result.truncated.any()
 
 
+def test_a_world_that_is_done_in_its_last_turn_has_ended():
+    """Red before: it was cut off."""
+
+    class EndsInTurnFour(Berries):
+        def take_turn(self, epoch=0):
+            super().take_turn(epoch)
+            self.world.is_done = self.turn == 4
+
+    for max_turns, stops, ends in ((4, True, True), (5, True, True), (4, False, False)):
+
+        def game(stops=stops):
+            made = berries()
+            made.__class__, made.stop_if_done = EndsInTurnFour, stops
+            return made
+
+        env = SorrelCopies(game, 1, max_turns=max_turns)
+        env.reset(np.array([0]), np.ones(1, bool))
+        for _ in range(4):
+            env.begin_turn()
+            for agent in range(3):
+                env.act(agent, np.array([0]))
+            result = env.end_turn()
+        assert result.terminated.all() == ends
+        assert result.truncated.all() == (not ends)
+
+
 def test_an_agent_that_the_game_passes_over_does_not_act():
     class Lazy(Berries):
         def take_turn(self, epoch=0):

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import remuda.sorrel
+from remuda.envs.adapters.sorrel import SorrelCopies
 from remuda.envs.registry import find_game, make_env
 from remuda.errors import ConfigError, UsageError
 from sorrel_double import Berries, Grass, Gridworld, Picker, RandomModel
@@ -145,3 +146,46 @@ def test_a_missing_package_is_told(monkeypatch):
         find_game("sorrel:treasurehunt").make(1)
     with pytest.raises(ConfigError, match="sorrel:chess: there is none; there are treasurehunt, "):
         make_env("sorrel:chess", 1)
+
+
+def test_agents_that_are_scripted_keep_their_models(tmp_path, caplog):
+    """Red before: theirs got the first weights of a policy that was never trained."""
+    env = environment()
+    before = [agent.model.qnetwork_local.head1.weight.clone() for agent in env.agents]
+    caplog.set_level("INFO", "remuda.sorrel")
+    remuda.sorrel.train(
+        env,
+        schedule="sequential",
+        env={"scripted": {"agent_1": "random"}},
+        run={"turns": 300, "directory": str(tmp_path / "run"), "evaluate_episodes": 0},
+    )
+    stays = [
+        torch.equal(agent.model.qnetwork_local.head1.weight, weight)
+        for agent, weight in zip(env.agents, before, strict=True)
+    ]
+    assert stays == [False, True]
+    assert [agent.model.epsilon for agent in env.agents] == [0.0, 0.5]
+    assert "agent_1 is scripted (env.scripted), and its model stays as it was" in caplog.text
+
+
+@pytest.mark.parametrize("where", ["settings", "config", "resume"])
+def test_a_population_whose_seats_are_dealt_is_refused(tmp_path, where):
+    """Red before: it was, by another message, after all of the training."""
+    dealt = {"policies": 1, "matchmaker": "self_play"}
+    run = {"turns": 100, "directory": str(tmp_path / "run"), "evaluate_episodes": 0}
+    given = {"settings": {"population": dealt}, "config": {"config": {"population": dealt}}}
+    if where == "resume":
+        tree = {"schedule": "sequential", "population": dealt, "run": run, "policy": SMALL}
+        remuda.train(environment_s_game, **tree)
+    else:
+        given[where] |= {"run": run}
+    with pytest.raises(UsageError, match=r"population .* deals the seats .* leave it out"):
+        remuda.sorrel.train(environment(), **given.get(where, {"resume": str(tmp_path / "run")}))
+    assert where == "resume" or not (tmp_path / "run").exists()
+
+
+SMALL = {"algorithm": "ppo", "network": {"hidden": [4]}}
+
+
+def environment_s_game(num_envs):
+    return SorrelCopies(environment, num_envs)

@@ -35,6 +35,42 @@ def test_what_a_policy_does_is_in_the_space(space):
     assert all(space.contains(action) for action in unpacked)
 
 
+TENTHS = [
+    spaces.Box(-0.1, 0.1, (2,), np.float64),
+    spaces.Box(np.array([-0.3, 0.0]), np.array([0.3, np.inf]), dtype=np.float64),
+    spaces.Box(-0.1, 0.1, (3,), np.float16),
+    spaces.Tuple([spaces.Box(-0.1, 0.1, (2,), np.float64), spaces.Box(0, 0.7, (), np.float64)]),
+    spaces.Dict({"a": spaces.Box(-0.1, 0.1, (1,), np.float64), "b": spaces.Box(-1, 1, (1,))}),
+]
+
+
+@pytest.mark.parametrize("space", TENTHS, ids=str)
+def test_a_bound_that_float32_lacks_is_kept(space):
+    """Red before: 0.1 was 0.10000000149, which lies outside, and of another dtype."""
+    deeds = deeds_of(space)
+    actions = actions_of(deeds.space, "agent_0")
+    for end in (-9.0, 9.0, 0.05):
+        drawn = np.full((3, actions.size), end, np.float32)
+        bounded = actions.within_bounds(drawn)
+        assert bounded.dtype == np.float32
+        if isinstance(space, spaces.Box):  # whoever asks a policy by hand hands on this
+            shaped = bounded.reshape(-1, *space.shape).astype(space.dtype)
+            assert all(space.contains(action) for action in shaped)
+        for action in deeds.unpack(bounded.reshape(3, *deeds.space.shape)):
+            assert space.contains(action)
+
+
+def test_what_lies_within_bounds_stays_as_it_is():
+    space = spaces.Box(-1, 1, (4,), np.float32)
+    drawn = np.random.default_rng(0).uniform(-1, 1, (50, 4)).astype(np.float32)
+    bounded = actions_of(space, "agent_0").within_bounds(drawn)
+    unpacked = deeds_of(space).unpack(bounded)
+    assert (unpacked == drawn).all()
+    assert not np.shares_memory(unpacked, bounded)
+    ends = actions_of(space, "agent_0").within_bounds(9 * drawn)
+    assert np.abs(ends).max() == 1.0
+
+
 def test_each_part_is_what_was_chosen_for_it():
     deeds = deeds_of(CHOICES)
     assert deeds.space == spaces.MultiDiscrete([4, 2, 3, 2, 2, 2])  # a Dict is in order of its keys

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from faulty_games import actor_of, play
 from remuda.envs.adapters.tuples import copies_of, has_agents, make_lbf, make_rware
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.registry import find_game, make_env
@@ -88,6 +89,47 @@ def test_a_tuple_of_another_length_is_told():
     env.act(1, np.array([1]))
     with pytest.raises(ContractError, match="it has 2 agents, and gave 1 rewards"):
         env.end_turn()
+
+
+class Ends(Meeting):
+    """Ends, and pays, as it is told to, in its third turn."""
+
+    def __init__(self, ends, reward=1.0):
+        super().__init__()
+        self.ends, self.paid = ends, reward
+
+    def step(self, actions):
+        seen, *_, info = super().step(actions)
+        return seen, self.paid, self.ends if self.turn == 3 else False, False, info
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        (None, "agent_0 in copy 0, turn 3 .*: `terminated` is None, not true or false"),
+        ([0.0, np.nan], "agent_1 in copy 0, turn 3 .*: `terminated` is nan, not true or false"),
+        ([np.nan, 1.0], "agent_0 in copy 0, turn 3 .*: `terminated` is nan, not true or false"),
+        (["no", "no"], "agent_0 in copy 0, turn 3 .*: `terminated` is 'no', not true or false"),
+        (7, "agent_0 in copy 0, turn 3 .*: `terminated` is 7, not true or false"),
+    ],
+)
+def test_an_end_that_is_neither_true_nor_false_is_told(ends, said):
+    """Red before: it was taken by Python's truth."""
+    with pytest.raises(ContractError, match=said):
+        play(actor_of(copies_of(lambda: Ends(ends), 1)))
+
+
+@pytest.mark.parametrize("ends", [True, np.True_, [1.0, 1.0], np.array([1, 1]), np.array(True)])
+def test_ends_of_every_form(ends):
+    env = copies_of(lambda: Ends(ends, np.array(2.0)), 1)
+    env.reset(np.array([3]), np.ones(1, bool))
+    for turn in range(3):
+        env.begin_turn()
+        env.act(0, np.array([2]))
+        env.act(1, np.array([1]))
+        result = env.end_turn()
+        assert result.rewards.tolist() == [[2.0, 2.0]]  # an array without a dimension is of all
+        assert result.terminated.all() == (turn == 2)
 
 
 def test_an_environment_of_one_agent_is_none():

@@ -188,6 +188,26 @@ def test_what_is_no_number_is_the_worlds_fault(says):
         played(env, copies=1)
 
 
+@pytest.mark.parametrize("says", ["loud", float("nan"), [1, 2]])
+@pytest.mark.parametrize("game", ["Telling", "Pair"])
+def test_what_is_no_number_is_left_out_unchecked(game, says, monkeypatch):
+    """Red before: the message says that `env.check false` lets it pass, and it did not."""
+    options = {"says": says} if game == "Telling" else {}
+    metric = "says" if game == "Telling" else "speed"
+    env = made(f"telling_games:{game}", 1, episode_metrics={metric: "sum"}, **options)
+    if game == "Pair":
+        own = env.copies[0].step
+
+        def step(actions):
+            *rest, infos = own(actions)
+            return *rest, infos | {"a": {"speed": says}}
+
+        monkeypatch.setattr(env.copies[0], "step", step)
+    env.check = False
+    result, _ = played(env, copies=1)
+    assert result.info[metric].tolist() == [0.0 if game == "Telling" else 60.0]
+
+
 def test_a_metric_is_asked_for_once():
     with pytest.raises(ConfigError, match="a/speed is asked for twice"):
         made("telling_games:Pair", 2, episode_metrics={"a/speed": "sum", "*/speed": "last"})

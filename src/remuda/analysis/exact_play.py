@@ -63,15 +63,15 @@ class WalkedGame:
 
 
 def walked_game(game: str, env: VectorEnv) -> WalkedGame | None:
-    """The tree of a run's game; None: it is none that can be walked.
+    """The tree of a run's game; None: it is none that can be walked, or has wrappers round it.
 
     Args:
         game: its name.
         env: a copy of it, with the run's options.
     """
-    if isinstance(env, MatrixEnv):
+    if type(env) is MatrixEnv:  # one that is derived from it may have other rules
         return _matrix_game(env)
-    if isinstance(env, OpenSpielEnv):
+    if type(env) is OpenSpielEnv:
         return _open_spiel_game(env)
     played = played_rules(game, env)
     if played is None:

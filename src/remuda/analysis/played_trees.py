@@ -17,6 +17,7 @@ from remuda.analysis.network_play import probabilities
 from remuda.analysis.tree_games import KuhnPoker, LeducPoker, TicTacToe
 from remuda.analysis.trees import InformationSet, Tree, TreeGame
 from remuda.envs import kuhn_poker, leduc_poker
+from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.envs.vector_env import VectorEnv
 from remuda.types import Array, Bools, Floats
 
@@ -121,11 +122,22 @@ PLAYED: Mapping[str, PlayedRules] = {
 def played_rules(game: str, env: VectorEnv) -> PlayedRules | None:
     """The rules of a run's game; None: there are none here.
 
+    Wrappers may change what is observed and what is paid, and a class that is derived from a game's
+    may have rules of its own: neither is a game of these rules.
+
     Args:
         game: its name.
         env: a copy of it, by whose class a game is known that was given as `module:Class`.
     """
+    if is_wrapped(env):
+        return None
     for name, found in PLAYED.items():
-        if game == name or (found.env is not None and isinstance(env, found.env)):
+        if game == name or type(env) is found.env:
             return found
     return None
+
+
+def is_wrapped(env: VectorEnv) -> bool:
+    """Whether `env.wrappers` stand round the copies of a game."""
+    wrapping: Wrapping = getattr(env, "wrapping", NOTHING)
+    return bool(wrapping.wrappers)

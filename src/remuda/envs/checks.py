@@ -56,9 +56,13 @@ def flag(name: str, value: Any) -> bool:
     """
     if value is True or value is False:
         return value
-    if value is None or np.size(value) != 1:
-        raise BadValueError(f"`{name}` is {short(value)}, not true or false")
-    return bool(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        array = np.asarray(None)
+    if array.size == 1 and array.dtype.kind in "biuf" and array.item() in (0, 1):
+        return bool(array.item())
+    raise BadValueError(f"`{name}` is {short(value)}, not true or false")
 
 
 def write_checked(what: str, value: Any, out: Array) -> None:
@@ -84,7 +88,9 @@ def write_checked(what: str, value: Any, out: Array) -> None:
     out[...] = cast
 
 
-def broken(env: VectorEnv, agent: int, copy: int, turn: int, said: object) -> ContractError:
+def broken(
+    env: VectorEnv, agent: int, copy: int, turn: int, said: object, lets_pass: bool = True
+) -> ContractError:
     """The error that tells what is wrong, and where.
 
     Args:
@@ -93,12 +99,13 @@ def broken(env: VectorEnv, agent: int, copy: int, turn: int, said: object) -> Co
         copy: in which of the copies.
         turn: of that copy's episode, the first is 1; 0: it has just been reset.
         said: what is wrong.
+        lets_pass: whether it is taken by a game that is not checked.
     """
     name = env.agents[agent].name
     return ContractError(
         f"the game breaks its contract: {name} in copy {env.first_copy + copy}, turn {turn} of "
         f"the episode: {said}. Mend the game (remuda.envs.contract.check_env tests the whole "
-        "contract), or train on whatever it gives by --env.check false"
+        f"contract){', or train on whatever it gives by --env.check false' if lets_pass else ''}"
     )
 
 

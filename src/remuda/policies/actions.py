@@ -303,11 +303,18 @@ def actions_of(space: Space[object], agent: str) -> Actions:
     if isinstance(space, MultiDiscrete) and not np.any(space.start):
         return DiscreteActions(tuple(int(n) for n in space.nvec.ravel()))
     if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
-        return ContinuousActions(space.low.astype(np.float32), space.high.astype(np.float32))
+        return ContinuousActions(_from_above(space.low), -_from_above(-space.high))
     raise ContractError(
         f"{agent} acts in {space}; policies act in Discrete and MultiDiscrete from 0, in Box of "
         "floats, and through adapters in a Tuple or Dict that is all choices or all floats"
     )
+
+
+def _from_above(bounds: Array) -> Floats:
+    """Lower bounds as float32 that are no lower: 0.1 of float64 lies between two of those."""
+    nearest: Floats = bounds.astype(np.float32)
+    above: Floats = np.nextafter(nearest, np.float32(np.inf), dtype=np.float32)
+    return np.where(nearest < bounds, above, nearest)
 
 
 @njit(cache=True)

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from remuda.errors import ConfigError
+
 try:
     from pettingzoo import AECEnv, ParallelEnv
 except ImportError as error:
-    from remuda.errors import ConfigError
-
     raise ConfigError(
         f"a game as a PettingZoo environment needs PettingZoo ({error}): "
         "pip install 'remuda[pettingzoo]'"
@@ -139,6 +139,19 @@ class _Exported:
 class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
     """A game as a PettingZoo environment whose agents act at once."""
 
+    def __init__(self, game: VectorEnv, name: str = "game", render_mode: str | None = None) -> None:
+        """Take one copy; arguments as of `AECGame`.
+
+        Raises:
+            ConfigError: who acts next depends on what the one before did.
+        """
+        if not game.can_observe_together:
+            raise ConfigError(
+                f"{name}: its agents move one after another, who acts next depending on the move "
+                f'before, and cannot act at once as in parallel_env; take aec_env("{name}")'
+            )
+        super().__init__(game, name, render_mode)
+
     def reset(
         self,
         seed: int | None = None,
@@ -204,6 +217,7 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         """Let the selected agent act; the last one of a turn ends it. Rewards come when they do."""
         if self.terminations[self.agent_selection] or self.truncations[self.agent_selection]:
             self._was_dead_step(action)
+            self._join(self._table.live())  # who ended may have come back meanwhile
             return
         self._cumulative_rewards[self.agent_selection] = 0.0
         self._clear_rewards()
@@ -225,12 +239,22 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
             if group is None:
                 self._seen: dict[str, Any] = {}
                 return False
-            live = set(self._table.live())
+            live = self._table.live()
+            self._join(live)
             self._waiting = [name for i in group if (name := self._table.names[i]) in live]
             self._seen = {name: self._table.look(name) for name in self._waiting}
             self._pay(self._table.newly_given())
         self.agent_selection = self._waiting.pop(0)
         return True
+
+    def _join(self, live: list[str]) -> None:
+        """Take up those who come back in the middle of an episode, once they were stepped out."""
+        for name in live:
+            if name not in self.terminations:
+                self.agents.append(name)
+                self.rewards[name] = self._cumulative_rewards[name] = 0.0
+                self.terminations[name] = self.truncations[name] = False
+                self.infos[name] = {}
 
     def _end_turn(self) -> None:
         result = self._table.game.end_turn()
@@ -251,7 +275,11 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
 
 
 def parallel_env(game: str, render_mode: str | None = None, **options: Any) -> ParallelGame:
-    """The game called `game`, with its options, as an environment whose agents act at once."""
+    """The game called `game`, with its options, as an environment whose agents act at once.
+
+    Raises:
+        ConfigError: there is no such game, it refuses an option, or its agents cannot act at once.
+    """
     return ParallelGame(make_env(game, 1, **options), game, render_mode)
 
 

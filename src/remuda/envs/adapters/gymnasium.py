@@ -66,6 +66,8 @@ class GymnasiumEnv(VectorEnv):
         self._truncated: Bools = np.zeros(shape, np.bool_)
         self.active: Bools = np.zeros(shape, np.bool_)
         self._turns: Integers = np.zeros(num_envs, np.int64)
+        self.wrapping = wrapping
+        """What stands round each copy."""
         self._metrics = wrapping.reading([AGENT], num_envs)
         self.facts = self._metrics.names if self._metrics is not None else ()
 
@@ -109,7 +111,7 @@ class GymnasiumEnv(VectorEnv):
             try:
                 self._note(i, seen, info)
                 if self._metrics is not None:
-                    self._metrics.read(i, 0, info)
+                    self._metrics.read(i, 0, info, self.check)
                 plain = type(reward) is float and type(terminated) is type(truncated) is bool
                 if self.check and not plain:
                     reward = number(reward)

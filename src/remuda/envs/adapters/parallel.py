@@ -77,6 +77,8 @@ class Copies(VectorEnv):
         self._turns: Integers = np.zeros(self.num_envs, np.int64)
         # Whether an agent is in an episode of its own, which has begun and not ended.
         self._playing: Bools = np.zeros(shape, np.bool_)
+        self.wrapping = wrapping
+        """What stands round each copy."""
         self._metrics = wrapping.reading([spec.name for spec in self.agents], self.num_envs)
         self.facts = self._metrics.names if self._metrics is not None else ()
 
@@ -161,7 +163,7 @@ class Copies(VectorEnv):
         self, metrics: InfoMetrics, e: int, agent: int, info: Mapping[str, Any] | None
     ) -> None:
         try:
-            metrics.read(e, agent, info or {})
+            metrics.read(e, agent, info or {}, self.check)
         except BadValueError as error:
             raise self._broken(e, agent, error) from None
 
@@ -184,7 +186,7 @@ class ParallelCopies(Copies):
     """Copies of a PettingZoo environment whose agents act at once.
 
     In a turn every agent in the environment's `agents` acts. One that dies keeps what it saw last;
-    one that comes back begins an episode of its own.
+    one that comes back, after it was out of `agents`, begins an episode of its own.
     """
 
     def __init__(
@@ -208,10 +210,13 @@ class ParallelCopies(Copies):
         super().__init__(copies, infos, wrapping)
         self.turn_groups = (tuple(range(self.num_agents)),)
         self._chosen: list[Any] = [None] * self.num_agents
+        # By copy, who has ended and has been in its `agents` ever since.
+        self._lingering: list[set[int]] = [set() for _ in copies]
 
     def _restart(self, e: int, seed: int) -> None:
         seen, infos = self.copies[e].reset(seed=seed)
         self._note_all(e, seen, infos)
+        self._lingering[e].clear()
         if self.check:
             self._all_see(e, self.copies[e].agents, seen)
         self._let_play(e)
@@ -278,12 +283,23 @@ class ParallelCopies(Copies):
                 raise self._broken(e, self._index[name], "the observation is missing")
 
     def _let_play(self, e: int) -> None:
-        """Who is in `agents` acts next, but who has just ended."""
-        live = self.copies[e].agents
+        """Who is in `agents` acts next, but who has ended and was never out of it since."""
+        before, lingering = self._lingering[e], set[int]()
         self.active[e] = False
-        for name in live:
+        for name in self.copies[e].agents:
             agent = self._index[name]
-            if not (self._terminated[e, agent] or self._truncated[e, agent]):
+            if self._terminated[e, agent] or self._truncated[e, agent] or agent in before:
+                lingering.add(agent)
+            else:
                 self.active[e, agent] = self._playing[e, agent] = True
+        self._lingering[e] = lingering
         if not self.active[e].any():
             self._nobody_left(e)
+        elif lingering and self.check:
+            raise self._broken(
+                e,
+                min(lingering),
+                "its episode has ended, and it is still in `agents` while others play on; "
+                "PettingZoo's contract is that a step takes those out whose episodes it ends (one "
+                "may join anew in a later step)",
+            )

@@ -176,7 +176,7 @@ class _Copy:
             agent.model.start_epoch_action(epoch=0)
         while not self._over():
             game.take_turn()
-        self.world_ended = game.turn < self._max_turns
+        self.world_ended = self._is_done()  # in its last turn, too
         world.is_done = True
         for agent in game.agents:
             agent.model.end_epoch_action(epoch=0)
@@ -184,9 +184,11 @@ class _Copy:
             seen[:] = np.ravel(agent.pov(world))
 
     def _over(self) -> bool:
+        return self._is_done() or self.game.turn >= self._max_turns
+
+    def _is_done(self) -> bool:
         game = self.game
-        done = bool(getattr(game.world, "is_done", False)) and getattr(game, "stop_if_done", False)
-        return done or game.turn >= self._max_turns
+        return bool(getattr(game.world, "is_done", False) and getattr(game, "stop_if_done", False))
 
     def _asks(self, agent: int) -> Callable[[Any], int]:
         def ask(state: Any) -> int:
@@ -327,7 +329,8 @@ class SorrelCopies(VectorEnv):
         return np.asarray(picture).copy()
 
     def _broken(self, e: int, said: object) -> ContractError:
-        return broken(self, self._copies[e].telling, e, int(self._turns[e]), said)
+        turn = int(self._turns[e])
+        return broken(self, self._copies[e].telling, e, turn, said, lets_pass=False)
 
     def _note(self, e: int) -> None:
         """Take over what a copy has told, and whom it asks."""

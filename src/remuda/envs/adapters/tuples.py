@@ -16,6 +16,7 @@ from gymnasium import spaces
 
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
+from remuda.envs.checks import BadValueError, flag
 from remuda.errors import ConfigError, ContractError
 from remuda.user_code import where_raised
 
@@ -90,11 +91,13 @@ class TupleEnv:
             self._by_agent(what, each if _is_sequence(each) else [each] * len(chosen))
             for what, each in (("ends", terminated), ("ends", truncated), ("rewards", rewards))
         )
-        ended, cut = ({name: bool(end) for name, end in flags.items()} for flags in (ended, cut))
-        if all(ended[name] or cut[name] for name in self.possible_agents):
+        if all(_is_true(ended[name]) or _is_true(cut[name]) for name in self.possible_agents):
             self.agents = []
-        else:  # an episode is over for all at once
-            ended, cut = (dict.fromkeys(actions, False) for _ in range(2))
+        else:  # an episode is over for all at once; what is no flag is left to be refused
+            ended, cut = (
+                {name: False if _is_flag(end) else end for name, end in flags.items()}
+                for flags in (ended, cut)
+            )
         return self._by_agent("observations", observations), given, ended, cut, self._infos(info)
 
     def render(self) -> Any:
@@ -145,7 +148,21 @@ class TupleEnv:
 
 
 def _is_sequence(values: Any) -> bool:
-    return isinstance(values, Sequence) or (hasattr(values, "__len__") and hasattr(values, "shape"))
+    shape = getattr(values, "shape", None)
+    return isinstance(values, Sequence) or (hasattr(values, "__len__") and shape not in (None, ()))
+
+
+def _is_flag(end: Any) -> bool:
+    """Whether an end is told by what is true or false."""
+    try:
+        flag("the end", end)
+    except BadValueError:
+        return False
+    return True
+
+
+def _is_true(end: Any) -> bool:
+    return end is True or (end is not False and _is_flag(end) and bool(end))
 
 
 def copies_of(

@@ -231,11 +231,17 @@ class InfoMetrics:
         self._values[:, :, env] = 0.0
         self._counts[:, :, env] = 0
 
-    def read(self, env: int, agent: int, info: Mapping[str, Any]) -> None:
+    def read(self, env: int, agent: int, info: Mapping[str, Any], check: bool = True) -> None:
         """Take in what a step's `info` holds for an agent.
 
+        Args:
+            env: the copy.
+            agent: whose `info` it is.
+            info: of the step.
+            check: refuse what is no finite number; if not, it counts as not told.
+
         Raises:
-            BadValueError: something that is asked for is no finite number.
+            BadValueError: something that is asked for is no finite number; not without `check`.
         """
         if not info:
             return
@@ -248,6 +254,8 @@ class InfoMetrics:
             try:
                 value = _finite(found)
             except BadValueError:
+                if not check:
+                    continue
                 raise BadValueError(
                     f"`info` holds {found!r} as {'/'.join(way)}, which env.episode_metrics.{name} "
                     "reads; it must be a finite number"
