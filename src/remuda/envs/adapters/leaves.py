@@ -14,10 +14,13 @@ import numpy as np
 from gymnasium import spaces
 
 from remuda.envs.checks import BadValueError, short
+from remuda.types import Array
 
 Refusal = Callable[[Any], None]
 """Raises a `BadValueError` where a value is not in its space; another error where it cannot be
 looked at."""
+FEW = 32
+"""Numbers that are looked at one by one, which is faster than an array of them."""
 
 
 def refusal_of(space: spaces.Space[Any], what: str = "the observation") -> Refusal | None:
@@ -36,7 +39,8 @@ def refusal_of(space: spaces.Space[Any], what: str = "the observation") -> Refus
         first = np.asarray(space.start)
         return _of_several(space, first, first + space.nvec - 1, what)
     if isinstance(space, spaces.MultiBinary):
-        return _of_several(space, np.asarray(0), np.asarray(1), what)
+        zeros: Array = np.zeros(space.shape, np.int64)
+        return _of_several(space, zeros, zeros + 1, what)
     if isinstance(space, spaces.Box):
         return _of_numbers(space, what)
     if isinstance(space, spaces.Dict):
@@ -56,12 +60,19 @@ def _of_choice(space: spaces.Discrete, what: str) -> Refusal:
     return refuse
 
 
-def _of_several(space: spaces.Space[Any], first: Any, last: Any, what: str) -> Refusal:
+def _of_several(space: spaces.Space[Any], first: Array, last: Array, what: str) -> Refusal:
     shape, told = space.shape, short(space)
+    bounds = list(zip(np.ravel(first).tolist(), np.ravel(last).tolist(), strict=True))
+
+    def lies_within(array: Array) -> bool:
+        if len(bounds) > FEW:
+            return bool(((first <= array) & (array <= last)).all())
+        found = zip(array.ravel().tolist(), bounds, strict=True)
+        return all(low <= each <= high for each, (low, high) in found)
 
     def refuse(value: Any) -> None:
         array = np.asarray(value)
-        if array.shape != shape or not ((first <= array) & (array <= last)).all():
+        if array.shape != shape or not lies_within(array):
             raise BadValueError(f"{what} is {short(value)}, which is not in {told}")
 
     return refuse
