@@ -33,6 +33,10 @@ class BadValueError(ValueError):
     """A value that breaks the contract of a game; the message says what it is."""
 
 
+class UntakeableError(BadValueError):
+    """One that no game could be trained on, checked or not: it does not fit into any array."""
+
+
 def number(value: Any) -> float:
     """A reward as a number.
 
@@ -45,7 +49,8 @@ def number(value: Any) -> float:
         return float(value)
     if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biuf":
         return float(value.item())
-    raise BadValueError(f"the reward is {short(value)}, not a number")
+    kind = BadValueError if value is None else UntakeableError
+    raise kind(f"the reward is {short(value)}, not a number")
 
 
 def flag(name: str, value: Any) -> bool:
@@ -78,7 +83,7 @@ def write_checked(what: str, value: Any, out: Array) -> None:
     except ValueError:
         array = np.asarray(None)
     if array.dtype.kind not in "biuf":
-        raise BadValueError(f"{what} is {short(value)}, not numbers")
+        raise UntakeableError(f"{what} is {short(value)}, not numbers")
     if array.shape != out.shape:
         raise BadValueError(f"{what} has the shape {array.shape}, not {out.shape}: {short(value)}")
     with np.errstate(invalid="ignore", over="ignore"):
@@ -102,6 +107,7 @@ def broken(
         lets_pass: whether it is taken by a game that is not checked.
     """
     name = env.agents[agent].name
+    lets_pass = lets_pass and not isinstance(said, UntakeableError)
     return ContractError(
         f"the game breaks its contract: {name} in copy {env.first_copy + copy}, turn {turn} of "
         f"the episode: {said}. Mend the game (remuda.envs.contract.check_env tests the whole "

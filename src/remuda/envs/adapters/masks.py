@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from remuda.envs.adapters.spaces import MASK, Deeds, Sight
-from remuda.envs.checks import BadValueError, short
+from remuda.envs.checks import BadValueError, UntakeableError, short
 from remuda.envs.scripted import possibilities
 from remuda.types import AgentSpec, Array, Bools
 
@@ -120,16 +120,16 @@ def _flat(mask: Any, space: spaces.Space[Any] | None) -> Array:
     """A mask of parts, which may have parts themselves, as one row.
 
     Raises:
-        BadValueError: a part is missing, or there is one too many.
+        UntakeableError: a part is missing, or there is one too many.
     """
     if isinstance(space, spaces.Dict):
         if not isinstance(mask, Mapping) or mask.keys() != space.spaces.keys():
             names = ", ".join(map(str, space.spaces))
-            raise BadValueError(f"its mask is {short(mask)}, and has to have parts {names}")
+            raise UntakeableError(f"its mask is {short(mask)}, and has to have parts {names}")
         return np.concatenate([_flat(mask[name], own) for name, own in space.spaces.items()])
     if isinstance(space, spaces.Tuple):
         if not isinstance(mask, tuple | list) or len(mask) != len(space.spaces):
-            raise BadValueError(f"its mask is {short(mask)}, not of {len(space.spaces)} parts")
+            raise UntakeableError(f"its mask is {short(mask)}, not of {len(space.spaces)} parts")
         return np.concatenate(
             [_flat(part, own) for part, own in zip(mask, space.spaces, strict=True)]
         )
