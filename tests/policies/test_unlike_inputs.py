@@ -2,12 +2,16 @@
 
 import numpy as np
 import pytest
+import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from remuda.config import load_config
 from remuda.experience_layout import dealt_rings
+from remuda.policies.acting import ActingStack
 from remuda.policies.sharing import network_layout, stream_shape
-from remuda.policies.spec import policy_specs
+from remuda.policies.spec import first_weights, policy_specs
+from remuda.policies.stack import ParameterStack
+from remuda.streams import torch_stream
 from remuda.types import AgentSpec
 
 PIXELS, BYTES = Box(0, 255, (3,), np.uint8), Box(0, 100, (3,), np.uint8)
@@ -16,9 +20,9 @@ ALGORITHMS = ("ppo", "dqn", "iqn")
 POLICIES = ("p", "q")
 
 
-def specs_of(algorithm, observations, actions, **tree):
+def specs_of(algorithm, observations, actions, hidden=(4,), **tree):
     agents = tuple(AgentSpec(f"agent_{i}", observations[i // 2], actions[i // 2]) for i in range(4))
-    policy = {"algorithm": algorithm, "network": {"hidden": (4,)}}
+    policy = {"algorithm": algorithm, "network": {"hidden": hidden}, "n_frames": 1}
     config = load_config({"policy": policy, "env": {"num_envs": 3}, **tree})
     return config, agents, policy_specs(config, agents)
 
@@ -32,6 +36,31 @@ def test_networks_that_scale_their_inputs_otherwise_are_no_stack(algorithm, othe
     assert network_layout(pixels) != network_layout(unlike)
     assert pixels.specification != unlike.specification
     assert pixels.specification == specs[1].specification
+
+
+@pytest.mark.parametrize("algorithm", [*ALGORITHMS, "policies.own_algorithms:Soft"])
+@pytest.mark.parametrize("hidden", [(4,), (8, 4)])
+def test_pixels_are_brought_to_0_to_1_whatever_comes_first(algorithm, hidden):
+    """Without convolutions too, where actors and learners ask."""
+    _, _, (pixels, _, numbers, _) = specs_of(
+        algorithm, (PIXELS, NUMBERS), (Discrete(3),) * 2, hidden=hidden
+    )
+    weights = first_weights(pixels, torch_stream(0, "first"))
+    values = np.array([[255.0, 51.0, 0.0], [0.0, 102.0, 204.0]], np.float32)
+    found = []
+    for spec, inputs in ((pixels, values), (numbers, values / 255.0)):
+        acting = ActingStack(spec.network(), [None], len(values))
+        acting.load(0, weights)
+        acting.inputs[0] = inputs
+        acted = acting.outputs(0, 1).reshape(2, -1)
+        network, stack = spec.network(), ParameterStack(spec.network().shapes, 1)
+        stack.flat[0] = torch.from_numpy(weights)
+        with torch.no_grad():
+            known = network.acting(stack.parameters, None)
+            learned = network.outputs(known, torch.from_numpy(inputs)[None])
+        found += [acted.copy(), learned.numpy().reshape(2, -1)]
+    for each in found[1:]:
+        assert each == pytest.approx(found[0], abs=1e-5)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -39,7 +39,7 @@ class Heads(Network):
             heads: by name, how many numbers leave it.
             config: layers.
             encoder: what comes before the hidden layers, for each head; None: nothing.
-            scale: what inputs are multiplied by before an encoder, for pixels.
+            scale: what inputs are multiplied by, for pixels.
         """
         super().__init__(num_inputs, config)
         self.heads, self.encoder, self.input_scale = dict(heads), encoder, scale
@@ -79,7 +79,9 @@ class Heads(Network):
     def plain_layers(self) -> tuple[str, ...]:
         """The layers of the first head, where nothing else comes before."""
         first = next(iter(self.heads))
-        return () if self.encoder is not None else (*self._hidden(first), first)
+        if self.encoder is not None or self.input_scale != 1.0:
+            return ()
+        return (*self._hidden(first), first)
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
         """What the first head says: [K, B, O]."""
@@ -87,10 +89,10 @@ class Heads(Network):
 
     def head(self, head: str, weights: Parameters, inputs: Tensor) -> Tensor:
         """What a head says, [K, B, O], of inputs [K, B, num_inputs]."""
-        weights, x = dict(weights), inputs
+        weights = dict(weights)
+        x = inputs if self.input_scale == 1.0 else inputs * self.input_scale
         if self.encoder is not None:
-            scaled = x if self.input_scale == 1.0 else x * self.input_scale
-            x = self.encoder.features(head, weights, scaled)
+            x = self.encoder.features(head, weights, x)
         x = apply_hidden(weights, self._hidden(head), x, self.config.activation)
         return apply(weights, head, x)
 

@@ -45,7 +45,7 @@ class QNetwork(Network):
             num_actions: there are.
             config: layers.
             encoder: what comes before the linear layers; None: nothing.
-            scale: what inputs are multiplied by before an encoder, for pixels.
+            scale: what inputs are multiplied by, for pixels.
         """
         super().__init__(num_inputs, config)
         self.num_actions, self.encoder, self.input_scale = num_actions, encoder, scale
@@ -126,9 +126,8 @@ class QNetwork(Network):
 
     def encoded(self, weights: Weights, inputs: Tensor) -> Tensor:
         """What the linear layers see of inputs [K, B, num_inputs]: [K, B, width]."""
-        if self.encoder is None:
-            return inputs
-        return self.encoder.features(TOWER, weights, self._scaled(inputs))
+        scaled = self._scaled(inputs)
+        return scaled if self.encoder is None else self.encoder.features(TOWER, weights, scaled)
 
     def _scaled(self, inputs: Tensor) -> Tensor:
         return inputs if self.input_scale == 1.0 else inputs * self.input_scale
@@ -187,7 +186,8 @@ class MLP(QNetwork):
     @property
     def plain_layers(self) -> tuple[str, ...]:
         """All of them, where nothing else comes before or between."""
-        return () if self.encoder is not None or self.memory else self.layers
+        plain = self.encoder is None and not self.memory and self.input_scale == 1.0
+        return self.layers if plain else ()
 
     @property
     def _hidden(self) -> tuple[str, ...]:
