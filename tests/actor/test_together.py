@@ -10,7 +10,7 @@ from remuda.actor.role import ActorRole
 from remuda.assembly import Assembly
 from remuda.config import load_config
 from remuda.crossplay import play_setup, setup_of_entrants, setup_of_snapshots
-from remuda.envs.registry import make_env
+from remuda.envs.registry import find_game, make_env
 from remuda.errors import ConfigError
 from remuda.evaluate import evaluate
 from remuda.policies.acting import ActingStack
@@ -22,6 +22,7 @@ from remuda.streams import torch_stream
 from remuda.tournaments.entrants import Player
 from remuda.training import train
 from remuda.ui.live import PlainView
+from remuda.ui.playing import episode
 from support import Tape
 
 
@@ -129,7 +130,9 @@ def test_one_pass_of_the_networks_chooses_for_all(seats, monkeypatch):
 
 
 @pytest.mark.parametrize("together", [True, False])
-@pytest.mark.parametrize("seats", ["fixed", "dealt", "seated for good", "checkpoints", "entrants"])
+@pytest.mark.parametrize(
+    "seats", ["fixed", "dealt", "seated for good", "checkpoints", "entrants", "watched"]
+)
 def test_play_after_training_is_of_the_same_game(seats, together):
     tree = {"game": NOTED, "env": {"observe_together": together}}
     if seats == "dealt":
@@ -146,6 +149,10 @@ def test_play_after_training_is_of_the_same_game(seats, together):
     elif seats == "entrants":
         players = {spec.name: Player(spec, snapshots[spec.name], agents[0]) for spec in specs[:2]}
         play_setup(setup_of_entrants(NOTED, {}, players, together=together), 2)
+    elif seats == "watched":
+        env = make_env(NOTED, 1)
+        for _ in range(3):
+            list(episode(env, find_game(NOTED).policy("random"), 50, 0, together))
     else:
         seating = {name: name for name in snapshots} if seats == "seated for good" else None
         evaluate(config, snapshots, 4, seating=seating)

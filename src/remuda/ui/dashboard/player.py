@@ -186,7 +186,8 @@ def played(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         "live": asked["live"],
         "game": game.name,
     }
-    for moment in episode(env, policies, int(asked["turns"]), int(asked["seed"])):
+    turns, seed, together = int(asked["turns"]), int(asked["seed"]), config.env.observe_together
+    for moment in episode(env, policies, turns, seed, together):
         yield _turn(moment, dict(zip(agents, policies, strict=True)))
     env.close()
 
