@@ -24,8 +24,9 @@ import subprocess
 import tempfile
 import time
 import venv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -246,7 +247,8 @@ def ours(world: World, turns: int, seed: int, defaults: bool, shared: bool = Fal
         result = remuda.train(world.game, **overlay(tree, places))
         run = remuda.load(result)
         greedy, sampled = result.evaluation, run.evaluate(world.episodes, sampled=True)
-        assert greedy is not None
+        if greedy is None:
+            raise SystemExit(f"the run of {world.game} was stopped: its seed is not recorded")
         counted = [agent for agent in greedy.agents if agent.startswith(world.counted)]
         curve = curve_of(world, run, len(counted) if shared else 0)
     return Outcome(
@@ -318,8 +320,10 @@ def theirs(
     return Outcome(found["greedy"][0], found["sampled"][0], found["seconds"], curve)
 
 
-def floor_of(world: World) -> float:
+@cache
+def floor_of(name: str) -> float:
     """The return of those who choose at random."""
+    world = WORLDS[name]
     env, rng = make_env(world.game, world.copies, **world.options), np.random.default_rng(0)
     count, each = env.num_envs, -(-world.episodes // env.num_envs)
     found: list[list[np.ndarray]] = [[] for _ in range(count)]
@@ -381,8 +385,8 @@ def ways(world: World, options: argparse.Namespace) -> tuple[str, ...]:
 
 def measured(
     name: str, options: argparse.Namespace, python: str | None
-) -> dict[str, list[Outcome]]:
-    """One world, seed by seed, all libraries in turns."""
+) -> Iterator[dict[str, list[Outcome]]]:
+    """One world, seed by seed, all libraries in turns: after each seed what is known so far."""
     world = WORLDS[name]
     turns = max(int(world.turns * (QUICK if options.quick else options.share)), 1)
     found: dict[str, list[Outcome]] = {}
@@ -406,12 +410,12 @@ def measured(
                 flush=True,
             )
         print(f"  ({(time.perf_counter() - started) / 60:.1f} minutes in all)", flush=True)
-    return found
+        yield found
 
 
 def tell(results: Results, name: str, found: dict[str, list[Outcome]], quick: bool) -> None:
     """Rows and bars of one world."""
-    world, floor = WORLDS[name], floor_of(WORLDS[name])
+    world, floor = WORLDS[name], floor_of(name)
     for which, outcomes in found.items():
         greedy, sampled = ([getattr(o, what) for o in outcomes] for what in ("greedy", "sampled"))
         results.row(
@@ -544,11 +548,15 @@ def main() -> None:
         if name == "tic_tac_toe":
             tic_tac_toe(results, options)
             continue
-        found = measured(name, options, python)
-        tell(results, name, found, options.quick)
-        if options.record:
-            write_curves(name, found)
-    results.finish(options)
+        before = results.rows, results.bars
+        for found in measured(name, options, python):
+            results.rows, results.bars = list(before[0]), list(before[1])
+            tell(results, name, found, options.quick)
+            if options.record:  # so that a long row that is stopped keeps the seeds that are over
+                write_curves(name, found)
+                results.finish(options)
+    if not options.record or chosen[-1:] == ["tic_tac_toe"]:
+        results.finish(options)
 
 
 if __name__ == "__main__":
