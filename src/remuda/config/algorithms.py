@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from remuda.config.sections import Only, Section, Share
+from remuda.config.sections import Count, CountOrNone, Only, Section, Share, Size
 
 
 class QLearningConfig(Section):
@@ -21,7 +21,7 @@ class QLearningConfig(Section):
         Only(instead="dqn.huber iqn.huber ppo.value_clip"),
     ] = 1.0
     """Where the loss turns from quadratic to linear, in scaled units of reward."""
-    target_every: Annotated[PositiveInt, Only(instead="dqn.target_every iqn.target_every")] = 200
+    target_every: Annotated[Count, Only(instead="dqn.target_every iqn.target_every")] = 200
     """Updates between two copies of the online network into the target network."""
 
 
@@ -32,20 +32,20 @@ class DQNConfig(QLearningConfig):
 class IQNConfig(QLearningConfig):
     """What only IQN has (Dabney et al. 2018)."""
 
-    quantiles: PositiveInt = 12
+    quantiles: Size = 12
     """How many quantiles are drawn for an update, and how many midpoints are used to act."""
-    cosines: PositiveInt = 64
+    cosines: Size = 64
     """Cosines that embed a quantile (Dabney et al. 2018, equation 4)."""
 
 
 class PPOConfig(Section):
     """What only PPO has (Schulman et al. 2017)."""
 
-    rollout_length: Annotated[PositiveInt, Only(instead="batch_size")] = 128
+    rollout_length: Annotated[Size, Only(instead="batch_size")] = 128
     """Turns that each stream plays for one update; an update trains on streams x turns steps."""
-    epochs: Annotated[PositiveInt, Only(instead="experience.replay_ratio")] = 4
+    epochs: Annotated[Size, Only(instead="experience.replay_ratio")] = 4
     """Times that an update goes through its steps."""
-    minibatches: Annotated[PositiveInt, Only(instead="batch_size")] = 4
+    minibatches: Annotated[Size, Only(instead="batch_size")] = 4
     """Parts of an epoch, with a gradient step each."""
     gae_lambda: Annotated[Share, Only(instead="n_steps")] = 0.95
     """Decay of temporal-difference errors in advantages (Schulman et al. 2016)."""
@@ -62,7 +62,7 @@ class PPOConfig(Section):
     """Weight of the divergence KL(policy, anchor), where the anchor is the policy as it was: it
     holds play against oneself together (as in magnetic mirror descent, Sokota et al. 2023)."""
     anchor_every: Annotated[
-        PositiveInt,
+        Count,
         Only(when=lambda policy: policy.ppo.anchor_cost > 0, needs="{}ppo.anchor_cost"),
     ] = 100
     """Updates after which the policy becomes its own anchor; of an average, over how many it goes
@@ -99,9 +99,9 @@ class PPOConfig(Section):
     ] = None
     """The most that a step counts by this, however much likelier it is now than when it was made.
     None: 2 with `decoupled`, 1 with `vtrace`."""
-    max_staleness: Annotated[NonNegativeInt | None, Only(instead="experience.capacity")] = None
+    max_staleness: Annotated[CountOrNone | None, Only(instead="experience.capacity")] = None
     """Segments begun by weights that are more versions old than this are not trained on; those that
     another policy of its group played are dated by that policy's newest. None: as `wait` has it,
     where the actor is at most one rollout ahead."""
-    anneal_steps: PositiveInt | None = None
+    anneal_steps: Count | None = None
     """Trained steps over which the learning rate falls in a straight line to 0. None: it stays."""

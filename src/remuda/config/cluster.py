@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
+from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat
 
-from remuda.config.sections import Only, Section
+from remuda.config.sections import Only, Section, SizeOrNone
 
 IN_CLUSTER = Only(when=lambda config: config.cluster.used, needs="cluster.address or cluster.local")
 """Marks what is for runs on several nodes."""
@@ -64,7 +64,7 @@ class ClusterConfig(Section):
     local: Annotated[int, Field(ge=0, le=MOST_LOCAL)] = 0
     """Start so many nodes on this machine, the head among them, and end them with the run: to try
     what several machines do. 0: none."""
-    nodes: Annotated[NonNegativeInt, SEVERAL_MACHINES] = 0
+    nodes: Annotated[SizeOrNone, SEVERAL_MACHINES] = 0
     """Nodes that the run waits for at its start, and takes, this machine first. 0: all there are;
     those that join later are taken too."""
     ports: Annotated[str, AfterValidator(_ports), IN_CLUSTER] = ""

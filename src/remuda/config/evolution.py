@@ -6,24 +6,23 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat
+from pydantic_core import PydanticCustomError
 
-from remuda.config.sections import Only, Section, Share
+from remuda.config.sections import Count, Only, Section, Share
 
 EVOLUTION = Only(
     when=lambda config: config.population.evolution.on, needs="population.evolution.every"
 )
 """Marks what holds for evolution."""
-PERTURB = Only(
+NUMBERS = Only(
     when=lambda config: (
-        config.population.evolution.on and config.population.evolution.explore == "perturb"
+        config.population.evolution.on and bool(config.population.evolution.numbers)
     ),
-    needs="population.evolution.every, and population.evolution.explore perturb",
+    needs="population.evolution.every, and population.evolution.numbers",
 )
-"""Marks what holds for numbers that are perturbed."""
-
-
-CROSSED = Only(
+"""Marks what holds for hyperparameters that evolve."""
+PERTURB = Only(
     when=lambda config: (
         config.population.evolution.on
         and config.population.evolution.explore == "perturb"
@@ -32,7 +31,7 @@ CROSSED = Only(
     needs="population.evolution.every, population.evolution.numbers, and "
     "population.evolution.explore perturb",
 )
-"""Marks what holds for numbers that are taken over from two parents."""
+"""Marks what holds for numbers that are perturbed, or taken over from two parents."""
 
 
 class NumberConfig(Section):
@@ -52,17 +51,17 @@ OF_GAME = re.compile(r"game/(.+?)(:max|:min)?")
 """A number that the game tells of each episode, and whether more or less of it is better."""
 
 
-def _is_objective(name: str) -> str:
-    if name not in OBJECTIVES and OF_GAME.fullmatch(name) is None:
-        raise ValueError(
-            f"{name} is no objective; allowed are {', '.join(OBJECTIVES)}, and game/NAME, or "
-            "game/NAME:min where less is better, for what the game tells of each episode"
-        )
-    return name
-
-
-Objective = Annotated[str, AfterValidator(_is_objective)]
-"""What policies are judged by: one of `OBJECTIVES`, or what `OF_GAME` matches."""
+def _known(names: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    """Check what policies are judged by: each one of `OBJECTIVES`, or what `OF_GAME` matches."""
+    for name in (names,) if isinstance(names, str) else names or ("",):
+        if name not in OBJECTIVES and OF_GAME.fullmatch(name) is None:
+            told = f"{name} is no objective" if names else "name one at least"
+            raise PydanticCustomError(
+                "objective",
+                f"{told}; allowed are {', '.join(OBJECTIVES)}, and game/NAME, or game/NAME:min "
+                "where less is better, for what the game tells of each episode",
+            )
+    return names
 
 
 def episode_metrics_of(objectives: Sequence[str]) -> tuple[str, ...]:
@@ -81,15 +80,13 @@ class EvolutionConfig(Section):
     They do so in their own places, with other hyperparameters, while the game goes on.
     """
 
-    every: PositiveInt | None = None
+    every: Count | None = None
     """Matches between two looks at who earns more. None: there is no evolution."""
-    games: Annotated[PositiveInt, EVOLUTION] = 100
+    games: Annotated[Count, EVOLUTION] = 100
     """Games that a policy has played since it was born, and since it was judged last, before it is
     judged; 10 at least, unless `confidence` is 0. Three of four must have played so many before any
     are compared."""
-    fitness: Annotated[
-        Objective | Annotated[tuple[Objective, ...], Field(min_length=1)], EVOLUTION
-    ] = "return"
+    fitness: Annotated[str | tuple[str, ...], AfterValidator(_known), EVOLUTION] = "return"
     """What policies are judged by: the mean `return` of their games, their `rating`, or the share
     of their meetings that they won (`win_rate`), or the mean return of their team (`team_return`;
     of all who play, where there are no teams), or the mean of what the game tells of each episode
@@ -137,22 +134,26 @@ class EvolutionConfig(Section):
     moments of its optimizer, its target network or anchor, how far its schedules are, and how large
     returns are; as far as that fits weights that are mutated or crossed, or a frozen parent's.
     `weights`: these alone, with observations' moments; all else begins anew."""
-    draw_first: Annotated[bool, EVOLUTION] = False
+    draw_first: Annotated[bool, NUMBERS] = False
     """Whether the policies that the run begins with have these drawn within their bounds, each its
     own, instead of what is configured."""
-    explore: Annotated[Literal["perturb", "resample", "pb2"], EVOLUTION] = "perturb"
+    explore: Annotated[Literal["perturb", "resample", "pb2"], NUMBERS] = "perturb"
     """How a hyperparameter changes when it is taken over. `perturb`: by one of `factors`.
     `resample`: drawn anew within its bounds. `pb2`: where a model of what was earned with which
     hyperparameters so far expects the most (Parker-Holder et al. 2020)."""
-    factors: Annotated[tuple[PositiveFloat, ...], PERTURB] = (0.8, 1.25)
+    factors: Annotated[
+        tuple[Annotated[PositiveFloat, Field(allow_inf_nan=False)], ...],
+        Field(min_length=1),
+        PERTURB,
+    ] = (0.8, 1.25)
     """What `perturb` multiplies by, one of them drawn for each hyperparameter."""
     resample: Annotated[Share, PERTURB] = 0.25
     """`perturb`: the share of hyperparameters that are drawn anew instead."""
-    mutation: Annotated[float, Field(ge=0.0), EVOLUTION] = 0.0
+    mutation: Annotated[float, Field(ge=0.0, allow_inf_nan=False), EVOLUTION] = 0.0
     """Noise that weights are taken over with, in standard deviations of the weights of each layer.
     """
 
-    crossover_numbers: Annotated[Share, CROSSED] = 0.0
+    crossover_numbers: Annotated[Share, PERTURB] = 0.0
     """How probable it is that a hyperparameter that evolves comes from a second parent: the better
     of two others that are drawn. It is perturbed as if the first had had it."""
     crossover_layers: Annotated[Share, EVOLUTION] = 0.0
@@ -163,7 +164,7 @@ class EvolutionConfig(Section):
     its parents do in states that each of them met: with more than 0 each newborn has a second
     parent, and one whose network is another than its parent's is taught too. 0: none is."""
     distil_states: Annotated[
-        PositiveInt,
+        Count,
         Only(
             when=lambda config: config.population.evolution.distils,
             needs="population.evolution.every, and population.evolution.distil",
@@ -172,7 +173,7 @@ class EvolutionConfig(Section):
     """The most states of each parent that a newborn is taught by."""
 
     @property
-    def objectives(self) -> tuple[Objective, ...]:
+    def objectives(self) -> tuple[str, ...]:
         """What policies are judged by, one thing or several."""
         return (self.fitness,) if isinstance(self.fitness, str) else self.fitness
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BeforeValidator,
     PositiveFloat,
-    PositiveInt,
     model_validator,
 )
 
@@ -24,7 +23,16 @@ from remuda.config.policy_sections import (
     NetworkConfig,
     PublishConfig,
 )
-from remuda.config.sections import Only, Section, Share, for_values, overlay, text_of_path
+from remuda.config.sections import (
+    Count,
+    Only,
+    Section,
+    Share,
+    Size,
+    for_values,
+    overlay,
+    text_of_path,
+)
 from remuda.errors import ConfigError
 
 
@@ -72,9 +80,9 @@ class PolicyConfig(Section):
     """`hybrid`: the share of an update's steps that are its newest rollout."""
     network: NetworkConfig = NetworkConfig()
     """The network."""
-    n_frames: PositiveInt = 5
+    n_frames: Size = 5
     """Observations stacked into one input, the newest last; never across an episode's start."""
-    n_steps: Annotated[PositiveInt, for_values("ppo.gae_lambda")] = 3
+    n_steps: Annotated[Size, for_values("ppo.gae_lambda")] = 3
     """Rewards summed before bootstrapping."""
     discount: Share = 0.95
     """Discount per step."""
@@ -93,7 +101,7 @@ class PolicyConfig(Section):
     share_rewards: Share = 0.0
     """How much of what it learns from is the mean of what its team is given, or all agents where
     there are no teams; 0: its own rewards alone. Returns are always of each one's own."""
-    max_nonfinite: PositiveInt = 10
+    max_nonfinite: Count = 10
     """Updates in a row with a loss or weights that are not finite, after which the policy stops
     learning. Each such update is undone, and never published."""
     priority: PositiveFloat = 1.0

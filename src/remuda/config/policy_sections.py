@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    NonNegativeInt,
+    AfterValidator,
     PositiveFloat,
-    PositiveInt,
     ValidatorFunctionWrapHandler,
     WrapValidator,
 )
+from pydantic_core import PydanticCustomError
 
 from remuda.config.plain import Options
-from remuda.config.sections import Only, Section, Share, for_ppo, for_values
+from remuda.config.sections import (
+    Count,
+    Only,
+    Section,
+    Share,
+    Size,
+    SizeOrNone,
+    for_ppo,
+    for_values,
+)
 
 
 def _or_none(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
     return None if value is None else check(value)
 
 
-ByNetwork = Annotated[PositiveInt, WrapValidator(_or_none)]
+def _pauses(ratio: float) -> float:
+    if math.isinf(ratio):
+        raise PydanticCustomError(
+            "infinite", "give a finite number, such as 0.64, or None, which trains without pause"
+        )
+    return ratio
+
+
+ByNetwork = Annotated[Size, WrapValidator(_or_none)]
 """A number, or None until the network is made: `PolicyConfig.with_network` puts a number there."""
 
 
@@ -35,7 +53,7 @@ class NetworkConfig(Section):
         Only(when=lambda policy: bool(policy.network.module), needs="{}network.module"),
     ] = {}
     """What your own module is made with, by name."""
-    hidden: tuple[PositiveInt, ...] = (250, 250)
+    hidden: tuple[Size, ...] = (250, 250)
     """Units of each hidden layer; with `module`: none, or those between it and the head. IQN
     applies its quantile embedding after the first, or after what comes before them."""
     activation: Annotated[
@@ -46,9 +64,9 @@ class NetworkConfig(Section):
         ),
     ] = "relu"
     """What follows each hidden layer. PPO: tanh."""
-    convolutions: tuple[tuple[PositiveInt, PositiveInt, PositiveInt], ...] = ()
+    convolutions: tuple[tuple[Size, Size, Size], ...] = ()
     """For images: [channels,kernel,stride] of each layer before the hidden ones."""
-    recurrent: NonNegativeInt = 0
+    recurrent: SizeOrNone = 0
     """Units of a gated recurrent layer (Cho et al. 2014). 0: none. PPO and DQN: after the hidden
     ones. IQN: before its quantile embedding. IQN and DQN then learn from whole segments (as R2D2,
     Kapturowski et al. 2019), with a `batch_size` of 256 and an `experience.segment_length` of 32
@@ -68,7 +86,7 @@ class ExplorationConfig(Section):
     """Epsilon at the policy's first step."""
     end: Share = 0.05
     """Epsilon once the decay is over."""
-    decay_steps: PositiveInt = 100_000
+    decay_steps: Count = 100_000
     """The policy's own steps over which epsilon falls in a straight line."""
 
 
@@ -76,7 +94,7 @@ class ExperienceConfig(Section):
     """What a policy remembers, and how much it trains on it."""
 
     capacity: Annotated[
-        PositiveInt,
+        Count,
         Only(
             when=lambda policy: policy.keeps_experience,
             needs="{0}learning_mode off_policy or hybrid; a rollout has {0}ppo.rollout_length",
@@ -89,7 +107,7 @@ class ExperienceConfig(Section):
     length, or their segments fill the ring before a rollout is complete. None: as with
     `batch_size`."""
     burn_in: Annotated[
-        NonNegativeInt,
+        SizeOrNone,
         Only(
             "transitions",
             when=lambda policy: bool(policy.network.recurrent or policy.network.module),
@@ -98,10 +116,13 @@ class ExperienceConfig(Section):
     ] = 0
     """IQN and DQN with a recurrent network: first steps of a segment that are not trained on, but
     bring the state that older weights left up to date. None where an episode begins."""
-    replay_ratio: Annotated[PositiveFloat | None, for_values("ppo.epochs")] = 0.64
+    replay_ratio: Annotated[
+        Annotated[PositiveFloat, AfterValidator(_pauses)] | None, for_values("ppo.epochs")
+    ] = 0.64
     """Training samples per collected step, at most. None: train without pause, however much the
-    processor's scheduler happens to give."""
-    learning_starts: Annotated[PositiveInt, for_values("ppo.rollout_length")] = 2_000
+    processor's scheduler happens to give, in `async` alone. In `sequential` and `lockstep` the game
+    waits for training: at most 1,000 updates for each step."""
+    learning_starts: Annotated[Count, for_values("ppo.rollout_length")] = 2_000
     """Steps that are collected before the first update."""
     on_full: Literal["overwrite", "wait"] = "overwrite"
     """`overwrite` the oldest steps and never wait, or make the actor `wait` while it is more than
@@ -134,5 +155,5 @@ class PublishConfig(Section):
     """`snapshot`: actors read one copy, which is overwritten in place; a second one is kept for the
     successor of a learner that dies meanwhile. `double_buffer`: two in turn, of which one is active
     while the other is written."""
-    every: PositiveInt = 10
+    every: Count = 10
     """Updates between two publications."""

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import (
-    Field,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-)
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from remuda.config.evolution import EvolutionConfig
 from remuda.config.plain import Options
-from remuda.config.sections import Only, Section, Share
+from remuda.config.sections import Count, CountOrNone, Only, Section, Share, Size, at_most
 
+FEW = at_most(10_000, "each with a learner and the memory of its experience; give fewer")
+"""How many policies there may be: names, learners and memory are made for each."""
 BIRTHS = Only(
     when=lambda config: config.population.births.every is not None, needs="population.births.every"
 )
@@ -62,7 +59,7 @@ class TeamConfig(Section):
 class SnapshotsConfig(Section):
     """Frozen copies of what policies were, which play on and do not learn."""
 
-    every: PositiveInt | None = None
+    every: Count | None = None
     """Versions between two copies of a policy. None: not by versions."""
     win_rate: Annotated[
         Share | None,
@@ -74,7 +71,7 @@ class SnapshotsConfig(Section):
     """A policy is copied once it wins this share of its matches against its copies, draws halved.
     None: not by wins."""
     games: Annotated[
-        PositiveInt,
+        Count,
         Only(
             when=lambda config: config.population.snapshots.win_rate is not None,
             needs="population.snapshots.win_rate",
@@ -82,7 +79,7 @@ class SnapshotsConfig(Section):
     ] = 100
     """Matches against its copies that a win rate must stand on."""
     keep: Annotated[
-        PositiveInt,
+        Size,
         SNAPSHOTS,
     ] = 10
     """The most copies of a policy that play at a time."""
@@ -116,12 +113,12 @@ class SnapshotsConfig(Section):
 class BirthsConfig(Section):
     """Policies that are born, and retire, while the run goes on."""
 
-    places: Annotated[NonNegativeInt, PLACES] = 0
+    places: Annotated[NonNegativeInt, FEW, PLACES] = 0
     """Places for policies that are born later, `born_0`, `born_1` and so on. Each has a learner,
     asleep while it is empty, and the memory of its experience. The place of a policy that has
     retired is empty too."""
     every: Annotated[
-        PositiveInt | None,
+        Count | None,
         Only(
             when=lambda config: config.population.births.places > 0,
             needs="population.births.places",
@@ -130,7 +127,7 @@ class BirthsConfig(Section):
     """Matches between two births: a copy of the highest-rated policy begins in an empty place, and
     the lowest-rated one retires once that plays; both of those that may take every seat. None:
     births are for your own director."""
-    games: Annotated[NonNegativeInt, BIRTHS] = 200
+    games: Annotated[CountOrNone, BIRTHS] = 200
     """Games that a policy has played before it is judged."""
     confidence: Annotated[float, Field(ge=0.0, lt=1.0), BIRTHS] = 0.95
     """How probable it must be, by their ratings, that the highest-rated policy is better than the
@@ -145,12 +142,12 @@ class LeagueConfig(Section):
     learning".
     """
 
-    main: PositiveInt | tuple[str, ...] = 1
+    main: Annotated[PositiveInt, FEW] | tuple[str, ...] = 1
     """How many main agents there are, `main_0` and so on, or their names. They never begin anew."""
-    main_exploiters: NonNegativeInt | tuple[str, ...] = 1
+    main_exploiters: Annotated[NonNegativeInt, FEW] | tuple[str, ...] = 1
     """How many play against the main agents alone, `main_exploiter_0` and so on, or their names.
     They begin anew whenever they are copied."""
-    league_exploiters: NonNegativeInt | tuple[str, ...] = 1
+    league_exploiters: Annotated[NonNegativeInt, FEW] | tuple[str, ...] = 1
     """How many play against all frozen copies of the league, `league_exploiter_0` and so on, or
     their names."""
     self_play: Share = 0.5
@@ -170,15 +167,15 @@ class LeagueConfig(Section):
     """What policies of the league learn from: `all` matches that they play, or their `own` alone,
     which are those that are dealt for them, as in the paper. In another's match a policy plays then
     as it is, so that a main agent learns from an exploiter only once that is copied."""
-    after: PositiveInt = 20
+    after: Count = 20
     """Versions that a policy learns, at least, before it is copied because of what it wins."""
-    timeout: PositiveInt = 80
+    timeout: Count = 80
     """Versions after which it is copied, whatever it wins."""
     win_rate: Share = 0.7
     """A policy is copied once it wins more than this share of its matches against each of those
     that count, draws halved: live main agents for a main exploiter, all frozen copies for the
     others."""
-    games: NonNegativeInt = 100
+    games: CountOrNone = 100
     """Matches against them, all together, that this must stand on."""
     reset: Share = 0.25
     """The probability that a league exploiter begins anew when it is copied."""
@@ -211,7 +208,7 @@ class PopulationConfig(Section):
     itself and its frozen copies. `prioritized`: against those one loses to. `teams`: the policies
     of one team against another's. `mixed`: several of these, by `population.shares`. `league`:
     main agents and exploiters, by `population.league`. Or your own, as `module:Class`."""
-    policies: PositiveInt | tuple[str, ...] | None = None
+    policies: Annotated[PositiveInt, FEW] | tuple[str, ...] | None = None
     """How many policies there are, or their names. None: one for each agent, of its name; with
     `self_play` or `mixed`: one; `league` has its own. `fixed`: agents take them in turn, so that
     with 1 all share one."""

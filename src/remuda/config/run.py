@@ -9,14 +9,12 @@ from pydantic import (
     BeforeValidator,
     Field,
     NonNegativeFloat,
-    NonNegativeInt,
     PositiveFloat,
-    PositiveInt,
 )
 
 from remuda.config.cluster import IN_CLUSTER
 from remuda.config.plain import Options
-from remuda.config.sections import Only, Section, expanded
+from remuda.config.sections import Count, CountOrNone, Only, Section, Size, expanded
 
 CHILDREN = Only(
     when=lambda config: config.schedule != "sequential", needs="schedule async or lockstep"
@@ -32,7 +30,7 @@ ALONE = Only(
 class EnvConfig(Section):
     """The game and how many copies of it are played."""
 
-    num_envs: PositiveInt = 1
+    num_envs: Size = 1
     """Independent copies of the game that the actor steps together."""
     observe_together: bool = False
     """Let all agents observe at the start of the turn and choose in one batched pass, which is much
@@ -40,7 +38,7 @@ class EnvConfig(Section):
     scripted: dict[str, str] = {}
     """By agent, who takes its seat without learning: `random`, one that `remuda games GAME` lists,
     or your own as `module:callable`. In a population the other seats are dealt."""
-    workers: PositiveInt = 1
+    workers: Size = 1
     """Processes that step an actor's copies, for slow environments in Python; 1: the actor does.
     With more, a resumed run begins new episodes."""
     check: bool = True
@@ -68,10 +66,10 @@ class EnvConfig(Section):
 class LearnersConfig(Section):
     """Where policies are trained."""
 
-    processes: Annotated[PositiveInt | Literal["auto"], CHILDREN] = "auto"
+    processes: Annotated[Size | Literal["auto"], CHILDREN] = "auto"
     """Learner processes. `auto`: as few as keep up with the actors, as far as cores and memory
     allow; policies share a process in groups."""
-    threads: PositiveInt | Literal["auto"] = "auto"
+    threads: Size | Literal["auto"] = "auto"
     """Threads of each learner process. `auto`: 1, or more where cores are left over and updates are
     much faster with them."""
     devices: tuple[str, ...] = ()
@@ -86,7 +84,7 @@ class LearnersConfig(Section):
 class ActorConfig(Section):
     """Where the game is played."""
 
-    processes: PositiveInt | Literal["auto"] = "auto"
+    processes: Size | Literal["auto"] = "auto"
     """Actor processes, each with its share of the copies; more than one only in `async`. `auto`: as
     many as keep the learners busy, as far as cores allow; one for a population, unless its game is
     slow: 0.1 ms or more for a step of an agent."""
@@ -102,12 +100,12 @@ class CheckpointConfig(Section):
 
     every: PositiveFloat = 60.0
     """Seconds between two checkpoints; a last one is written when the run ends."""
-    keep: PositiveInt = 3
+    keep: Count = 3
     """The newest checkpoints that are kept, besides the best."""
     replay: bool | None = None
     """Save experience too. None: in `sequential` and `lockstep`, where a resumed run then equals
     an uninterrupted one bit for bit, and not in `async`, where a learner collects afresh."""
-    evaluate_episodes: NonNegativeInt = 20
+    evaluate_episodes: CountOrNone = 20
     """Greedy episodes played on each checkpoint, to find the best. 0: keep no best."""
     write_limit: Annotated[PositiveFloat, CHILDREN] = 10.0
     """Seconds that a role has to write its part; the part before stands in for a later one."""
@@ -116,7 +114,7 @@ class CheckpointConfig(Section):
 class SupervisionConfig(Section):
     """What happens to an actor or a learner that dies or hangs."""
 
-    restarts: NonNegativeInt = 5
+    restarts: CountOrNone = 5
     """Restarts of one role within `window` that are granted; one more ends the run."""
     window: PositiveFloat = 600.0
     """Seconds over which restarts are counted."""
@@ -145,7 +143,7 @@ class SupervisionConfig(Section):
 class RunConfig(Section):
     """The run as a whole: its end, its directory, what it writes."""
 
-    turns: PositiveInt | None = 1_500_000
+    turns: Count | None = 1_500_000
     """Turns to play, over all copies together. None: no such end."""
     seconds: PositiveFloat | None = None
     """Seconds to train. None: no such end."""
@@ -154,7 +152,7 @@ class RunConfig(Section):
     log_every: PositiveFloat | Literal["auto"] = "auto"
     """Seconds between two lines of metrics. `auto`: a tenth of the time so far, from 0.25 to 5, so
     that a short run has curves too."""
-    evaluate_episodes: NonNegativeInt = 200
+    evaluate_episodes: CountOrNone = 200
     """Greedy episodes played after training."""
     evaluate_seconds: Annotated[
         PositiveFloat | None,

@@ -9,16 +9,42 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
+    NonNegativeInt,
+    PositiveInt,
 )
+from pydantic_core import PydanticCustomError
 
 from remuda.algorithms import BUILT_IN, AlgorithmEntry, Takes, find_algorithm
 from remuda.algorithms import Section as AlgorithmSection
 from remuda.pickled import add_pickles, pickles_in
 
+
+def at_most(most: int, why: str) -> AfterValidator:
+    """Refuse a greater whole number, with the reason; the type of its key is told without it."""
+
+    def check(value: int) -> int:
+        if value > most:
+            raise PydanticCustomError("too_large", f"at most {most:,} are possible, {why}")
+        return value
+
+    return AfterValidator(check)
+
+
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+MOST = at_most(10**15, "so that sums of it are exact")
+Count = Annotated[PositiveInt, MOST]
+"""So many times: their sums fit 64 bits."""
+CountOrNone = Annotated[NonNegativeInt, MOST]
+"""The same, or 0."""
+LARGEST = at_most(2**31 - 1, "as what is of that size is counted by 32 bits")
+Size = Annotated[PositiveInt, LARGEST]
+"""What arrays, networks and processes are made by."""
+SizeOrNone = Annotated[NonNegativeInt, LARGEST]
+"""The same, or 0."""
 
 
 def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:

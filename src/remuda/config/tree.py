@@ -34,6 +34,9 @@ from remuda.config.run import (
 from remuda.config.sections import Each, Section, expanded, overlay
 from remuda.errors import ConfigError
 
+MOST_UPDATES = 1000
+"""For each collected step, where the game waits for them: more look as if the run hung."""
+
 
 class Config(Section):
     """Everything about a run."""
@@ -107,6 +110,14 @@ class Config(Section):
                 f"{key}.experience.replay_ratio is None: training would never pause, and with "
                 f"schedule {self.schedule} the game goes on once training pauses; give a number, "
                 "such as 0.64, or use async"
+            )
+        ratio, batch = policy.experience.replay_ratio or 0.0, policy.batch_size or 1
+        if ratio > MOST_UPDATES * batch and not policy.rollout_length:
+            raise ValueError(
+                f"{key}.experience.replay_ratio is {ratio:g}: with schedule {self.schedule} the "
+                f"game goes on once training pauses, after {MOST_UPDATES:,} updates for each step "
+                f"at most, so at most {MOST_UPDATES * batch} with a batch_size of {batch}; lower "
+                "it, or use async"
             )
 
     @property
