@@ -14,6 +14,7 @@ from remuda.config import Config, PolicyConfig, fields_of, load_config, overlay
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.population.table_layout import POLICY
+from remuda.training import train
 from remuda.ui.cli import run as command
 from remuda.ui.live import PlainView
 
@@ -224,6 +225,37 @@ def test_the_rest_is_refused_with_what_may_change(words, said, tmp_path, capsys)
     logs = {path for path in after if path.parent.name == "logs"}
     assert {p: after[p] for p in after if p not in logs} == {
         p: files[p] for p in files if p not in logs and p.name != "lock"
+    }
+
+
+def test_what_the_user_writes_again_holds_for_a_population_that_has_changed_it(tmp_path):
+    tree = tree_of(
+        "ppo",
+        env={"num_envs": 4, "options": {"max_turns": 30}},
+        population={"matchmaker": "random", "policies": ["one", "other"]},
+    )
+    directory = tmp_path / "run"
+
+    class Sets(remuda.Callback):
+        def on_start(self, run):
+            run.set_hyperparameters({"learning_rate": 0.125, "discount": 0.5}, "one")
+
+    train(configure(directory, **tree, run={"turns": 100}), PlainView(), user_callbacks=[Sets()])
+    usual = configure(directory, **tree).policy.learning_rate
+
+    def now(name):
+        kept = RunDirectory.open(directory).checkpoints
+        table = kept.read(kept.numbers()[-1], "coordinator")["population"]
+        return table["hyperparameters"][:2, HYPERPARAMETERS.index(name)].tolist()
+
+    assert now("learning_rate") == [0.125, usual]
+    changed = {"policy": {"learning_rate": usual}, "run": {"turns": 200}}
+    remuda.train(resume=directory, view=PlainView(), **changed)
+    assert now("learning_rate") == [usual, usual]
+    assert now("discount")[0] == 0.5
+    assert lines(directory)[0]["changes"] == {
+        "run.turns": [100, 200],
+        "policies.one.learning_rate": [0.125, usual],
     }
 
 

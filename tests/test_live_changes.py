@@ -1,5 +1,6 @@
 """Hyperparameters that callbacks change while a run goes on."""
 
+import json
 import math
 from types import SimpleNamespace
 
@@ -135,6 +136,48 @@ def test_a_change_is_kept_by_checkpoints_and_gone_on_with(tmp_path):
     assert result.record.policies["agent_0"].updates > first.record.policies["agent_0"].updates
     for key, weight in weights(result).items():
         assert weight == pytest.approx(before[key], rel=0, abs=1e-20)
+
+
+@pytest.mark.parametrize("key", ["learning_rate", "ppo.entropy_cost"])
+def test_what_the_user_writes_again_replaces_what_was_set(tmp_path, key):
+    first = train(tmp_path / "run", SetsAtFirst({key: 0.125, "discount": 0.5}), policy=AS_THEY_ARE)
+    usual = values_of(remuda.load(first).config.policy)[key]
+    seen, told = {}, []
+
+    class Looks:
+        def on_start(self, run):
+            seen.update({name: run.hyperparameters(name) for name in run.policies})
+
+    view = PlainView()
+    view.say = told.append
+    written = usual
+    for part in reversed(key.split(".")):
+        written = {part: written}
+    remuda.train(resume=first, policy=written, run={"turns": 600}, view=view, callbacks=[Looks()])
+    assert {name: found[key] for name, found in seen.items()} == dict.fromkeys(seen, usual)
+    assert {found["discount"] for found in seen.values()} == {0.5}  # nobody wrote that
+    assert f"policies.agent_0.{key} was 0.125 and is {usual} from now on" in told
+    line = json.loads((first.directory / "changes.jsonl").read_text().splitlines()[-1])
+    assert line["changes"][f"policies.agent_1.{key}"] == [0.125, usual]
+
+
+def test_what_is_written_of_one_policy_replaces_what_was_set_of_that_alone(tmp_path):
+    first = train(tmp_path / "run", SetsAtFirst({"discount": 0.5}), policy=AS_THEY_ARE)
+    usual = remuda.load(first).config.policy.discount
+    seen = {}
+
+    class Looks:
+        def on_start(self, run):
+            seen.update({name: run.hyperparameters(name)["discount"] for name in run.policies})
+
+    remuda.train(
+        resume=first,
+        policies={"agent_1": {"discount": usual}},
+        run={"turns": 400},
+        view=PlainView(),
+        callbacks=[Looks()],
+    )
+    assert seen == {"agent_0": 0.5, "agent_1": usual}
 
 
 def test_what_is_configured_anew_replaces_what_was_set():

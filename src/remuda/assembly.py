@@ -170,7 +170,7 @@ class Assembly:
             for place, spec in enumerate(self.specs):
                 self.table.hyperparameters.change(place, (changed or {}).get(spec.name, {}))
         if "hyperparameters" in saved:  # older ones have none
-            self.changes.restore(saved["hyperparameters"])
+            self.changes.restore(saved["hyperparameters"], changed or {})
         self._resumed, self._seconds = True, found.seconds
 
     @property

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 import numpy as np
 from pydantic import ValidationError
@@ -77,8 +78,8 @@ class LiveHyperparameters:
     1. A change is seen whole or not at all: `revision` is odd while it is written.
     2. Nothing waits for it. A learner that has no update to do takes it before its next one.
     3. It outlives learners: a successor takes all changes before its first update.
-    4. It is part of a checkpoint. A value that is configured otherwise when the run is resumed is
-       the user's newer wish, and replaces the change.
+    4. It is part of a checkpoint. A value that is configured otherwise when the run is resumed, or
+       written again, is the user's newer wish, and replaces the change.
     """
 
     def __init__(self, configs: Mapping[str, PolicyConfig], arena: Arena | None = None) -> None:
@@ -142,13 +143,20 @@ class LiveHyperparameters:
             for policy, configured in self._configured.items()
         }
 
-    def restore(self, state: State) -> None:
-        """Go on from what `state` returned, but for what is configured otherwise now."""
+    def restore(
+        self, state: State, anew: Mapping[str, Collection[str]] = MappingProxyType({})
+    ) -> None:
+        """Go on from what `state` returned, but for what is configured otherwise now.
+
+        Args:
+            state: as it was.
+            anew: by policy, names that are as configured again, whatever they were.
+        """
         for policy, configured in self._configured.items():
             kept = {
                 name: value
                 for name, (value, before) in state.get(policy, {}).items()
-                if configured.get(name) == before
+                if configured.get(name) == before and name not in anew.get(policy, ())
             }
             if kept:
                 self.change(policy, kept)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from remuda.changes import Change, allowed_words, changes, lasting
 from remuda.checkpoint.store import Manifest, differences
 from remuda.config import Config, load_saved_config
+from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import CheckpointError, ConfigError, RemudaError, RunDirectoryError
 from remuda.hyperparameters import values_of
 from remuda.pickled import with_digests_of
+from remuda.population.place_hyperparameters import EARLIER
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,11 @@ class Resumed:
 
 
 def find_checkpoint(
-    config: Config, run: RunDirectory, policies: Sequence[str], say: Callable[[str], None]
+    config: Config,
+    run: RunDirectory,
+    policies: Sequence[str],
+    say: Callable[[str], None],
+    said: Collection[str] = (),
 ) -> Resumed:
     """The newest whole checkpoint. Where it cannot be gone on from, nothing of the run is touched.
 
@@ -36,6 +46,8 @@ def find_checkpoint(
         run: to go on with.
         policies: all that it can have, by name.
         say: tells the user.
+        said: keys that the user wrote: what holds for a policy is that from now on, though it is
+            configured so already, where evolution or a callback has changed it since.
 
     Raises:
         CheckpointError: there is none, or it was made with a configuration that differs in more
@@ -59,11 +71,17 @@ def find_checkpoint(
         if limit is not None and done >= limit:
             say(f"{key} is {limit:,}, which it has had: nothing more is trained; raise it to go on")
     before = _before(config, run, found)
-    changed = tuple(changes(before, config))
+    set_back = _set_back(config, run.checkpoints.read(found.number, COORDINATOR), policies, said)
+    hyperparameters = _hyperparameters(before, config, policies)
+    changed = list(changes(before, config))
+    for policy, (name, live, value) in set_back:
+        if name not in hyperparameters[policy]:
+            hyperparameters[policy][name] = value
+            changed.append(Change(f"policies.{policy}.{name}", live, value, allowed=True))
     for change in changed:
         if change.key.startswith("polic"):  # the others say themselves what they do
             say(f"{change} from now on")
-    return Resumed(found, changed, _hyperparameters(before, config, policies))
+    return Resumed(found, tuple(changed), hyperparameters)
 
 
 def note_changes(run: RunDirectory, resumed: Resumed) -> None:
@@ -131,3 +149,42 @@ def _hyperparameters(
         one, other = (values_of(config.policy_of(policy)) for config in (before, after))
         found[policy] = {name: value for name, value in other.items() if one.get(name) != value}
     return found
+
+
+def _set_back(
+    config: Config, saved: Mapping[str, Any], policies: Sequence[str], said: Collection[str]
+) -> list[tuple[str, tuple[str, float, float]]]:
+    """What the user wrote that is not what policies are trained with now.
+
+    Args:
+        config: to go on with.
+        saved: the coordinator's part of the checkpoint.
+        policies: by place.
+        said: keys that the user wrote.
+
+    Returns:
+        Of a policy the name of a hyperparameter, its value now, and the one that was written.
+    """
+    found, common = [], values_of(config.policy)
+    for policy, live in zip(policies, _live(saved, policies), strict=True):
+        for name, value in values_of(config.policy_of(policy)).items():
+            of_all = f"policy.{name}" in said and common.get(name) == value
+            if not (of_all or f"policies.{policy}.{name}" in said):
+                continue
+            if live.get(name, value) != value:
+                found.append((policy, (name, live[name], value)))
+    return found
+
+
+def _live(saved: Mapping[str, Any], policies: Sequence[str]) -> list[dict[str, float]]:
+    """By place, the hyperparameters that were not as configured, or all those of a population."""
+    population = saved.get("population")
+    if population is None:
+        changed = saved.get("hyperparameters", {})  # older checkpoints have none
+        return [{n: now for n, (now, _) in changed.get(p, {}).items()} for p in policies]
+    names = list(population.get("hyperparameter_names", EARLIER))
+    rows = np.asarray(population["hyperparameters"])[: len(policies)].tolist()
+    return [
+        {name: value for name, value in zip(names, row, strict=True) if not math.isnan(value)}
+        for row in rows
+    ]

@@ -106,7 +106,7 @@ def train(
     try:
         with log_to(run.logs / "coordinator.log"), telling_of_compiling(view.say):
             begin = _Beginning(config, view, run, prepared, callbacks or Callbacks(), events)
-            return begin.train(resume)
+            return begin.train(resume, said)
     finally:
         run.unlock()
 
@@ -122,11 +122,11 @@ class _Beginning:
     callbacks: Callbacks
     events: Events
 
-    def train(self, resume: bool) -> Result:
+    def train(self, resume: bool, said: Collection[str]) -> Result:
         """Put it together, from its newest checkpoint if it is gone on with, and train."""
         config, view, run, prepared = self.config, self.view, self.run, self.prepared
         names = [spec.name for spec in prepared.specs]
-        resumed = find_checkpoint(config, run, names, view.say) if resume else None
+        resumed = find_checkpoint(config, run, names, view.say, said) if resume else None
         if config.cluster.used:
             return self._in_cluster(resumed)
         layout = choose_layout(config, prepared.agents)

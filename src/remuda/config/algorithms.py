@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from remuda.config.sections import Count, CountOrNone, Only, Section, Share, Size
+from remuda.config.sections import Count, CountOrNone, Only, Section, Share, Size, Width
 
 
 class QLearningConfig(Section):
@@ -32,9 +32,9 @@ class DQNConfig(QLearningConfig):
 class IQNConfig(QLearningConfig):
     """What only IQN has (Dabney et al. 2018)."""
 
-    quantiles: Size = 12
+    quantiles: Width = 12
     """How many quantiles are drawn for an update, and how many midpoints are used to act."""
-    cosines: Size = 64
+    cosines: Width = 64
     """Cosines that embed a quantile (Dabney et al. 2018, equation 4)."""
 
 
@@ -45,7 +45,7 @@ class PPOConfig(Section):
     """Turns that each stream plays for one update; an update trains on streams x turns steps."""
     epochs: Annotated[Size, Only(instead="experience.replay_ratio")] = 4
     """Times that an update goes through its steps."""
-    minibatches: Annotated[Size, Only(instead="batch_size")] = 4
+    minibatches: Annotated[Width, Only(instead="batch_size")] = 4
     """Parts of an epoch, with a gradient step each."""
     gae_lambda: Annotated[Share, Only(instead="n_steps")] = 0.95
     """Decay of temporal-difference errors in advantages (Schulman et al. 2016)."""

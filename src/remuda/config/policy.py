@@ -29,6 +29,7 @@ from remuda.config.sections import (
     Section,
     Share,
     Size,
+    Width,
     for_values,
     overlay,
     text_of_path,
@@ -80,7 +81,7 @@ class PolicyConfig(Section):
     """`hybrid`: the share of an update's steps that are its newest rollout."""
     network: NetworkConfig = NetworkConfig()
     """The network."""
-    n_frames: Size = 5
+    n_frames: Width = 5
     """Observations stacked into one input, the newest last; never across an episode's start."""
     n_steps: Annotated[Size, for_values("ppo.gae_lambda")] = 3
     """Rewards summed before bootstrapping."""

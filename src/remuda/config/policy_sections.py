@@ -21,6 +21,8 @@ from remuda.config.sections import (
     Share,
     Size,
     SizeOrNone,
+    Width,
+    WidthOrNone,
     for_ppo,
     for_values,
 )
@@ -53,7 +55,7 @@ class NetworkConfig(Section):
         Only(when=lambda policy: bool(policy.network.module), needs="{}network.module"),
     ] = {}
     """What your own module is made with, by name."""
-    hidden: tuple[Size, ...] = (250, 250)
+    hidden: tuple[Width, ...] = (250, 250)
     """Units of each hidden layer; with `module`: none, or those between it and the head. IQN
     applies its quantile embedding after the first, or after what comes before them."""
     activation: Annotated[
@@ -64,9 +66,9 @@ class NetworkConfig(Section):
         ),
     ] = "relu"
     """What follows each hidden layer. PPO: tanh."""
-    convolutions: tuple[tuple[Size, Size, Size], ...] = ()
+    convolutions: tuple[tuple[Width, Width, Width], ...] = ()
     """For images: [channels,kernel,stride] of each layer before the hidden ones."""
-    recurrent: SizeOrNone = 0
+    recurrent: WidthOrNone = 0
     """Units of a gated recurrent layer (Cho et al. 2014). 0: none. PPO and DQN: after the hidden
     ones. IQN: before its quantile embedding. IQN and DQN then learn from whole segments (as R2D2,
     Kapturowski et al. 2019), with a `batch_size` of 256 and an `experience.segment_length` of 32

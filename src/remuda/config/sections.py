@@ -45,6 +45,11 @@ Size = Annotated[PositiveInt, LARGEST]
 """What arrays, networks and processes are made by."""
 SizeOrNone = Annotated[NonNegativeInt, LARGEST]
 """The same, or 0."""
+WIDEST = at_most(10**6, "as no memory has room for more")
+Width = Annotated[PositiveInt, WIDEST]
+"""Units of a layer, and what makes one wider."""
+WidthOrNone = Annotated[NonNegativeInt, WIDEST]
+"""The same, or 0."""
 
 
 def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,11 +56,14 @@ def _train_run(words: Sequence[str], resumed: str, with_report: bool) -> int:
     from remuda.ui.progress import Progress
     from remuda.ui.resuming import offer_to_resume
 
+    unfinished = None
     if not resumed and config.run.directory is None:
         unfinished = offer_to_resume(config)
         if unfinished is not None:
             config, resumed = read_resumed(without_config, unfinished), str(unfinished)
     said = frozenset(leaves(parse_flags(without_config, Config, positional="game")))
+    if unfinished is not None:  # the same command again: what has evolved since is no fault of it
+        said = frozenset()
     progress = Progress()
     shown: list[str] = []
 
