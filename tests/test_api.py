@@ -440,3 +440,13 @@ def test_functions_may_play_without_having_learned(run, tmp_path):
     )
     assert set(result.evaluation.returns[:, 1].tolist()) <= {3.0 * 3, 3.0 * 5}
     assert remuda.load(result).config.env.scripted["agent_1"].startswith("pickled:always_three-")
+
+
+@pytest.mark.parametrize("view", [5, "live", object()])
+def test_what_is_no_view_is_refused(view, tmp_path):
+    run = {"turns": 10, "directory": tmp_path / "run"}
+    with pytest.raises(
+        remuda.UsageError, match=r"view: .* start, show, log, say and close; this is"
+    ):
+        remuda.train("rock_paper_scissors", view=view, run=run)
+    assert not (tmp_path / "run").exists()

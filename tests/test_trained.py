@@ -218,6 +218,33 @@ def test_without_a_state_it_remembers_by_itself(tmp_path):
         ("masked", {"observation": np.zeros((2, 6, 7)), "mask": [1, 0]}, r"shape \(1, 7\)"),
         ("masked", {"observation": np.zeros((2, 6, 7)), "mask": [False] * 7}, "allows nothing"),
         ("dqn", {"observation": np.zeros(5), "epsilon": 0.3}, "give deterministic=False too"),
+        *(
+            ("masked", {"observation": np.zeros((2, 6, 7)), "mask": mask}, words)
+            for mask, words in (
+                ([0.0] + 6 * [-np.inf], "mask holds -inf; give True or 1 for"),
+                ([np.nan] + 6 * [1.0], "mask holds nan; give True or 1 for"),
+                (["no"] + 6 * [True], "mask holds 'no'; give True or 1 for"),
+                (7 * ["1"], "mask holds '1'; give True or 1 for"),
+                ([None] + 6 * [True], "mask holds None; give True or 1 for"),
+                ([2] + 6 * [0], "mask holds 2; give True or 1 for"),
+                ([[1], [1, 0]], "mask is no array: "),
+            )
+        ),
+        ("dqn", {"observation": [[0.0], [0.0, 1.0]]}, "observation is no array: "),
+        ("dqn", {"observation": np.zeros(5), "rng": "a"}, "rng: a numpy Generator, .*'a'"),
+        ("dqn", {"observation": np.zeros(5), "rng": -1}, "rng: a numpy Generator, .*-1"),
+        ("dqn", {"observation": np.zeros(5), "rng": 0.5}, "rng: a numpy Generator, .*0.5"),
+        *(
+            ("dqn", {"observation": np.zeros(5), "deterministic": False, "epsilon": epsilon}, words)
+            for epsilon, words in (
+                ("a", "epsilon is a share, 0 to 1; this is 'a'"),
+                ([0.1], "epsilon is a share"),
+                (True, "epsilon is a share, 0 to 1; this is True"),
+                (np.nan, "epsilon is a share, 0 to 1; this is nan"),
+            )
+        ),
+        ("dqn", {"observation": np.zeros(5), "deterministic": "no"}, "deterministic: .*'no'"),
+        ("dqn", {"observation": np.zeros(5), "deterministic": 0}, "deterministic: True or .*0"),
     ],
 )
 def test_what_does_not_fit_is_told(setting, arguments, words, tmp_path):
@@ -231,3 +258,16 @@ def test_what_does_not_fit_is_told(setting, arguments, words, tmp_path):
         asked.act(**arguments)
     with pytest.raises(ValueError, match=words):
         asked.act(**arguments)
+
+
+@pytest.mark.parametrize("kind", [np.bool_, np.uint8, np.int64, np.float32])
+def test_masks_are_of_what_kind_they_like(kind, tmp_path):
+    game, policy = SETTINGS["masked"]
+    asked = trained(tmp_path / "run", game, policy)["agent_0"]
+    mask = np.array([0, 0, 1, 0, 0, 0, 0], kind)
+    assert asked.act(np.zeros((2, 6, 7)), mask=mask) == 2
+    assert asked.act(np.zeros((2, 6, 7)), mask=mask.tolist()) == 2
+    greedy = asked.act(np.zeros((2, 6, 7)), mask=mask, deterministic=np.bool_(True))
+    assert greedy == 2
+    drawn = asked.act(np.zeros((2, 6, 7)), mask=mask, rng=np.int64(3), deterministic=False)
+    assert drawn == 2

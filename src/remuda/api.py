@@ -159,10 +159,9 @@ def tournament(
     players: dict[str, Entrant] = {
         name: who if isinstance(who, str) else who.player for name, who in named.items()
     }
-    where = None if directory is None else Path(directory).expanduser()
     how_far = HowFar(episodes, until, MATCHES if matches is None else matches, seconds, processes)
     try:
-        given = (name_game(game), options or {}, players, seed, not deterministic, where, how_far)
+        given = (name_game(game), options, players, seed, deterministic, directory, how_far)
         return play_in_python(*given, scripted)
     except UnguardedScriptError as error:
         raise error.with_traceback(None) from None  # the line says all, and the script is at fault

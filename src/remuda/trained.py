@@ -16,6 +16,7 @@ import torch
 from gymnasium import Space
 
 from remuda.actor.frames import FrameStack
+from remuda.asked import array_of, check_rate, check_switch, generator_of, switches_of
 from remuda.checkpoint.state import write_whole
 from remuda.crossplay import Player
 from remuda.envs.scripted import allows_something
@@ -197,8 +198,8 @@ class Policy:
 
         Args:
             observation: one, of the shape of `observation_space`, or a batch [N, *shape].
-            mask: [mask_size] bool, or [N, mask_size]: the actions that are allowed. Needed where
-                the game tells of them; refused elsewhere.
+            mask: [mask_size] bool, or [N, mask_size]: the actions that are allowed; numbers are 0
+                or 1. Needed where the game tells of them; refused elsewhere.
             deterministic: take what is best, as in greedy play; else explore, as in training.
             state: as of `act_from`; it is changed in place.
             rng: random numbers to explore by, or a seed; None: the policy's own.
@@ -215,7 +216,7 @@ class Policy:
         observations, single = self._observations(observation)
         count = len(observations)
         allowed, rate = self._allowed(mask, count), self._rate(deterministic, epsilon)
-        generator = self._rng if rng is None else np.random.default_rng(rng)
+        generator = self._rng if rng is None else generator_of(rng)
         if state is not None:
             self._check(state, count)
         with self._lock:
@@ -351,8 +352,9 @@ class Policy:
                 setattr(state, name, given.copy())
 
     def _rate(self, deterministic: bool, epsilon: float | None) -> float:
-        if epsilon is not None and not 0.0 <= epsilon <= 1.0:
-            raise UsageError(f"epsilon is a share, 0 to 1; this is {epsilon}")
+        check_switch(deterministic, "deterministic")
+        if epsilon is not None:
+            check_rate(epsilon)
         if epsilon is not None and self._spec.config.entry.samples:
             raise UsageError(
                 f"{self.name}: {self.algorithm} explores by drawing from its distribution, and has "
@@ -370,7 +372,7 @@ class Policy:
     def _observations(self, observation: npt.ArrayLike) -> tuple[Array, bool]:
         """As a batch of the game's dtype, and whether it was a single one."""
         spec = self._spec
-        given = np.asarray(observation)
+        given = array_of(observation, "observation", self.name)
         single = given.shape == spec.observation
         if not single and given.shape[1:] != spec.observation:
             raise UsageError(
@@ -404,12 +406,12 @@ class Policy:
             return np.ones((count, 0), np.bool_)
         if not size:
             raise UsageError(f"{self.name} was trained without masks: leave mask out")
-        allowed = np.asarray(mask)
+        allowed = array_of(mask, "mask", self.name)
         if allowed.shape not in ((size,), (count, size)) or (allowed.ndim == 1 and count != 1):
             raise UsageError(
                 f"{self.name} needs a mask of shape {(count, size)}; this is of {allowed.shape}"
             )
-        allowed = np.ascontiguousarray(allowed.reshape(count, size) != 0)
+        allowed = np.ascontiguousarray(switches_of(allowed, self.name).reshape(count, size))
         if not allowed.any(1).all():
             raise UsageError(f"{self.name}: a mask allows nothing")
         able = allows_something(self.player.agent, allowed)

@@ -26,6 +26,7 @@ from remuda.errors import (
     RemudaError,
     RoleDiedError,
     UnguardedScriptError,
+    UsageError,
     UserCodeError,
 )
 from remuda.evaluate import evaluate
@@ -86,6 +87,7 @@ def train(
         RemudaError: something that a user can mend; the message says how.
     """
     check_guard()
+    _check_view(view)
     if config.schedule != "sequential" or config.env.workers > 1:
         forkserver.begin()  # if it has not begun before; it imports beside what is done here
     else:
@@ -109,6 +111,19 @@ def train(
             return begin.train(resume, said)
     finally:
         run.unlock()
+
+
+def _check_view(view: object) -> None:
+    """Raise a `UsageError` for what cannot be told how a run goes."""
+    if not all(callable(getattr(view, name, None)) for name in VIEWED):
+        raise UsageError(
+            f"view: an object with the methods {', '.join(VIEWED[:-1])} and {VIEWED[-1]}; this is "
+            f"{view!r}; leave it out to have the usual one"
+        )
+
+
+VIEWED = ("start", "show", "log", "say", "close")
+"""The methods of a `View`."""
 
 
 @dataclass(frozen=True)

@@ -197,3 +197,30 @@ def test_records_of_other_meetings_are_damage(tmp_path):
     file.write_bytes(header + b"\n" + records.tobytes())
     with pytest.raises(RunDirectoryError, match=r"damaged: match \d+ is of others than it must be"):
         play_across(GAME, {}, OF_ROCK, 2, directory=tmp_path)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_more_matches_than_are_kept_in_memory_are_refused_before_any_is(kept, tmp_path):
+    directory = tmp_path / "kept" if kept else None
+    told = r"episodes: 1,000,000,000,000 for each of 4 seatings are 4,000,000,000,000 matches.* at "
+    with pytest.raises(UsageError, match=told + "most 25,000,000 for each, or say until"):
+        remuda.tournament(
+            {"a": "random", "b": "random"}, game=GAME, episodes=10**12, directory=directory
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ({"directory": 5}, "directory: a path, or None; this is 5"),
+        ({"directory": ""}, "directory is empty; name one"),
+        ({"options": 5}, "options: a mapping by name, or None; this is 5"),
+        ({"options": 0}, "options: a mapping by name, or None; this is 0"),
+        ({"options": "ab"}, "options: a mapping by name, or None; this is 'ab'"),
+        ({"deterministic": "no"}, "deterministic: True or False; this is 'no'"),
+    ],
+)
+def test_what_is_of_the_wrong_kind_is_told(words, told):
+    with pytest.raises(UsageError, match=told):
+        remuda.tournament({"a": "random", "b": "random"}, game=GAME, episodes=2, **words)

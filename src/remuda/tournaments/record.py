@@ -45,6 +45,10 @@ FREE = ("episodes", "asked")
 """What may change where a directory is gone on with."""
 
 
+MOST_MATCHES = 100_000_000
+"""Whose returns stand in memory, where it is said beforehand how many there are."""
+
+
 class MatchResults:
     """The returns of all matches that are over, by number; to be used in a `with`.
 
@@ -53,6 +57,18 @@ class MatchResults:
     """
 
     def __init__(self, schedule: Schedule, num_seats: int) -> None:
+        """Make room for them.
+
+        Raises:
+            UsageError: they are more than there is room for.
+        """
+        if schedule.num_matches > MOST_MATCHES:
+            seatings = schedule.num_matches // schedule.episodes
+            raise UsageError(
+                f"episodes: {schedule.episodes:,} for each of {seatings:,} seatings are "
+                f"{schedule.num_matches:,} matches, and the results of {MOST_MATCHES:,} are kept; "
+                f"give at most {MOST_MATCHES // seatings:,} for each, or say until when to play"
+            )
         self._schedule = schedule
         self._over: Bools = np.zeros(schedule.num_matches, np.bool_)
         self._returns: Floats = np.full((schedule.num_matches, num_seats), np.nan, np.float32)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from remuda.asked import check_switch
 from remuda.config import plain_data
 from remuda.crossplay import (
     Entrant,
@@ -50,11 +51,11 @@ class HowFar:
 
 def play_in_python(
     game: str,
-    options: Mapping[str, Any],
+    options: Mapping[str, Any] | None,
     entrants: Mapping[str, Entrant],
     seed: int,
-    sampled: bool,
-    directory: Path | None,
+    deterministic: bool,
+    directory: Path | str | None,
     how_far: HowFar,
     scripted: Mapping[str, str | Callable[..., Any]] | None = None,
 ) -> Tournament:
@@ -62,33 +63,52 @@ def play_in_python(
 
     Args:
         game: its name.
-        options: of the game.
+        options: of the game; None: none.
         entrants: by name.
         seed: of the games.
-        sampled: whether policies explore as at the end of training; else they are greedy.
+        deterministic: whether policies are greedy; else they explore as at the end of training.
         directory: where matches are kept as they end, and gone on from; None: nowhere.
         how_far: when it ends.
         scripted: by agent, who takes its seat for good; None: nobody does.
 
     Raises:
-        UsageError: an option is no plain data, or `how_far` is out of bounds; and as
-            `remuda.crossplay.play_across` does.
+        UsageError: something is of the wrong kind, an option is no plain data, or `how_far` is out
+            of bounds; and as `remuda.crossplay.play_across` does.
     """
     how_far.check()
+    check_switch(deterministic, "deterministic")
+    if not (options is None or isinstance(options, Mapping)):
+        raise UsageError(f"options: a mapping by name, or None; this is {options!r}")
+    where = _directory(directory)
     try:
-        plain: dict[str, Any] = plain_data(dict(options), "options")
+        plain: dict[str, Any] = plain_data(dict(options or {}), "options")
     except ValueError as error:
         raise UsageError(str(error)) from None
     taken = None if scripted is None else name_scripted(scripted, "scripted")
-    setup = setup_of_entrants(game, plain, entrants, seed, sampled, taken)
+    setup = setup_of_entrants(game, plain, entrants, seed, not deterministic, taken)
     limits = Limits(how_far.seconds)
     if not sys.stderr.isatty():
-        return _play(setup, directory, how_far, limits)
+        return _play(setup, where, how_far, limits)
 
     from remuda.ui.tournament import MatchProgress
 
     with MatchProgress(setup.game, limits.interrupted) as progress:
-        return _play(setup, directory, how_far, replace(limits, watch=progress), progress.look)
+        return _play(setup, where, how_far, replace(limits, watch=progress), progress.look)
+
+
+def _directory(given: Path | str | None) -> Path | None:
+    """Where matches are kept.
+
+    Raises:
+        UsageError: it is no path.
+    """
+    if given is None:
+        return None
+    if not isinstance(given, str | Path):
+        raise UsageError(f"directory: a path, or None; this is {given!r}")
+    if not str(given):
+        raise UsageError("directory is empty; name one, or give None to keep nothing")
+    return Path(given).expanduser()
 
 
 def _play(
