@@ -6,6 +6,7 @@ import pytest
 from remuda.config import Config, IQNConfig, PolicyConfig, fields_of, load_config, overlay
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.effects import leaves, without_effect
+from remuda.prepare import prepare
 from remuda.saved_weights import load_run
 from remuda.training import train
 from remuda.ui.cli import run
@@ -300,3 +301,119 @@ def test_a_resume_tells_of_what_the_user_wrote_and_not_of_what_the_program_wrote
 
 def test_leaves_are_dotted():
     assert list(leaves({"a": {"b": 1, "c": {"d": 2}}, "e": 3})) == ["a.b", "a.c.d", "e"]
+
+
+EVOLVES = {"population": {"policies": 4, "evolution": {"every": 10}}}
+NUMBERS = {"population": {"evolution": {"numbers": {"discount": {"low": 0.5, "high": 0.9}}}}}
+LEAGUE = {"population": {"matchmaker": "league", "league": {"reset": 0.5}}}
+
+
+@pytest.mark.parametrize(
+    ("key", "tree", "more"),
+    [
+        *(
+            (f"population.evolution.{name}", nest(f"population.evolution.{name}", value), NUMBERS)
+            for name, value in {
+                "factors": [0.5, 2.0],
+                "resample": 0.5,
+                "explore": "resample",
+                "draw_first": True,
+            }.items()
+        ),
+        ("run.calibrate", {"schedule": "sequential", "run": {"calibrate": 2.0}}, None),
+        ("run.calibrate", {"schedule": "lockstep", "run": {"calibrate": 2.0}}, None),
+        (
+            "analysis.members",
+            {"analysis": {"every": None, "members": 9}, "population": {"policies": 2}},
+            {"analysis": {"every": 5.0}},
+        ),
+        (
+            "analysis.members",
+            {"analysis": {"every": 0, "members": 9}, "population": {"policies": 2}},
+            {"analysis": {"every": 5.0}},
+        ),
+        (
+            "population.league.reset",
+            overlay(LEAGUE, {"population": {"league": {"league_exploiters": 0}}}),
+            {"population": {"league": {"league_exploiters": 1}}},
+        ),
+        (
+            "learners.devices",
+            {"learners": {"devices": ["cpu"]}, "policy": {"device": "cpu"}},
+            {"policies": {"agent_0": {"device": ""}}},
+        ),
+        (
+            "supervision.backoff",
+            {"supervision": {"backoff": 60.0}},
+            {"supervision": {"backoff": 9}},
+        ),
+        (
+            "supervision.backoff",
+            {"supervision": {"backoff": 9.0, "restarts": 0}},
+            {"supervision": {"restarts": 1}},
+        ),
+        (
+            "supervision.silence_limit",
+            {"supervision": {"silence_limit": 9, "actor_silence": 8, "learner_silence": 7}},
+            {"supervision": {"actor_silence": None}},
+        ),
+    ],
+)
+def test_what_another_setting_leaves_nothing_to_say_is_told(key, tree, more):
+    if key.startswith("population.evolution"):
+        tree = overlay(EVOLVES, tree)
+        if not key.endswith(("explore", "draw_first")):
+            needs = "population.evolution.numbers, and population.evolution.explore perturb"
+            assert needs in without_effect(load_config(tree))[0]
+    (words,) = without_effect(load_config(tree))
+    assert words.startswith(f"{key} has no effect without ")
+    more = {"schedule": "async"} if more is None else more
+    assert without_effect(load_config(overlay(tree, more))) == []
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        (
+            {"population": {"policies": 1}, "policy": {"experience": {"group": "all"}}},
+            "policy.experience.group has no effect: policy_0 is the only one of the group 'all'",
+        ),
+        (
+            {
+                "policy": {"experience": {"group": "all"}},
+                "policies": {"agent_1": {"experience": {"group": ""}}},
+            },
+            "policy.experience.group has no effect: agent_0 is the only one of the group 'all'",
+        ),
+        (
+            {"policies": {"agent_1": {"experience": {"group": "mine"}}}},
+            "policies.agent_1.experience.group has no effect: agent_1 is the only one of the group "
+            "'mine'",
+        ),
+        ({"policy": {"experience": {"group": "all"}}}, None),
+        (
+            {
+                "env": {"scripted": {"agent_1": "random"}},
+                "policies": {"agent_1": {"discount": 0.5, "experience": {"segment_length": 9}}},
+            },
+            "policies.agent_1 has no effect: env.scripted.agent_1 takes that seat",
+        ),
+        (
+            {
+                "env": {"scripted": {"agent_1": "random"}},
+                "policies": {"agent_0": {"discount": 0.5}},
+            },
+            None,
+        ),
+    ],
+)
+def test_what_policies_leave_nothing_to_say_is_told(tree, said):
+    tree = overlay({"game": "rock_paper_scissors", "policy": {"algorithm": "dqn"}}, tree)
+    config = load_config(tree)
+    names = [spec.name for spec in prepare(config).specs]
+    found = without_effect(config, policies=names)
+    assert found == [said] * (said is not None)
+    assert without_effect(config, resumed=True, policies=names) == []
+    written = [f"policies.{names[-1]}.discount"]
+    again = without_effect(config, written, resumed=True, policies=names)
+    assert again == [words for words in found if "takes that seat" in words]

@@ -5,7 +5,7 @@ Where a setting has an effect stands next to its field, as `Only` in `remuda.con
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,7 +15,12 @@ from remuda.config import Config, Only, PolicyConfig
 from remuda.config.cluster import IN_CLUSTER
 
 
-def without_effect(config: Config, said: Collection[str] = (), resumed: bool = False) -> list[str]:
+def without_effect(
+    config: Config,
+    said: Collection[str] = (),
+    resumed: bool = False,
+    policies: Collection[str] = (),
+) -> list[str]:
     """What was set and has no effect, a sentence each, with the setting that has.
 
     A setting counts as set where it is not what it would be by default, in `policies` too, or where
@@ -26,23 +31,55 @@ def without_effect(config: Config, said: Collection[str] = (), resumed: bool = F
         said: keys that the user wrote, such as `policy.batch_size`, whatever their values.
         resumed: the rest was written by the program, into the run that is gone on with; nothing is
             told of that.
+        policies: the names of all that the run has, where they are known.
     """
 
     def wrote(key: str) -> bool:
         return any(one == key or one.startswith(f"{key}.") for one in said)
 
+    alone = [
+        f"{key} has no effect: {why}"
+        for key, why in _for_nobody(config, policies)
+        if not resumed or wrote(key)
+    ]
+    return [*_unread_by_policies(config, wrote, resumed), *alone, *_unread(config, wrote, resumed)]
+
+
+def _for_nobody(config: Config, policies: Collection[str]) -> Iterator[tuple[str, str]]:
+    """What is said of a policy that never plays, or of what it has in common with no other.
+
+    Args:
+        config: of the run.
+        policies: the names of all that the run has.
+    """
+    seated = {} if config.population.dealt else config.env.scripted
+    for name in seated:
+        if config.policies.get(name):
+            yield f"policies.{name}", f"env.scripted.{name} takes that seat"
+    learning = [name for name in policies if name not in seated]
+    groups = {name: config.policy_of(name).experience.group for name in learning}
+    for name, group in groups.items():
+        if group and list(groups.values()).count(group) == 1:
+            own = _value(config.policies, f"{name}.experience.group") is not MISSING
+            key = f"policies.{name}" if own else "policy"
+            yield f"{key}.experience.group", f"{name} is the only one of the group {group!r}"
+
+
+def _unread_by_policies(
+    config: Config, wrote: Callable[[str], bool], resumed: bool
+) -> Iterator[str]:
+    """Of the keys of policies; see `without_effect`."""
     policies = [config.policy, *(config.policy_of(name) for name in config.policies)]
     defaults = {
         name: PolicyConfig.model_validate({"algorithm": name})
         for name in dict.fromkeys(policy.algorithm for policy in policies)
     }
     default = defaults[config.policy.algorithm]
-    found = []
     for key, only in _marked(PolicyConfig):
         changed = not resumed and _value(config.policy, key) != _value(default, key)
         is_set = changed or wrote(f"policy.{key}")
         if is_set and not any(only.reads(policy) for policy in policies):
-            found.append(f"policy.{key} {only.words(config.policy.algorithm, 'policy.')}")
+            yield f"policy.{key} {only.words(config.policy.algorithm, 'policy.')}"
         for name, own in config.policies.items():
             policy = config.policy_of(name)
             prefix = f"policies.{name}."
@@ -51,27 +88,30 @@ def without_effect(config: Config, said: Collection[str] = (), resumed: bool = F
             common = _value(config.policy, key)
             named = not resumed and _value(own, key) not in (MISSING, usual, common)
             if (named or wrote(prefix + key)) and not only.reads(policy):
-                found.append(f"{prefix}{key} {only.words(policy.algorithm, prefix)}")
+                yield f"{prefix}{key} {only.words(policy.algorithm, prefix)}"
     for prefix, policy in (("policy.", config.policy), *_of_policies(config)):
         for key in policy.entry.unused:
             changed = not resumed and _value(policy, key) != _value(defaults[policy.algorithm], key)
             if changed or wrote(prefix + key):
-                found.append(f"{prefix}{key} has no effect: {policy.algorithm} has no use for it")
+                yield f"{prefix}{key} has no effect: {policy.algorithm} has no use for it"
     if not IN_CLUSTER.reads(config):  # asked of the whole tree, though it is about policies
         nodes = {"policy.": config.policy.node if not resumed else ""}
         for name, own in config.policies.items():
             nodes[f"policies.{name}."] = own.get("node", "") if not resumed else ""
         for prefix, node in nodes.items():
             if node or wrote(f"{prefix}node"):
-                found.append(f"{prefix}node {IN_CLUSTER.words('', '')}")
+                yield f"{prefix}node {IN_CLUSTER.words('', '')}"
+
+
+def _unread(config: Config, wrote: Callable[[str], bool], resumed: bool) -> Iterator[str]:
+    """Of all other keys; see `without_effect`."""
     plain = Config()
     for key, only in _marked(Config):
         if key.startswith("policy."):
             continue
         is_set = (not resumed and _value(config, key) != _value(plain, key)) or wrote(key)
         if is_set and not only.reads(config):
-            found.append(f"{key} {only.words('', '')}")
-    return found
+            yield f"{key} {only.words('', '')}"
 
 
 def _of_policies(config: Config) -> Iterator[tuple[str, PolicyConfig]]:

@@ -103,7 +103,8 @@ def train(
     prepared.check_memory(config, prepared.layout)
     run = _claim(config, resume)
     _keep_beginnings(run, beginnings, imported, view)
-    for words in without_effect(config, said, resumed=resume):
+    names = [spec.name for spec in prepared.specs]
+    for words in without_effect(config, said, resume, names):
         view.say(words)
     try:
         with log_to(run.logs / "coordinator.log"), telling_of_compiling(view.say):

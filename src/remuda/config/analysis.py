@@ -22,6 +22,13 @@ class AnalysisConfig(Section):
     """Seconds between two analyses of who earns what against whom: the equilibrium, its support,
     diversity, cycles. A process of low priority works them out, and the run never waits for it.
     0 or None: there is none."""
-    members: Annotated[int, Field(ge=2, le=512)] = 64
+    members: Annotated[
+        int,
+        Field(ge=2, le=512),
+        Only(
+            when=lambda config: config.population.dealt and bool(config.analysis.every),
+            needs="a population, and analysis.every",
+        ),
+    ] = 64
     """The most members that an analysis looks at: policies that learn first, then frozen copies,
     the newest of each policy in turn."""

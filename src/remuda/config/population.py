@@ -177,7 +177,16 @@ class LeagueConfig(Section):
     others."""
     games: CountOrNone = 100
     """Matches against them, all together, that this must stand on."""
-    reset: Share = 0.25
+    reset: Annotated[
+        Share,
+        Only(
+            when=lambda config: (
+                config.population.matchmaker == "league"
+                and bool(config.population.league.league_exploiters)
+            ),
+            needs="population.matchmaker league, and population.league.league_exploiters",
+        ),
+    ] = 0.25
     """The probability that a league exploiter begins anew when it is copied."""
 
     @property

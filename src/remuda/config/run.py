@@ -20,6 +20,11 @@ CHILDREN = Only(
     when=lambda config: config.schedule != "sequential", needs="schedule async or lockstep"
 )
 """Marks what is about processes that play and train."""
+RESTARTED = Only(
+    when=lambda config: config.schedule != "sequential" and config.supervision.restarts > 0,
+    needs="schedule async or lockstep, and supervision.restarts",
+)
+"""Marks what says when roles begin anew."""
 ALONE = Only(
     when=lambda config: config.schedule != "sequential" and not config.cluster.used,
     needs="schedule async or lockstep, and one node",
@@ -72,7 +77,16 @@ class LearnersConfig(Section):
     threads: Size | Literal["auto"] = "auto"
     """Threads of each learner process. `auto`: 1, or more where cores are left over and updates are
     much faster with them."""
-    devices: tuple[str, ...] = ()
+    devices: Annotated[
+        tuple[str, ...],
+        Only(
+            when=lambda config: (
+                not config.policy.device
+                or any(own.get("device") == "" for own in config.policies.values())
+            ),
+            needs="a policy whose policy.device is empty",
+        ),
+    ] = ()
     """Devices dealt to the policies in turn, such as `cuda:0 cuda:1`. None named: every GPU there
     is, or else the CPU."""
     nice: Annotated[Annotated[int, Field(ge=0, le=19)] | Literal["auto"], CHILDREN] = "auto"
@@ -116,13 +130,33 @@ class SupervisionConfig(Section):
 
     restarts: CountOrNone = 5
     """Restarts of one role within `window` that are granted; one more ends the run."""
-    window: PositiveFloat = 600.0
+    window: Annotated[PositiveFloat, RESTARTED] = 600.0
     """Seconds over which restarts are counted."""
-    backoff: PositiveFloat = 0.25
+    backoff: Annotated[
+        PositiveFloat,
+        Only(
+            when=lambda config: (
+                RESTARTED.reads(config)
+                and config.supervision.backoff <= config.supervision.max_backoff
+            ),
+            needs="schedule async or lockstep, supervision.restarts, and a supervision.max_backoff "
+            "that is no less",
+        ),
+    ] = 0.25
     """Seconds before the first restart; doubled for each further one within the window."""
-    max_backoff: PositiveFloat = 30.0
+    max_backoff: Annotated[PositiveFloat, RESTARTED] = 30.0
     """The most seconds before a restart."""
-    silence_limit: PositiveFloat = 30.0
+    silence_limit: Annotated[
+        PositiveFloat,
+        Only(
+            when=lambda config: (
+                config.schedule != "sequential"
+                and None in (config.supervision.actor_silence, config.supervision.learner_silence)
+            ),
+            needs="schedule async or lockstep, and one of supervision.actor_silence and "
+            "supervision.learner_silence None",
+        ),
+    ] = 30.0
     """Seconds without a sign of life after which a role is taken to hang, and is killed. Longer
     than the longest turn of the game and the longest update. Time does not count in which the
     coordinator was itself stopped, or in which the role computes and gets no processor."""
@@ -172,7 +206,10 @@ class RunConfig(Section):
     and is set up by its own environment variables."""
     live: bool = True
     """Show the live view where the output is a terminal; else plain lines."""
-    calibrate: NonNegativeFloat = 0.5
+    calibrate: Annotated[
+        NonNegativeFloat,
+        Only(when=lambda config: config.schedule == "async", needs="schedule async"),
+    ] = 0.5
     """Seconds of a trial at the start, to choose processes and threads by what playing and training
     cost here; only where there is a choice, and for runs of more than 10,000 agent-steps. 0: they
     are chosen by the cores and the memory."""
