@@ -10,6 +10,7 @@ ROOT = Path(remuda.__file__).parent
 FLOORS = (
     {
         "algorithms",
+        "asked",
         "compiling",
         "errors",
         "frame",

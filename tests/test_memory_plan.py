@@ -40,6 +40,7 @@ from remuda.policies.stack import layout_size
 from remuda.population.roster import SPARE
 from remuda.population.table import Table
 from remuda.population.table_layout import RECORDS, newest_of
+from remuda.prepare import prepare
 from remuda.runtime.layout import make_layout
 from remuda.saved_weights import published
 from remuda.ui.cli import run
@@ -460,3 +461,15 @@ def test_what_newborn_policies_take_over_is_in_the_plan(algorithm, vectors):
     outputs = specs[0].actions.num_outputs + 1
     assert lessons == 3 * len(specs) * 2 * 100 * 4 * (specs[0].num_inputs + outputs)
     assert len(more) == 2
+
+
+def test_what_every_run_takes_is_not_to_be_lowered_where_it_cannot_be():
+    config = load_config({"game": "rock_paper_scissors", "schedule": "sequential"})
+    ready = prepare(config)
+    with pytest.raises(ConfigError) as error:
+        check_memory(
+            config, ready.specs, ready.agents, ready.layout, ready.copy_size, available=2**20
+        )
+    said = str(error.value)
+    assert "learners.processes" not in said
+    assert ": end other programs, or lower policy." in said

@@ -5,6 +5,7 @@ import pytest
 from remuda.config import Config, load_config
 from remuda.config.sections import Section
 from remuda.errors import ConfigError
+from remuda.prepare import prepare
 
 INF = float("inf")
 
@@ -113,3 +114,21 @@ def test_a_number_that_is_too_large_is_told_with_what_is_possible():
     )
     said = refused({"policies": {"a": {"ppo": {"max_staleness": 2**63}}}})
     assert said.startswith(f"policies.a.ppo.max_staleness is {2**63}: at most 1,000,000,000,")
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        ({"discount": {"low": 0.9, "high": 0.5}}, "discount: the bounds are 0.9 to 0.5, the wrong"),
+        ({"discount": {"low": 0.9, "high": INF}}, "discount: the bounds are 0.9 to inf; both"),
+        ({"discount": {"low": 0.9, "high": 5}}, "discount: a bound is not allowed: discount is 5"),
+        ({"disco": {"low": 0.9, "high": 5}}, "disco cannot evolve; of a policy of iqn these can:"),
+    ],
+)
+def test_bounds_of_numbers_that_evolve_are_told_with_their_key(number, said):
+    evolution = {"every": 10, "numbers": number}
+    population = {"policies": 4, "matchmaker": "random", "evolution": evolution}
+    config = load_config({"game": "rock_paper_scissors", "population": population})
+    with pytest.raises(ConfigError) as error:
+        prepare(config)
+    assert str(error.value).startswith(f"population.evolution.numbers.{said}")

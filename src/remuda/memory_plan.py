@@ -63,7 +63,7 @@ class Item:
     size: int
     """Bytes."""
     setting: str
-    """The key of the configuration that it grows with."""
+    """The key of the configuration that it grows with; empty: there is none."""
 
 
 def check_memory(
@@ -93,12 +93,15 @@ def check_memory(
     if total <= available:
         return
     largest = max(items, key=lambda item: item.size)
-    value = _value(config, largest.setting)
-    raise ConfigError(
+    said = (
         f"this run would take {_words(total)} of memory, and {_words(available)} are free; "
-        f"{_words(largest.size)} of it would be {largest.what}: lower {largest.setting}"
-        + (f", which is {value}" if value else "")
+        f"{_words(largest.size)} of it would be {largest.what}: "
     )
+    if not largest.setting:  # which every run takes
+        said += "end other programs, or "
+        largest = max((item for item in items if item.setting), key=lambda item: item.size)
+    value = _value(config, largest.setting)
+    raise ConfigError(f"{said}lower {largest.setting}" + (f", which is {value}" if value else ""))
 
 
 def plan(
@@ -129,7 +132,8 @@ def plan(
         1 if config.schedule == "sequential" else 1 + len(layout.copies) + len(layout.groups)
     )
     processes += len(layout.copies) * (config.env.workers if config.env.workers > 1 else 0)
-    key = "env.workers" if config.env.workers > 1 else "learners.processes"
+    key = "env.workers" if config.env.workers > 1 else ""
+    key = key or ("learners.processes" if len(layout.groups) > 1 and processes > 1 else "")
     twice = processes > 1 and not forkserver.is_own_fork()
     size = (LOADED_TWICE if twice else LIBRARIES) + (processes - 1) * PROCESS
     return [

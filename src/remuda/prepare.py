@@ -56,6 +56,12 @@ def prepare(config: Config) -> Prepared:
         check_births(config, specs)
         check_evolution(config, specs, Roster.of(config, agents), env.facts)
         specs = with_first_numbers(config, specs)
+    elif len(config.env.scripted) >= len(agents):  # those that are no agents are refused below
+        raise ConfigError(
+            f"env.scripted takes all seats of {config.game} "
+            f"({', '.join(agent.name for agent in agents)}), so that no policy learns; leave "
+            f"env.scripted.{agents[0].name} out, or let them play by `remuda play {config.game}`"
+        )
     shares_of(specs)
     game = find_game(config.game)
     with_scripted(game, env, config.env.scripted, np.random.default_rng(0))

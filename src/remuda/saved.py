@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -280,14 +281,14 @@ class Reference:
         Names of directories and of policies may hold a colon: the longest directory counts.
         """
         whole = Path(text).expanduser()
-        if whole.is_dir():
+        if os.path.isdir(whole):  # False of names that are too long for the disk, too
             return Reference(text, whole)
         run, colon, policy = text.rpartition(":")
         if not colon:
             return Reference(text, whole)
         parts = text.split(":")
         for count in range(len(parts) - 1, 0, -1):
-            if Path(":".join(parts[:count])).expanduser().is_dir():
+            if os.path.isdir(os.path.expanduser(":".join(parts[:count]))):
                 run, policy = ":".join(parts[:count]), ":".join(parts[count:])
                 break
         name, at, which = policy.rpartition("@")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from remuda.config.sections import Count, CountOrNone, Only, Section, Share, Size, Width
+from remuda.config.sections import Count, CountOrNone, Only, Section, Share, Size, Width, at_most
+
+MOST_PARTS = at_most(10**6, "each with a gradient step of its own")
 
 
 class QLearningConfig(Section):
@@ -45,7 +47,7 @@ class PPOConfig(Section):
     """Turns that each stream plays for one update; an update trains on streams x turns steps."""
     epochs: Annotated[Size, Only(instead="experience.replay_ratio")] = 4
     """Times that an update goes through its steps."""
-    minibatches: Annotated[Width, Only(instead="batch_size")] = 4
+    minibatches: Annotated[PositiveInt, MOST_PARTS, Only(instead="batch_size")] = 4
     """Parts of an epoch, with a gradient step each."""
     gae_lambda: Annotated[Share, Only(instead="n_steps")] = 0.95
     """Decay of temporal-difference errors in advantages (Schulman et al. 2016)."""

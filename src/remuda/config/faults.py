@@ -14,6 +14,9 @@ from pydantic import (
 from remuda.config.common_names import COMMON_NAMES
 from remuda.config.moved import moved_key
 
+LONGEST_SHOWN = 160
+"""Characters of a value that are shown in a message."""
+
 
 def fields_of(model: type[BaseModel], prefix: str = "") -> dict[str, type[BaseModel] | None]:
     """Every dotted key under `model`, and the section that a key opens (None: it is a leaf)."""
@@ -117,4 +120,10 @@ def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
     if fault["type"] == "missing":
         return f"{prefix}{key} is missing"
     said = fault["msg"]
-    return f"{prefix}{key} is {fault['input']!r}: {said[0].lower()}{said[1:]}"
+    return f"{prefix}{key} is {_shown(fault['input'])}: {said[0].lower()}{said[1:]}"
+
+
+def _shown(value: object) -> str:
+    """A value as Python writes it, the beginning of it where that is long."""
+    written = repr(value)
+    return written if len(written) <= LONGEST_SHOWN else f"{written[:LONGEST_SHOWN]}…"

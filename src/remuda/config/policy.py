@@ -7,7 +7,6 @@ from functools import reduce
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BeforeValidator,
     PositiveFloat,
     model_validator,
 )
@@ -26,13 +25,13 @@ from remuda.config.policy_sections import (
 from remuda.config.sections import (
     Count,
     Only,
+    Reference,
     Section,
     Share,
     Size,
     Width,
     for_values,
     overlay,
-    text_of_path,
 )
 from remuda.errors import ConfigError
 
@@ -120,7 +119,7 @@ class PolicyConfig(Section):
     `name=value`. Empty: any."""
     exploration: Annotated[ExplorationConfig, for_values("ppo.entropy_cost")] = ExplorationConfig()
     """Exploration."""
-    init_from: Annotated[str | None, BeforeValidator(text_of_path)] = None
+    init_from: Reference | None = None
     """A policy of another run whose weights it begins with, as `RUN:policy`; `RUN` alone: its
     namesake there, or the only one there is. Behind it `@VERSION`, `@best` or `@checkpoint-N`, for
     others than the newest weights. Networks must be equal. None: random weights."""

@@ -8,7 +8,16 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from remuda.config.evolution import EvolutionConfig
 from remuda.config.plain import Options
-from remuda.config.sections import Count, CountOrNone, Only, Section, Share, Size, at_most
+from remuda.config.sections import (
+    Count,
+    CountOrNone,
+    Only,
+    Reference,
+    Section,
+    Share,
+    Size,
+    at_most,
+)
 
 FEW = at_most(10_000, "each with a learner and the memory of its experience; give fewer")
 """How many policies there may be: names, learners and memory are made for each."""
@@ -293,7 +302,7 @@ class PopulationConfig(Section):
     """Parameters of your own matchmaker by name."""
     snapshots: SnapshotsConfig = SnapshotsConfig()
     """Frozen copies."""
-    members_from: tuple[str, ...] = ()
+    members_from: tuple[Reference, ...] = ()
     """Policies of other runs that play as fixed opponents, each `RUN:policy`, with a version or
     not, as of `policy.init_from`; with `+greedy` behind it one takes its best action each time
     instead of exploring as it did when its run ended. They take seats as frozen copies do, in

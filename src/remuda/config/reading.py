@@ -12,9 +12,10 @@ from pydantic import (
 )
 
 from remuda.config.differences import with_former_order
-from remuda.config.faults import explain
+from remuda.config.faults import LONGEST_SHOWN, explain
 from remuda.config.moved import with_moved_keys
 from remuda.config.plain import read_yaml, write_yaml
+from remuda.config.sections import fault_of_path
 from remuda.config.tree import Config
 from remuda.errors import ConfigError
 from remuda.pickled import read_beside
@@ -61,11 +62,14 @@ def read_tree(path: Path) -> dict[str, Any]:
     """
     import yaml
 
+    fault = fault_of_path(str(path))
+    if fault:
+        raise ConfigError(f"cannot read the configuration {str(path)[:LONGEST_SHOWN]!r}: {fault}")
     try:
         data = read_yaml(Path(os.path.expanduser(path)).read_text())
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # also numbers of thousands of digits
         line = " ".join(str(error).split())
         raise ConfigError(f"the configuration {path} is not YAML: {line}") from None
     if data is None:

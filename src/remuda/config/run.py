@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BeforeValidator,
     Field,
     NonNegativeFloat,
     PositiveFloat,
@@ -14,7 +12,7 @@ from pydantic import (
 
 from remuda.config.cluster import IN_CLUSTER
 from remuda.config.plain import Options
-from remuda.config.sections import Count, CountOrNone, Only, Section, Size, expanded
+from remuda.config.sections import Count, CountOrNone, Only, Place, Section, Size
 
 CHILDREN = Only(
     when=lambda config: config.schedule != "sequential", needs="schedule async or lockstep"
@@ -181,7 +179,7 @@ class RunConfig(Section):
     """Turns to play, over all copies together. None: no such end."""
     seconds: PositiveFloat | None = None
     """Seconds to train. None: no such end."""
-    directory: Annotated[Path | None, BeforeValidator(expanded)] = None
+    directory: Place | None = None
     """The run directory. None: a new one under `runs/`, named by game and time."""
     log_every: PositiveFloat | Literal["auto"] = "auto"
     """Seconds between two lines of metrics. `auto`: a tenth of the time so far, from 0.25 to 5, so

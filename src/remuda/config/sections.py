@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_args
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeInt,
@@ -45,7 +46,7 @@ Size = Annotated[PositiveInt, LARGEST]
 """What arrays, networks and processes are made by."""
 SizeOrNone = Annotated[NonNegativeInt, LARGEST]
 """The same, or 0."""
-WIDEST = at_most(10**6, "as no memory has room for more")
+WIDEST = at_most(10**8, "as no memory has room for more")
 Width = Annotated[PositiveInt, WIDEST]
 """Units of a layer, and what makes one wider."""
 WidthOrNone = Annotated[NonNegativeInt, WIDEST]
@@ -70,6 +71,39 @@ def text_of_path(value: object) -> object:
 def expanded(path: object) -> object:
     """A path or a text in which `~` stands for the home directory; anything else as it is."""
     return os.path.expanduser(path) if isinstance(path, str | Path) else path
+
+
+LONGEST_PATH = 4095
+"""Bytes of a path, at most, that the system opens."""
+
+
+def fault_of_path(text: str) -> str:
+    """Why a text can be no path, in words; empty: it may be one."""
+    if not text:
+        return "an empty path would be the current directory; name one"
+    if "\0" in text:
+        return "no path holds a NUL byte"
+    if len(os.fsencode(text)) > LONGEST_PATH:
+        return f"no path has more than {LONGEST_PATH:,} bytes"
+    return ""
+
+
+def _path(value: object) -> object:
+    if isinstance(value, str | Path) and (fault := fault_of_path(str(value))):
+        raise PydanticCustomError("path", fault)
+    return expanded(value)
+
+
+def _text(value: object) -> object:
+    if isinstance(value, str | Path) and (fault := fault_of_path(str(value))):
+        raise PydanticCustomError("path", fault)
+    return text_of_path(value)
+
+
+Place = Annotated[Path, BeforeValidator(_path)]
+"""A path, in which `~` stands for the home directory."""
+Reference = Annotated[str, BeforeValidator(_text)]
+"""A path as text, with what is meant there behind it."""
 
 
 class Section(BaseModel):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     NonNegativeInt,
     ValidationError,
     model_validator,
@@ -31,7 +29,7 @@ from remuda.config.run import (
     RunConfig,
     SupervisionConfig,
 )
-from remuda.config.sections import Each, Section, expanded, overlay
+from remuda.config.sections import Each, Place, Section, overlay
 from remuda.errors import ConfigError
 
 MOST_UPDATES = 1000
@@ -73,7 +71,7 @@ class Config(Section):
     """Several machines."""
     run: RunConfig = RunConfig()
     """The run."""
-    trace: Annotated[Path | None, BeforeValidator(expanded)] = None
+    trace: Place | None = None
     """Write what each process did when into this file, as Chrome trace events for Perfetto."""
 
     @model_validator(mode="before")

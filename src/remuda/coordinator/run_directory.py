@@ -96,12 +96,12 @@ class RunDirectory:
         """
         path = config.run.directory or _new_path(config)
         run = RunDirectory(path)
-        if run.config.exists():
-            raise RunDirectoryError(
-                f"{path} holds a run already; go on with `remuda train --resume {path}`, "
-                "or name another run.directory"
-            )
         try:
+            if run.config.exists():
+                raise RunDirectoryError(
+                    f"{path} holds a run already; go on with `remuda train --resume {path}`, "
+                    "or name another run.directory"
+                )
             for directory in (run.weights, run.logs, run.tensorboard):
                 directory.mkdir(parents=True, exist_ok=True)
             free = os.statvfs(path).f_bavail * os.statvfs(path).f_frsize
@@ -131,7 +131,11 @@ class RunDirectory:
             RunDirectoryError: there is none.
         """
         run = RunDirectory(Path(os.path.expanduser(path)))
-        if not run.path.exists():
+        try:
+            is_there = run.path.exists()
+        except OSError as error:
+            raise RunDirectoryError(f"{path} is no run directory: {error.strerror}") from None
+        if not is_there:
             raise RunDirectoryError(
                 f"{path} is no run directory: nothing is there; `remuda runs` lists those there are"
             )

@@ -80,16 +80,22 @@ def selection(config: EvolutionConfig) -> Select:
     return select
 
 
+NUMBERS = "population.evolution.numbers"
+
+
 def numbers_of(config: EvolutionConfig) -> tuple[Evolvable, ...]:
     """What evolves of policies.
 
     Raises:
         ConfigError: bounds that are none.
     """
-    return tuple(
-        Evolvable(name, number.low, number.high, number.log)
-        for name, number in config.numbers.items()
-    )
+    try:
+        return tuple(
+            Evolvable(name, number.low, number.high, number.log)
+            for name, number in config.numbers.items()
+        )
+    except ConfigError as error:
+        raise ConfigError(f"{NUMBERS}.{error}") from None
 
 
 def kinds_of(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> dict[str, Hashable]:
@@ -162,7 +168,10 @@ def check_evolution(
         )
     numbers = numbers_of(config.population.evolution)
     for spec in specs:
-        check_numbers(numbers, spec.config)
+        try:
+            check_numbers(numbers, spec.config)
+        except ConfigError as error:
+            raise ConfigError(f"{NUMBERS}.{error}") from None
     by_policy = kinds_of(config, specs, roster)
     _check_objectives(config, by_policy, roster, facts)
     _check_kinds(list(by_policy.values()), config.population.evolution)

@@ -10,6 +10,8 @@ from typing import Any
 
 from remuda.asked import check_switch
 from remuda.config import plain_data
+from remuda.config.faults import LONGEST_SHOWN
+from remuda.config.sections import fault_of_path
 from remuda.crossplay import (
     Entrant,
     Tournament,
@@ -106,8 +108,8 @@ def _directory(given: Path | str | None) -> Path | None:
         return None
     if not isinstance(given, str | Path):
         raise UsageError(f"directory: a path, or None; this is {given!r}")
-    if not str(given):
-        raise UsageError("directory is empty; name one, or give None to keep nothing")
+    if fault := fault_of_path(str(given)):
+        raise UsageError(f"directory is {str(given)[:LONGEST_SHOWN]!r}: {fault}")
     return Path(given).expanduser()
 
 
