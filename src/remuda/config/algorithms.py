@@ -86,7 +86,8 @@ class PPOConfig(Section):
     normalise_observations: bool = False
     """Give each input mean 0 and standard deviation 1 over all that was seen, within 10."""
     normalise_rewards: Annotated[bool, Only(instead="reward_scale")] = False
-    """Divide rewards by the standard deviation of their running discounted sum."""
+    """Divide rewards by the standard deviation of their running discounted sum, which an episode
+    that is cut off does not end."""
     correction: Literal["decoupled", "vtrace", "none"] | None = None
     """How steps that other weights chose are corrected for. `decoupled`: each counts by how likely
     the newest weights were to choose it, at most 2 (Hilton et al. 2022). `vtrace`: so do the errors

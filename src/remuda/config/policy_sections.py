@@ -78,7 +78,8 @@ class NetworkConfig(Section):
     dueling: bool = True
     """IQN and DQN: split the last layer into a state value and advantages (Wang et al. 2016)."""
     noisy: bool = False
-    """Explore by noisy linear layers (Fortunato et al. 2018) after the first layer."""
+    """Explore by noisy linear layers (Fortunato et al. 2018) after the first layer. In evaluations,
+    tournaments and `Policy.act` they act on their means, sampled or not."""
 
 
 class ExplorationConfig(Section):

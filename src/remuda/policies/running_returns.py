@@ -14,7 +14,9 @@ from remuda.types import Floats, Integers, State
 class RunningReturns:
     """How large the discounted sums of one policy's rewards are (as in OpenAI Baselines).
 
-    Each stream's sum runs on from segment to segment, until its episode terminates.
+    Each stream's sum runs on from segment to segment, until its episode terminates. Unlike in
+    Baselines an episode that is cut off does not end it: segments do not tell that apart from their
+    own end. So where episodes are cut off after a few steps, rewards become smaller than there.
     """
 
     def __init__(self, mean: float = 0.0, variance: float = 1.0, count: float = 0.0) -> None:
