@@ -339,7 +339,7 @@ def seated_actor(
     specs: tuple[PolicySpec, ...],
     snapshots: Mapping[str, Snapshot],
     seed: int,
-    settings: EnvConfig,
+    settings: EnvConfig = EnvConfig(),
 ) -> Actor:
     """An actor with a policy on each seat, noisy layers on their means, for play without learning.
 

@@ -79,7 +79,7 @@ def test_a_directory_without_anything(tmp_path, capsys):
 
 
 def test_a_path_that_is_not_there(tmp_path, capsys):
-    assert "no config.yaml" in told(capsys, tmp_path / "none")
+    assert "nothing is there" in told(capsys, tmp_path / "none")
     assert "there is no such file" in told(capsys, tmp_path / "none.csv")
 
 
