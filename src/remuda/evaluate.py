@@ -334,12 +334,16 @@ def actor_for_play(
     return Actor(env, seats, scoreboard.play(), random, check=config.env.check)
 
 
+PLAIN = EnvConfig()
+"""How games are played unless a run says otherwise."""
+
+
 def seated_actor(
     env: VectorEnv,
     specs: tuple[PolicySpec, ...],
     snapshots: Mapping[str, Snapshot],
     seed: int,
-    settings: EnvConfig = EnvConfig(),
+    settings: EnvConfig = PLAIN,
 ) -> Actor:
     """An actor with a policy on each seat, noisy layers on their means, for play without learning.
 
