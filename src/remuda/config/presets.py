@@ -46,8 +46,8 @@ PRESETS: Mapping[str, Preset] = {
         "observations are counts near 0",
         reason="A turn costs milliseconds, so each rollout is learned from in twice as many passes "
         "as elsewhere, of half the size, at half the rate; and observations, counts divided by "
-        "ten, are brought to mean 0 and deviation 1. With the defaults it is luck whether a "
-        "policy finds out within 300,000 turns that evaders are caught together.",
+        "ten, are brought to mean 0 and deviation 1. A policy then finds out within fewer turns "
+        "that evaders are caught together; how soon still differs much from run to run.",
         tree={
             "policy": {
                 "algorithm": "ppo",
