@@ -27,6 +27,8 @@ def switches_of(mask: Array, policy: str) -> Bools:
     Raises:
         UsageError: it holds something else.
     """
+    if mask.dtype == np.bool_:
+        return mask
     flat = mask.ravel()
     if mask.dtype.kind in "buif":
         odd = flat[~((flat == 0) | (flat == 1))].tolist()

@@ -71,7 +71,10 @@ def find_checkpoint(
         if limit is not None and done >= limit:
             say(f"{key} is {limit:,}, which it has had: nothing more is trained; raise it to go on")
     before = _before(config, run, found)
-    set_back = _set_back(config, run.checkpoints.read(found.number, COORDINATOR), policies, said)
+    set_back = []
+    if said:
+        saved = run.checkpoints.read(found.number, COORDINATOR)
+        set_back = _set_back(config, saved, policies, said)
     hyperparameters = _hyperparameters(before, config, policies)
     changed = list(changes(before, config))
     for policy, (name, live, value) in set_back:
