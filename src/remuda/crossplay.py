@@ -153,9 +153,8 @@ def setup_of_snapshots(
     """A tournament of entrants that are all policies of a run each; see `play_tournament`."""
     options, taken = config.env.made_with, config.env.scripted
     participants = of_snapshots(config, _agents(config.game, options), entrants)
-    check, together = config.env.check, config.env.observe_together
     return TournamentSetup(
-        config.game, options, participants, seed, sampled, check, taken, together
+        config.game, options, participants, seed, sampled, config.env.check, taken
     )
 
 
@@ -167,7 +166,6 @@ def setup_of_entrants(
     seed: int = 0,
     sampled: bool = False,
     taken: Mapping[str, str] | None = None,
-    together: bool = False,
 ) -> TournamentSetup:
     """A tournament of single policies; see `play_across`.
 
@@ -178,13 +176,12 @@ def setup_of_entrants(
         seed: of the games.
         sampled: whether policies explore as at the end of training; else they are greedy.
         taken: by agent, who takes its seat for good without having learned; None: nobody does.
-        together: whether all agents observe at the start of a turn.
 
     Raises:
         UsageError: there is no such agent, or no seat is left.
     """
     agents, taken = _agents(game, options), dict(taken or {})
-    setup = TournamentSetup(game, options, (), seed, sampled, taken=taken, together=together)
+    setup = TournamentSetup(game, options, (), seed, sampled, taken=taken)
     setup.taken_seats([agent.name for agent in agents])
     for who in taken.values():
         find_game(game).policy(who)

@@ -12,7 +12,7 @@ from remuda.actor.actor import Actor
 from remuda.actor.fixed import FixedSeats
 from remuda.actor.match_seats import MatchSeats
 from remuda.actor.seating import make_policy_groups, make_seats
-from remuda.config import Config, EnvConfig
+from remuda.config import Config
 from remuda.envs.recorded import PlayedEpisodes, Recorded
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.vector_env import VectorEnv
@@ -327,15 +327,11 @@ def actor_for_play(
     }
     scoreboard = Scoreboard(tuple(spec.name for spec in specs))
     if not config.population.dealt or seating is not None:
-        return seated_actor(env, specs, ready, seed, config.env)
+        return seated_actor(env, specs, ready, seed, config.env.check)
     seats = _dealt(config, env, specs, scoreboard, seed)
     seats.take(ready)
     random = stream(seed, "evaluation", "env")
     return Actor(env, seats, scoreboard.play(), random, check=config.env.check)
-
-
-PLAIN = EnvConfig()
-"""How games are played unless a run says otherwise."""
 
 
 def seated_actor(
@@ -343,7 +339,7 @@ def seated_actor(
     specs: tuple[PolicySpec, ...],
     snapshots: Mapping[str, Snapshot],
     seed: int,
-    settings: EnvConfig = PLAIN,
+    check: bool = True,
 ) -> Actor:
     """An actor with a policy on each seat, noisy layers on their means, for play without learning.
 
@@ -352,14 +348,14 @@ def seated_actor(
         specs: the policies, in the order of the agents.
         snapshots: what they play with, by their names, at the rates that these tell.
         seed: of the game and of exploration.
-        settings: how agents observe, and whether what the game hands over is checked.
+        check: whether what the game hands over is checked.
     """
     scoreboard = Scoreboard(tuple(spec.name for spec in specs))
     own = make_seats(env, specs, scoreboard, seed=seed, purpose="evaluation", noisy=False)
-    seats = FixedSeats(env, own, settings.observe_together)
+    seats = FixedSeats(env, own)
     seats.take(snapshots)
     random = stream(seed, "evaluation", "env")
-    return Actor(env, seats, scoreboard.play(), random, check=settings.check)
+    return Actor(env, seats, scoreboard.play(), random, check=check)
 
 
 def _dealt(
@@ -385,5 +381,4 @@ def _dealt(
     policy_groups = make_policy_groups(
         env, specs, league, {}, seed=seed, purpose="evaluation", noisy=False
     )
-    together = config.env.observe_together
-    return MatchSeats(env, policy_groups, league, scoreboard.policies_of(), together)
+    return MatchSeats(env, policy_groups, league, scoreboard.policies_of())

@@ -66,11 +66,6 @@ def prepare(config: Config) -> Prepared:
     game = find_game(config.game)
     with_scripted(game, env, config.env.scripted, np.random.default_rng(0))
     load_scripted(game, config.population.scripted, config.env.workers)
-    if config.env.observe_together and not env.can_observe_together:
-        raise ConfigError(
-            f"env.observe_together: in {config.game} one agent acts at a time, and sees what those "
-            "before it did; leave it false"
-        )
     cores = 1 if config.cluster.used else None  # it is made anew once there are nodes
     devices = [spec.config.device for spec in specs]
     layout = make_layout(config, len(specs), own_devices=devices, cores=cores)

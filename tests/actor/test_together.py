@@ -6,13 +6,14 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from remuda.actor.role import ActorRole
 from remuda.assembly import Assembly
 from remuda.config import load_config
 from remuda.crossplay import play_setup, setup_of_entrants, setup_of_snapshots
 from remuda.envs.registry import find_game, make_env
 from remuda.errors import ConfigError
 from remuda.evaluate import evaluate
+from remuda.exploiting.matches import Lineup, play_lineups
+from remuda.exploiting.target import make_target
 from remuda.policies.acting import ActingStack
 from remuda.policies.networks.compiled_pass import GatheredPass
 from remuda.policies.spec import first_weights, policy_specs
@@ -26,58 +27,60 @@ from remuda.ui.playing import episode
 from support import Tape
 
 
-class Order(Tape):
-    """Notes who observes and who acts, in their order."""
-
-    def __init__(self, num_envs=3):
-        super().__init__(num_envs, num_agents=3, lengths=(4, 7))
-        self.noted = []
-
-    def begin_turn(self):
-        super().begin_turn()
-        self.noted.append("turn")
-
-    def observe(self, agent, out):
-        super().observe(agent, out)
-        self.noted.append(f"sees {agent}")
-
-    def act(self, agent, actions):
-        super().act(agent, actions)
-        self.noted.append(f"acts {agent}")
-
-
-class Noted(Order):
-    """The same in one list of all that are made, for who makes its own."""
+class Noted(Tape):
+    """Notes who observes and who acts, in their order, in one list of all that are made."""
 
     notes: ClassVar[list[str]] = []
 
     def __init__(self, num_envs=3):
-        super().__init__(num_envs)
-        self.noted = Noted.notes
+        super().__init__(num_envs, num_agents=3, lengths=(4, 7))
+
+    def begin_turn(self):
+        super().begin_turn()
+        self.notes.append("turn")
+
+    def observe(self, agent, out):
+        super().observe(agent, out)
+        self.notes.append(f"sees {agent}")
+
+    def act(self, agent, actions):
+        super().act(agent, actions)
+        self.notes.append(f"acts {agent}")
+
+
+class Fixed(Noted):
+    """A game whose groups cannot be set."""
+
+    turn_groups = property(lambda self: ((0,), (1,), (2,)), lambda self, to: self.fix(to))
+
+    def fix(self, to):
+        if to != self.turn_groups:
+            raise AttributeError
 
 
 NOTED = "actor.test_together:Noted"
 
 
+def notes_of_all():
+    """What the games note; as who makes them by name imports them."""
+    return import_module(NOTED.partition(":")[0]).Noted.notes
+
+
 def played(seats, together, turns=20):
     """An actor that has played a few turns, and what it has written, by policy."""
-    env = Order()
     policy = {"algorithm": "dqn", "network": {"hidden": (4,)}}
     policy |= {"experience": {"segment_length": 5, "capacity": 2000, "learning_starts": 2000}}
-    tree = {"policy": policy, "env": {"num_envs": 3, "observe_together": together}}
+    tree = {"game": NOTED, "policy": policy}
+    tree["env"] = {"num_envs": 3, "observe_together": together}
     if seats == "dealt":
         tree["population"] = {"policies": 4, "matchmaker": "random"}
     config = load_config(tree)
-    specs = policy_specs(config, env.agents)
+    agents = make_env(NOTED, 1).agents
+    specs = policy_specs(config, agents)
     layout = Layout((3,), (tuple(range(len(specs))),), ("cpu",) * len(specs))
-
-    class Role(ActorRole):
-        def make_env(self):
-            return env
-
-    parts = Assembly(config, specs, layout, actor_role=Role, agents=env.agents)
+    parts = Assembly(config, specs, layout, agents=agents)
     actor = parts.roles()[0].build()
-    env.noted.clear()
+    notes_of_all().clear()
     for _ in range(turns):
         actor.turn()
     seen = [
@@ -87,15 +90,14 @@ def played(seats, together, turns=20):
         for slot in np.flatnonzero(ring.shared["committed"])
         for t in range(ring.shared["committed"][slot])
     ]
-    return actor, env, np.array(seen)
+    return actor, "|".join(notes_of_all()), np.array(seen)
 
 
 @pytest.mark.parametrize("seats", ["fixed", "dealt"])
 def test_all_observe_before_anybody_acts_and_act_in_the_games_order(seats):
-    actor, env, seen = played(seats, together=True)
+    actor, noted, seen = played(seats, together=True)
     assert actor.seats.groups == ((0, 1, 2),)
-    turns = "|".join(env.noted).split("turn|")[1:]
-    for turn in turns:
+    for turn in noted.split("turn|")[1:]:
         assert turn.startswith("sees 0|sees 1|sees 2|acts 0|acts 1|acts 2")
     assert len(seen) > 100
     assert (seen[:, 4] == 0).all()  # nobody had acted yet in the turn
@@ -103,9 +105,9 @@ def test_all_observe_before_anybody_acts_and_act_in_the_games_order(seats):
 
 @pytest.mark.parametrize("seats", ["fixed", "dealt"])
 def test_without_it_each_sees_what_those_before_it_did(seats):
-    actor, env, seen = played(seats, together=False)
+    actor, noted, seen = played(seats, together=False)
     assert actor.seats.groups == ((0,), (1,), (2,))
-    assert "|".join(env.noted).startswith("turn|sees 0|acts 0|sees 1|acts 1|sees 2|acts 2")
+    assert noted.startswith("turn|sees 0|acts 0|sees 1|acts 1|sees 2|acts 2")
     assert (seen[:, 4] == seen[:, 1]).all()
 
 
@@ -131,7 +133,8 @@ def test_one_pass_of_the_networks_chooses_for_all(seats, monkeypatch):
 
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize(
-    "seats", ["fixed", "dealt", "seated for good", "checkpoints", "entrants", "watched"]
+    "seats",
+    ["fixed", "dealt", "seated for good", "checkpoints", "entrants", "watched", "exploited"],
 )
 def test_play_after_training_is_of_the_same_game(seats, together):
     tree = {"game": NOTED, "env": {"observe_together": together}}
@@ -142,17 +145,20 @@ def test_play_after_training_is_of_the_same_game(seats, together):
     specs = policy_specs(config, agents)
     first = {spec.name: first_weights(spec, torch_stream(0, spec.name)) for spec in specs}
     snapshots = {name: Snapshot(weights, 0, 0, 0.0) for name, weights in first.items()}
-    notes = import_module(NOTED.partition(":")[0]).Noted.notes  # as who makes the game imports it
+    notes, options = notes_of_all(), config.env.made_with
     notes.clear()
     if seats == "checkpoints":
         play_setup(setup_of_snapshots(config, {"a": snapshots, "b": snapshots}), 2)
     elif seats == "entrants":
         players = {spec.name: Player(spec, snapshots[spec.name], agents[0]) for spec in specs[:2]}
-        play_setup(setup_of_entrants(NOTED, {}, players, together=together), 2)
+        play_setup(setup_of_entrants(NOTED, options, players), 2)
     elif seats == "watched":
-        env = make_env(NOTED, 1)
+        env = make_env(NOTED, 1, **options)
         for _ in range(3):
-            list(episode(env, find_game(NOTED).policy("random"), 50, 0, together))
+            list(episode(env, find_game(NOTED).policy("random"), 50, 0))
+    elif seats == "exploited":
+        target = make_target(NOTED, options, {"random": ["random"] * 3})
+        play_lineups(target, [Lineup()], 8, 0)
     else:
         seating = {name: name for name in snapshots} if seats == "seated for good" else None
         evaluate(config, snapshots, 4, seating=seating)
@@ -174,3 +180,14 @@ def test_a_game_in_which_it_means_nothing_refuses_it(tmp_path):
     with pytest.raises(ConfigError, match="observe_together"):
         train(load_config(tree), PlainView())
     assert not (tmp_path / "run").exists()
+
+
+def test_a_game_whose_groups_cannot_be_set_is_told(tmp_path):
+    tree = {
+        "game": "actor.test_together:Fixed",
+        "env": {"observe_together": True},
+        "policy": {"algorithm": "ppo"},
+        "run": {"directory": tmp_path / "run"},
+    }
+    with pytest.raises(ConfigError, match="turn_groups of .*Fixed cannot be set"):
+        train(load_config(tree), PlainView())

@@ -17,7 +17,7 @@ from remuda.experience.writer import ExperienceWriter
 from remuda.experience_layout import make_experience
 from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import policy_specs
-from remuda.scoreboard import Learn, Scoreboard
+from remuda.scoreboard import Learn, Policy, Scoreboard
 from remuda.ui.status import print_status
 from support import Tape
 
@@ -89,3 +89,22 @@ def test_the_status_tells_it(tmp_path):
     heading, row = lines[i : i + 2]
     at = heading.index("behind") + len("behind")
     assert row[:at].split()[-1] == "11"
+
+
+def test_a_status_tells_the_last_return_that_is_known(tmp_path):
+    """Most seconds of a slow game see no episode end."""
+    _, scoreboard, board = make(**PPO)
+    status = StatusFile(tmp_path / "status.json", Slots, "async")
+
+    def told():
+        return read_status(tmp_path / "status.json")["policies"]["agent_0"]["mean_return"]
+
+    status.write(record(board), [], "")
+    assert told() is None
+    row = scoreboard.policy("agent_0")
+    row[[Policy.EPISODES, Policy.RETURN_SUM]] = 2, 6.0
+    status.look(record(board))
+    row[[Policy.EPISODES, Policy.RETURN_SUM]] = 0, 0.0
+    assert record(board).policies["agent_0"].mean_return is None
+    status.write(record(board), [], "")
+    assert told() == 3.0

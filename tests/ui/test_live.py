@@ -224,20 +224,22 @@ def test_plain_view_prints_a_line_per_log(capsys: pytest.CaptureFixture[str]) ->
     view = PlainView()
     view.start(GOAL)
     view.show(a_record())
+    view.log(a_record(policies=2, policy=NOTHING_YET))
+    view.log(a_record(policies=64, policy=NOTHING_YET))
     view.log(a_record(policies=2))
     view.log(a_record(policies=2, policy=NOTHING_YET))
     view.log(a_record(policies=64))
-    view.log(a_record(policies=64, policy=NOTHING_YET))
     view.say("something happened")
     view.close()
-    start, two, none, many, silent, said = capsys.readouterr().out.splitlines()
+    start, none, silent, two, kept, many, said = capsys.readouterr().out.splitlines()
     assert start.startswith("treasure_hunt, async, in runs/")
     assert two == (
         "   1:00   24%  24,000 turns  1,600 agent-steps/s  return agent_0 12.5 agent_1 12.5"
     )
     assert none.endswith("return agent_0 – agent_1 –")
-    assert many.endswith("return 12.5 (12.5 to 12.5)")
     assert silent.endswith("return –")
+    assert kept == two  # no episode ended, and the return before is still what is known
+    assert many.endswith("return 12.5 (12.5 to 12.5)")
     assert said == "something happened"
 
 

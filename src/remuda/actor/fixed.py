@@ -10,7 +10,6 @@ import numpy as np
 from remuda.actor.episodes import EpisodeCounter
 from remuda.actor.frames import FrameStack
 from remuda.actor.kind import Kind, columns_of
-from remuda.actor.seats import groups_of
 from remuda.actor.shared_rewards import SharedRewards, SharesForGood
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.envs.checks import NONE, TurnChecks
@@ -156,7 +155,6 @@ class FixedSeats:
         self,
         env: VectorEnv,
         seats: Sequence[Seat],
-        together: bool = False,
         mark: Row | None = None,
         shares: SharesForGood | None = None,
     ) -> None:
@@ -165,7 +163,6 @@ class FixedSeats:
         Args:
             env: the copies of the game.
             seats: one for each agent, in their order.
-            together: all agents observe at the start of the turn and choose in one batched pass.
             mark: `Scoreboard.mark`, by which extremes of returns are counted.
             shares: of rewards that policies share; None: none does.
 
@@ -180,7 +177,7 @@ class FixedSeats:
         self._env, self.seats = env, tuple(seats)
         self._counters = [EpisodeCounter(seat.row[None], mark) for seat in seats]
         self.checks: TurnChecks | None = None
-        self.groups: Sequence[tuple[int, ...]] = groups_of(env, together)
+        self.groups: Sequence[tuple[int, ...]] = env.turn_groups
         self.acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
         self._shares = shares
         self._shared = SharedRewards(env.num_envs, sides_by_agent([a.team for a in env.agents]))

@@ -17,7 +17,6 @@ from remuda.actor.episodes import EpisodeCounter
 from remuda.actor.policy_group import PolicyGroup
 from remuda.actor.scripted_seats import ScriptedSeats
 from remuda.actor.seating import other_kinds
-from remuda.actor.seats import groups_of
 from remuda.actor.shared_rewards import SharedRewards
 from remuda.actor.stream_seats import StreamSeats
 from remuda.checkpoint.state import fitting
@@ -50,7 +49,6 @@ class MatchSeats(StreamSeats):
         policy_groups: Sequence[PolicyGroup],
         league: Dealer,
         rows: Row,
-        together: bool = False,
         seed: int = 0,
         mark: Row | None = None,
         initial: InitialWeights | None = None,
@@ -64,7 +62,6 @@ class MatchSeats(StreamSeats):
             policy_groups: all policies that may sit there.
             league: deals the seats.
             rows: [policies, fields] where each live policy's episodes are counted, by `Policy`.
-            together: all agents observe at the start of the turn and choose in one batched pass.
             seed: of the run, by which the weights of newborn policies are drawn.
             mark: `Scoreboard.mark`, by which extremes of returns are counted.
             initial: weights that newborn policies begin with instead; None: there are none.
@@ -77,7 +74,7 @@ class MatchSeats(StreamSeats):
         kinds = dict.fromkeys(policy_group.kind for policy_group in policy_groups)
         super().__init__(env, tuple(policy_groups), [*kinds, *other_kinds(env, kinds)])
         self.league, self._rows = league, rows
-        self.groups: Sequence[tuple[int, ...]] = groups_of(env, together)
+        self.groups: Sequence[tuple[int, ...]] = env.turn_groups
         keep = {policy_group.kind for policy_group in policy_groups if policy_group.keeps_last_mask}
         self._keeps_last_mask = [
             spec.masked and self._kind_of[agent] in keep for agent, spec in enumerate(env.agents)

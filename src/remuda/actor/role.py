@@ -131,8 +131,7 @@ class ActorRole:
             {spec.name: spec.config.share_rewards for spec in self.specs},
             self.changes,
         )
-        together, mark = config.env.observe_together, self.scoreboard.mark
-        return FixedSeats(env, seats, together, mark, shares)
+        return FixedSeats(env, seats, self.scoreboard.mark, shares)
 
     def _dealt(self, env: VectorEnv, begins: str) -> Seats:
         from remuda.actor.match_seats import MatchSeats
@@ -153,7 +152,6 @@ class ActorRole:
             actor=self.index,
         )
         rows = self.scoreboard.policies_of(self.index)
-        together, mark = config.env.observe_together, self.scoreboard.mark
         scripted: ScriptedSeats | None = None
         if config.population.scripted:
             policies = load_scripted(self.game, config.population.scripted, config.env.workers)
@@ -163,9 +161,8 @@ class ActorRole:
             policy_groups,
             league,
             rows,
-            together,
             config.seed,
-            mark,
+            self.scoreboard.mark,
             initial=self.initial,
             scripted=scripted,
             parents=self.published.reader(),

@@ -8,7 +8,6 @@ from typing import Protocol
 import numpy as np
 
 from remuda.envs.checks import TurnChecks
-from remuda.envs.vector_env import VectorEnv
 from remuda.experience.room import Room
 from remuda.publish.snapshot import Snapshot
 from remuda.types import Bools, Floats, Integers, State, TurnResult
@@ -87,9 +86,3 @@ class Seats(Protocol):
 
     def restore_lasting(self, state: State) -> None:
         """Go on from what `lasting` returned."""
-
-
-def groups_of(env: VectorEnv, together: bool) -> tuple[tuple[int, ...], ...]:
-    """Agents that observe together: those of the game's groups, or all."""
-    everyone = tuple(agent for group in env.turn_groups for agent in group)
-    return (everyone,) if together else env.turn_groups

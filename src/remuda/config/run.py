@@ -60,8 +60,12 @@ class EnvConfig(Section):
 
     @property
     def made_with(self) -> dict[str, Any]:
-        """All that `make_env` takes for it: its options, and what is put round each copy."""
-        around = {"wrappers": self.wrappers, "episode_metrics": self.episode_metrics}
+        """All that `make_env` takes for it: its options, and what is changed about each copy."""
+        around = {
+            "wrappers": self.wrappers,
+            "episode_metrics": self.episode_metrics,
+            "observe_together": self.observe_together,
+        }
         named = {f"env.{name}": value for name, value in around.items() if value}
         return dict(self.options) | named  # which no option of a game is called
 

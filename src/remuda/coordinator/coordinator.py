@@ -238,6 +238,7 @@ class Coordinator:
                 if now.time >= due or number is None:
                     due = now.time + (min(RETRY, every) if number is None else every)
             self._view.show(record)
+            self._status.look(record)
             if is_logged:
                 whole = now.time >= whole_due and self._frozen is not None and self._frozen.complete
                 whole_due = now.time + WHOLE if whole else whole_due

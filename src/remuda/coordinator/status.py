@@ -68,6 +68,7 @@ class StatusFile:
         self._path, self._published, self._schedule = path, published, schedule
         self._frozen = frozen
         self._errors: deque[dict[str, Any]] = deque(maxlen=ERRORS)
+        self._returns: dict[str, float] = {}
         self._begun = 0.0
         self.work = Pieces()
         """What is left to do of the newest status."""
@@ -75,6 +76,12 @@ class StatusFile:
     def note(self, message: str) -> None:
         """Keep a message among the last errors."""
         self._errors.append({"time": time.time(), "message": message})
+
+    def look(self, record: Record) -> None:
+        """Remember returns: most intervals of a slow game see no episode end."""
+        for name, policy in record.playing.items():
+            if policy.mean_return is not None:
+                self._returns[name] = policy.mean_return
 
     @property
     def is_due(self) -> bool:
@@ -90,6 +97,7 @@ class StatusFile:
             ended: why the run ended; empty: it goes on.
         """
         self._begun = time.monotonic()
+        self.look(record)
         self.work.begin(self._writing(record, roles, ended))
 
     def write(self, record: Record, roles: Iterable[RoleStatus], ended: str) -> None:
@@ -111,7 +119,8 @@ class StatusFile:
         policies: list[str] = []
         members: list[str] = []
         slots = {name: self._published.active(name) for name in playing}
-        yield from encode(playing, policies, slot=slots)
+        returns = {name: self._returns.get(name) for name in playing}
+        yield from encode(playing, policies, slot=slots, mean_return=returns)
         yield from encode(record.members, members)
         if not record.is_whole and self._frozen:
             members.append(self._frozen.text())

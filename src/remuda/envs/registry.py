@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from remuda.envs.scripted import ScriptedPolicy
     from remuda.envs.vector_env import VectorEnv
 
+TOGETHER = "env.observe_together"
+"""What this setting is called among all that an environment is made with."""
 RANDOM = "random"
 """The policy that every game has: uniform over what is allowed."""
 
@@ -117,13 +119,37 @@ class Game:
 
         Args:
             num_envs: copies.
-            options: the game's own; and as `env.wrappers` and `env.episode_metrics` what is put
-                round each copy, and read of its `info`.
+            options: the game's own; as `env.wrappers` and `env.episode_metrics` what is put round
+                each copy, and read of its `info`; and as `env.observe_together` whether all agents
+                observe at the start of a turn.
 
         Raises:
-            ConfigError: an option that the game does not know, or a value that it refuses.
+            ConfigError: an option that the game does not know, or a value that it refuses; or
+                agents cannot observe together.
             UserCodeError: code of the user's raised.
         """
+        together = options.pop(TOGETHER, False)
+        made = self._make(num_envs, options)
+        if together:
+            self._let_observe_together(made)
+        return made
+
+    def _let_observe_together(self, env: VectorEnv) -> None:
+        """Make one group of all agents, in the order of the game's groups."""
+        if not env.can_observe_together:
+            raise ConfigError(
+                f"{TOGETHER}: in {self.name} one agent acts at a time, and sees what those before "
+                "it did; leave it false"
+            )
+        try:
+            env.turn_groups = (tuple(agent for group in env.turn_groups for agent in group),)
+        except AttributeError:
+            raise ConfigError(
+                f"{TOGETHER}: turn_groups of {self.name} cannot be set; make it an attribute, or "
+                "leave it false"
+            ) from None
+
+    def _make(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
         wrapping = Wrapping(tuple(options.pop(WRAPPERS, ())), options.pop(METRICS, {}))
         if wrapping != NOTHING and not (self.is_own or self._is_wrappable):
             raise own_games.not_wrapped(self.name)

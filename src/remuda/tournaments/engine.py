@@ -187,7 +187,7 @@ def _play(opened: OpenTournament, left: Integers, limits: Limits, wanted: int, c
     setup, results = opened.setup, opened.results
     env = make_env(setup.game, copies, **setup.options)
     env.check = setup.check
-    whole = (opened.schedule, left, results, setup.seed, 0, setup.together)
+    whole = (opened.schedule, left, results, setup.seed)
     seats = TournamentSeats(env, opened.game, *whole)
     row = Scoreboard(("tournament",)).play()
     actor = Actor(env, seats, row, seats.seeds, check=setup.check)

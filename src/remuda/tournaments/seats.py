@@ -16,7 +16,6 @@ import numpy as np
 from remuda.actor.batch_plan import STEP
 from remuda.actor.kind import Kind
 from remuda.actor.policy_group import PolicyGroup
-from remuda.actor.seats import groups_of
 from remuda.actor.stream_seats import StreamSeats
 from remuda.envs.registry import Game
 from remuda.envs.scripted import ScriptedPolicy
@@ -84,7 +83,6 @@ class TournamentSeats(StreamSeats):
         results: Results,
         seed: int,
         part: int = 0,
-        together: bool = False,
     ) -> None:
         """Take the seats, and deal the first matches.
 
@@ -97,10 +95,9 @@ class TournamentSeats(StreamSeats):
             seed: of the tournament.
             part: which of the processes that play this is; what is not drawn by the match is drawn
                 otherwise in each.
-            together: whether all agents observe at the start of a turn.
         """
         self._schedule, self._results = schedule, results
-        self.groups: Sequence[tuple[int, ...]] = groups_of(env, together)
+        self.groups: Sequence[tuple[int, ...]] = env.turn_groups
         self.numbers: Integers = np.full(env.num_envs, -1, np.int64)
         """[num_envs]: the match that a copy plays; -1: none, and its game does not count."""
         self.seated: Integers = np.zeros((env.num_envs, env.num_agents), np.int64)

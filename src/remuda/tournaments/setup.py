@@ -26,8 +26,6 @@ class TournamentSetup:
     """Whether what the game hands over is checked."""
     taken: Mapping[str, str] = field(default_factory=dict)
     """By agent, who takes its seat for good without having learned: no entrant sits there."""
-    together: bool = False
-    """Whether all agents observe at the start of a turn, as `env.observe_together` has it."""
 
     def taken_seats(self, agents: Sequence[str]) -> dict[int, str]:
         """By seat, who takes it for good.
@@ -62,8 +60,6 @@ class TournamentSetup:
         }
         if self.taken:
             told["scripted"] = dict(self.taken)
-        if self.together:
-            told["observe_together"] = True
         return told
 
     def digest(self, until: str = "") -> str:

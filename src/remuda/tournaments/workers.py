@@ -280,7 +280,7 @@ def play_share(
     env = make_env(setup.game, min(copies, len(numbers)), **setup.options)
     env.check = setup.check
     game = find_game(setup.game)
-    whole = (schedule, numbers, results, setup.seed, part, setup.together)
+    whole = (schedule, numbers, results, setup.seed, part)
     seats = TournamentSeats(env, game, *whole)
     row = Scoreboard(("tournament",)).play()
     actor = Actor(env, seats, row, seats.seeds, check=setup.check)

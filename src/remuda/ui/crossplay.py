@@ -46,13 +46,11 @@ class Crossplay:
     """By name, the directory of the run that a trained one is of."""
     taken: Mapping[str, str]
     """By agent, who takes its seat for good."""
-    together: bool = False
-    """Whether all agents observe at the start of a turn, as in the first run."""
 
     def setup(self, seed: int, sampled: bool) -> TournamentSetup:
         """It with its seed; see `play_across`."""
         played = (self.game, self.options, self.entrants, seed, sampled)
-        return setup_of_entrants(*played, self.taken, self.together)
+        return setup_of_entrants(*played, self.taken)
 
 
 def directory_of(setup: TournamentSetup, named: Path | None, until: str = "") -> Path:
@@ -212,7 +210,6 @@ def set_up(
         own = name or saved.name
         found.append((own, f"{reference.run.name}:{own}", saved.player))
         runs.append(str(reference.run.resolve()))
-    together = False
     if not game:
         if not opened:
             raise ConfigError(
@@ -221,14 +218,13 @@ def set_up(
         config = next(iter(opened.values())).config
         game, options = config.game, {**config.env.made_with, **options}
         scripted = {**config.env.scripted, **(scripted or {})}
-        together = config.env.observe_together
     kind = find_game(game)
     for _, _, entrant in found:
         if isinstance(entrant, str):
             kind.policy(entrant)  # what cannot be loaded is told before anything is played
     named = _named(found)
     sources = {name: run for name, run in zip(named, runs, strict=True) if run}
-    return Crossplay(game, options, named, sources, scripted or {}, together)
+    return Crossplay(game, options, named, sources, scripted or {})
 
 
 def _check_learned(word: str, reference: Reference, config: Config) -> None:

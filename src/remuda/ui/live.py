@@ -29,6 +29,8 @@ class PlainView:
 
     def __init__(self) -> None:
         self._goal: Goal | None = None
+        self._known: dict[str, float] = {}
+        """By policy, its return in the last interval in which one of its episodes ended."""
 
     def start(self, goal: Goal) -> None:
         """Say what is about to run."""
@@ -50,7 +52,10 @@ class PlainView:
         self.say("  ".join([*parts, self._returns(record)]))
 
     def _returns(self, record: Record) -> str:
-        returns = {name: policy.mean_return for name, policy in record.playing.items()}
+        for name, policy in record.playing.items():
+            if policy.mean_return is not None:
+                self._known[name] = policy.mean_return
+        returns = {name: self._known.get(name) for name in record.playing}
         if len(returns) <= self.NAMED:
             return "return " + " ".join(f"{name} {number(x)}" for name, x in returns.items())
         known = [x for x in returns.values() if x is not None]

@@ -19,7 +19,6 @@ from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.text import Text
 
-from remuda.actor.seats import groups_of
 from remuda.envs.registry import find_game
 from remuda.envs.scripted import ScriptedPolicy, room_for
 from remuda.envs.vector_env import VectorEnv
@@ -150,7 +149,6 @@ def episode(
     policy: ScriptedPolicy | Sequence[ScriptedPolicy],
     turns: int,
     seed: int,
-    together: bool = False,
 ) -> Iterator[Moment]:
     """The start of an episode and the end of each of its turns, one copy.
 
@@ -159,7 +157,6 @@ def episode(
         policy: of all seats, or one for each.
         turns: the most to play.
         seed: of the game and the policies.
-        together: whether all observe at the start of a turn, as `env.observe_together` has it.
     """
     policies = [policy] * env.num_agents if callable(policy) else list(policy)
     rng = np.random.default_rng(seed)
@@ -171,7 +168,7 @@ def episode(
     for turn in itertools.count(1):
         actions: dict[str, Any] = {}
         env.begin_turn()
-        for group in groups_of(env, together):
+        for group in env.turn_groups:
             acts = [bool(env.active[0, agent]) for agent in group]
             for agent in group:
                 env.observe(agent, observations[agent])

@@ -58,8 +58,8 @@ def recorded_setup(directory: Path, sources: Mapping[str, str]) -> TournamentSet
         name = each["name"]
         scripted = member.get("scripted")
         entrants[name] = scripted or players[sources[name], _key(member)]
-    taken, together = told.get("scripted"), bool(told.get("observe_together"))
-    return setup_of_entrants(game, options, entrants, seed, told["sampled"], taken, together)
+    taken = told.get("scripted")
+    return setup_of_entrants(game, options, entrants, seed, told["sampled"], taken)
 
 
 def check_counted(directory: Path, told: Mapping[str, Any]) -> None:

@@ -186,8 +186,8 @@ def played(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         "live": asked["live"],
         "game": game.name,
     }
-    turns, seed, together = int(asked["turns"]), int(asked["seed"]), config.env.observe_together
-    for moment in episode(env, policies, turns, seed, together):
+    turns, seed = int(asked["turns"]), int(asked["seed"])
+    for moment in episode(env, policies, turns, seed):
         yield _turn(moment, dict(zip(agents, policies, strict=True)))
     env.close()
 
