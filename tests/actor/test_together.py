@@ -189,5 +189,5 @@ def test_a_game_whose_groups_cannot_be_set_is_told(tmp_path):
         "policy": {"algorithm": "ppo"},
         "run": {"directory": tmp_path / "run"},
     }
-    with pytest.raises(ConfigError, match="turn_groups of .*Fixed cannot be set"):
+    with pytest.raises(ConfigError, match=r"turn_groups of .*Fixed cannot be set"):
         train(load_config(tree), PlainView())
