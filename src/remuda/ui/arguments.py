@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shutil
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -167,10 +169,26 @@ def help_of(model: type[Section], program: str, positional: str = "") -> str:
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
         tyro.cli(model, prog=program, args=["--help"], config=(tyro.conf.FlagConversionOff,))
-    found = text.getvalue().rstrip()
+    _, what, rest = text.getvalue().rstrip().split("\n\n", 2)
+    words = [program, _argument(positional, model), "[OPTIONS]"] if positional else [program]
+    told = f"{' '.join(what.split())}"
     if positional:
-        found = found.replace("[OPTIONS]", f"[{positional.upper()}] [OPTIONS]", 1)
-    return found
+        told += (
+            f" {positional.upper()} is --{positional}, which needs no name where it comes first."
+        )
+    return f"usage: {' '.join(words)}\n\n{wrapped(told)}\n\n{rest}"
+
+
+def wrapped(text: str) -> str:
+    """Paragraphs, which blank lines part, in lines that fit the terminal."""
+    width = shutil.get_terminal_size().columns
+    return "\n\n".join(textwrap.fill(part, width) for part in text.split("\n\n"))
+
+
+def _argument(name: str, model: type[Section]) -> str:
+    """How usage has a word that comes before the options."""
+    word = f"{name.upper()} ..." if is_tuple(type_of(name, model)) else name.upper()
+    return word if model.model_fields[name].is_required() else f"[{word}]"
 
 
 def _open_ended(name: str, model: type[Section]) -> bool:

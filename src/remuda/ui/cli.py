@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from remuda.config import PRESETS, Config, Section
 from remuda.errors import ConfigError, RemudaError
-from remuda.ui.arguments import help_of
+from remuda.ui.arguments import help_of, wrapped
 from remuda.ui.commands.analysis import AnalyseOptions, analyse
 from remuda.ui.commands.dashboard import DashboardOptions, dashboard
 from remuda.ui.commands.exploit import ExploitOptions, exploit
@@ -78,8 +78,8 @@ UNLISTED = {ONE_OF_SEEDS: Command(train_one_of_seeds)}
 
 EXIT_CODES = (
     "exit code: 0: all is well. 1: something failed, as told. 2: an unknown command, flag, key or "
-    "game,\nor a value that none of these can have. 3: the run reached its end, but a policy "
-    "stopped learning,\nsince too many of its updates were not finite. 130, 143: stopped by Ctrl-C "
+    "game, or a value that none of these can have. 3: the run reached its end, but a policy "
+    "stopped learning, since too many of its updates were not finite. 130, 143: stopped by Ctrl-C "
     "or SIGTERM."
 )
 
@@ -107,7 +107,7 @@ def usage() -> str:
         "  remuda train --resume runs/treasure_hunt-20261121-101500",
         "  remuda train treasure_hunt --seeds 5",
         "",
-        EXIT_CODES,
+        wrapped(EXIT_CODES),
     ]
     return "\n".join(lines)
 
@@ -154,15 +154,18 @@ def _help(name: str, command: Command) -> str:
         return f"usage: remuda {name}\n\n{command.summary}"
     text = help_of(command.options, f"remuda {name}", command.positional)
     if command.options is Config:
-        text += (
-            "\n--resume RUN goes on with a run from its newest checkpoint; flags go over its "
-            "configuration.\n--seeds N trains so many seeds one after the other, or --jobs J at a "
-            "time, in one\ndirectory with one report; --resume of that goes on with those that "
-            "are left.\n--config FILE reads the same keys from a YAML file; flags go over it. Of "
-            "several, --config A\n--config B, each goes over those before it. --preset NAME, under "
-            "all of them, is for a kind\nof world: "
-            + "; ".join(f"{each}, for {preset.suits}" for each, preset in PRESETS.items())
-            + ".\nOf one policy or of the game: --policies.agent_0.learning_rate 1e-3, "
-            f"--env.options.num_agents 4.\n\n{EXIT_CODES}"
+        worlds = "; ".join(f"{each}, for {preset.suits}" for each, preset in PRESETS.items())
+        parts = (
+            "--resume RUN goes on with a run from its newest checkpoint; flags go over its "
+            "configuration.",
+            "--seeds N trains so many seeds one after the other, or --jobs J at a time, in one "
+            "directory with one report; --resume of that goes on with those that are left.",
+            "--config FILE reads the same keys from a YAML file; flags go over it. Of several, "
+            "--config A --config B, each goes over those before it.",
+            f"--preset NAME, under all of them, is for a kind of world: {worlds}.",
+            "Of one policy or of the game: --policies.agent_0.learning_rate 1e-3, "
+            "--env.options.num_agents 4.",
+            EXIT_CODES,
         )
+        text += "\n\n" + wrapped("\n\n".join(parts))
     return text
