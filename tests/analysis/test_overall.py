@@ -48,7 +48,7 @@ def test_exploitability_is_told_as_a_lower_bound_within_the_population():
     found = analysed(played(skill[:, None] - skill[None], 200))
     told = found.in_words()["exploitability"]
     assert told.startswith("Against p0 no gain of these policies is shown (0 to ")
-    assert "within the population, a lower bound: `remuda exploit` trains a better one" in told
+    assert "within the population, a lower bound: a best response that is trained" in told
     assert found.exploitability.of("p2").value == pytest.approx(3.0, abs=0.3)
     told = analysed(played(ROCK_PAPER_SCISSORS, 200)).in_words()["exploitability"]
     assert "the least exploitable, p" in told

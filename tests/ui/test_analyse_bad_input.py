@@ -42,7 +42,7 @@ def test_policies_that_never_met(tmp_path, capsys):
 
 def test_one_policy(tmp_path, capsys):
     line = told(capsys, ledger(tmp_path / "x", [(0, 0), (0, 0)]))
-    assert "there is one policy only, a; an analysis compares two or more" in line
+    assert "there is one policy only, a, and two or more are compared" in line
 
 
 def test_a_ledger_without_matches(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from PIL import Image
 
 from remuda.coordinator.metrics import read_metrics
 from remuda.errors import ConfigError
-from remuda.ui.cli import run
+from remuda.ui.cli import COMMANDS, run
 from remuda.ui.commands.configuration import read_arguments
 
 QUICK = [
@@ -158,6 +159,19 @@ def test_help_names_every_flag_and_imports_no_torch(capsys):
     help_text = capsys.readouterr().out
     for flag in ("--policy.network.hidden", "--run.turns", "--policy.publish.mode"):
         assert flag in help_text
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_fits_the_terminal_and_shows_the_words_that_come_first(command, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run([*command.split(), "--help"]) == 0
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert [line for line in lines if len(line) > 80 and "remuda train" not in line] == []
+    if command:
+        first = COMMANDS[command].positional.upper()
+        assert re.fullmatch(
+            rf"usage: remuda {command} \[?{first}( \.\.\.)?\]? \[OPTIONS\]", lines[0]
+        )
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate", "analyse"])

@@ -146,7 +146,8 @@ class Analysis:
             mixture = f", against the equilibrium at most {figures(most, 2)}"
         return (
             f"{told} ({figures(low, 2)} to {figures(high, 2)}){mixture}; this is within the "
-            "population, a lower bound: `remuda exploit` trains a better one."
+            "population, a lower bound: a best response that is trained (`remuda exploit RUN`) "
+            "may gain more."
         )
 
     def _structure_in_words(self) -> str:
@@ -205,7 +206,7 @@ def analyse(payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES) 
         )
     if len(payoffs.names) < 2:
         raise UsageError(
-            f"there is one policy only, {payoffs.names[0]}; an analysis compares two or more"
+            f"there is one policy only, {payoffs.names[0]}, and two or more are compared"
         )
     whole = payoffs.pooled_roles().completed()
     with_own(whole).check_whole()

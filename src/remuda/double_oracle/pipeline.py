@@ -30,7 +30,7 @@ from remuda.double_oracle.record import Record
 from remuda.double_oracle.trained_setup import TOLERANCE, TrainedSetup
 from remuda.envs.registry import RANDOM
 from remuda.exploiting.target import agents_of
-from remuda.exploiting.training import NUM_ENVS, Annealing, ExploiterSettings, anneals
+from remuda.exploiting.training import NUM_ENVS, Annealing, ExploiterSettings, Headed, anneals
 from remuda.policies.spec import kinds_of
 from remuda.result import Result
 from remuda.saved import SavedPolicies
@@ -133,7 +133,8 @@ class Pipeline:
         shutil.rmtree(place, ignore_errors=True)  # what was killed while it trained
         config = self._config(first, last, fixed, payoffs, scale, place)
         anneal = [LevelAnnealing(self._left(config))] if anneals(config) else []
-        result = train(config, self._view, user_callbacks=anneal)
+        heading = f"{setup.game}: levels {first} to {last}"
+        result = train(config, Headed(self._view, heading), user_callbacks=anneal)
         if result.signal is not None:
             return False
         line = {"slice": at, "levels": [first, last], **_cost(result), **self._clock()}

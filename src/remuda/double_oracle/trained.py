@@ -343,8 +343,9 @@ class _Loop:
             players: Mapping[str, Player] = pipeline.players(number + 1)
         else:
             seed = int(stream(setup.seed, "psro", "oracles", number).integers(2**31))
+            heading = f"{setup.game}: best responses of iteration {number}"
             config = config_of(setup.oracles, targets, seed, place / "oracles", self._scale())
-            trained = train_exploiters(config, self._view)
+            trained = train_exploiters(config, self._view, heading)
             if trained.interrupted is not None:
                 return False
             players = trained.players

@@ -179,10 +179,16 @@ def help_of(model: type[Section], program: str, positional: str = "") -> str:
     return f"usage: {' '.join(words)}\n\n{wrapped(told)}\n\n{rest}"
 
 
-def wrapped(text: str) -> str:
-    """Paragraphs, which blank lines part, in lines that fit the terminal."""
+def wrapped(text: str, indent: str = "") -> str:
+    """Paragraphs, which blank lines part, in lines that fit the terminal.
+
+    Args:
+        text: the paragraphs.
+        indent: before each line of one but the first.
+    """
     width = shutil.get_terminal_size().columns
-    return "\n\n".join(textwrap.fill(part, width) for part in text.split("\n\n"))
+    parts = text.split("\n\n")
+    return "\n\n".join(textwrap.fill(part, width, subsequent_indent=indent) for part in parts)
 
 
 def _argument(name: str, model: type[Section]) -> str:

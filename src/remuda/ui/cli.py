@@ -92,9 +92,12 @@ def usage() -> str:
         "usage: remuda COMMAND [OPTIONS]",
         "",
     ]
-    for name, command in COMMANDS.items():
-        words = f"{name} {command.positional.upper()}".strip()
-        lines.append(f"  {words:<15} {command.summary}")
+    calls = [f"  {name} {command.positional.upper()}" for name, command in COMMANDS.items()]
+    widest = max(map(len, calls)) + 2
+    lines += [
+        wrapped(f"{call:<{widest}}{command.summary}", " " * widest)
+        for call, command in zip(calls, COMMANDS.values(), strict=True)
+    ]
     lines += [
         "",
         "`remuda COMMAND --help` lists the options of a command. To begin with:",
