@@ -76,21 +76,41 @@ def write_checked(what: str, value: Any, out: Array) -> None:
     Raises:
         BadValueError: it is missing, of another shape, or would be changed by being written.
     """
+    if type(value) is np.ndarray and value.shape == out.shape and out.dtype.kind == "f":
+        if value.dtype.kind in "biuf":  # no number is refused for not fitting
+            with np.errstate(over="ignore"):
+                out[...] = value
+            return
+    out[...] = fitting(what, value, out.shape, out.dtype)
+
+
+def fitting(what: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """A value as an array of this shape and dtype.
+
+    Raises:
+        BadValueError: it is missing, of another shape, or would be changed by becoming one.
+    """
     if value is None:
         raise BadValueError(f"{what} is missing")
+    array = numbers_in(value)
+    if array is None:
+        raise UntakeableError(f"{what} is {short(value)}, not numbers")
+    if array.shape != shape:
+        raise BadValueError(f"{what} has the shape {array.shape}, not {shape}: {short(value)}")
+    with np.errstate(invalid="ignore", over="ignore"):
+        cast: Array = array.astype(dtype)
+    if dtype.kind != "f" and not np.array_equal(cast, array):
+        raise BadValueError(f"{what} does not fit into {dtype}: {short(value)}")
+    return cast
+
+
+def numbers_in(value: Any) -> Array | None:
+    """What NumPy makes of a value; None: no array of numbers."""
     try:
         array = np.asarray(value)
-    except ValueError:
-        array = np.asarray(None)
-    if array.dtype.kind not in "biuf":
-        raise UntakeableError(f"{what} is {short(value)}, not numbers")
-    if array.shape != out.shape:
-        raise BadValueError(f"{what} has the shape {array.shape}, not {out.shape}: {short(value)}")
-    with np.errstate(invalid="ignore", over="ignore"):
-        cast = array.astype(out.dtype)
-    if out.dtype.kind != "f" and not np.array_equal(cast, array):
-        raise BadValueError(f"{what} does not fit into {out.dtype}: {short(value)}")
-    out[...] = cast
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    return array if array.dtype.kind in "biuf" else None
 
 
 def broken(

@@ -17,6 +17,8 @@ from remuda.types import Array
 MASK = "action_mask"
 """Where libraries tell what is allowed: beside the observation in a dictionary, or in `info`."""
 OBSERVATION = "observation"
+UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+"""What comes of reading a value by a space that it is not in."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Sight:
             flat = self.flatten(own)
         except BadValueError:
             raise
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        except UNREADABLE as error:
             raise BadValueError(
                 f"the observation is {short(seen)}, which is not in its space ({error!r})"
             ) from None
