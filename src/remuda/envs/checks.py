@@ -77,7 +77,11 @@ def write_checked(what: str, value: Any, out: Array) -> None:
         BadValueError: it is missing, of another shape, or would be changed by being written.
     """
     if type(value) is np.ndarray and value.shape == out.shape and out.dtype.kind == "f":
-        if value.dtype.kind in "biuf":  # no number is refused for not fitting
+        # No number is refused for not fitting; what becomes infinite is found later.
+        if value.dtype.kind in "biu":
+            out[...] = value
+            return
+        if value.dtype.kind == "f":
             with np.errstate(over="ignore"):
                 out[...] = value
             return

@@ -68,11 +68,12 @@ def _of_several(space: spaces.Space[Any], first: Array, last: Array, what: str) 
     bounds = list(zip(np.ravel(first).tolist(), np.ravel(last).tolist(), strict=True))
 
     def lies_within(array: Array) -> bool:
+        if array.dtype.kind not in "biu" and not (array == np.floor(array)).all():
+            return False
         if len(bounds) > FEW:
-            whole = array.dtype.kind in "biu" or (array == np.floor(array)).all()
-            return bool(whole and ((first <= array) & (array <= last)).all())
+            return bool(((first <= array) & (array <= last)).all())
         found = zip(array.ravel().tolist(), bounds, strict=True)
-        return all(low <= each <= high and each == int(each) for each, (low, high) in found)
+        return all(low <= each <= high for each, (low, high) in found)
 
     def refuse(value: Any) -> None:
         array = np.asarray(value)
