@@ -86,7 +86,9 @@ def test_a_part_that_its_dtype_would_change_is_told(dtype, value, said):
 @pytest.mark.parametrize("value", ["3", None, [1.0]])
 def test_a_part_without_a_dimension_is_a_number(value):
     """Red before: "3" was 3, and None was NaN."""
-    with pytest.raises(BadValueError, match="part hp (is missing|is '3', not numbers|has the sha)"):
+    with pytest.raises(
+        BadValueError, match=r"part hp (is missing|is '3', not numbers|has the sha)"
+    ):
         write(part(np.float32, ()), with_hp(value))
 
 

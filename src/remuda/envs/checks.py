@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
+from numbers import Real
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,10 +27,6 @@ NONE = -1
 """Stands for no stream."""
 
 
-PLAIN = (float, int, np.floating, np.integer, np.bool_)
-"""What a reward may be."""
-
-
 class BadValueError(ValueError):
     """A value that breaks the contract of a game; the message says what it is."""
 
@@ -38,36 +36,52 @@ class UntakeableError(BadValueError):
 
 
 def number(value: Any) -> float:
-    """A reward as a number.
+    """A reward as a number, in whatever guise: Python's, NumPy's, an array or a tensor of one.
 
     Raises:
         BadValueError: it is none.
     """
     if type(value) is float:
         return value
-    if isinstance(value, PLAIN):
-        return float(value)
-    if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biuf":
-        return float(value.item())
-    kind = BadValueError if value is None else UntakeableError
-    raise kind(f"the reward is {short(value)}, not a number")
+    if value is None:
+        raise BadValueError("the reward is None, not a number")
+    array = None if isinstance(value, Real | Decimal) else numbers_in(value)
+    if array is not None and array.size == 1:
+        value = array.item()
+    if isinstance(value, Real | Decimal):
+        try:
+            return float(value)
+        except OverflowError:
+            raise UntakeableError(
+                f"the reward is {short(value)}, which is beyond any float"
+            ) from None
+    raise UntakeableError(f"the reward is {short(value)}, not a number")
 
 
-def flag(name: str, value: Any) -> bool:
+def flag(name: str, value: Any, check: bool = True) -> bool:
     """Whether an episode has ended, as the game tells it.
 
+    Args:
+        name: of the flag, for messages.
+        value: of it.
+        check: refuse what is not true or false; if not, it counts by its truth.
+
     Raises:
-        BadValueError: it does not.
+        BadValueError: it does not tell; without `check`, it is neither true nor false.
     """
     if value is True or value is False:
         return value
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        array = np.asarray(None)
-    if array.size == 1 and array.dtype.kind in "biuf" and array.item() in (0, 1):
+    array = numbers_in(value)
+    if array is not None and array.size == 1 and array.item() in (0, 1):
         return bool(array.item())
-    raise BadValueError(f"`{name}` is {short(value)}, not true or false")
+    said = f"`{name}` is {short(value)}, not true or false"
+    try:
+        truth = bool(value)
+    except Exception:  # whatever it is, it says that this has no truth
+        raise UntakeableError(said) from None
+    if check:
+        raise BadValueError(said)
+    return truth
 
 
 def write_checked(what: str, value: Any, out: Array) -> None:
@@ -141,7 +155,10 @@ def broken(
 
 def short(value: Any) -> str:
     """A value in one short line."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # an int of thousands of digits, or an object whose own code raises
+        return f"a {type(value).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."
 
 

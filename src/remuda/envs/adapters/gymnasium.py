@@ -53,7 +53,7 @@ class GymnasiumEnv(VectorEnv):
         """The environments themselves, as the library made them."""
         first = self.copies[0]
         self._deeds = deeds_of(first.action_space)
-        self._sight = sight_of(first.observation_space, self._deeds.space)
+        self._sight = sight_of(first.observation_space, self._deeds)
         _, info = first.reset(seed=0)
         masked = can_be_masked(self._deeds) and (self._sight.has_mask or MASK in info)
         space = self._sight.space
@@ -113,10 +113,10 @@ class GymnasiumEnv(VectorEnv):
                 if self._metrics is not None:
                     self._metrics.read(i, 0, info, self.check)
                 plain = type(reward) is float and type(terminated) is type(truncated) is bool
-                if self.check and not plain:
-                    reward = number(reward)
-                    terminated = flag("terminated", terminated)
-                    truncated = flag("truncated", truncated)
+                if not plain:
+                    reward = number(reward) if self.check or reward is not None else np.nan
+                    terminated = flag("terminated", terminated, self.check)
+                    truncated = flag("truncated", truncated, self.check)
             except BadValueError as error:
                 raise broken(self, 0, i, int(self._turns[i]), error) from None
             self._rewards[i, 0] = reward

@@ -89,15 +89,17 @@ def _of_numbers(space: spaces.Box, what: str) -> Refusal:
     sound = "biuf" if dtype.kind == "f" else ""
 
     def refuse(value: Any) -> None:
-        if type(value) is np.ndarray and value.shape == shape:
-            if value.dtype == dtype or value.dtype.kind in sound:
-                return
-        fitting(what, value, shape, dtype)
+        if (
+            type(value) is not np.ndarray
+            or value.shape != shape
+            or not (value.dtype == dtype or value.dtype.kind in sound)
+        ):
+            fitting(what, value, shape, dtype)
 
     return refuse
 
 
-def _of_either(space: spaces.OneOf, what: str) -> Refusal:
+def _of_either(space: spaces.OneOf[Any], what: str) -> Refusal:
     """Of one of several spaces, whose number comes first."""
     refusals = [refusal_of(own, f"{what}, part {i}") for i, own in enumerate(space.spaces)]
     last = len(refusals) - 1

@@ -47,7 +47,7 @@ class Copies(VectorEnv):
         self._index = {name: i for i, name in enumerate(names)}
         self._deeds = [deeds_of(first.action_space(name)) for name in names]
         self._sights = [
-            sight_of(first.observation_space(name), deeds.space)
+            sight_of(first.observation_space(name), deeds)
             for name, deeds in zip(names, self._deeds, strict=True)
         ]
         self.num_envs = len(copies)
@@ -149,7 +149,7 @@ class Copies(VectorEnv):
 
     def _pay(self, e: int, rewards: Mapping[Any, Any]) -> None:
         for name, reward in rewards.items():
-            if self.check and type(reward) not in (float, int):
+            if type(reward) is not float and (self.check or reward is not None):
                 try:
                     reward = number(reward)  # noqa: PLW2901
                 except BadValueError as error:
@@ -157,7 +157,7 @@ class Copies(VectorEnv):
             if reward:
                 agent = self._index[name]
                 if self._playing[e, agent]:
-                    self._rewards[e, agent] += float(reward)
+                    self._rewards[e, agent] += reward
 
     def _read(
         self, metrics: InfoMetrics, e: int, agent: int, info: Mapping[str, Any] | None
@@ -242,13 +242,23 @@ class ParallelCopies(Copies):
                 self._complete(e, actions, seen, rewards, terminations, truncations)
             self._pay(e, rewards)
             for name in names:
-                terminated = bool(terminations.get(name, False))
-                if terminated or truncations.get(name, False):
+                terminated = self._flag(e, "terminated", name, terminations)
+                if terminated or self._flag(e, "truncated", name, truncations):
                     agent = self._index[name]
                     if self._playing[e, agent]:
                         self._end(e, agent, terminated)
             self._let_play(e)
         return super().end_turn()
+
+    def _flag(self, e: int, what: str, name: Any, flags: Mapping[Any, Any]) -> bool:
+        """Whether an agent's flag is set; where it was checked, it has been looked at before."""
+        value = flags.get(name, False)
+        if type(value) is bool:
+            return value
+        try:
+            return flag(what, value, check=False)
+        except BadValueError as error:
+            raise self._broken(e, self._index[name], error) from None
 
     def _note_all(self, e: int, seen: Mapping[Any, Any], infos: Mapping[Any, Any]) -> None:
         for name, what in seen.items():
