@@ -132,22 +132,22 @@ def numbers_in(value: Any) -> Array | None:
 
 
 def broken(
-    env: VectorEnv, agent: int, copy: int, turn: int, said: object, lets_pass: bool = True
+    env: VectorEnv, agent: int | None, copy: int, turn: int, said: object, lets_pass: bool = True
 ) -> ContractError:
     """The error that tells what is wrong, and where.
 
     Args:
         env: the copies of the game.
-        agent: whose value it is.
+        agent: whose value it is; None: nobody's that there is.
         copy: in which of the copies.
         turn: of that copy's episode, the first is 1; 0: it has just been reset.
         said: what is wrong.
         lets_pass: whether it is taken by a game that is not checked.
     """
-    name = env.agents[agent].name
+    whose = "" if agent is None else f"{env.agents[agent].name} in "
     lets_pass = lets_pass and not isinstance(said, UntakeableError)
     return ContractError(
-        f"the game breaks its contract: {name} in copy {env.first_copy + copy}, turn {turn} of "
+        f"the game breaks its contract: {whose}copy {env.first_copy + copy}, turn {turn} of "
         f"the episode: {said}. Mend the game (remuda.envs.contract.check_env tests the whole "
         f"contract){', or train on whatever it gives by --env.check false' if lets_pass else ''}"
     )

@@ -129,10 +129,11 @@ def sight_of(space: spaces.Space[Any], does: Deeds | None = None) -> Sight:
         rest = [(name, own) for name, own in space.spaces.items() if name != MASK]
         customary = [name for name, _ in rest] == [OBSERVATION]
         has_mask = _tells_of(space, does, customary) or customary
-        if isinstance(space[MASK], spaces.Dict) and not (
+        masked_in = space[MASK]
+        if isinstance(masked_in, spaces.Dict) and not (
             does is None or isinstance(does.theirs, spaces.Dict)
         ):
-            names = tuple(space[MASK].spaces)
+            names = tuple(masked_in.spaces)
         if has_mask and len(rest) == 1:
             part, space = rest[0]
         elif has_mask and rest:
@@ -202,7 +203,11 @@ class Deeds:
 
 
 def deeds_of(space: spaces.Space[Any]) -> Deeds:
-    """How to act in a space; one that policies cannot act in stays as it is, for them to refuse."""
+    """How to act in a space; one that policies cannot act in stays as it is, for them to refuse.
+
+    Raises:
+        ContractError: it has no part at all.
+    """
     return replace(_deeds_in(space), theirs=space)
 
 
@@ -224,6 +229,8 @@ def _deeds_in(space: spaces.Space[Any]) -> Deeds:
     if isinstance(space, spaces.Tuple | spaces.Dict):
         return _deeds_of_parts(space)
     if _is_of_numbers(space):
+        if space.shape == ():  # an array without a dimension, and no scalar of NumPy's
+            return Deeds(space, lambda actions: [np.asarray(x) for x in _within(space, actions)])
         return Deeds(space, lambda actions: _within(space, actions))
     return Deeds(space, lambda actions: actions.copy())
 
@@ -243,6 +250,8 @@ def _deeds_of_parts(space: spaces.Space[Any]) -> Deeds:
     assert isinstance(space, spaces.Tuple | spaces.Dict)
     named = isinstance(space, spaces.Dict)
     keys: list[Any] = list(space.spaces) if named else list(range(len(space.spaces)))
+    if not keys:
+        raise ContractError(f"an agent that acts in {space} has nothing to choose; give it a part")
     parts = [deeds_of(space[key]) for key in keys]
     sizes = [size for part in parts if (size := _choices_of(part.space)) is not None]
     if len(sizes) == len(parts):
