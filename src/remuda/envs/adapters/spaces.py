@@ -56,15 +56,15 @@ class Sight:
             raise
         except BadValueError as error:
             try:  # whether it could be taken unchecked, as its message is going to say
-                self._write_unchecked(seen, np.empty_like(out))
+                with np.errstate(invalid="ignore", over="ignore"):
+                    self._write_unchecked(seen, np.empty_like(out))
             except UntakeableError:
                 raise UntakeableError(str(error)) from None
             raise
 
     def _write_unchecked(self, seen: Any, out: Array) -> None:
         try:
-            with np.errstate(invalid="ignore", over="ignore"):
-                out[...] = self.flatten(seen if self.part is None else seen[self.part])
+            out[...] = self.flatten(seen if self.part is None else seen[self.part])
         except UNREADABLE as error:
             raise UntakeableError(
                 f"the observation is {short(seen)}, of which no numbers in the shape {out.shape} "
