@@ -14,6 +14,17 @@ from remuda.errors import ContractError
 
 PARTS = spaces.Dict({"at": spaces.Box(-9, 9, (2,)), "to": spaces.Box(-9, 9, (3,))})
 PAIR = spaces.Tuple([spaces.Discrete(3), spaces.MultiBinary(2)])
+EITHER = spaces.OneOf([spaces.Discrete(3), spaces.Box(0, 1, (2,))])
+
+
+def part(dtype, shape=(1,)):
+    """A dictionary with a part of that dtype, and another of floats."""
+    low, high = (0, 1) if dtype in (bool, np.float32) else (0, 255)
+    return spaces.Dict({"hp": spaces.Box(low, high, shape, dtype), "x": spaces.Box(-1, 1, (1,))})
+
+
+def with_hp(value):
+    return {"hp": value, "x": np.zeros(1, np.float32)}
 
 
 def write(space, seen, check=True):
@@ -48,6 +59,80 @@ def test_what_is_not_in_its_space_is_told(space, seen, said):
     """Red before: most of these became other states, with no word."""
     with pytest.raises(BadValueError, match=said):
         write(space, seen)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "said"),
+    [
+        (np.uint8, np.array([-1]), "part hp does not fit into uint8: array"),
+        (np.uint8, np.array([300]), "part hp does not fit into uint8"),
+        (np.uint8, [300], "part hp does not fit into uint8"),
+        (np.uint8, [10**30], "part hp is .*, not numbers"),
+        (np.uint8, np.array([0.9]), "part hp does not fit into uint8"),
+        (np.uint8, np.array([np.nan]), "part hp does not fit into uint8"),
+        (np.int64, np.array([np.nan]), "part hp does not fit into int64"),
+        (bool, np.array([0.3]), "part hp does not fit into bool"),
+        (np.float32, ["3"], "part hp is .*, not numbers"),
+        (np.float32, [None], "part hp is .*, not numbers"),
+        (np.float32, [[1], [2, 3]], "part hp is .*, not numbers"),
+    ],
+)
+def test_a_part_that_its_dtype_would_change_is_told(dtype, value, said):
+    """Red before: -1 became 255, 300 became 44, NaN became 0 or a large negative number."""
+    with pytest.raises(BadValueError, match=said):
+        write(part(dtype), with_hp(value))
+
+
+@pytest.mark.parametrize("value", ["3", None, [1.0]])
+def test_a_part_without_a_dimension_is_a_number(value):
+    """Red before: "3" was 3, and None was NaN."""
+    with pytest.raises(
+        BadValueError, match=r"part hp (is missing|is '3', not numbers|has the sha)"
+    ):
+        write(part(np.float32, ()), with_hp(value))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "number"),
+    [
+        (np.uint8, [7], 7),
+        (np.uint8, np.array([7.0]), 7),
+        (np.uint8, np.array([True]), 1),
+        (np.int64, np.array([7], np.uint8), 7),
+        (bool, [1], 1),
+        (np.float32, np.array([0.5]), 0.5),
+        (np.float32, [1], 1),
+    ],
+)
+def test_a_part_that_its_dtype_holds_is_written(dtype, value, number):
+    assert write(part(dtype), with_hp(value)) == [number, 0]
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_half_a_bit_is_none(count):
+    """Red before: it was written as 0."""
+    with pytest.raises(BadValueError, match="which is not in"):
+        write(spaces.MultiBinary(count), np.full(count, 0.5))
+    assert write(spaces.MultiBinary(count), np.ones(count)) == [1] * count
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ((1, -1), r"part 1 has the shape \(\), not \(2,\)"),
+        ((0, -1), "part 0 is -1, and may be 0 to 2"),
+        ((-1, np.zeros(2)), "the observation is .*, and has to be a number 0 to 1 and a value"),
+        ((2, 0), "has to be a number 0 to 1 and a value"),
+        ((0,), "not of 2 parts|a number 0 to 1 and a value"),
+        (None, "is missing"),
+    ],
+)
+def test_what_is_in_neither_of_two_spaces_is_told(value, said):
+    """Red before: each of them became another state."""
+    with pytest.raises(BadValueError, match=said):
+        write(EITHER, value)
+    assert write(EITHER, (0, 2)) == [0, 0, 0, 1]
+    assert write(EITHER, (1, np.array([0.5, 1]))) == [1, 0.5, 1, 0.5]
 
 
 @pytest.mark.parametrize(

@@ -431,7 +431,7 @@ def test_masks_of_every_form():
         (np.zeros(5, np.int8), [0, 0, 0, 0, 0]),
         (None, [1, 1, 1, 1, 1]),
     ):
-        write_mask(mask, out)
+        write_mask(mask, out, True, spaces.MultiDiscrete([2, 3]))
         assert out.tolist() == [bool(allowed) for allowed in expected]
 
 

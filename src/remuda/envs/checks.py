@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
+from numbers import Real
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,10 +27,6 @@ NONE = -1
 """Stands for no stream."""
 
 
-PLAIN = (float, int, np.floating, np.integer, np.bool_)
-"""What a reward may be."""
-
-
 class BadValueError(ValueError):
     """A value that breaks the contract of a game; the message says what it is."""
 
@@ -38,36 +36,52 @@ class UntakeableError(BadValueError):
 
 
 def number(value: Any) -> float:
-    """A reward as a number.
+    """A reward as a number, in whatever guise: Python's, NumPy's, an array or a tensor of one.
 
     Raises:
         BadValueError: it is none.
     """
     if type(value) is float:
         return value
-    if isinstance(value, PLAIN):
-        return float(value)
-    if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biuf":
-        return float(value.item())
-    kind = BadValueError if value is None else UntakeableError
-    raise kind(f"the reward is {short(value)}, not a number")
+    if value is None:
+        raise BadValueError("the reward is None, not a number")
+    array = None if isinstance(value, Real | Decimal) else numbers_in(value)
+    if array is not None and array.size == 1:
+        value = array.item()
+    if isinstance(value, Real | Decimal):
+        try:
+            return float(value)
+        except OverflowError:
+            raise UntakeableError(
+                f"the reward is {short(value)}, which is beyond any float"
+            ) from None
+    raise UntakeableError(f"the reward is {short(value)}, not a number")
 
 
-def flag(name: str, value: Any) -> bool:
+def flag(name: str, value: Any, check: bool = True) -> bool:
     """Whether an episode has ended, as the game tells it.
 
+    Args:
+        name: of the flag, for messages.
+        value: of it.
+        check: refuse what is not true or false; if not, it counts by its truth.
+
     Raises:
-        BadValueError: it does not.
+        BadValueError: it does not tell; without `check`, it is neither true nor false.
     """
     if value is True or value is False:
         return value
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        array = np.asarray(None)
-    if array.size == 1 and array.dtype.kind in "biuf" and array.item() in (0, 1):
+    array = numbers_in(value)
+    if array is not None and array.size == 1 and array.item() in (0, 1):
         return bool(array.item())
-    raise BadValueError(f"`{name}` is {short(value)}, not true or false")
+    said = f"`{name}` is {short(value)}, not true or false"
+    try:
+        truth = bool(value)
+    except Exception:  # whatever it is, it says that this has no truth
+        raise UntakeableError(said) from None
+    if check:
+        raise BadValueError(said)
+    return truth
 
 
 def write_checked(what: str, value: Any, out: Array) -> None:
@@ -76,40 +90,64 @@ def write_checked(what: str, value: Any, out: Array) -> None:
     Raises:
         BadValueError: it is missing, of another shape, or would be changed by being written.
     """
+    if type(value) is np.ndarray and value.shape == out.shape and out.dtype.kind == "f":
+        # No number is refused for not fitting; what becomes infinite is found later.
+        if value.dtype.kind in "biu":
+            out[...] = value
+            return
+        if value.dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                out[...] = value
+            return
+    out[...] = fitting(what, value, out.shape, out.dtype)
+
+
+def fitting(what: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """A value as an array of this shape and dtype.
+
+    Raises:
+        BadValueError: it is missing, of another shape, or would be changed by becoming one.
+    """
     if value is None:
         raise BadValueError(f"{what} is missing")
+    array = numbers_in(value)
+    if array is None:
+        raise UntakeableError(f"{what} is {short(value)}, not numbers")
+    if array.shape != shape:
+        raise BadValueError(f"{what} has the shape {array.shape}, not {shape}: {short(value)}")
+    with np.errstate(invalid="ignore", over="ignore"):
+        cast: Array = array.astype(dtype)
+    if dtype.kind != "f" and not np.array_equal(cast, array):
+        raise BadValueError(f"{what} does not fit into {dtype}: {short(value)}")
+    return cast
+
+
+def numbers_in(value: Any) -> Array | None:
+    """What NumPy makes of a value; None: no array of numbers."""
     try:
         array = np.asarray(value)
-    except ValueError:
-        array = np.asarray(None)
-    if array.dtype.kind not in "biuf":
-        raise UntakeableError(f"{what} is {short(value)}, not numbers")
-    if array.shape != out.shape:
-        raise BadValueError(f"{what} has the shape {array.shape}, not {out.shape}: {short(value)}")
-    with np.errstate(invalid="ignore", over="ignore"):
-        cast = array.astype(out.dtype)
-    if out.dtype.kind != "f" and not np.array_equal(cast, array):
-        raise BadValueError(f"{what} does not fit into {out.dtype}: {short(value)}")
-    out[...] = cast
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    return array if array.dtype.kind in "biuf" else None
 
 
 def broken(
-    env: VectorEnv, agent: int, copy: int, turn: int, said: object, lets_pass: bool = True
+    env: VectorEnv, agent: int | None, copy: int, turn: int, said: object, lets_pass: bool = True
 ) -> ContractError:
     """The error that tells what is wrong, and where.
 
     Args:
         env: the copies of the game.
-        agent: whose value it is.
+        agent: whose value it is; None: nobody's that there is.
         copy: in which of the copies.
         turn: of that copy's episode, the first is 1; 0: it has just been reset.
         said: what is wrong.
         lets_pass: whether it is taken by a game that is not checked.
     """
-    name = env.agents[agent].name
+    whose = "" if agent is None else f"{env.agents[agent].name} in "
     lets_pass = lets_pass and not isinstance(said, UntakeableError)
     return ContractError(
-        f"the game breaks its contract: {name} in copy {env.first_copy + copy}, turn {turn} of "
+        f"the game breaks its contract: {whose}copy {env.first_copy + copy}, turn {turn} of "
         f"the episode: {said}. Mend the game (remuda.envs.contract.check_env tests the whole "
         f"contract){', or train on whatever it gives by --env.check false' if lets_pass else ''}"
     )
@@ -117,7 +155,10 @@ def broken(
 
 def short(value: Any) -> str:
     """A value in one short line."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # an int of thousands of digits, or an object whose own code raises
+        return f"a {type(value).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."
 
 

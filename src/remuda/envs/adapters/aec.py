@@ -9,6 +9,7 @@ import numpy as np
 
 from remuda.envs.adapters.parallel import Copies
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
+from remuda.envs.checks import UntakeableError
 from remuda.types import Array, Bools
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ class AECCopies(Copies):
         copy = self.copies[e]
         copy.reset(seed=seed)
         self._has_acted[e] = False
-        for name in copy.agents:
-            self._playing[e, self._index[name]] = True
+        self._admit(e, copy)
         self._select(e, copy, {})
 
     def act(self, agent: int, actions: Array) -> None:
@@ -68,6 +68,7 @@ class AECCopies(Copies):
             self.active[e, agent] = False
             self._has_acted[e, agent] = True
             copy.step(deeds[e])
+            self._admit(e, copy)
             self._pay(e, copy.rewards)
             # Each of these goes through a pile of wrappers: asked for once.
             terminations, truncations = copy.terminations, copy.truncations
@@ -84,6 +85,32 @@ class AECCopies(Copies):
             else:
                 self._look(e, copy, copy.agent_selection)
 
+    def _admit(self, e: int, copy: AECEnv[Any, Any, Any]) -> None:
+        """Who lives in the environment is in an episode, also before it is first selected.
+
+        Not who has ended in this turn, whose rewards of it are those of the episode that is over.
+        """
+        if self._playing[e].all():
+            return
+        for name in copy.agents:
+            agent = self._known(e, name, "its `agents` name")
+            if agent is None or self._terminated[e, agent] or self._truncated[e, agent]:
+                continue
+            if not (copy.terminations.get(name) or copy.truncations.get(name)):
+                self._playing[e, agent] = True
+
+    def _selected(self, e: int, name: Any) -> int:
+        """The agent that the environment has selected.
+
+        Raises:
+            ContractError: there is no such agent, and so none that could act.
+        """
+        agent = self._index.get(name)
+        if agent is None:
+            said = UntakeableError(self._unknown(name, "its `agent_selection` names"))
+            raise self._broken(e, None, said)
+        return agent
+
     def _select(self, e: int, copy: AECEnv[Any, Any, Any], ended: Mapping[Any, bool]) -> None:
         """Find out who acts next, by way of the dead.
 
@@ -94,6 +121,7 @@ class AECCopies(Copies):
         """
         while copy.agents:
             name = copy.agent_selection
+            self._selected(e, name)
             terminated = bool(copy.terminations[name])
             if not (terminated or copy.truncations[name]):
                 self._look(e, copy, name)
@@ -109,8 +137,8 @@ class AECCopies(Copies):
         self._nobody_left(e)
 
     def _over(self, e: int, copy: AECEnv[Any, Any, Any], name: Any, terminated: bool) -> None:
-        agent = self._index[name]
-        if self._playing[e, agent]:
+        agent = self._index.get(name)
+        if agent is not None and self._playing[e, agent]:
             self._hear(e, copy, agent)
             if not terminated:  # what it saw last still tells what would have come
                 self._see(e, copy, name)
@@ -118,18 +146,18 @@ class AECCopies(Copies):
 
     def _look(self, e: int, copy: AECEnv[Any, Any, Any], name: Any) -> None:
         """Let an agent observe, and hear what its step brought: it acts next."""
-        self._hear(e, copy, self._index[name])
+        self._hear(e, copy, self._selected(e, name))
         self._see(e, copy, name)
 
     def _hear(self, e: int, copy: AECEnv[Any, Any, Any], agent: int) -> None:
         """Read what is told of an agent since it acted."""
         if self._metrics is not None and self._has_acted[e, agent]:
             self._has_acted[e, agent] = False
-            self._read(self._metrics, e, agent, copy.infos.get(self._names[agent]))
+            self._read(self._metrics, e, agent, (copy.infos or {}).get(self._names[agent]))
 
     def _see(self, e: int, copy: AECEnv[Any, Any, Any], name: Any) -> None:
         """Let an agent observe: it acts next, unless its episode is over."""
         agent = self._index[name]
         self.active[e, agent] = self._playing[e, agent] = True
-        infos = copy.infos if self._masks[agent].looks_at_info(self.check) else {}
+        infos = (self._masks[agent].looks_at_info(self.check) and copy.infos) or {}
         self._note(e, agent, copy.observe(name), infos.get(name) or {})

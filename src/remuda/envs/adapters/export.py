@@ -115,7 +115,11 @@ class _Exported:
         """
         self._table = _Table(game)
         self.render_mode = render_mode
-        self.metadata = {"name": name, "render_modes": ["rgb_array"], "is_parallelizable": True}
+        self.metadata = {
+            "name": name,
+            "render_modes": ["rgb_array"],
+            "is_parallelizable": game.can_observe_together,
+        }
         self.possible_agents = list(self._table.names)
         self.agents: list[str] = []
 
@@ -151,6 +155,8 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
                 f'before, and cannot act at once as in parallel_env; take aec_env("{name}")'
             )
         super().__init__(game, name, render_mode)
+        # By agent in an episode of its own, what it has earned and was not paid yet.
+        self._owed: dict[str, float] = {}
 
     def reset(
         self,
@@ -163,30 +169,47 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         self._table.begin_turn()
         seen = {name: self._table.look(name) for name in self.agents}
         self._table.newly_given()  # before any agent decided
+        self._owed = dict.fromkeys(self.agents, 0.0)
         return seen, _nothing(self.agents)
 
     def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-        """One turn, in the game's order."""
+        """One turn, in the game's order.
+
+        An agent that sits out turns of its episode is paid for them when it is back, or at its end.
+        """
         table, game, played = self._table, self._table.game, self.agents
         for group in game.turn_groups:
             for i in group:
                 if table.names[i] in actions:
                     table.act(table.names[i], actions[table.names[i]])
         result = game.end_turn()
-        index = table.index
-        given = table.newly_given(result.rewards)
-        rewards = {name: given[name] for name in played}
-        terminated = {name: bool(result.terminated[0, index[name]]) for name in played}
-        truncated = {name: bool(result.truncated[0, index[name]]) for name in played}
+        self._earn(table.newly_given(result.rewards))
+        terminated = self._flags(result.terminated)
+        truncated = self._flags(result.truncated)
         self.agents = table.live()
         if self.agents:
             table.begin_turn()
-        told = [*played, *(name for name in self.agents if name not in played)]
+        ended = [name for name in self._owed if terminated[name] or truncated[name]]
+        told = [*played, *(name for name in [*ended, *self.agents] if name not in played)]
         seen = {name: table.look(name) for name in told}
         if self.agents:
-            given = table.newly_given()
-            rewards = {name: reward + given[name] for name, reward in rewards.items()}
-        return seen, rewards, terminated, truncated, _nothing(told)
+            self._earn(table.newly_given())
+        # Of those who begin an episode now nothing was earned or ended.
+        paid = [name for name in told if name in self._owed]
+        rewards = {name: self._owed[name] for name in paid}
+        self._owed |= dict.fromkeys([*paid, *self.agents], 0.0)
+        for name in ended:
+            del self._owed[name]
+        ends = ({name: flags[name] for name in paid} for flags in (terminated, truncated))
+        return seen, rewards, *ends, _nothing(told)
+
+    def _earn(self, given: dict[str, float]) -> None:
+        for name in self._owed:
+            self._owed[name] += given[name]
+
+    def _flags(self, flags: Array) -> dict[str, bool]:
+        """Of one kind of end, by agent in an episode."""
+        return {name: bool(flags[0, self._table.index[name]]) for name in self._owed}
 
 
 class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]

@@ -53,9 +53,11 @@ class GymnasiumEnv(VectorEnv):
         """The environments themselves, as the library made them."""
         first = self.copies[0]
         self._deeds = deeds_of(first.action_space)
-        self._sight = sight_of(first.observation_space, self._deeds.space)
+        self._sight = sight_of(first.observation_space, self._deeds)
         _, info = first.reset(seed=0)
-        masked = can_be_masked(self._deeds) and (self._sight.has_mask or MASK in info)
+        masked = can_be_masked(self._deeds) and (
+            self._sight.has_mask or (info or {}).get(MASK) is not None
+        )
         space = self._sight.space
         self.agents = (AgentSpec(AGENT, space, self._deeds.space, masked=masked),)
         self._seen = np.zeros((num_envs, *space.shape), space.dtype)
@@ -111,12 +113,12 @@ class GymnasiumEnv(VectorEnv):
             try:
                 self._note(i, seen, info)
                 if self._metrics is not None:
-                    self._metrics.read(i, 0, info, self.check)
+                    self._metrics.read(i, 0, info or {}, self.check)
                 plain = type(reward) is float and type(terminated) is type(truncated) is bool
-                if self.check and not plain:
-                    reward = number(reward)
-                    terminated = flag("terminated", terminated)
-                    truncated = flag("truncated", truncated)
+                if not plain:
+                    reward = number(reward) if self.check or reward is not None else np.nan
+                    terminated = flag("terminated", terminated, self.check)
+                    truncated = flag("truncated", truncated, self.check)
             except BadValueError as error:
                 raise broken(self, 0, i, int(self._turns[i]), error) from None
             self._rewards[i, 0] = reward
@@ -144,9 +146,9 @@ class GymnasiumEnv(VectorEnv):
         for copy in self.copies:
             copy.close()
 
-    def _note(self, i: int, seen: Any, info: dict[str, Any]) -> None:
+    def _note(self, i: int, seen: Any, info: Mapping[str, Any] | None) -> None:
         self._sight.write(seen, self._seen[i, ...], self.check)  # `...`: of one number a view too
-        self._masks.note(i, seen, info, self.check)
+        self._masks.note(i, seen, info or {}, self.check)
 
 
 def make_gymnasium(

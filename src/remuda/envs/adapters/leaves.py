@@ -1,7 +1,8 @@
 """Whether what a library lets an agent see is in its space, looked at before it is flattened.
 
 Flattening numbers states from 0 on, and counts them from the end where they are negative, so that
-one beyond its space becomes another one; and parts of wrong shapes may add up to the right length.
+one beyond its space becomes another one; it casts numbers to the dtype of their part, by which -1
+becomes 255; and parts of wrong shapes may add up to the right length.
 The bounds of a Box are not looked at: many games pass them by a little.
 """
 
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from remuda.envs.checks import BadValueError, short
+from remuda.envs.checks import BadValueError, fitting, short
 from remuda.types import Array
 
 Refusal = Callable[[Any], None]
@@ -43,6 +44,8 @@ def refusal_of(space: spaces.Space[Any], what: str = "the observation") -> Refus
         return _of_several(space, zeros, zeros + 1, what)
     if isinstance(space, spaces.Box):
         return _of_numbers(space, what)
+    if isinstance(space, spaces.OneOf):
+        return _of_either(space, what)
     if isinstance(space, spaces.Dict):
         return _of_parts(dict(space.spaces), None, what)
     if isinstance(space, spaces.Tuple):
@@ -65,6 +68,8 @@ def _of_several(space: spaces.Space[Any], first: Array, last: Array, what: str) 
     bounds = list(zip(np.ravel(first).tolist(), np.ravel(last).tolist(), strict=True))
 
     def lies_within(array: Array) -> bool:
+        if array.dtype.kind not in "biu" and not (array == np.floor(array)).all():
+            return False
         if len(bounds) > FEW:
             return bool(((first <= array) & (array <= last)).all())
         found = zip(array.ravel().tolist(), bounds, strict=True)
@@ -79,13 +84,35 @@ def _of_several(space: spaces.Space[Any], first: Array, last: Array, what: str) 
 
 
 def _of_numbers(space: spaces.Box, what: str) -> Refusal:
-    shape = space.shape
+    shape, dtype = space.shape, np.dtype(space.dtype)
+    # Numbers that become others by no cast to this dtype: those of its own, or any for floats.
+    sound = "biuf" if dtype.kind == "f" else ""
 
     def refuse(value: Any) -> None:
-        if np.shape(value) != shape:
+        if (
+            type(value) is not np.ndarray
+            or value.shape != shape
+            or not (value.dtype == dtype or value.dtype.kind in sound)
+        ):
+            fitting(what, value, shape, dtype)
+
+    return refuse
+
+
+def _of_either(space: spaces.OneOf[Any], what: str) -> Refusal:
+    """Of one of several spaces, whose number comes first."""
+    refusals = [refusal_of(own, f"{what}, part {i}") for i, own in enumerate(space.spaces)]
+    last = len(refusals) - 1
+
+    def refuse(value: Any) -> None:
+        if not (isinstance(value, tuple | list) and len(value) == 2 and 0 <= value[0] <= last):
             raise BadValueError(
-                f"{what} has the shape {np.shape(value)}, not {shape}: {short(value)}"
+                f"{what} is {short(value)}, and has to be a number 0 to {last} and a value of the "
+                "space of that number"
             )
+        refusal = refusals[value[0]]
+        if refusal is not None:
+            refusal(value[1])
 
     return refuse
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from remuda.envs.adapters.mask_forms import flat_mask
 from remuda.envs.adapters.spaces import MASK, Deeds, Sight
-from remuda.envs.checks import BadValueError, UntakeableError, short
+from remuda.envs.checks import BadValueError
 from remuda.envs.scripted import possibilities
-from remuda.types import AgentSpec, Array, Bools
+from remuda.types import AgentSpec, Bools
 
 
 def can_be_masked(deeds: Deeds) -> bool:
@@ -57,10 +58,11 @@ class Masks:
         """Take over what is told with what was seen.
 
         Raises:
-            BadValueError: it is no mask, or one that nobody asks for; not without `check`.
+            BadValueError: it is no mask, or one that nobody asks for; without `check`, it is of
+                another length.
         """
         if not self._is_asked:
-            if check and info and self._could_be and MASK in info:
+            if check and info and self._could_be and info.get(MASK) is not None:
                 raise BadValueError(
                     "`info` holds an `action_mask`, and held none after the first reset, so that "
                     "no policy would ask for it; let every reset tell it too"
@@ -95,15 +97,22 @@ def write_mask(
 ) -> None:
     """Write a library's mask into one row; its parts follow one another as those of the space do.
 
+    Args:
+        mask: in any form of `flat_mask`; None: all is allowed.
+        out: [possibilities].
+        check: refuse what is neither 0 nor 1.
+        space: of the actions, as the library has it; None: they are one choice.
+
     Raises:
-        BadValueError: it is of another length, or holds anything but 0 and 1; not without `check`.
+        BadValueError: it is of another length; or, with `check`, holds anything but 0 and 1.
     """
     if mask is None:
         out[...] = True
         return
-    flat = _flat(mask, space)
-    if check and (flat.shape != out.shape or flat.dtype.kind not in "biuf"):
-        raise BadValueError(f"its mask is {short(mask)}, not {out.size} of true or false")
+    if type(mask) is np.ndarray and mask.shape == out.shape and mask.dtype.kind in "biuf":
+        flat = mask  # as most are; one row has but one meaning in any space
+    else:
+        flat = flat_mask(mask, spaces.Discrete(out.size) if space is None else space, check)
     out[...] = flat.astype(np.bool_)
     # Most masks are int8, and right: their bytes are those of the row.
     if check and flat.dtype.kind != "b" and flat.tobytes() != out.tobytes():
@@ -114,28 +123,6 @@ def write_mask(
                 f"its mask holds {flat[at]} (number {at} of {flat.size}); it may hold 1 where an "
                 "action is allowed and 0 where it is not, and nothing else"
             )
-
-
-def _flat(mask: Any, space: spaces.Space[Any] | None) -> Array:
-    """A mask of parts, which may have parts themselves, as one row.
-
-    Raises:
-        UntakeableError: a part is missing, or there is one too many.
-    """
-    if isinstance(space, spaces.Dict):
-        if not isinstance(mask, Mapping) or mask.keys() != space.spaces.keys():
-            names = ", ".join(map(str, space.spaces))
-            raise UntakeableError(f"its mask is {short(mask)}, and has to have parts {names}")
-        return np.concatenate([_flat(mask[name], own) for name, own in space.spaces.items()])
-    if isinstance(space, spaces.Tuple):
-        if not isinstance(mask, tuple | list) or len(mask) != len(space.spaces):
-            raise UntakeableError(f"its mask is {short(mask)}, not of {len(space.spaces)} parts")
-        return np.concatenate(
-            [_flat(part, own) for part, own in zip(mask, space.spaces, strict=True)]
-        )
-    if isinstance(mask, tuple | list) and any(np.ndim(part) for part in mask):
-        return np.concatenate([np.ravel(part) for part in mask])
-    return np.ravel(np.asarray(mask))
 
 
 def allow_idle(masks: Bools, active: Bools, check: bool) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from remuda.envs.adapters.masks import Masks, can_be_masked
 from remuda.envs.adapters.spaces import MASK, deeds_of, picture_of, seed_of, sight_of
 from remuda.envs.adapters.wrapping import NOTHING, InfoMetrics, Wrapping
-from remuda.envs.checks import BadValueError, broken, flag, number
+from remuda.envs.checks import BadValueError, broken, flag, number, short
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 class Copies(VectorEnv):
     """What both kinds have in common: the arrays of all copies, and how they are filled."""
 
-    def __init__(self, copies: Sequence[Any], infos: Mapping[Any, Any], wrapping: Wrapping) -> None:
+    def __init__(
+        self, copies: Sequence[Any], infos: Mapping[Any, Any] | None, wrapping: Wrapping
+    ) -> None:
         """Take the copies, the first of which has been reset.
 
         Args:
@@ -47,11 +49,12 @@ class Copies(VectorEnv):
         self._index = {name: i for i, name in enumerate(names)}
         self._deeds = [deeds_of(first.action_space(name)) for name in names]
         self._sights = [
-            sight_of(first.observation_space(name), deeds.space)
+            sight_of(first.observation_space(name), deeds)
             for name, deeds in zip(names, self._deeds, strict=True)
         ]
         self.num_envs = len(copies)
-        tells = [MASK in (infos.get(name) or {}) for name in names]
+        infos = infos or {}
+        tells = [(infos.get(name) or {}).get(MASK) is not None for name in names]
         self.agents = tuple(
             AgentSpec(
                 str(name),
@@ -149,15 +152,14 @@ class Copies(VectorEnv):
 
     def _pay(self, e: int, rewards: Mapping[Any, Any]) -> None:
         for name, reward in rewards.items():
-            if self.check and type(reward) not in (float, int):
+            if type(reward) is not float and (self.check or reward is not None):
                 try:
                     reward = number(reward)  # noqa: PLW2901
                 except BadValueError as error:
-                    raise self._broken(e, self._index[name], error) from None
-            if reward:
-                agent = self._index[name]
-                if self._playing[e, agent]:
-                    self._rewards[e, agent] += float(reward)
+                    raise self._broken(e, self._index.get(name), error) from None
+            agent = self._known(e, name, "its rewards name")
+            if reward and agent is not None and self._playing[e, agent]:
+                self._rewards[e, agent] += reward
 
     def _read(
         self, metrics: InfoMetrics, e: int, agent: int, info: Mapping[str, Any] | None
@@ -167,7 +169,22 @@ class Copies(VectorEnv):
         except BadValueError as error:
             raise self._broken(e, agent, error) from None
 
-    def _broken(self, e: int, agent: int, said: object) -> ContractError:
+    def _known(self, e: int, name: Any, where: str) -> int | None:
+        """An agent by its name; None: there is no such agent, which goes by unchecked.
+
+        Raises:
+            ContractError: there is no such agent; not without `check`.
+        """
+        agent = self._index.get(name)
+        if agent is None and self.check:
+            raise self._broken(e, None, BadValueError(self._unknown(name, where)))
+        return agent
+
+    def _unknown(self, name: Any, where: str) -> str:
+        names = ", ".join(map(str, self._names))
+        return f"{where} {short(name)}, and the `possible_agents` are {names}"
+
+    def _broken(self, e: int, agent: int | None, said: object) -> ContractError:
         return broken(self, agent, e, int(self._turns[e]), said)
 
     def _end(self, e: int, agent: int, terminated: bool) -> None:
@@ -215,7 +232,7 @@ class ParallelCopies(Copies):
 
     def _restart(self, e: int, seed: int) -> None:
         seen, infos = self.copies[e].reset(seed=seed)
-        self._note_all(e, seen, infos)
+        self._note_all(e, seen, infos or {})
         self._lingering[e].clear()
         if self.check:
             self._all_see(e, self.copies[e].agents, seen)
@@ -234,6 +251,7 @@ class ParallelCopies(Copies):
             if not actions:
                 continue
             seen, rewards, terminations, truncations, infos = copy.step(actions)
+            infos = infos or {}
             self._note_all(e, seen, infos)
             if self._metrics is not None:
                 for name in actions:
@@ -242,13 +260,23 @@ class ParallelCopies(Copies):
                 self._complete(e, actions, seen, rewards, terminations, truncations)
             self._pay(e, rewards)
             for name in names:
-                terminated = bool(terminations.get(name, False))
-                if terminated or truncations.get(name, False):
+                terminated = self._flag(e, "terminated", name, terminations)
+                if terminated or self._flag(e, "truncated", name, truncations):
                     agent = self._index[name]
                     if self._playing[e, agent]:
                         self._end(e, agent, terminated)
             self._let_play(e)
         return super().end_turn()
+
+    def _flag(self, e: int, what: str, name: Any, flags: Mapping[Any, Any]) -> bool:
+        """Whether an agent's flag is set; where it was checked, it has been looked at before."""
+        value = flags.get(name, False)
+        if type(value) is bool:
+            return value
+        try:
+            return flag(what, value, check=False)
+        except BadValueError as error:
+            raise self._broken(e, self._index[name], error) from None
 
     def _note_all(self, e: int, seen: Mapping[Any, Any], infos: Mapping[Any, Any]) -> None:
         for name, what in seen.items():
@@ -279,15 +307,18 @@ class ParallelCopies(Copies):
 
     def _all_see(self, e: int, live: Iterable[Any], seen: Mapping[Any, Any]) -> None:
         for name in live:
+            agent = self._known(e, name, "its `agents` name")
             if seen.get(name) is None:
-                raise self._broken(e, self._index[name], "the observation is missing")
+                raise self._broken(e, agent, "the observation is missing")
 
     def _let_play(self, e: int) -> None:
         """Who is in `agents` acts next, but who has ended and was never out of it since."""
         before, lingering = self._lingering[e], set[int]()
         self.active[e] = False
         for name in self.copies[e].agents:
-            agent = self._index[name]
+            agent = self._known(e, name, "its `agents` name")
+            if agent is None:
+                continue
             if self._terminated[e, agent] or self._truncated[e, agent] or agent in before:
                 lingering.add(agent)
             else:

@@ -10,13 +10,16 @@ import numpy as np
 from gymnasium import spaces
 
 from remuda.envs.adapters.leaves import refusal_of
-from remuda.envs.checks import BadValueError, short, write_checked
+from remuda.envs.adapters.mask_forms import entries_of, refuse_unfit
+from remuda.envs.checks import BadValueError, UntakeableError, short, write_checked
 from remuda.errors import ContractError
 from remuda.types import Array
 
 MASK = "action_mask"
 """Where libraries tell what is allowed: beside the observation in a dictionary, or in `info`."""
 OBSERVATION = "observation"
+UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+"""What comes of reading a value by a space that it is not in."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class Sight:
     """Whether the library's observation is a dictionary with the mask in it."""
     part: str | None = None
     """Where in that dictionary the observation stands, if it is a single part; None: it is all."""
+    names: tuple[Any, ...] = ()
+    """Of the parts of a mask in that dictionary, where those of the actions have none."""
     refuse: Callable[[Any], None] | None = None
     """Raises a `BadValueError` where what the library gives is not like its space; None: there is
     nothing that its shape as a row does not tell."""
@@ -39,11 +44,34 @@ class Sight:
         """Write what the library gave into one row.
 
         Raises:
-            BadValueError: it gave nothing, or nothing that is like the space; not without `check`.
+            BadValueError: it gave nothing, or nothing that is like the space; without `check`,
+                nothing that could be written.
         """
         if not check:
-            out[...] = self.flatten(seen if self.part is None else seen[self.part])
+            self._write_unchecked(seen, out)
             return
+        try:
+            self._write_checked(seen, out)
+        except UntakeableError:
+            raise
+        except BadValueError as error:
+            try:  # whether it could be taken unchecked, as its message is going to say
+                with np.errstate(invalid="ignore", over="ignore"):
+                    self._write_unchecked(seen, np.empty_like(out))
+            except UntakeableError:
+                raise UntakeableError(str(error)) from None
+            raise
+
+    def _write_unchecked(self, seen: Any, out: Array) -> None:
+        try:
+            out[...] = self.flatten(seen if self.part is None else seen[self.part])
+        except UNREADABLE as error:
+            raise UntakeableError(
+                f"the observation is {short(seen)}, of which no numbers in the shape {out.shape} "
+                f"can be made ({error!r})"
+            ) from None
+
+    def _write_checked(self, seen: Any, out: Array) -> None:
         if seen is None:
             raise BadValueError("the observation is missing")
         try:
@@ -53,7 +81,7 @@ class Sight:
             flat = self.flatten(own)
         except BadValueError:
             raise
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        except UNREADABLE as error:
             raise BadValueError(
                 f"the observation is {short(seen)}, which is not in its space ({error!r})"
             ) from None
@@ -63,37 +91,55 @@ class Sight:
             write_checked("the observation", flat, out)
 
     def mask(self, seen: Any, info: Mapping[str, Any]) -> Any:
-        """What is allowed, as the library tells it; None: it does not."""
+        """What is allowed, as the library tells it; None: it does not.
+
+        Raises:
+            UntakeableError: its parts come in another order than those of its space, and the order
+                alone tells which choice is whose.
+        """
         if not self.has_mask:
             return info.get(MASK)
         try:
-            return seen[MASK]
+            mask = seen[MASK]
         except KeyError:
             return None
+        if self.names and isinstance(mask, Mapping) and tuple(mask) != self.names:
+            found, own = (", ".join(map(str, names)) for names in (mask, self.names))
+            raise UntakeableError(
+                f"its mask has the parts {found} in this order, and its space {own}: the choices "
+                "of a MultiDiscrete have no names, so that the order has to be the same"
+            )
+        return mask
 
 
-def sight_of(space: spaces.Space[Any], does: spaces.Space[Any] | None = None) -> Sight:
+def sight_of(space: spaces.Space[Any], does: Deeds | None = None) -> Sight:
     """How to write down what is seen in a space.
 
     Args:
         space: of what is seen. An `action_mask` in a dictionary is no part of it where it tells of
             the agent's actions.
-        does: what the agent does, as policies take it; None: its masks are nobody's business.
+        does: how the agent acts; None: its masks are nobody's business.
 
     Raises:
-        ContractError: what is seen cannot be written as so many numbers, or the mask in it is not
-            of as many as there are actions.
+        ContractError: what is seen cannot be written as so many numbers, or the mask in it can be
+            none of its actions.
     """
-    has_mask, part = False, None
+    has_mask, part, names = False, None, tuple[Any, ...]()
     if isinstance(space, spaces.Dict) and MASK in space.spaces:
         rest = [(name, own) for name, own in space.spaces.items() if name != MASK]
-        has_mask = [name for name, _ in rest] == [OBSERVATION] or _tells_of(space, does)
+        customary = [name for name, _ in rest] == [OBSERVATION]
+        has_mask = _tells_of(space, does, customary) or customary
+        masked_in = space[MASK]
+        if isinstance(masked_in, spaces.Dict) and not (
+            does is None or isinstance(does.theirs, spaces.Dict)
+        ):
+            names = tuple(masked_in.spaces)
         if has_mask and len(rest) == 1:
             part, space = rest[0]
         elif has_mask and rest:
             space = spaces.Dict(rest)
     if isinstance(space, spaces.Box):
-        return Sight(space, lambda seen: seen, has_mask, part)
+        return Sight(space, lambda seen: seen, has_mask, part, names)
     try:
         flat = spaces.flatten_space(space)
     except NotImplementedError:
@@ -102,34 +148,46 @@ def sight_of(space: spaces.Space[Any], does: spaces.Space[Any] | None = None) ->
         raise ContractError(f"an agent that sees {space} cannot be given numbers of one length")
     low, high = flat.low.astype(np.float32), flat.high.astype(np.float32)
     box = spaces.Box(low, high, dtype=np.float32)
-    return Sight(box, lambda seen: spaces.flatten(space, seen), has_mask, part, refusal_of(space))
+    refuse = refusal_of(space)
+    return Sight(box, lambda seen: spaces.flatten(space, seen), has_mask, part, names, refuse)
 
 
-def _tells_of(sees: spaces.Dict, does: spaces.Space[Any] | None) -> bool:
+def _tells_of(sees: spaces.Dict, does: Deeds | None, customary: bool) -> bool:
     """Whether the `action_mask` in what is seen is one: those of numbers tell nothing.
 
+    Args:
+        sees: holds it.
+        does: how the agent acts.
+        customary: the form is PettingZoo's, of which the values count, whatever their space says.
+
     Raises:
-        ContractError: it is not of as many as there are actions.
+        ContractError: it can be none of these actions.
     """
-    sizes = None if does is None else _choices_of(does)
-    if sizes is None:
+    if does is None or does.theirs is None or _choices_of(does.space) is None:
         return False
-    count, asked = _entries(sees[MASK]), int(sizes.sum())
-    if count != asked:
+    try:
+        refuse_unfit(sees[MASK], does.theirs)
+    except BadValueError as error:
+        if customary and isinstance(error, UntakeableError):
+            return True
+        count, asked = _entries(sees[MASK]), entries_of(does.theirs)
+        why = f"cannot tell what is allowed in {does.theirs} ({error})"
+        if isinstance(error, UntakeableError) and count not in (None, asked):
+            why = f"has {count} entries, and there are {asked} actions in {does.theirs}"
         raise ContractError(
-            f"the `action_mask` in {sees} has {count} entries, and there are {asked} actions in "
-            f"{does}; let it hold 0 or 1 for each of them, or give it another name"
-        )
+            f"the `action_mask` in {sees} {why}; let it hold 0 or 1 for each of them, or give it "
+            "another name"
+        ) from None
     return True
 
 
-def _entries(space: spaces.Space[Any]) -> int:
-    """How many numbers there are in what a mask is told in, which may have parts."""
-    if isinstance(space, spaces.Dict):
-        return sum(_entries(own) for own in space.spaces.values())
-    if isinstance(space, spaces.Tuple):
-        return sum(_entries(own) for own in space.spaces)
-    return int(np.prod(space.shape or (0,)))
+def _entries(space: spaces.Space[Any]) -> int | None:
+    """How many numbers there are in what a mask is told in, which may have parts; None: unknown."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = list(space.spaces.values()) if isinstance(space, spaces.Dict) else space.spaces
+        counts = [_entries(own) for own in parts]
+        return None if None in counts else sum(count or 0 for count in counts)
+    return None if space.shape is None else int(np.prod(space.shape))
 
 
 @dataclass(frozen=True)
@@ -145,7 +203,11 @@ class Deeds:
 
 
 def deeds_of(space: spaces.Space[Any]) -> Deeds:
-    """How to act in a space; one that policies cannot act in stays as it is, for them to refuse."""
+    """How to act in a space; one that policies cannot act in stays as it is, for them to refuse.
+
+    Raises:
+        ContractError: it has no part at all.
+    """
     return replace(_deeds_in(space), theirs=space)
 
 
@@ -167,6 +229,8 @@ def _deeds_in(space: spaces.Space[Any]) -> Deeds:
     if isinstance(space, spaces.Tuple | spaces.Dict):
         return _deeds_of_parts(space)
     if _is_of_numbers(space):
+        if space.shape == ():  # an array without a dimension, and no scalar of NumPy's
+            return Deeds(space, lambda actions: [np.asarray(x) for x in _within(space, actions)])
         return Deeds(space, lambda actions: _within(space, actions))
     return Deeds(space, lambda actions: actions.copy())
 
@@ -186,6 +250,8 @@ def _deeds_of_parts(space: spaces.Space[Any]) -> Deeds:
     assert isinstance(space, spaces.Tuple | spaces.Dict)
     named = isinstance(space, spaces.Dict)
     keys: list[Any] = list(space.spaces) if named else list(range(len(space.spaces)))
+    if not keys:
+        raise ContractError(f"an agent that acts in {space} has nothing to choose; give it a part")
     parts = [deeds_of(space[key]) for key in keys]
     sizes = [size for part in parts if (size := _choices_of(part.space)) is not None]
     if len(sizes) == len(parts):

@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from remuda.envs.adapters.parallel import ParallelCopies
+from remuda.envs.adapters.spaces import MASK
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.envs.checks import BadValueError, flag
 from remuda.errors import ConfigError, ContractError
@@ -138,13 +139,23 @@ class TupleEnv:
         """What of a mapping is an agent's, at any depth."""
         found: dict[str, Any] = {}
         for key, value in info.items():
-            if isinstance(value, Mapping):
+            if key == MASK:
+                found[key] = self._mask(value, agent)
+            elif isinstance(value, Mapping):
                 found[key] = self._share(value, agent)
             elif isinstance(value, NUMBER) or getattr(value, "shape", None) == ():
                 found[key] = value
             elif self._is_by_agent(value):
                 found[key] = value[agent]
         return found
+
+    def _mask(self, mask: Any, agent: int) -> Any:
+        """An agent's mask, where they are by agent, or one for all; lengths are looked at later."""
+        if isinstance(mask, Mapping):
+            return {name: self._mask(part, agent) for name, part in mask.items()}
+        if self._is_by_agent(mask) and any(part is None or _is_sequence(part) for part in mask):
+            return mask[agent]
+        return mask
 
 
 def _is_sequence(values: Any) -> bool:

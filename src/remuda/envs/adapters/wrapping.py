@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from remuda import pickled
-from remuda.envs.checks import BadValueError, number
+from remuda.envs.checks import BadValueError, number, short
 from remuda.envs.kinds import SINGLE, article, kind_of
 from remuda.errors import ConfigError, RemudaError, UserCodeError
 from remuda.loading import load
@@ -257,8 +257,8 @@ class InfoMetrics:
                 if not check:
                     continue
                 raise BadValueError(
-                    f"`info` holds {found!r} as {'/'.join(way)}, which env.episode_metrics.{name} "
-                    "reads; it must be a finite number"
+                    f"`info` holds {short(found)} as {'/'.join(way)}, which "
+                    f"env.episode_metrics.{name} reads; it must be a finite number"
                 ) from None
             before, count = self._values[i, agent, env], self._counts[i, agent, env]
             if how == "last" or not count:

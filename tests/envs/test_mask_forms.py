@@ -1,0 +1,181 @@
+"""Masks in every form that libraries hand them over in, and what is promised of them."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from remuda.envs.adapters.gymnasium import GymnasiumEnv
+from remuda.envs.adapters.masks import write_mask
+from remuda.envs.checks import BadValueError, UntakeableError
+from remuda.errors import ContractError
+
+PAIR = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3)])
+NAMES = spaces.Dict({"attack": spaces.Discrete(2), "move": spaces.Discrete(3)})
+TWO = spaces.MultiDiscrete([2, 3])
+GRID = spaces.MultiDiscrete([[2, 3], [1, 2]])
+BITS = spaces.MultiBinary(3)
+SEES = spaces.Box(0, 1, (1,), np.float32)
+FLAT = np.array([1, 0, 1, 1, 0], np.int8)
+A, B = FLAT[:2], FLAT[2:]
+
+
+def flat(mask, space, count, check=True):
+    out = np.zeros(count, bool)
+    write_mask(mask, out, check, space)
+    return out.astype(int).tolist()
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize(
+    ("mask", "space", "expected"),
+    [
+        (FLAT, PAIR, [1, 0, 1, 1, 0]),
+        (FLAT.tolist(), PAIR, [1, 0, 1, 1, 0]),
+        ((A, B), PAIR, [1, 0, 1, 1, 0]),
+        ((None, B), PAIR, [1, 1, 1, 1, 0]),
+        ((A, None), PAIR, [1, 0, 1, 1, 1]),
+        ((None, None), PAIR, [1] * 5),
+        (FLAT, NAMES, [1, 0, 1, 1, 0]),
+        ({"move": B, "attack": A}, NAMES, [1, 0, 1, 1, 0]),
+        ({"move": B, "attack": None}, NAMES, [1, 1, 1, 1, 0]),
+        (FLAT, TWO, [1, 0, 1, 1, 0]),
+        ((A, B), TWO, [1, 0, 1, 1, 0]),
+        ([A.tolist(), B.tolist()], TWO, [1, 0, 1, 1, 0]),
+        ((None, B), TWO, [1, 1, 1, 1, 0]),
+        ({"x": A, "y": B}, TWO, [1, 0, 1, 1, 0]),
+        (((A, B), (np.ones(1), A)), GRID, [1, 0, 1, 1, 0, 1, 1, 0]),
+        ((A, B, None, A), GRID, [1, 0, 1, 1, 0, 1, 1, 0]),
+        (np.array([[1, 0], [0, 1]]), spaces.MultiDiscrete([2, 2]), [1, 0, 0, 1]),
+        ((1, 0), spaces.Discrete(2), [1, 0]),
+        ({"left": 1, "right": 0}, spaces.Discrete(2), [1, 0]),
+        (np.array([[1, 0]]), spaces.Discrete(2), [1, 0]),
+        (np.array([0, 1, 2], np.int8), BITS, [1, 0, 0, 1, 1, 1]),  # Gymnasium's: 2 is either
+        (np.array([1, 1, 0, 1, 1, 0]), BITS, [1, 1, 0, 1, 1, 0]),
+        ((None, np.array([2, 0, 1], np.int8)), spaces.Tuple([TWO, BITS]), [1] * 7 + [1, 0, 0, 1]),
+        (([1, 0], {"a": (A, None), "b": None}), None, [1, 0, 1, 0, 1, 1, 1, 1, 1]),
+    ],
+    ids=str,
+)
+def test_a_mask_of_every_form_is_written(mask, space, expected, check):
+    """Red before: flat masks of parts, names for choices, None and 2 were refused."""
+    if space is None:
+        deep = spaces.Dict({"a": PAIR, "b": spaces.Discrete(2)})
+        space = spaces.Tuple([spaces.Discrete(2), deep])
+    assert flat(mask, space, len(expected), check) == expected
+
+
+@pytest.mark.parametrize(
+    ("mask", "space", "count", "said"),
+    [
+        (FLAT[:4], PAIR, 5, r"is array\(\[1, 0, 1, 1\].*\), not of 2 parts or 5 of true or false"),
+        ((A,), PAIR, 5, "not of 2 parts"),
+        ((B, A), PAIR, 5, "part 0 is .*, not 2 of true or false"),
+        ({"move": B}, NAMES, 5, "has to have parts attack, move"),
+        ({"move": A, "attack": B}, NAMES, 5, "part attack is .*, not 2 of true or false"),
+        ((B, A), TWO, 5, "part 0 is .*, not 2 of true or false"),
+        ({"y": B, "x": A}, TWO, 5, "part y is .*, not 2 of true or false"),
+        ((A, B, A), TWO, 5, "not of 2 parts or 5 of true or false"),
+        ([[1, 0], [[1], [0, 1]]], spaces.MultiDiscrete([2, 2]), 4, "part 1 is .*, not 2 of true"),
+        (np.ones(4), BITS, 6, "not 6 of true or false, or 3 of 0, 1 and 2"),
+        ("abc", spaces.Discrete(3), 3, "is 'abc', not 3 of true or false"),
+        (True, spaces.Discrete(3), 3, "is True, not 3 of true or false"),
+        ([1, 0], None, 3, "not 3 of true or false"),
+    ],
+    ids=str,
+)
+def test_a_mask_of_no_form_is_refused_checked_or_not(mask, space, count, said):
+    """Red before: ragged ones were a ValueError, and parts of wrong lengths were shifted."""
+    for check in (True, False):
+        with pytest.raises(UntakeableError, match=said):
+            flat(mask, space, count, check)
+
+
+def test_a_bit_is_off_or_on_or_either():
+    with pytest.raises(BadValueError, match=r"its mask holds 3 \(number 1 of 3\); .* 0 .* 1 .* 2"):
+        flat(np.array([0, 3, 1]), BITS, 6)
+    assert flat(np.array([0, 3, 1]), BITS, 6, check=False) == [1, 0, 1, 1, 0, 1]
+
+
+class Choosing(gymnasium.Env):
+    """Sees its mask among other parts."""
+
+    def __init__(self, does, masked_in, mask, name="obs"):
+        self.action_space, self.mask, self.name = does, mask, name
+        self.observation_space = spaces.Dict({name: SEES, "action_mask": masked_in})
+
+    def see(self):
+        return {self.name: np.zeros(1, np.float32), "action_mask": self.mask}
+
+    def reset(self, *, seed=None, options=None):
+        return self.see(), {}
+
+    def step(self, action):
+        return self.see(), 0.0, False, False, {}
+
+
+BIT, PLAIN = spaces.Discrete(2), spaces.MultiBinary
+APART = spaces.Dict({"x": PLAIN(2), "y": PLAIN(3)})
+
+
+@pytest.mark.parametrize(
+    ("does", "masked_in", "mask", "expected"),
+    [
+        (PAIR, PLAIN(5), FLAT, [1, 0, 1, 1, 0]),
+        (PAIR, spaces.Tuple([PLAIN(2), PLAIN(3)]), (A, B), [1, 0, 1, 1, 0]),
+        (TWO, APART, {"x": A, "y": B}, [1, 0, 1, 1, 0]),
+        (NAMES, PLAIN(5), FLAT, [1, 0, 1, 1, 0]),
+        (BIT, spaces.Tuple([BIT, BIT]), (1, 0), [1, 0]),
+        (BITS, spaces.Box(0, 2, (3,), np.int8), np.array([0, 1, 2]), [1, 0, 0, 1, 1, 1]),
+        (BITS, PLAIN(6), np.array([1, 0, 0, 1, 1, 1]), [1, 0, 0, 1, 1, 1]),
+        (
+            PLAIN((2, 1)),
+            spaces.Box(0, 1, (2, 2), np.int8),
+            np.array([[1, 0], [1, 1]]),
+            [1, 0, 1, 1],
+        ),
+    ],
+    ids=str,
+)
+def test_a_mask_in_a_dictionary_is_no_part_of_what_is_observed(does, masked_in, mask, expected):
+    """Red before: it was refused when it was made, or at its first value."""
+    env = GymnasiumEnv(lambda: Choosing(does, masked_in, mask))
+    assert env.agents[0].observation_space == SEES
+    env.reset(np.zeros(1, np.int64), np.ones(1, bool))
+    out = np.zeros((1, len(expected)), bool)
+    env.mask(0, out)
+    assert out[0].astype(int).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("does", "masked_in", "said"),
+    [
+        (TWO, PLAIN(4), "has 4 entries, and there are 5 actions in"),
+        (TWO, spaces.Dict({"x": PLAIN(3), "y": PLAIN(2)}), "part x is .*, not 2 of true or false"),
+        (NAMES, spaces.Dict({"attack": PLAIN(2), "go": PLAIN(3)}), "has to have parts attack, mo"),
+        (spaces.Discrete(3), spaces.Text(3), "cannot tell what is allowed in Discrete"),
+        (
+            BITS,
+            PLAIN(3),
+            "by its space it never allows all of them .*2 where it may be either.*let it have two",
+        ),
+    ],
+    ids=str,
+)
+def test_what_can_be_no_mask_is_refused_when_it_is_made(does, masked_in, said):
+    with pytest.raises(ContractError, match=said):
+        GymnasiumEnv(lambda: Choosing(does, masked_in, None))
+
+
+def test_numbers_are_told_nothing_by_a_mask():
+    env = GymnasiumEnv(lambda: Choosing(spaces.Box(-1, 1, (2,)), PLAIN(2), np.ones(2)))
+    assert env.agents[0].observation_space.shape == (3,)
+
+
+def test_names_of_choices_come_in_the_order_of_their_space():
+    """A `MultiDiscrete` has no names: which is whose is told by the order alone."""
+    pair, same = spaces.MultiDiscrete([2, 2]), spaces.Dict({"x": PLAIN(2), "y": PLAIN(2)})
+    env = GymnasiumEnv(lambda: Choosing(pair, same, {"y": np.array([1, 0]), "x": np.ones(2)}))
+    said = r"its mask has the parts y, x in this order, and its space x, y.*MultiDiscrete"
+    with pytest.raises(ContractError, match=said):
+        env.reset(np.zeros(1, np.int64), np.ones(1, bool))
