@@ -14,7 +14,7 @@ from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.registry import find_game, make_env, name_game
-from remuda.errors import ConfigError, UnknownGameError, UsageError, UserCodeError
+from remuda.errors import ConfigError, ContractError, UnknownGameError, UsageError, UserCodeError
 from remuda.user_code import naming_user_code
 from support import Tape
 
@@ -260,8 +260,7 @@ def the_same():
         ("makes_one_though_asked", {}, ConfigError, "makes a Both, .*leave num_envs out"),
         ("makes_vectors", {}, ConfigError, "which holds copies: give what makes a single one"),
         ("the_same", {}, ConfigError, "returns the same Single at each call"),
-        ("OldReset", {}, UserCodeError, r"does not do what its library says: TypeError: OldReset\."
-         r"reset\(\) got an unexpected .*, at `_, info = first\.reset\(seed=0\)`"),
+        ("OldReset", {}, ContractError, r"reset of an OldReset cannot be called with a seed"),
         ("SHARED", {}, ConfigError, r"an environment that has been made, .*the class Single, or"),
         ("np", {}, ConfigError, r"np is a module; allowed is a class, or a function"),
         ("Sngle", {}, UnknownGameError, r"cannot load .*did you mean .*test_own_games:Single\?"),
@@ -274,20 +273,19 @@ def test_faults_are_told(name, options, error, said):
     assert "\n" not in str(found.value)
 
 
-class OldStep(Single):
-    """As environments were before they told truncations."""
+class ListOfEnds(Single):
+    """Tells what it should as it likes."""
 
     def step(self, action):
-        return np.zeros(2, np.float32), 1.0, True, {}
+        return np.zeros(2, np.float32), 1.0, True, False, [1]
 
 
-def test_an_answer_of_another_shape_is_told_as_the_environments():
-    made = make_env("envs.test_own_games:OldStep", 1)
+def test_an_answer_of_another_kind_is_told_as_the_environments():
+    metrics = {"env.episode_metrics": {"speed": "last"}}
+    made = make_env("envs.test_own_games:ListOfEnds", 1, **metrics)
     made.reset(np.arange(1), np.ones(1, bool))
     made.begin_turn()
-    said = (
-        r"does not do what its library says: ValueError: not enough values .*, at `seen, reward, "
-    )
+    said = r"does not do what its library says: \w+Error: .*, at `"
     act = naming_user_code()(made.act)  # called by Remuda; a test's own line would be the user's
     with pytest.raises(UserCodeError, match=said):
         act(0, np.zeros(1, np.int64))

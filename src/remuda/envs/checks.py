@@ -92,7 +92,7 @@ def write_checked(what: str, value: Any, out: Array) -> None:
     """
     if type(value) is np.ndarray and value.shape == out.shape and out.dtype.kind == "f":
         # No number is refused for not fitting; what becomes infinite is found later.
-        if value.dtype.kind in "biu":
+        if value.dtype.kind in "biu" or value.dtype == out.dtype:
             out[...] = value
             return
         if value.dtype.kind == "f":
@@ -148,8 +148,8 @@ def broken(
     lets_pass = lets_pass and not isinstance(said, UntakeableError)
     return ContractError(
         f"the game breaks its contract: {whose}copy {env.first_copy + copy}, turn {turn} of "
-        f"the episode: {said}. Mend the game (remuda.envs.contract.check_env tests the whole "
-        f"contract){', or train on whatever it gives by --env.check false' if lets_pass else ''}"
+        f"the episode: {said}. Mend the game ({env.checker} tests the whole contract)"
+        f"{', or train on whatever it gives by --env.check false' if lets_pass else ''}"
     )
 
 

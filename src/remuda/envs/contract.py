@@ -20,6 +20,7 @@ import numpy as np
 
 from remuda.checkpoint.state import pack, unpack
 from remuda.envs.early_rewards import EarlyRewards
+from remuda.envs.kinds import CHECKERS, kind_of
 from remuda.envs.scripted import turns
 from remuda.envs.traces import (
     TURNS,
@@ -33,7 +34,7 @@ from remuda.envs.traces import (
     seeds_of,
 )
 from remuda.envs.vector_env import VectorEnv
-from remuda.errors import ContractError
+from remuda.errors import ContractError, UsageError
 
 POISONS = (0x5A, 0xA5)
 """Buffers are filled with these bytes before an observation; both must be gone after."""
@@ -370,7 +371,14 @@ def check_env(factory: Callable[[int], VectorEnv]) -> None:
 
     Raises:
         ContractError: the first guarantee that the environment breaks.
+        UsageError: what it makes is an environment of another library.
     """
+    kind = kind_of(factory if isinstance(factory, type) else factory(1))
+    if kind in CHECKERS:
+        raise UsageError(
+            f"check_env tests a VectorEnv, which holds all copies of a game; this is one copy, and "
+            f"{CHECKERS[kind]} tests it"
+        )
 
     class Suite(VectorEnvContract):
         def make(self, num_envs: int) -> VectorEnv:

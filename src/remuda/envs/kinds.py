@@ -6,6 +6,12 @@ COPIES, GYMNASIUM, PARALLEL, AEC = "copies", "gymnasium", "parallel", "aec"
 VECTOR, OLD_GYM = "vector", "gym"
 SINGLE = (GYMNASIUM, PARALLEL, AEC)
 """Those that hold one copy, which an adapter makes many of."""
+CHECKERS = {
+    GYMNASIUM: "gymnasium.utils.env_checker.check_env",
+    PARALLEL: "pettingzoo.test.parallel_api_test",
+    AEC: "pettingzoo.test.api_test",
+}
+"""By kind, what of its own library tests the whole contract."""
 _BASES = {
     ("remuda", "VectorEnv"): COPIES,
     ("gymnasium", "VectorEnv"): VECTOR,

@@ -57,6 +57,8 @@ class VectorEnv(ABC):
     """What is told of each episode when it is over, next to the returns: the names in
     `TurnResult.info`. Runs show their means over episodes."""
 
+    checker: str = "remuda.envs.contract.check_env"
+    """What tests the whole contract that the game is written by, for messages."""
     action_names: tuple[str, ...] = ()
     """What the actions of a Discrete space are called, for people who play; empty: they are
     numbers. `up`, `down`, `left` and `right` are the arrow keys."""

@@ -25,7 +25,7 @@ class Wrapped(VectorEnv):
         self.active, self.facts = game.active, game.facts
         self.can_observe_together = game.can_observe_together
         self.rewards_so_far = game.rewards_so_far
-        self.first_copy = game.first_copy
+        self.first_copy, self.checker = game.first_copy, game.checker
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """As the game."""

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from remuda.envs.adapters.answers import begin, first_begin
 from remuda.envs.adapters.parallel import Copies
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.envs.checks import UntakeableError
+from remuda.envs.kinds import AEC, CHECKERS
 from remuda.types import Array, Bools
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ class AECCopies(Copies):
     """
 
     can_observe_together = False
+    checker = CHECKERS[AEC]
 
     def __init__(
         self,
@@ -46,7 +49,7 @@ class AECCopies(Copies):
             ContractError: what an agent sees cannot be written as numbers.
         """
         copies = [make() for _ in range(num_envs)]
-        copies[0].reset(seed=0)
+        first_begin(copies[0], wanted="")
         super().__init__(copies, copies[0].infos, wrapping)
         self.turn_groups = tuple((agent,) for agent in range(self.num_agents))
         self.rewards_so_far = self._rewards
@@ -55,7 +58,10 @@ class AECCopies(Copies):
 
     def _restart(self, e: int, seed: int) -> None:
         copy = self.copies[e]
-        copy.reset(seed=seed)
+        try:
+            begin(copy, seed, wanted="")
+        except UntakeableError as error:
+            raise self._broken(e, None, error) from None
         self._has_acted[e] = False
         self._admit(e, copy)
         self._select(e, copy, {})

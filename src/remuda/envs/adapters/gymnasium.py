@@ -8,11 +8,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from remuda.envs.adapters.answers import STEP, begin, first_begin, parts
 from remuda.envs.adapters.masks import Masks, can_be_masked
 from remuda.envs.adapters.spaces import MASK, deeds_of, picture_of, seed_of, sight_of
 from remuda.envs.adapters.tuples import copies_of, has_agents, made_quietly
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.envs.checks import BadValueError, broken, flag, number
+from remuda.envs.kinds import CHECKERS, GYMNASIUM
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
 from remuda.loading import import_module
@@ -31,6 +33,7 @@ class GymnasiumEnv(VectorEnv):
     """
 
     turn_groups = ((0,),)
+    checker = CHECKERS[GYMNASIUM]
 
     def __init__(
         self,
@@ -52,9 +55,9 @@ class GymnasiumEnv(VectorEnv):
         self.copies = [make() for _ in range(num_envs)]
         """The environments themselves, as the library made them."""
         first = self.copies[0]
+        _, info = first_begin(first)
         self._deeds = deeds_of(first.action_space)
         self._sight = sight_of(first.observation_space, self._deeds)
-        _, info = first.reset(seed=0)
         masked = can_be_masked(self._deeds) and (
             self._sight.has_mask or (info or {}).get(MASK) is not None
         )
@@ -79,8 +82,8 @@ class GymnasiumEnv(VectorEnv):
             self._turns[i] = 0
             if self._metrics is not None:
                 self._metrics.begin(i)
-            seen, info = self.copies[i].reset(seed=seed_of(seeds[i]))
             try:
+                seen, info = begin(self.copies[i], seed_of(seeds[i]))
                 self._note(i, seen, info)
             except BadValueError as error:
                 raise broken(self, 0, i, 0, error) from None
@@ -109,8 +112,9 @@ class GymnasiumEnv(VectorEnv):
         """Step every copy that is not over."""
         deeds, copies = self._deeds.unpack(actions), self.copies
         for i in np.flatnonzero(self.active[:, 0]).tolist():
-            seen, reward, terminated, truncated, info = copies[i].step(deeds[i])
             try:
+                answer = parts(copies[i], "step", copies[i].step(deeds[i]), STEP)
+                seen, reward, terminated, truncated, info = answer
                 self._note(i, seen, info)
                 if self._metrics is not None:
                     self._metrics.read(i, 0, info or {}, self.check)

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from remuda.envs.adapters.answers import STEP, begin, first_begin, parts
 from remuda.envs.adapters.masks import Masks, can_be_masked
 from remuda.envs.adapters.spaces import MASK, deeds_of, picture_of, seed_of, sight_of
 from remuda.envs.adapters.wrapping import NOTHING, InfoMetrics, Wrapping
 from remuda.envs.checks import BadValueError, broken, flag, number, short
+from remuda.envs.kinds import CHECKERS, PARALLEL
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
@@ -206,6 +208,8 @@ class ParallelCopies(Copies):
     one that comes back, after it was out of `agents`, begins an episode of its own.
     """
 
+    checker = CHECKERS[PARALLEL]
+
     def __init__(
         self,
         make: Callable[[], ParallelEnv[Any, Any, Any]],
@@ -223,7 +227,7 @@ class ParallelCopies(Copies):
             ContractError: what an agent sees cannot be written as numbers.
         """
         copies = [make() for _ in range(num_envs)]
-        _, infos = copies[0].reset(seed=0)
+        _, infos = first_begin(copies[0])
         super().__init__(copies, infos, wrapping)
         self.turn_groups = (tuple(range(self.num_agents)),)
         self._chosen: list[Any] = [None] * self.num_agents
@@ -231,7 +235,10 @@ class ParallelCopies(Copies):
         self._lingering: list[set[int]] = [set() for _ in copies]
 
     def _restart(self, e: int, seed: int) -> None:
-        seen, infos = self.copies[e].reset(seed=seed)
+        try:
+            seen, infos = begin(self.copies[e], seed)
+        except BadValueError as error:
+            raise self._broken(e, None, error) from None
         self._note_all(e, seen, infos or {})
         self._lingering[e].clear()
         if self.check:
@@ -250,7 +257,11 @@ class ParallelCopies(Copies):
             actions = {names[i]: chosen[i][e] for i, acts in enumerate(playing[e]) if acts}
             if not actions:
                 continue
-            seen, rewards, terminations, truncations, infos = copy.step(actions)
+            try:
+                answer = parts(copy, "step", copy.step(actions), STEP)
+            except BadValueError as error:
+                raise self._broken(e, None, error) from None
+            seen, rewards, terminations, truncations, infos = answer
             infos = infos or {}
             self._note_all(e, seen, infos)
             if self._metrics is not None:

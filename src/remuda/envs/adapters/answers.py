@@ -1,0 +1,80 @@
+"""What environments of other libraries answer to `reset` and `step`, told where it is unlike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.envs.checks import UntakeableError, short
+from remuda.envs.kinds import article
+from remuda.errors import ContractError
+
+STEP = "observation, reward, terminated, truncated, info"
+RESET = "observation, info"
+"""With `STEP`: what Gymnasium has them answer, and PettingZoo by agent."""
+OLD_STEP = 4
+"""Values that a step of Gym's answered before Gymnasium."""
+
+
+def begin(copy: Any, seed: int, wanted: str = RESET) -> Any:
+    """Reset an environment; returns its answer.
+
+    Args:
+        copy: the environment.
+        seed: of the episode.
+        wanted: what the answer should be, by commas; empty: it does not matter.
+
+    Raises:
+        UntakeableError: it takes no seed, or answers anything else.
+    """
+    try:
+        answer = copy.reset(seed=seed)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise  # within the environment
+        raise UntakeableError(
+            f"reset of {article(copy)} cannot be called with a seed ({error}); it is "
+            "reset(self, seed=None, options=None)"
+        ) from None
+    return parts(copy, "reset", answer, wanted) if wanted else answer
+
+
+def first_begin(copy: Any, wanted: str = RESET) -> Any:
+    """Reset an environment that was just made, as `begin` does.
+
+    Raises:
+        ContractError: it takes no seed, answers anything else, or has no spaces.
+    """
+    for name in ("observation_space", "action_space"):
+        if not hasattr(copy, name):
+            raise ContractError(
+                f"{article(copy)} has no {name}: an environment tells what its agents see and do "
+                "in observation_space and action_space, which `__init__` sets"
+            )
+    try:
+        return begin(copy, 0, wanted)
+    except UntakeableError as error:
+        raise ContractError(f"the game breaks its contract: {error}") from None
+
+
+def parts(copy: Any, method: str, answer: Any, wanted: str) -> Any:
+    """An answer of so many values.
+
+    Args:
+        copy: the environment.
+        method: that was called.
+        answer: of it.
+        wanted: what it should be, by commas.
+
+    Raises:
+        UntakeableError: it has more or fewer values, or is none of several.
+    """
+    count = wanted.count(",") + 1
+    if isinstance(answer, tuple | list) and len(answer) == count:
+        return answer
+    several = isinstance(answer, tuple | list)
+    found = f"{len(answer)} values" if several else short(answer)
+    old = several and method == "step" and len(answer) == OLD_STEP
+    raise UntakeableError(
+        f"{method} of {article(copy)} returned {found}, and not {count} values: {wanted}"
+        + ("; `done` of old Gym is `terminated` or `truncated` now" if old else "")
+    )
