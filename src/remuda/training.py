@@ -197,7 +197,7 @@ class _Beginning:
         _tell_of_damage(run.rewind(resumed.checkpoint.turns, assembly.records), self.view)
         run.save_code(config)
         run.save_config(config)
-        note_changes(run, resumed)
+        note_changes(run, resumed, self.view.say)
         return resumed.checkpoint
 
     def _assemble(self, config: Config, layout: Layout, resumed: Resumed | None) -> Assembly:
