@@ -162,6 +162,27 @@ def test_what_the_user_writes_again_replaces_what_was_set(tmp_path, key):
     assert line["changes"][f"policies.agent_1.{key}"] == [0.125, usual]
 
 
+@pytest.mark.parametrize("how", ["mapping", "file"])
+def test_what_python_writes_in_config_replaces_what_was_set_too(tmp_path, how):
+    first = train(tmp_path / "run", SetsAtFirst({"learning_rate": 0.125}), policy=AS_THEY_ARE)
+    usual, seen, told = values_of(remuda.load(first).config.policy)["learning_rate"], set(), []
+
+    class Looks:
+        def on_start(self, run):
+            seen.update(run.hyperparameters(name)["learning_rate"] for name in run.policies)
+
+    view = PlainView()
+    view.say = told.append
+    config = {"policy": {"learning_rate": usual, "dqn": {"target_every": 250}}}
+    if how == "file":
+        (tmp_path / "some.yaml").write_text(json.dumps(config))
+        config = tmp_path / "some.yaml"
+    run = {"turns": 400}
+    remuda.train(resume=first, config=config, run=run, view=view, callbacks=[Looks()])
+    assert seen == {usual}
+    assert [each for each in told if each.startswith("policy.dqn.target_every has no effect")]
+
+
 def test_what_is_written_again_outlives_a_session_that_came_to_no_checkpoint(tmp_path):
     first = train(tmp_path / "run", SetsAtFirst({"learning_rate": 0.125}), policy=AS_THEY_ARE)
     checkpoints = first.directory / "checkpoints"
