@@ -50,10 +50,10 @@ PROBED = 1.0
 """Seconds for which a claim is tried: whoever asks whether a run goes on holds it for a moment."""
 
 
-def _claimed(descriptor: int) -> bool:
-    """Claim an open file, unless another process holds it."""
+def _claimed(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
+    """Claim an open file, alone or with others (`LOCK_SH`), unless a process holds it otherwise."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -174,13 +174,16 @@ class RunDirectory:
             self._lock = None
 
     def is_running(self) -> bool:
-        """Whether a process holds the run; to learn it, this one holds it for a moment."""
+        """Whether a process holds the run; to learn it, this one holds it for a moment.
+
+        Any number may look at once: they share it, and its owner shares it with none.
+        """
         try:
-            descriptor = os.open(self.path / "lock", os.O_RDWR)
+            descriptor = os.open(self.path / "lock", os.O_RDONLY)
         except OSError:
             return False
         try:
-            return not _claimed(descriptor)
+            return not _claimed(descriptor, fcntl.LOCK_SH)
         finally:
             os.close(descriptor)
 
