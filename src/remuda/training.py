@@ -35,6 +35,7 @@ from remuda.events import Events
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import check_guard
 from remuda.judge import Judge, judge_last
+from remuda.minibatches import without_steps
 from remuda.pickled import is_pickled, names_in
 from remuda.policies.initial import Beginning
 from remuda.population.imported import Imported
@@ -104,7 +105,8 @@ def train(
     run = _claim(config, resume)
     _keep_beginnings(run, beginnings, imported, view)
     names = [spec.name for spec in prepared.specs]
-    for words in without_effect(config, said, resume, names):
+    beyond = without_steps(config, prepared.specs, len(prepared.agents))
+    for words in (*without_effect(config, said, resume, names), *beyond):
         view.say(words)
     try:
         with log_to(run.logs / "coordinator.log"), telling_of_compiling(view.say):
