@@ -31,6 +31,8 @@ class Resumed:
     """What is not as it was, all of it allowed."""
     hyperparameters: dict[str, dict[str, float]]
     """By policy, those that are to be others from now on than a population remembers."""
+    over: bool = False
+    """Whether it has had all that it is to have, so that nothing more is trained."""
 
 
 def find_checkpoint(
@@ -65,12 +67,17 @@ def find_checkpoint(
             f"run: remuda train --config {run.config} --run.directory NEW"
         )
     say(f"goes on from checkpoint {found.number}: {found.turns:,} turns, {found.seconds:,.0f} s")
-    for key, limit, done in (
-        ("run.turns", config.run.turns, found.turns),
-        ("run.seconds", config.run.seconds, found.seconds),
+    over = False
+    for key, limit, done, what in (
+        ("run.turns", config.run.turns, found.turns, "turns were played"),
+        ("run.seconds", config.run.seconds, found.seconds, "s were trained"),
     ):
         if limit is not None and done >= limit:
-            say(f"{key} is {limit:,}, which it has had: nothing more is trained; raise it to go on")
+            over = True
+            say(
+                f"all {limit:,} {what}: nothing was left to do, and nothing more is trained; to go "
+                f"on, add --{key} and more than that"
+            )
     before = _before(config, run, found)
     set_back, noted = [], _noted(run, found)
     if said or noted:
@@ -82,7 +89,7 @@ def find_checkpoint(
         if name not in hyperparameters[policy]:
             hyperparameters[policy][name] = value
             changed.append(Change(f"policies.{policy}.{name}", live, value, allowed=True))
-    return Resumed(found, tuple(changed), hyperparameters)
+    return Resumed(found, tuple(changed), hyperparameters, over)
 
 
 def note_changes(run: RunDirectory, resumed: Resumed, say: Callable[[str], None]) -> None:

@@ -134,7 +134,8 @@ def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
         branch = f"{key}." if key else ""
         return message if message.startswith("policies.") else f"{prefix}{branch}{message}"
     if fault["type"] == "missing":
-        return f"{prefix}{key} is missing"
+        needed: Mapping[str, str] = getattr(model, "NEEDED", {})
+        return needed.get(key, f"{prefix}{key} is missing")
     said = fault["msg"].replace(" after validation, not ", ", not ")
     return f"{prefix}{key} is {_shown(fault['input'])}: {said[0].lower()}{said[1:]}"
 

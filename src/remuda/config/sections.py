@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -129,6 +130,9 @@ class Section(BaseModel):
     """A branch of the tree: unknown keys are refused, and nothing changes once it is made."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    NEEDED: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """By field without a default, what is said where it is missing: what to name, and how."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **words: Any) -> None:

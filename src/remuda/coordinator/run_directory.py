@@ -140,6 +140,11 @@ class RunDirectory:
                 f"{path} is no run directory: nothing is there; `remuda runs` lists those there are"
             )
         if not run.config.is_file():
+            if next(run.path.glob("*/config.yaml"), None) is not None:
+                raise RunDirectoryError(
+                    f"{path} is no run directory, it holds runs: name one of them; "
+                    f"`remuda runs {path}` lists them"
+                )
             raise RunDirectoryError(f"{path} is no run directory: it has no config.yaml")
         return run
 
@@ -194,7 +199,7 @@ class RunDirectory:
         except RunDirectoryError:
             return False
 
-    def rewind(self, turns: int, records: int = 0) -> list[int]:
+    def rewind(self, turns: int, records: int = 0, over: bool = False) -> list[int]:
         """Make room for what comes after so many turns, in a run that goes on from there.
 
         Nothing is lost: what is superseded is kept in `earlier/`, by the number of the resume.
@@ -203,6 +208,8 @@ class RunDirectory:
             turns: after which it goes on.
             records: that the ledger of matches goes on after; later ones are copied, as a ledger of
                 their own, and cut by who writes it.
+            over: whether nothing more is trained; then the weights at its end stay, which are a few
+                updates after those of its last checkpoint.
 
         Returns:
             The numbers of the damaged lines of `metrics.jsonl`, which are left as they are.
@@ -223,7 +230,7 @@ class RunDirectory:
             if self.summary.exists():
                 self.summary.rename(kept / self.summary.name)
             (kept / self.weights.name).mkdir()
-            for path in self.weights.glob("*.safetensors"):
+            for path in () if over else self.weights.glob("*.safetensors"):
                 path.rename(kept / self.weights.name / path.name)
         except OSError as error:
             raise RunDirectoryError(
