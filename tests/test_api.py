@@ -115,9 +115,30 @@ def test_a_run_that_is_over_says_what_would_go_on_with_it(tmp_path, capsys):
     )
     capsys.readouterr()
     remuda.train(resume=first, view=PlainView())
-    assert "nothing more is trained; raise it to go on" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "all 300 turns were played: nothing was left to do" in told
+    assert "to go on, add --run.turns" in told
     remuda.train(resume=first, run={"turns": 500}, view=PlainView())
     assert "nothing more" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("schedule", ["sequential", "async"])
+def test_a_run_that_is_over_has_the_weights_that_it_ended_with(tmp_path, schedule):
+    """Learners train on for a moment after the last checkpoint; that was lost."""
+    run = {"directory": tmp_path / "run", "turns": 2000}
+    first = remuda.train("support:Tape", config=SMALL, schedule=schedule, run=run, view=PlainView())
+    files = sorted((tmp_path / "run" / "weights").iterdir())
+    before = [path.read_bytes() for path in files]
+    if schedule == "sequential":  # as if it had trained on
+        before = [before[-1]] * len(files)
+        for path, data in zip(files, before, strict=True):
+            path.write_bytes(data)
+    remuda.train(resume=first, view=PlainView())
+    assert [path.read_bytes() for path in files] == before
+    remuda.train(resume=first, run={"turns": 2300}, view=PlainView())
+    assert [path.read_bytes() for path in files] != before
+    superseded = sorted((tmp_path / "run" / "earlier" / "2" / "weights").iterdir())
+    assert [path.read_bytes() for path in superseded] == before
 
 
 def test_a_policy_is_trained_on_a_device_of_its_own(tmp_path, run):

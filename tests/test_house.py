@@ -42,6 +42,8 @@ FLOORS = (
         "experience_layout",
         "weights_layout",
         "matches",
+        "memory_settings",
+        "minibatches",
         "cluster",
     },
     {"double_oracle", "exploiting", "own_code", "trained"},

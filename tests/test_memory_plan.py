@@ -35,6 +35,7 @@ from remuda.memory_plan import (
     copy_size,
     plan,
 )
+from remuda.memory_settings import to_lower
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_size
 from remuda.population.roster import SPARE
@@ -89,6 +90,40 @@ HUGE = [
         "policy.",
     ),
 ]
+
+
+HUGE_FACTORS = [
+    ("experience.segment_length", 2**31 - 1),
+    ("iqn.quantiles", 10**8),
+    ("n_frames", 10**8),
+    ("batch_size", 10**8),
+    ("network.recurrent", 10**5),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), HUGE_FACTORS)
+@pytest.mark.parametrize("whose", ["policy", "policies.agent_0"])
+def test_of_all_that_make_it_large_the_most_unusual_is_named(whose, key, value):
+    """Not one that multiplies it as well, and that may be as low as it can be."""
+    tree = value
+    if key == "batch_size":
+        tree = {"batch_size": value, "experience": {"capacity": value, "learning_starts": value}}
+    else:
+        for part in reversed(key.split(".")):
+            tree = {part: tree}
+    for part in reversed(whose.split(".")):
+        tree = {part: tree}
+    config, specs, env, layout, size = planned(tree)
+    with pytest.raises(ConfigError) as error:
+        check_memory(config, specs, env.agents, layout, size, available=8 * GIB)
+    assert str(error.value).endswith(f": lower {whose}.{key}, which is {value:,}")
+
+
+def test_what_is_as_low_as_it_can_be_is_not_to_be_lowered():
+    policy = {"n_frames": 1, "network": {"hidden": (1,)}, "batch_size": 1}
+    config = load_config({"policy": policy})
+    keys = ("env.num_envs", "policy.n_frames", "policy.network.hidden", "policy.iqn.quantiles")
+    assert to_lower(config, keys) == "policy.iqn.quantiles"
 
 
 @pytest.mark.parametrize(("tree", "setting"), HUGE)
@@ -269,7 +304,7 @@ def test_the_sequences_that_recurrent_learners_draw_are_in_the_plan():
     replay = SequenceReplay([experience], 1, 0.9, np.random.default_rng(0))
     drawn = replay.empty(len(specs), 1)
     assert batches.size > sum(array.nbytes for array in vars(drawn).values())
-    assert batches.setting == "policy.experience.segment_length"
+    assert batches.settings[0] == "policy.experience.segment_length"
 
 
 def test_the_first_run_of_an_installation_is_in_the_plan():

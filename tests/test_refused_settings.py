@@ -2,9 +2,11 @@
 
 import pytest
 
-from remuda.config import Config, load_config
+from remuda.config import Config, load_config, read_config
 from remuda.config.sections import Section
+from remuda.effects import without_effect
 from remuda.errors import ConfigError
+from remuda.minibatches import without_steps
 from remuda.prepare import prepare
 
 INF = float("inf")
@@ -132,3 +134,133 @@ def test_bounds_of_numbers_that_evolve_are_told_with_their_key(number, said):
     with pytest.raises(ConfigError) as error:
         prepare(config)
     assert str(error.value).startswith(f"population.evolution.numbers.{said}")
+
+
+def read(tmp_path, text):
+    path = tmp_path / "some.yaml"
+    path.write_text(text)
+    return read_config(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("seed: 1\nrun: {turns: 5}\nseed: 2\n", "line 3: the key seed stands in line 1 already"),
+        ("policy:\n  n_steps: 1\n  n_steps: 1\n", "line 3: the key n_steps stands in line 2"),
+        ("policy: {n_steps: 1}\npolicy: {discount: 0.5}\n", "line 2: the key policy stands in"),
+        ("{1: a, 1: b}", "line 1: the key 1 stands in line 1 already"),
+        ("a: &a [*a]", "line 1: *a stands within &a itself"),
+        ("a: &a {b: [1, {c: *a}]}", "line 1: *a stands within &a itself"),
+        ("[" * 3000, "nested too deeply"),
+        ("{a: " * 2000, "nested too deeply"),
+        ("run: {turns: 1}\nseed: " + "9" * 5000, "line 2: seed is a number of 5,000 digits"),
+    ],
+)
+def test_a_file_that_says_what_cannot_be_meant_is_refused_with_the_line(tmp_path, text, said):
+    with pytest.raises(ConfigError) as error:
+        read(tmp_path, text)
+    assert said in str(error.value)
+    assert "some.yaml" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_key_over_one_that_is_merged_stands_once(tmp_path):
+    text = "policies:\n  a: &a {n_steps: 1, discount: 0.5}\n  b: {<<: *a, n_steps: 2}\n  c: *a\n"
+    found = read(tmp_path, text)["policies"]
+    assert found["b"] == {"n_steps": 2, "discount": 0.5}
+    assert found["c"] == found["a"] == {"n_steps": 1, "discount": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        ({"policies": {"agent_0": 5}}, "policies.agent_0 is 5: "),
+        ({"policies": {"agent_0": None}}, "policies.agent_0 is None: "),
+        ({"env": {"scripted": {"agent_0": None}}}, "env.scripted.agent_0 is None: "),
+        ({"env": {"episode_metrics": {"speed": 3}}}, "env.episode_metrics.speed is 3: "),
+        ({1: 2}, "the configuration has the key 1, which is no text"),
+        ({"policies": {"a": {1: 2}}}, "policies.a has the key 1, which is no text"),
+        ({"policies": {1: {}}}, "policies has the key 1, which is no text"),
+        ({"env": {"scripted": {1: "random"}}}, "env.scripted has the key 1, which is no text"),
+        ({"seed": -(10**5000)}, "seed is a number of thousands of digits: "),
+        ({"policy": {"learning_rate": INF}}, "policy.learning_rate is inf: input should be a fini"),
+        ({"policy": {"adam_epsilon": INF}}, "policy.adam_epsilon is inf: "),
+        ({"policies": {"a": {"reward_scale": INF}}}, "policies.a.reward_scale is inf: "),
+        ({"learners": {"threads": 2**31 - 1}}, "learners.threads is 2147483647: at most 1,024 are"),
+        ({"run": {"turns": True}}, "run.turns is True: numbers are meant"),
+        ({"env": {"num_envs": True}}, "env.num_envs is True: numbers are meant"),
+        ({"population": {"policies": True}}, "population.policies is True: numbers are meant"),
+        ({"policy": {"discount": False}}, "policy.discount is False: numbers are meant"),
+        ({"policy": {"network": {"hidden": [True]}}}, "policy.network.hidden is [True]: numbers"),
+        ({"policies": {"a": {"iqn": {"quantiles": True}}}}, "policies.a.iqn.quantiles is True: "),
+        ({"actor": {"processes": True}}, "actor.processes is True: numbers are meant"),
+    ],
+)
+def test_it_is_told_whose_value_is_wrong(tree, said):
+    assert said in refused(tree)
+
+
+def test_an_empty_tuple_is_not_told_in_words_of_the_program():
+    said = refused(nested("population.evolution.factors", []))
+    assert said.startswith("population.evolution.factors is []: ")
+    assert "validation" not in said
+
+
+def test_true_and_false_are_values_where_they_are_meant():
+    load_config({"env": {"check": False}, "checkpoint": {"replay": True}, "run": {"live": False}})
+    load_config({"env": {"options": {"num_agents": 2, "torus": True}}})
+
+
+@pytest.mark.parametrize("who", ["agent_x", "agent_1x"])
+def test_a_seat_that_is_none_does_not_count_as_taken(who):
+    config = load_config({"env": {"scripted": {"agent_0": "random", who: "random"}}})
+    with pytest.raises(ConfigError, match=who) as error:
+        prepare(config)
+    assert "all seats" not in str(error.value)
+
+
+@pytest.mark.parametrize("ratio", [2000, 10**9])
+def test_a_replay_ratio_is_looked_at_once_the_network_says_how_large_batches_are(ratio):
+    network = {"module": "policies.own_networks:Remembers"}
+    policy = {"network": network, "experience": {"replay_ratio": ratio}}
+    config = load_config({"schedule": "sequential", "policy": policy})
+    if ratio == 2000:
+        assert prepare(config).specs[0].config.batch_size == 256
+        return
+    with pytest.raises(ConfigError, match=r"^policy\.experience\.replay_ratio is 1e\+09: .*256000"):
+        prepare(config)
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        ({"ppo": {"minibatches": 128}}, []),
+        (
+            {"ppo": {"minibatches": 129}},
+            [
+                "policy.ppo.minibatches is 129, and an update has 128 steps at most: an epoch has "
+                "no more parts; lower it, or raise policy.ppo.rollout_length or env.num_envs"
+            ],
+        ),
+        ({"learning_mode": "off_policy", "ppo": {"minibatches": 256}}, []),
+        ({"network": {"recurrent": 8}, "ppo": {"minibatches": 4}}, []),
+        (
+            {"network": {"recurrent": 8}, "ppo": {"minibatches": 5}},
+            ["policy.ppo.minibatches is 5, and an update has 4 sequences of 32 steps at most, unl"],
+        ),
+    ],
+)
+def test_more_parts_of_an_epoch_than_an_update_has_are_told(tree, said):
+    config = load_config({"policy": {"algorithm": "ppo", **tree}})
+    found = prepare(config)
+    told = without_steps(config, found.specs, len(found.agents))
+    assert len(told) == len(said)
+    assert all(one.startswith(start) for one, start in zip(told, said, strict=True))
+
+
+def test_devices_that_no_policy_is_dealt_are_told():
+    own = {name: {"device": "cpu"} for name in ("agent_0", "agent_1")}
+    config = load_config({"learners": {"devices": ["cpu"]}, "policies": own})
+    told = without_effect(config, (), False, ["agent_0", "agent_1"])
+    assert told == ["learners.devices has no effect: every policy names its own device"]
+    assert not without_effect(config, (), False, ["agent_0", "agent_1", "agent_2"])

@@ -14,7 +14,7 @@ import pytest
 
 import remuda
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.errors import UsageError
+from remuda.errors import RemudaError, UsageError
 from remuda.requests import FOLDER, ask, ask_weights
 from remuda.saved import Reference
 
@@ -104,7 +104,7 @@ def test_it_can_be_gone_on_with(tmp_path):
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"{", b"\xff", b"[" * 70_000])
+@pytest.mark.parametrize("data", [b"", b"[]", b"{", b"\xff", b"[" * 60_000])
 def test_what_is_no_request(tmp_path, data):
     from remuda.callbacks import ActiveRun
     from remuda.config import load_config
@@ -121,12 +121,32 @@ def test_what_is_no_request(tmp_path, data):
     assert (tmp_path / FOLDER / "2.part").exists()
 
 
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b'{"do": "set", "values": {}, "policy": null}', "`values` is empty"),
+        (b'{"do": "list", "more": "' + b"x" * 65_536 + b'"}', "65,536 bytes at most"),
+    ],
+)
+def test_a_request_that_would_do_nothing_is_refused(tmp_path, data, said):
+    requests = requests_of(tmp_path)
+    requests.look()
+    (tmp_path / FOLDER / "1.request").write_bytes(data)
+    requests.look()
+    assert said in json.loads((tmp_path / FOLDER / "1.answer").read_bytes())["error"]
+
+
 def test_nobody_answers(tmp_path):
     with pytest.raises(UsageError, match="takes no requests"):
         ask(tmp_path, {"do": "stop"})  # and at once
     (tmp_path / FOLDER).mkdir()
     with pytest.raises(UsageError, match="did not answer in 0 s"):
         ask(tmp_path, {"do": "stop"}, seconds=0.2)
+    assert list((tmp_path / FOLDER).iterdir()) == []
+    begun = time.monotonic()
+    with pytest.raises(UsageError, match="takes no requests"):
+        ask(tmp_path, {"do": "stop"}, seconds=600)  # nobody holds the run, at a second look
+    assert time.monotonic() - begun < 60
     assert list((tmp_path / FOLDER).iterdir()) == []
     with pytest.raises(UsageError, match="takes no requests"):
         ask(tmp_path / "nowhere", {"do": "stop"})
@@ -429,6 +449,49 @@ time.sleep(600)
         holder.kill()
         holder.wait()
     assert "takes no requests" in said[0]
+
+
+LOOKS = """
+import sys, time
+from pathlib import Path
+from remuda.coordinator.run_directory import RunDirectory
+run, looks, until = RunDirectory(Path(sys.argv[1])), [], time.monotonic() + 600
+print("begun", flush=True)
+while not (run.path / "enough").exists() and time.monotonic() < until:
+    looks.append(run.is_running())
+print(any(looks), flush=True)
+"""
+
+
+def test_who_looks_whether_a_run_goes_on_disturbs_nobody(tmp_path):
+    """Neither others that look, nor who begins it meanwhile; and its owner is noticed."""
+    (tmp_path / "lock").touch()
+    words = [sys.executable, "-c", LOOKS, str(tmp_path)]
+    lookers = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    try:
+        assert [each.stdout.readline() for each in lookers] == ["begun\n"] * 2
+        time.sleep(0.5)
+        (tmp_path / "enough").touch()
+        assert [each.stdout.readline() for each in lookers] == ["False\n"] * 2
+    finally:
+        for each in lookers:
+            each.kill()
+            each.wait()
+    (tmp_path / "enough").unlink()
+    lookers = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    try:
+        assert [each.stdout.readline() for each in lookers] == ["begun\n"] * 3
+        for _ in range(20):
+            run = RunDirectory(tmp_path)
+            run.lock()
+            assert RunDirectory(tmp_path).is_running()
+            with pytest.raises(RemudaError, match="another process is running"):
+                RunDirectory(tmp_path).lock()
+            run.unlock()
+    finally:
+        for each in lookers:
+            each.kill()
+            each.wait()
 
 
 def test_a_run_begins_although_somebody_asks_whether_it_goes_on(tmp_path):

@@ -16,7 +16,6 @@ from remuda.config import Config, load_config, overlay
 from remuda.coordinator.metrics import View, row_of
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import Entrant, Player, Tournament
-from remuda.effects import leaves
 from remuda.envs.registry import find_game, name_game
 from remuda.errors import RunDirectoryError, UnguardedScriptError, UsageError
 from remuda.evaluate import evaluate as play_greedily
@@ -24,7 +23,7 @@ from remuda.evaluation import Evaluation
 from remuda.forkserver.child import check_guard
 from remuda.frame import Frame
 from remuda.matches import read_births, read_ledger, read_payoffs
-from remuda.own_code import gone_on_with, name_objects, name_scripted, tree_of
+from remuda.own_code import gone_on_with, name_objects, name_scripted, tree_of, written_in
 from remuda.result import Result
 from remuda.saved import CHECKPOINT, SavedPolicies, UnknownPolicyError
 from remuda.saved_weights import load_run
@@ -92,7 +91,7 @@ def train(
     whole = load_config(tree)
     find_game(whole.game)
     view = make_view(whole.run.live) if view is None else view
-    said = frozenset(leaves(settings | given))  # of sections that are objects no key was written
+    said = written_in(config, settings | given, resume is not None)
     try:
         return run_training(whole, view, resume is not None, said=said, user_callbacks=callbacks)
     except UnguardedScriptError as error:

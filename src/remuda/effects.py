@@ -57,6 +57,9 @@ def _for_nobody(config: Config, policies: Collection[str]) -> Iterator[tuple[str
         if config.policies.get(name):
             yield f"policies.{name}", f"env.scripted.{name} takes that seat"
     learning = [name for name in policies if name not in seated]
+    devices = [config.policy_of(name).device for name in learning]
+    if config.learners.devices and not config.policy.device and devices and all(devices):
+        yield "learners.devices", "every policy names its own device"
     groups = {name: config.policy_of(name).experience.group for name in learning}
     for name, group in groups.items():
         if group and list(groups.values()).count(group) == 1:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
@@ -25,6 +24,7 @@ from remuda.experience_layout import dealt_rings
 from remuda.forkserver import client as forkserver
 from remuda.hyperparameters import names_of
 from remuda.memory.shared import Fields
+from remuda.memory_settings import keys_of, to_lower, value_in_words
 from remuda.policies.algorithms.transition_algorithm import CACHE
 from remuda.policies.sharing import stream_shape
 from remuda.policies.spec import PolicySpec, training_layout
@@ -62,8 +62,9 @@ class Item:
     """In words, as in `the experience of 2 policies`."""
     size: int
     """Bytes."""
-    setting: str
-    """The key of the configuration that it grows with; empty: there is none."""
+    settings: tuple[str, ...]
+    """The keys of the configuration that it grows with, first the one that most often says how
+    large it is; empty: there are none."""
 
 
 def check_memory(
@@ -97,11 +98,12 @@ def check_memory(
         f"this run would take {_words(total)} of memory, and {_words(available)} are free; "
         f"{_words(largest.size)} of it would be {largest.what}: "
     )
-    if not largest.setting:  # which every run takes
+    if not largest.settings:  # which every run takes
         said += "end other programs, or "
-        largest = max((item for item in items if item.setting), key=lambda item: item.size)
-    value = _value(config, largest.setting)
-    raise ConfigError(f"{said}lower {largest.setting}" + (f", which is {value}" if value else ""))
+        largest = max((item for item in items if item.settings), key=lambda item: item.size)
+    key = to_lower(config, largest.settings)
+    value = value_in_words(config, key)
+    raise ConfigError(f"{said}lower {key}" + (f", which is {value}" if value else ""))
 
 
 def plan(
@@ -112,9 +114,9 @@ def plan(
     copy_size: int,
 ) -> list[Item]:
     """All that grows with the configuration, those alike as one."""
-    found: dict[tuple[str, str], int] = {}
-    counts: dict[tuple[str, str], int] = {}
-    for what, size, setting in (
+    found: dict[tuple[str, tuple[str, ...]], int] = {}
+    counts: dict[tuple[str, tuple[str, ...]], int] = {}
+    for what, size, keys in (
         *_experience(config, specs, agents, layout),
         *_weights(config, specs, layout),
         *_learning(config, specs, agents, layout),
@@ -122,11 +124,12 @@ def plan(
         *_table(config, len(specs), len(agents), layout.copies),
         ("the copies of the game", config.env.num_envs * copy_size, "env.num_envs"),
     ):
-        found[what, setting] = found.get((what, setting), 0) + int(size)
-        counts[what, setting] = counts.get((what, setting), 0) + 1
+        settings = (keys,) if isinstance(keys, str) else keys
+        found[what, settings] = found.get((what, settings), 0) + int(size)
+        counts[what, settings] = counts.get((what, settings), 0) + 1
     items = [
-        Item(what.format(_count(counts[what, setting], "polic", "ies", "y")), size, setting)
-        for (what, setting), size in found.items()
+        Item(what.format(_count(counts[what, settings], "polic", "ies", "y")), size, settings)
+        for (what, settings), size in found.items()
     ]
     processes = (
         1 if config.schedule == "sequential" else 1 + len(layout.copies) + len(layout.groups)
@@ -134,17 +137,19 @@ def plan(
     processes += len(layout.copies) * (config.env.workers if config.env.workers > 1 else 0)
     key = "env.workers" if config.env.workers > 1 else ""
     key = key or ("learners.processes" if len(layout.groups) > 1 and processes > 1 else "")
+    own = (key,) if key else ()
     twice = processes > 1 and not forkserver.is_own_fork()
     size = (LOADED_TWICE if twice else LIBRARIES) + (processes - 1) * PROCESS
     return [
         *items,
-        Item(_count(processes, "process", "es"), size, key),
-        Item(WHAT_COMPILES, COMPILING, key),
+        Item(_count(processes, "process", "es"), size, own),
+        Item(WHAT_COMPILES, COMPILING, own),
     ]
 
 
-Sizes = Iterable[tuple[str, int, str]]
-"""What, bytes, and the setting; `{}` in the words is how many policies there are of it."""
+Sizes = Iterable[tuple[str, int, str | tuple[str, ...]]]
+"""What, bytes, and the setting, or several of them; `{}` in the words is how many policies there
+are of it."""
 
 
 def _experience(
@@ -167,25 +172,29 @@ def _experience(
         kept = experience.capacity if keeps else 0
         # What is kept, or what is played at once: whichever is more of it.
         by_capacity = 2 * kept >= segments * experience.segment_length
-        key = "experience.capacity" if by_capacity else "env.num_envs"
+        factors = ["ppo.rollout_length"] if spec.config.rollout_length else []
+        factors.append("experience.segment_length")
+        keys: tuple[str, ...] = ("env.num_envs", *keys_of(config, spec, *factors))
+        if by_capacity:
+            keys = (*keys_of(config, spec, "experience.capacity"), *keys)
         yield (
             "the experience of {}",
             size * (3 if config.saves_replay else 1),  # a checkpoint copies and packs it
-            _key(config, spec, key) if by_capacity else key,
+            keys,
         )
         if experience.prioritised:
             # Each learner has its own, of all that its group lives through.
             group = [s for s in specs if s.config.experience.group == experience.group]
             sources = len(group) if experience.group else 1
             size = sources * tree_size(segments, experience.segment_length)
-            yield "the priorities of {}", 2 * size, _key(config, spec, key) if by_capacity else key
+            yield "the priorities of {}", 2 * size, keys
 
 
 def _weights(config: Config, specs: Sequence[PolicySpec], layout: Layout) -> Sizes:
     copies = copies_of(config.population) + 1 if config.population.dealt else 0
     for spec in specs:
         size = FLOAT * layout_size(spec.network().shapes)
-        hidden = _key(config, spec, "network.hidden")
+        hidden = _of_network(config, spec)
         # Published twice; as they act, plain and not.
         acting = 3 * len(layout.copies)
         # Weights, gradients, moments, target or anchor; and the last good ones of all but one.
@@ -221,7 +230,7 @@ def _weights(config: Config, specs: Sequence[PolicySpec], layout: Layout) -> Siz
     if specs:
         largest = max(specs, key=lambda spec: layout_size(spec.network().shapes))
         size = FLOAT * layout_size(largest.network().shapes)
-        yield "a checkpoint of {}", 8 * size, _key(config, largest, "network.hidden")
+        yield "a checkpoint of {}", 8 * size, _of_network(config, largest)
         imported = len(config.population.members_from)
         if imported:  # as they are kept, and as each actor plays them
             members = size * imported * (1 + len(layout.copies))
@@ -270,12 +279,11 @@ def _learning(
             # which takes no memory until episodes are as short.
             kept = 1.5 * (steps + policy.experience.segment_length) * _step_size(shape)
             minibatch = steps / policy.ppo.minibatches * FLOAT * (2 * inputs + 6 * units)
-            key = "env.num_envs" if streams >= policy.rollout_length else "ppo.rollout_length"
-            yield (
-                "the rollouts of {}",
-                int(kept + minibatch),
-                key if key == "env.num_envs" else _key(config, spec, key),
-            )
+            keys = ("env.num_envs", *keys_of(config, spec, "ppo.rollout_length"))
+            keys = keys if streams >= policy.rollout_length else keys[::-1]
+            keys += keys_of(config, spec, "experience.segment_length")
+            keys += _of_network(config, spec)
+            yield "the rollouts of {}", int(kept + minibatch), keys
             continue
         passes = policy.quantiles
         widest = FLOAT * passes * policy.batch_size * max(policy.network.hidden, default=1)
@@ -288,7 +296,8 @@ def _learning(
             key = "experience.segment_length" if length > policy.batch_size else key
         # As it was drawn, and as it is on the learner's device.
         sample = FLOAT * ((3 if spec.memory else 2) * inputs + active)
-        yield "batches of {}", int(steps * sample), _key(config, spec, key)
+        keys = keys_of(config, spec, key, "batch_size", "experience.segment_length")
+        yield "batches of {}", int(steps * sample), keys + _of_network(config, spec)
 
 
 def _acting(config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec]) -> Sizes:
@@ -298,7 +307,16 @@ def _acting(config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentS
         passes = spec.config.quantiles
         width = spec.num_inputs + 2 * passes * max(network.hidden, default=1)
         width += spec.actions.num_outputs
-        yield "what networks of {} act on", FLOAT * streams * width, "env.num_envs"
+        keys = ("env.num_envs", *_of_network(config, spec))
+        yield "what networks of {} act on", FLOAT * streams * width, keys
+
+
+def _of_network(config: Config, spec: PolicySpec) -> tuple[str, ...]:
+    """The settings that its network grows with."""
+    keys = ["network.hidden", "n_frames", "network.recurrent"]
+    if spec.config.entry.section == "iqn":
+        keys += ["iqn.quantiles", "iqn.cosines"]
+    return keys_of(config, spec, *keys)
 
 
 def _streams(config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec]) -> int:
@@ -316,26 +334,6 @@ def _step_size(shape: StreamShape) -> int:
     one = fields_of(shape, 1, 1)
     stacked = shape.n_frames * shape.size * np.dtype(shape.dtype).itemsize
     return nbytes({name: one[name] for name in ("actions", "masks", "memories")}) + stacked + 40
-
-
-def _key(config: Config, spec: PolicySpec, key: str) -> str:
-    """The setting of a policy: its own, if it has one."""
-    branch: Any = config.policies.get(spec.name, {})
-    for part in key.split("."):
-        branch = branch.get(part) if isinstance(branch, Mapping) else None
-    return f"policy.{key}" if branch is None else f"policies.{spec.name}.{key}"
-
-
-def _value(config: Config, key: str) -> str:
-    """What a setting is, in words; empty: it has no plain value."""
-    value: Any = config.model_dump()
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, tuple | list):
-        return " ".join(str(part) for part in value)
-    return ""
 
 
 def nbytes(fields: Fields) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 from remuda.algorithms import BUILT_IN
 from remuda.config import Config, Section, load_config, over_presets, overlay, read_config
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.effects import leaves
 from remuda.errors import UsageError
 from remuda.pickled import name_object
 from remuda.trained import Policy
@@ -149,6 +150,27 @@ def _tree_in(config: Path | str | Mapping[str, Any] | Config | None) -> dict[str
     tree = read_config(Path(config).expanduser())
     load_config(tree, str(config))  # a fault in the file is told as the file's
     return tree
+
+
+def written_in(
+    config: Path | str | Mapping[str, Any] | Config | None,
+    settings: Mapping[str, Any],
+    resumed: bool,
+) -> frozenset[str]:
+    """The dotted keys that a user wrote; of sections that are objects no key was written.
+
+    Args:
+        config: settings as a whole. A file of a run that begins may be another run's, in which the
+            program wrote all of them; over a run that goes on it is laid since its keys count.
+        settings: sections that go over these.
+        resumed: whether a run goes on.
+    """
+    keys = set(leaves(settings))
+    if isinstance(config, Mapping):
+        keys.update(leaves(config))
+    elif resumed and isinstance(config, str | Path):
+        keys.update(leaves(read_config(Path(config).expanduser())))
+    return frozenset(keys)
 
 
 def _of_policy(section: Any, key: str) -> Any:

@@ -56,7 +56,7 @@ def prepare(config: Config) -> Prepared:
         check_births(config, specs)
         check_evolution(config, specs, Roster.of(config, agents), env.facts)
         specs = with_first_numbers(config, specs)
-    elif len(config.env.scripted) >= len(agents):  # those that are no agents are refused below
+    elif all(agent.name in config.env.scripted for agent in agents):
         raise ConfigError(
             f"env.scripted takes all seats of {config.game} "
             f"({', '.join(agent.name for agent in agents)}), so that no policy learns; leave "

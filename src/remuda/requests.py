@@ -135,7 +135,7 @@ class Requests:
     def _answer(self, path: Path) -> None:
         try:
             with path.open("rb") as file:
-                data = file.read(LARGEST)
+                data = file.read(LARGEST + 1)
             path.unlink()
         except OSError:
             return
@@ -173,6 +173,11 @@ class Requests:
             values, policy = request.get("values"), request.get("policy")
             if not isinstance(values, dict) or not isinstance(policy, str | None):
                 raise UsageError("`values` are by name numbers, and `policy` is a name or null")
+            if not values:
+                raise UsageError(
+                    "`values` is empty, so that nothing would change: give numbers by name, as in "
+                    '{"learning_rate": 1e-4}; `list` tells which there are'
+                )
             self._run.set_hyperparameters(values, policy)
             told = ", ".join(f"{name} {value:g}" for name, value in values.items())
             self._say(f"by request: {policy or 'all policies'} train with {told} from now on")
@@ -201,6 +206,8 @@ class Requests:
 
 
 def _read(data: bytes) -> Mapping[str, Any]:
+    if len(data) > LARGEST:
+        raise UsageError(f"a request has {LARGEST:,} bytes at most, and this one has more")
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
@@ -273,12 +280,11 @@ def _asked(directory: Path, name: str, request: Mapping[str, Any], seconds: floa
         raise _over(directory) from None
     except OSError as error:
         raise UsageError(f"cannot write into {folder}: {error.strerror}") from None
-    ran = RunDirectory(directory).is_running()
     try:
         part = folder / f"{name}.part"
         part.write_bytes(json.dumps(dict(request)).encode())
         part.rename(asked)
-        return _awaited(directory, folder / f"{name}{ANSWER}", where, ran, seconds)
+        return _awaited(directory, folder / f"{name}{ANSWER}", where, seconds)
     except FileNotFoundError:
         raise _over(directory) from None
     except OSError as error:
@@ -288,15 +294,14 @@ def _asked(directory: Path, name: str, request: Mapping[str, Any], seconds: floa
         os.close(where)
 
 
-def _awaited(directory: Path, answer: Path, where: int, ran: bool, seconds: float) -> Any:
-    """What a run answers.
+def _awaited(directory: Path, answer: Path, where: int, seconds: float) -> Any:
+    """What a run answers; it is not waited for where nobody holds the run at a look at it.
 
     Args:
         directory: of the run.
         answer: the file that it writes.
         where: descriptor of the directory that the request was written into: another in its place
             is of a run that was begun anew, and knows nothing of the request.
-        ran: whether a process held the run before that.
         seconds: that are waited for.
     """
     run, closed = RunDirectory(directory), answer.with_name(CLOSED)
@@ -304,7 +309,7 @@ def _awaited(directory: Path, answer: Path, where: int, ran: bool, seconds: floa
     while time.monotonic() < until:
         # Before the answer is looked for: what was done before that is told.
         over = closed.exists() or not _is_at(where, answer.parent)
-        if ran and time.monotonic() - looked > OFTEN:
+        if time.monotonic() - looked > OFTEN:
             over, looked = over or not run.is_running(), time.monotonic()
         with contextlib.suppress(OSError):
             found = json.loads(answer.read_bytes())

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from remuda.changes import Change, allowed_words, changes, lasting
+from remuda.checkpoint.state import write_whole
 from remuda.checkpoint.store import Manifest, differences
 from remuda.config import Config, load_saved_config
 from remuda.coordinator.checkpointing import COORDINATOR
@@ -30,6 +31,8 @@ class Resumed:
     """What is not as it was, all of it allowed."""
     hyperparameters: dict[str, dict[str, float]]
     """By policy, those that are to be others from now on than a population remembers."""
+    over: bool = False
+    """Whether it has had all that it is to have, so that nothing more is trained."""
 
 
 def find_checkpoint(
@@ -64,31 +67,41 @@ def find_checkpoint(
             f"run: remuda train --config {run.config} --run.directory NEW"
         )
     say(f"goes on from checkpoint {found.number}: {found.turns:,} turns, {found.seconds:,.0f} s")
-    for key, limit, done in (
-        ("run.turns", config.run.turns, found.turns),
-        ("run.seconds", config.run.seconds, found.seconds),
+    over = False
+    for key, limit, done, what in (
+        ("run.turns", config.run.turns, found.turns, "turns were played"),
+        ("run.seconds", config.run.seconds, found.seconds, "s were trained"),
     ):
         if limit is not None and done >= limit:
-            say(f"{key} is {limit:,}, which it has had: nothing more is trained; raise it to go on")
+            over = True
+            say(
+                f"all {limit:,} {what}: nothing was left to do, and nothing more is trained; to go "
+                f"on, add --{key} and more than that"
+            )
     before = _before(config, run, found)
-    set_back = []
-    if said:
+    set_back, noted = [], _noted(run, found)
+    if said or noted:
         saved = run.checkpoints.read(found.number, COORDINATOR)
-        set_back = _set_back(config, saved, policies, said)
+        set_back = _set_back(config, saved, policies, said, noted)
     hyperparameters = _hyperparameters(before, config, policies)
     changed = list(changes(before, config))
     for policy, (name, live, value) in set_back:
         if name not in hyperparameters[policy]:
             hyperparameters[policy][name] = value
             changed.append(Change(f"policies.{policy}.{name}", live, value, allowed=True))
-    for change in changed:
-        if change.key.startswith("polic"):  # the others say themselves what they do
-            say(f"{change} from now on")
-    return Resumed(found, tuple(changed), hyperparameters)
+    return Resumed(found, tuple(changed), hyperparameters, over)
 
 
-def note_changes(run: RunDirectory, resumed: Resumed) -> None:
+def note_changes(run: RunDirectory, resumed: Resumed, say: Callable[[str], None]) -> None:
     """Append what was changed to `changes.jsonl`: a line for each resume that changed anything.
+
+    It is told only then: what holds from now on holds, whatever becomes of this session. A value
+    that was written again stands nowhere else until the next checkpoint.
+
+    Args:
+        run: that goes on.
+        resumed: from what, and what was changed.
+        say: tells the user.
 
     Raises:
         RunDirectoryError: the disk is full or not writable.
@@ -103,10 +116,39 @@ def note_changes(run: RunDirectory, resumed: Resumed) -> None:
         "changes": {each.key: [each.before, each.after] for each in resumed.changes},
     }
     try:
-        with run.changes.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        before = run.changes.read_bytes() if run.changes.exists() else b""
+        write_whole(run.changes, _ended(before) + json.dumps(line).encode() + b"\n")
     except OSError as error:
         raise RunDirectoryError(f"cannot write {run.changes}: {error.strerror}") from None
+    for change in resumed.changes:
+        if change.key.startswith("polic"):  # the others say themselves what they do
+            say(f"{change} from now on")
+
+
+def _ended(lines: bytes) -> bytes:
+    """Lines, the last of which ends, though who wrote it may have been killed."""
+    return lines if not lines or lines.endswith(b"\n") else lines + b"\n"
+
+
+def _noted(run: RunDirectory, found: Manifest) -> dict[str, float]:
+    """By key, what resumes from this very checkpoint changed of policies, the latest of each.
+
+    They were followed by no checkpoint that is whole, so nothing else may know of it.
+    """
+    try:
+        lines = run.changes.read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    changed: dict[str, float] = {}
+    for line in lines:
+        try:
+            note = json.loads(line)
+            moment = (note["checkpoint"], note["turns"], note["seconds"])
+            if moment == (found.number, found.turns, found.seconds):
+                changed |= {key: after for key, (_, after) in note["changes"].items()}
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+            continue  # a line that was not written to its end
+    return {key: after for key, after in changed.items() if key.startswith("policies.")}
 
 
 def _check(config: Config, run: RunDirectory, found: Manifest) -> None:
@@ -155,7 +197,11 @@ def _hyperparameters(
 
 
 def _set_back(
-    config: Config, saved: Mapping[str, Any], policies: Sequence[str], said: Collection[str]
+    config: Config,
+    saved: Mapping[str, Any],
+    policies: Sequence[str],
+    said: Collection[str],
+    noted: Mapping[str, float],
 ) -> list[tuple[str, tuple[str, float, float]]]:
     """What the user wrote that is not what policies are trained with now.
 
@@ -164,6 +210,7 @@ def _set_back(
         saved: the coordinator's part of the checkpoint.
         policies: by place.
         said: keys that the user wrote.
+        noted: what was written for an earlier session that came to no checkpoint, by key.
 
     Returns:
         Of a policy the name of a hyperparameter, its value now, and the one that was written.
@@ -172,7 +219,8 @@ def _set_back(
     for policy, live in zip(policies, _live(saved, policies), strict=True):
         for name, value in values_of(config.policy_of(policy)).items():
             of_all = f"policy.{name}" in said and common.get(name) == value
-            if not (of_all or f"policies.{policy}.{name}" in said):
+            key = f"policies.{policy}.{name}"
+            if not (of_all or key in said or noted.get(key) == value):
                 continue
             if live.get(name, value) != value:
                 found.append((policy, (name, live[name], value)))

@@ -35,6 +35,7 @@ from remuda.events import Events
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import check_guard
 from remuda.judge import Judge, judge_last
+from remuda.minibatches import without_steps
 from remuda.pickled import is_pickled, names_in
 from remuda.policies.initial import Beginning
 from remuda.population.imported import Imported
@@ -44,7 +45,7 @@ from remuda.result import Result, summarise
 from remuda.resume import Resumed, find_checkpoint, note_changes
 from remuda.runtime.layout import Layout, make_layout
 from remuda.runtime.runtime import Runtime
-from remuda.saved_weights import save_weights
+from remuda.saved_weights import load_run, save_weights
 from remuda.user_code import naming_user_code, where_raised
 from remuda.warm_start import describe, describe_imported, find_beginnings, find_imported
 
@@ -104,7 +105,8 @@ def train(
     run = _claim(config, resume)
     _keep_beginnings(run, beginnings, imported, view)
     names = [spec.name for spec in prepared.specs]
-    for words in without_effect(config, said, resume, names):
+    beyond = without_steps(config, prepared.specs, len(prepared.agents))
+    for words in (*without_effect(config, said, resume, names), *beyond):
         view.say(words)
     try:
         with log_to(run.logs / "coordinator.log"), telling_of_compiling(view.say):
@@ -194,10 +196,11 @@ class _Beginning:
         run, config = self.run, self.config
         if resumed is None:
             return None
-        _tell_of_damage(run.rewind(resumed.checkpoint.turns, assembly.records), self.view)
+        turns = resumed.checkpoint.turns
+        _tell_of_damage(run.rewind(turns, assembly.records, resumed.over), self.view)
         run.save_code(config)
         run.save_config(config)
-        note_changes(run, resumed)
+        note_changes(run, resumed, self.view.say)
         return resumed.checkpoint
 
     def _assemble(self, config: Config, layout: Layout, resumed: Resumed | None) -> Assembly:
@@ -266,6 +269,8 @@ def _train(
     A second one ends the process at once.
     """
     specs = assembly.specs
+    # Of a run that goes on they are put aside, unless it is over; then they are its own.
+    ended = found is not None and any(run.has_weights(spec.name) for spec in specs)
     signals = Signals()
     with signals.watching():
         view.start(
@@ -290,9 +295,10 @@ def _train(
                 error.args = (_with_next_step(error, config, run),)
                 raise
             finally:
-                if began:
+                if began and not ended:
                     playing = assembly.playing()
                     save_weights(run, [spec for spec in specs if spec.name in playing], playing)
+                if began:
                     assembly.write_trace(view)
         finally:
             view.close()
@@ -307,7 +313,10 @@ def _train(
             ending.restarts,
             ending.processors,
         )
-        return _finish(config, assembly, run, coordinator, result, callbacks, events, signals)
+        snapshots = load_run(run, config=config)[1] if ended else assembly.playing()
+        return _finish(
+            config, assembly, run, coordinator, result, snapshots, callbacks, events, signals
+        )
 
 
 def _with_next_step(error: RemudaError, config: Config, run: RunDirectory) -> str:
@@ -330,13 +339,13 @@ def _finish(
     run: RunDirectory,
     coordinator: Coordinator,
     result: Result,
+    snapshots: Mapping[str, Snapshot],
     callbacks: Callbacks,
     events: Events,
     signals: Signals,
 ) -> Result:
     """Measure what was trained; save the results and tell them; then judge the last checkpoint."""
     events.take_no_more_requests()
-    snapshots = assembly.playing()
     layout = assembly.describe()
     limits, begun = Limits(config.run.evaluate_seconds, signals.stopped), time.monotonic()
 

@@ -72,7 +72,7 @@ def test_a_directory_is_gone_on_with(capsys):
         ([*DILEMMA, "--meta-solver", "max-entropy-nash"], "do not add up to a constant"),
         ([*DILEMMA, "--meta-solver", "max-entropy-nash", "--oracle", "ppo"], "take nash"),
         (["open_spiel:kuhn_pokr"], "kuhn_poker"),
-        ([], "game is missing"),
+        ([], "name the game to play, as in `remuda psro kuhn_poker`"),
         (["--resume", "nowhere"], "nowhere holds no double oracle"),
         (["--resume", "nowhere", "--meta-solver", "nash"], "--meta-solver is as it was in nowhere"),
         (["kuhn_poker", "--out", "full"], "full is not empty"),

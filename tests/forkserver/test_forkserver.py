@@ -13,12 +13,13 @@ from multiprocessing.util import Finalize
 
 import numpy as np
 import psutil
+import pytest
 
 from forkserver.children import ended, wait_for
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import EXCEPTION
 from remuda.forkserver.messages import FAILED, tell
-from remuda.forkserver.process import ForkedProcess
+from remuda.forkserver.process import ForkedProcess, _is_ready
 from remuda.memory.lifeline import Lifeline
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
@@ -381,3 +382,21 @@ def test_a_server_has_descriptors_for_as_many_children_as_the_hard_limit_allows(
     for process in processes:
         process.kill()
         assert ended(process) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("seconds", [1e8, 1e300, float("inf")])
+def test_a_process_is_waited_for_however_long(seconds):
+    with_nothing = forkserver.start(nothing, (), name="brief")
+    assert with_nothing.join(seconds)
+    with_nothing.close()
+
+
+def test_what_is_waited_for_longer_than_the_system_counts_is_looked_at_again(monkeypatch):
+    monkeypatch.setattr("remuda.forkserver.process.AT_ONCE", 0.01)
+    read, write = os.pipe()
+    begun = time.monotonic()
+    assert not _is_ready(read, 0.05)
+    assert time.monotonic() - begun >= 0.05
+    os.close(write)
+    assert _is_ready(read, float("inf"))
+    os.close(read)

@@ -182,6 +182,6 @@ def test_their_memory_is_planned():
     specs = policy_specs(config, agents)
     items = {item.what: item for item in plan(config, specs, agents, make_layout(config, 2), 0)}
     found = items["the priorities of 2 policies"]
-    assert found.setting == "policy.experience.capacity"
+    assert found.settings[0] == "policy.experience.capacity"
     # At least a number for each step, and one for each sum, of 8 bytes.
     assert 2 * 2 * 8 * 100_000 <= found.size <= 12 * 2 * 8 * 100_000

@@ -184,7 +184,7 @@ def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):
         ),
         ("{one} --game tag", "--game is for several that play; the checkpoints of"),
         ("{one} --env.options.rounds 3", "--env.options is for several that play"),
-        ("", "run is missing"),
+        ("", "name what plays: a run, several as RUN:policy, or --resume DIR"),
         ("--resume {one}", "is no directory of a tournament: it has no tournament.json"),
         (
             "--resume {one} --seed 3",

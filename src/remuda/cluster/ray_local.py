@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from remuda.errors import RemudaError
+from remuda.forkserver.process import AT_ONCE
 from remuda.memory.lifeline import Lifeline
 
 LOOPBACK = "127.0.0.1"
@@ -91,9 +92,10 @@ class LocalNodes:
         assert self._keeper.stdout is not None
         end = time.monotonic() + seconds
         while len(self.sessions) < count:
-            ready, _, _ = select.select(
-                [self._keeper.stdout], [], [], max(0.0, end - time.monotonic())
-            )
+            left = max(0.0, end - time.monotonic())
+            ready, _, _ = select.select([self._keeper.stdout], [], [], min(left, AT_ONCE))
+            if not ready and left > AT_ONCE:
+                continue
             data = os.read(self._keeper.stdout.fileno(), 65536) if ready else b""
             if not data:
                 self.stop()

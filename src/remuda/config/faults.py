@@ -82,16 +82,26 @@ def _nested(key: str, value: object) -> str:
     return f"{parts[0]}: {found}"
 
 
+def _holds_names(model: type[BaseModel], key: str) -> bool:
+    """Whether a key is of values by names of the user's, as `env.scripted` is."""
+    return get_origin(_kind(model, key)) is dict
+
+
 def _holds_sections(model: type[BaseModel], key: str) -> bool:
     """Whether a key is of sections by name, as `population.teams` is."""
+    held = get_args(_kind(model, key))
+    is_section = len(held) == 2 and isinstance(held[1], type) and issubclass(held[1], BaseModel)
+    return _holds_names(model, key) and is_section
+
+
+def _kind(model: type[BaseModel], key: str) -> object:
+    """The type of what stands at a key; None: there is no such key."""
     at: object = model
     for part in key.split("."):
         if not (isinstance(at, type) and issubclass(at, BaseModel)) or part not in at.model_fields:
-            return False
+            return None
         at = at.model_fields[part].annotation
-    held = get_args(at)
-    is_section = len(held) == 2 and isinstance(held[1], type) and issubclass(held[1], BaseModel)
-    return get_origin(at) is dict and is_section
+    return at
 
 
 def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> str:
@@ -99,14 +109,20 @@ def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
     fault = error.errors(include_url=False)[0]
     # Pydantic adds the branch of a union that it tried; a user knows only the keys.
     keys = fields_of(model)
-    key, inside = "", False
-    for part in fault["loc"]:
+    key, inside, where = "", False, fault["loc"]
+    is_key = fault["type"] == "invalid_key" or where[-1:] == ("[key]",)
+    for part in where[: -1 if fault["type"] == "invalid_key" else -2] if is_key else where:
         longer = f"{key}.{part}" if key else str(part)
         if fault["type"] != "extra_forbidden" and longer not in keys and not inside:
-            if not _holds_sections(model, key):
+            if not _holds_names(model, key):
                 break
-            inside = True  # by names of the user's; what comes then are keys of the sections
+            inside = _holds_sections(model, key)  # else what comes then is no key
         key = longer
+    if is_key:
+        return (
+            f"{prefix}{key or 'the configuration'} has the key {_shown(fault['input'])}, which is "
+            "no text: keys are names"
+        )
     if fault["type"] == "extra_forbidden":
         whole = prefix + key
         if "." in str(fault["loc"][-1]) and _is_within(key, keys):
@@ -118,12 +134,16 @@ def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
         branch = f"{key}." if key else ""
         return message if message.startswith("policies.") else f"{prefix}{branch}{message}"
     if fault["type"] == "missing":
-        return f"{prefix}{key} is missing"
-    said = fault["msg"]
+        needed: Mapping[str, str] = getattr(model, "NEEDED", {})
+        return needed.get(key, f"{prefix}{key} is missing")
+    said = fault["msg"].replace(" after validation, not ", ", not ")
     return f"{prefix}{key} is {_shown(fault['input'])}: {said[0].lower()}{said[1:]}"
 
 
 def _shown(value: object) -> str:
     """A value as Python writes it, the beginning of it where that is long."""
-    written = repr(value)
+    try:
+        written = repr(value)
+    except ValueError:  # Python writes no whole number of more than 4,300 digits
+        return "a number of thousands of digits"
     return written if len(written) <= LONGEST_SHOWN else f"{written[:LONGEST_SHOWN]}…"

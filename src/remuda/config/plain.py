@@ -5,13 +5,18 @@ from __future__ import annotations
 import datetime
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel
 
+WHOLE, MERGE = "tag:yaml.org,2002:int", "tag:yaml.org,2002:merge"
+"""Of whole numbers, and of the key `<<`, as PyYAML has them."""
+MOST_DIGITS = 4000
+"""Of a whole number; Python reads some more."""
 EXPONENT = re.compile(r"^[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9_]+)[eE][-+]?[0-9]+$")
 """A number with an exponent, as YAML 1.2 has it; PyYAML reads YAML 1.1, where `1e-3` is a text."""
 
@@ -74,15 +79,24 @@ Options = Annotated[dict[str, Any], AfterValidator(plain_data)]
 """Values of any kind by name, as plain data."""
 
 
+class RefusedYAMLError(ValueError):
+    """YAML that says what cannot be meant; its message names the line."""
+
+
 def read_yaml(text: str) -> Any:
     """What a text says as YAML, with numbers such as `1e-3`, and with days as texts.
 
     Raises:
         yaml.YAMLError: it is no YAML.
+        RefusedYAMLError: a key stands twice in a mapping, something is within itself, or there is a
+            number of more digits than any key takes, or more levels than are read.
     """
     import yaml
 
-    return yaml.load(text, Loader=_formats()[0])
+    try:
+        return yaml.load(text, Loader=_formats()[0])
+    except RecursionError:
+        raise RefusedYAMLError("it is nested too deeply, as no configuration is") from None
 
 
 def write_yaml(tree: object) -> str:
@@ -97,7 +111,7 @@ def _formats() -> tuple[Any, Any]:
     """PyYAML's safe loader and dumper, changed alike: what looks like a number is one."""
     import yaml
 
-    class Loader(yaml.SafeLoader):
+    class Loader(_careful(yaml.SafeLoader)):  # type: ignore[misc]
         pass
 
     class Dumper(yaml.SafeDumper):  # it keeps days in quotes, for other programs
@@ -110,3 +124,68 @@ def _formats() -> tuple[Any, Any]:
     for kind in (Loader, Dumper):
         kind.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, list("-+.0123456789"))
     return Loader, Dumper
+
+
+def _careful(loader: Any) -> Any:
+    """A loader of PyYAML's that refuses what it would drop, hang on or raise anything about."""
+    import yaml
+
+    class Careful(loader):  # type: ignore[misc]
+        def __init__(self, stream: Any) -> None:
+            super().__init__(stream)
+            self._around: set[str] = set()
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                event = self.peek_event()
+                if event.anchor in self._around:
+                    raise RefusedYAMLError(
+                        f"{_line(event)}: *{event.anchor} stands within &{event.anchor} itself, "
+                        "which would have no end; write out what is meant"
+                    )
+            return super().compose_node(parent, index)
+
+        def compose_sequence_node(self, anchor: Any) -> Any:
+            with self._within(anchor):
+                return super().compose_sequence_node(anchor)
+
+        def compose_mapping_node(self, anchor: Any) -> Any:
+            with self._within(anchor):
+                node = super().compose_mapping_node(anchor)
+            _check_keys(node)
+            return node
+
+        @contextmanager
+        def _within(self, anchor: str | None) -> Iterator[None]:
+            if anchor is not None:
+                self._around.add(anchor)
+            yield
+            self._around.discard(anchor or "")
+
+    return Careful
+
+
+def _check_keys(node: Any) -> None:
+    """Raise a `RefusedYAMLError` for a key that stands twice, or whose number is no number."""
+    import yaml
+
+    first: dict[tuple[str, str], Any] = {}
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            continue
+        before = first.setdefault((key.tag, key.value), key)
+        if before is not key and key.tag != MERGE:
+            raise RefusedYAMLError(
+                f"{_line(key)}: the key {key.value} stands in {_line(before)} already, and one of "
+                "them would count for nothing; put both together"
+            )
+        is_number = isinstance(value, yaml.ScalarNode) and value.tag == WHOLE
+        if is_number and len(value.value) > MOST_DIGITS:
+            raise RefusedYAMLError(
+                f"{_line(value)}: {key.value} is a number of {len(value.value):,} digits, and no "
+                "key takes one of so many"
+            )
+
+
+def _line(node: Any) -> str:
+    return f"line {node.start_mark.line + 1}"

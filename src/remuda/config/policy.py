@@ -24,6 +24,7 @@ from remuda.config.policy_sections import (
 )
 from remuda.config.sections import (
     Count,
+    Finite,
     Only,
     Reference,
     Section,
@@ -90,13 +91,13 @@ class PolicyConfig(Section):
     """Samples in an update. With a recurrent network: so many steps, in whole segments, one at
     least. None, as it is by default with `network.module`: what is usual for the network, once it
     is made and known to be recurrent or not."""
-    learning_rate: PositiveFloat = 5e-4
+    learning_rate: Finite = 5e-4
     """Step size of Adam."""
-    adam_epsilon: PositiveFloat = 1e-5
+    adam_epsilon: Finite = 1e-5
     """Adam's denominator offset."""
     max_grad_norm: PositiveFloat = 10.0
     """The gradient's norm is clipped to this."""
-    reward_scale: PositiveFloat = 0.1
+    reward_scale: Finite = 0.1
     """Rewards are multiplied by this before training; reported returns are not."""
     share_rewards: Share = 0.0
     """How much of what it learns from is the mean of what its team is given, or all agents where

@@ -14,7 +14,7 @@ from pydantic import (
 from remuda.config.differences import with_former_order
 from remuda.config.faults import LONGEST_SHOWN, explain
 from remuda.config.moved import with_moved_keys
-from remuda.config.plain import read_yaml, write_yaml
+from remuda.config.plain import RefusedYAMLError, read_yaml, write_yaml
 from remuda.config.sections import fault_of_path
 from remuda.config.tree import Config
 from remuda.errors import ConfigError
@@ -69,6 +69,8 @@ def read_tree(path: Path) -> dict[str, Any]:
         data = read_yaml(Path(os.path.expanduser(path)).read_text())
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
+    except RefusedYAMLError as error:
+        raise ConfigError(f"the configuration {path}: {error}") from None
     except (yaml.YAMLError, ValueError) as error:  # also numbers of thousands of digits
         line = " ".join(str(error).split())
         raise ConfigError(f"the configuration {path} is not YAML: {line}") from None

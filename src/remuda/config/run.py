@@ -8,11 +8,12 @@ from pydantic import (
     Field,
     NonNegativeFloat,
     PositiveFloat,
+    PositiveInt,
 )
 
 from remuda.config.cluster import IN_CLUSTER
 from remuda.config.plain import Options
-from remuda.config.sections import Count, CountOrNone, Only, Place, Section, Size
+from remuda.config.sections import Count, CountOrNone, Only, Place, Section, Size, at_most
 
 CHILDREN = Only(
     when=lambda config: config.schedule != "sequential", needs="schedule async or lockstep"
@@ -70,13 +71,17 @@ class EnvConfig(Section):
         return dict(self.options) | named  # which no option of a game is called
 
 
+MOST_THREADS = at_most(1024, "as no update is faster with more")
+"""Of a learner process; many more cannot be started, which is told by a library's log alone."""
+
+
 class LearnersConfig(Section):
     """Where policies are trained."""
 
     processes: Annotated[Size | Literal["auto"], CHILDREN] = "auto"
     """Learner processes. `auto`: as few as keep up with the actors, as far as cores and memory
     allow; policies share a process in groups."""
-    threads: Size | Literal["auto"] = "auto"
+    threads: Annotated[PositiveInt, MOST_THREADS] | Literal["auto"] = "auto"
     """Threads of each learner process. `auto`: 1, or more where cores are left over and updates are
     much faster with them."""
     devices: Annotated[

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -15,7 +16,9 @@ from pydantic import (
     ConfigDict,
     Field,
     NonNegativeInt,
+    PositiveFloat,
     PositiveInt,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -36,6 +39,8 @@ def at_most(most: int, why: str) -> AfterValidator:
 
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Finite = Annotated[PositiveFloat, Field(allow_inf_nan=False)]
+"""A number above 0, and no greater than any."""
 MOST = at_most(10**15, "so that sums of it are exact")
 Count = Annotated[PositiveInt, MOST]
 """So many times: their sums fit 64 bits."""
@@ -106,10 +111,28 @@ Reference = Annotated[str, BeforeValidator(_text)]
 """A path as text, with what is meant there behind it."""
 
 
+def _is_truth(value: object) -> bool:
+    """Whether a value is true or false, or several of which one is."""
+    if isinstance(value, list | tuple):
+        return any(map(_is_truth, value))
+    return isinstance(value, bool)
+
+
+def _means_numbers(kind: Any) -> bool:
+    """Whether values of a type may be numbers, and not true or false."""
+    if kind in (int, float):
+        return True
+    parts = [_means_numbers(part) for part in get_args(kind)]
+    return any(parts) and bool not in get_args(kind) and get_origin(kind) not in (dict, Literal)
+
+
 class Section(BaseModel):
     """A branch of the tree: unknown keys are refused, and nothing changes once it is made."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    NEEDED: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """By field without a default, what is said where it is missing: what to name, and how."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **words: Any) -> None:
@@ -119,6 +142,18 @@ class Section(BaseModel):
             if field.description:
                 paragraphs = field.description.split("\n\n")
                 field.description = "\n\n".join(" ".join(text.split()) for text in paragraphs)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_numbers_of_truth(cls, data: Any) -> Any:
+        """Refuse true and false where numbers are meant: they would count as 1 and 0."""
+        for name, value in data.items() if isinstance(data, Mapping) else ():
+            info = cls.model_fields.get(name)
+            if info is not None and _is_truth(value) and _means_numbers(info.annotation):
+                raise ValueError(
+                    f"{name} is {value!r}: numbers are meant, and true and false are none"
+                )
+        return data
 
     def __getstate__(self) -> dict[Any, Any]:
         """What is sent to other processes, with the user's code that it names."""

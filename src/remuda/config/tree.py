@@ -109,8 +109,21 @@ class Config(Section):
                 f"schedule {self.schedule} the game goes on once training pauses; give a number, "
                 "such as 0.64, or use async"
             )
+        if policy.batch_size is not None:  # else once its network is made, which says what is usual
+            self.check_pauses(key, policy)
+
+    def check_pauses(self, key: str, policy: PolicyConfig) -> None:
+        """Refuse a policy for whose training the game would wait as if the run hung.
+
+        Args:
+            key: of the policy, for the message.
+            policy: whose batches have a size.
+
+        Raises:
+            ValueError: the schedule lets the game wait, and there are too many updates to a step.
+        """
         ratio, batch = policy.experience.replay_ratio or 0.0, policy.batch_size or 1
-        if ratio > MOST_UPDATES * batch and not policy.rollout_length:
+        if self.exact and ratio > MOST_UPDATES * batch and not policy.rollout_length:
             raise ValueError(
                 f"{key}.experience.replay_ratio is {ratio:g}: with schedule {self.schedule} the "
                 f"game goes on once training pauses, after {MOST_UPDATES:,} updates for each step "

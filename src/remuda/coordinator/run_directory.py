@@ -50,10 +50,10 @@ PROBED = 1.0
 """Seconds for which a claim is tried: whoever asks whether a run goes on holds it for a moment."""
 
 
-def _claimed(descriptor: int) -> bool:
-    """Claim an open file, unless another process holds it."""
+def _claimed(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
+    """Claim an open file, alone or with others (`LOCK_SH`), unless a process holds it otherwise."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -140,6 +140,11 @@ class RunDirectory:
                 f"{path} is no run directory: nothing is there; `remuda runs` lists those there are"
             )
         if not run.config.is_file():
+            if next(run.path.glob("*/config.yaml"), None) is not None:
+                raise RunDirectoryError(
+                    f"{path} is no run directory, it holds runs: name one of them; "
+                    f"`remuda runs {path}` lists them"
+                )
             raise RunDirectoryError(f"{path} is no run directory: it has no config.yaml")
         return run
 
@@ -174,13 +179,16 @@ class RunDirectory:
             self._lock = None
 
     def is_running(self) -> bool:
-        """Whether a process holds the run; to learn it, this one holds it for a moment."""
+        """Whether a process holds the run; to learn it, this one holds it for a moment.
+
+        Any number may look at once: they share it, and its owner shares it with none.
+        """
         try:
-            descriptor = os.open(self.path / "lock", os.O_RDWR)
+            descriptor = os.open(self.path / "lock", os.O_RDONLY)
         except OSError:
             return False
         try:
-            return not _claimed(descriptor)
+            return not _claimed(descriptor, fcntl.LOCK_SH)
         finally:
             os.close(descriptor)
 
@@ -191,7 +199,7 @@ class RunDirectory:
         except RunDirectoryError:
             return False
 
-    def rewind(self, turns: int, records: int = 0) -> list[int]:
+    def rewind(self, turns: int, records: int = 0, over: bool = False) -> list[int]:
         """Make room for what comes after so many turns, in a run that goes on from there.
 
         Nothing is lost: what is superseded is kept in `earlier/`, by the number of the resume.
@@ -200,6 +208,8 @@ class RunDirectory:
             turns: after which it goes on.
             records: that the ledger of matches goes on after; later ones are copied, as a ledger of
                 their own, and cut by who writes it.
+            over: whether nothing more is trained; then the weights at its end stay, which are a few
+                updates after those of its last checkpoint.
 
         Returns:
             The numbers of the damaged lines of `metrics.jsonl`, which are left as they are.
@@ -220,7 +230,7 @@ class RunDirectory:
             if self.summary.exists():
                 self.summary.rename(kept / self.summary.name)
             (kept / self.weights.name).mkdir()
-            for path in self.weights.glob("*.safetensors"):
+            for path in () if over else self.weights.glob("*.safetensors"):
                 path.rename(kept / self.weights.name / path.name)
         except OSError as error:
             raise RunDirectoryError(

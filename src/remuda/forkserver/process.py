@@ -20,6 +20,8 @@ from remuda.memory.lifeline import Lifeline
 
 UNKNOWN = 255
 """Exit code of a process that ended when the server was not there to tell how."""
+AT_ONCE = 3600.0
+"""Seconds that are waited in one piece: the system counts milliseconds by 32 bits."""
 TELLING = 1.0
 """Seconds that the server has to tell how a process ended that is known to have ended."""
 
@@ -248,6 +250,11 @@ def _with_path(code: str) -> str:
 
 def _is_ready(descriptor: int, timeout: float) -> bool:
     """Whether a descriptor can be read from, or its other end is gone, within `timeout` seconds."""
-    poll = select.poll()
+    poll, limit = select.poll(), time.monotonic() + timeout
     poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(max(timeout, 0.0) * 1000.0))
+    while True:
+        left = max(limit - time.monotonic(), 0.0)
+        if poll.poll(min(left, AT_ONCE) * 1000.0):
+            return True
+        if left <= AT_ONCE:
+            return False

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 SEGMENTS = 8
 """Segments that are written to learn from."""
+MOST_PARTS = 16
+"""Of an epoch; more of them meet nothing else."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +125,11 @@ def _in_small(config: PolicyConfig) -> PolicyConfig:
             "group": "",
         }
     )
-    # Cut as always, since a part of the rows of two policies is not contiguous.
-    steps = 2 * max(length, config.ppo.minibatches)
-    ppo = config.ppo.model_copy(update={"rollout_length": steps, "epochs": 1})
+    # Cut as always, since a part of the rows of two policies is not contiguous; into few parts, as
+    # each is played step by step.
+    parts = min(config.ppo.minibatches, MOST_PARTS)
+    steps = 2 * max(length, parts)
+    ppo = config.ppo.model_copy(update={"rollout_length": steps, "epochs": 1, "minibatches": parts})
     return config.model_copy(update={"batch_size": 2, "experience": experience, "ppo": ppo})
 
 

@@ -251,6 +251,10 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
         known = found.with_network(spec.memory > 0) if found.waits_for_network else found
     except ValueError as error:
         raise ConfigError(f"policies.{name}: {_first_fault(error)}") from None
+    try:  # of other policies the configuration says it, before the game is known
+        config.check_pauses(f"policies.{name}" if config.policies.get(name) else "policy", known)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     return replace(spec, config=known)
 
 

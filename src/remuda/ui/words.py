@@ -115,5 +115,5 @@ def _plain(word: str, texts: bool = False) -> Any:
 
     try:
         return yaml.load(word, Loader=yaml.BaseLoader) if texts else read_yaml(word)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):  # also numbers of thousands of digits
         return word

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, NonNegativeInt
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 
 class AnalyseOptions(Section):
     """Who is good, what rational players would play, and how sure that is."""
+
+    NEEDED = MappingProxyType(
+        {
+            "sources": "name what to analyse: a run, a tournament's directory or a .csv (`remuda "
+            "runs` lists runs)"
+        }
+    )
 
     sources: tuple[Path, ...] = Field(min_length=1)
     """Runs, directories of runs as `--seeds` makes them, or tournaments, all of one

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -18,8 +18,17 @@ if TYPE_CHECKING:
     from remuda.coordinator.run_directory import RunDirectory
 
 
+def needs_run(what: str, command: str) -> Mapping[str, str]:
+    """What is said where a command about a run has none; `what`: it does with one."""
+    return {
+        "run": f"name the run to {what}, as in `remuda {command} RUN`; `remuda runs` lists runs"
+    }
+
+
 class EvaluateOptions(Section):
     """Greedy play of a run's policies: mean and standard error of each agent's return."""
+
+    NEEDED = needs_run("play greedily", "evaluate")
 
     run: Path
     """The run directory."""
@@ -45,6 +54,8 @@ class EvaluateOptions(Section):
 class WatchOptions(Section):
     """A picture of a run's policies at play."""
 
+    NEEDED = needs_run("watch", "watch")
+
     run: Path
     """The run directory."""
     out: Path | None = None
@@ -62,6 +73,8 @@ class WatchOptions(Section):
 class StatusOptions(Section):
     """What a run is doing, from another terminal."""
 
+    NEEDED = needs_run("look at", "status")
+
     run: Path
     """The run directory."""
     format: Literal["table", "json"] = "table"
@@ -70,6 +83,8 @@ class StatusOptions(Section):
 
 class ReportOptions(Section):
     """What came of a run: its results, its picture and its report, made again."""
+
+    NEEDED = needs_run("report on", "report")
 
     run: Path
     """The run directory."""

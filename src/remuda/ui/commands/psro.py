@@ -124,7 +124,9 @@ def _check(tree: dict[str, object], options: PsroOptions) -> None:
                 )
         return
     if not options.game:
-        raise ConfigError("game is missing: name one, as in remuda psro kuhn_poker")
+        raise ConfigError(
+            "name the game to play, as in `remuda psro kuhn_poker`; `remuda games` lists games"
+        )
     if options.oracle == "exact":
         from remuda.ui.psro import TRAINED
 

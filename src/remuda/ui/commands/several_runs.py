@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
@@ -35,6 +36,13 @@ class RunsOptions(Section):
 
 class CompareOptions(Section):
     """Runs side by side; those that differ by nothing but their seed are one group."""
+
+    NEEDED = MappingProxyType(
+        {
+            "runs": "name the runs to compare, as in `remuda compare RUN RUN`; `remuda runs` "
+            "lists runs"
+        }
+    )
 
     runs: tuple[Path, ...] = Field(min_length=1)
     """The run directories, or directories of runs, as `--seeds` makes them."""
@@ -129,7 +137,10 @@ def tournament(words: Sequence[str]) -> int:
         tree = asked_before(tree)
     options = validate(tree, TournamentOptions)
     if not options.run:
-        raise ConfigError("run is missing: name a run, several as RUN:policy, or --resume DIR")
+        raise ConfigError(
+            "name what plays: a run, several as RUN:policy, or --resume DIR; `remuda runs` lists "
+            "runs"
+        )
     _check_how_far(tree, options)
 
     from remuda.coordinator.coordinator import Signals

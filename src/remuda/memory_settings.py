@@ -1,0 +1,87 @@
+"""Which setting to lower where a run does not fit into the memory: the one that is most unusual."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from remuda.config import Config, PolicyConfig
+from remuda.policies.spec import PolicySpec
+
+USUAL = {"network.recurrent": 128.0}
+"""What stands for a default of none."""
+
+
+def keys_of(config: Config, spec: PolicySpec, *keys: str) -> tuple[str, ...]:
+    """Settings of a policy, each its own where it has one: `policies.NAME.KEY`, or `policy.KEY`."""
+    own = config.policies.get(spec.name, {})
+    return tuple(
+        dict.fromkeys(
+            f"policy.{key}" if _at(own, key) is None else f"policies.{spec.name}.{key}"
+            for key in keys
+        )
+    )
+
+
+def to_lower(config: Config, keys: Sequence[str]) -> str:
+    """Of settings that something grows with, the one that is furthest above its default.
+
+    Where none is above it, the first that can be lower at all.
+
+    Args:
+        config: of the run.
+        keys: one at least.
+    """
+    tree, usual = config.model_dump(), Config().model_dump()
+    above: dict[str, float] = {}
+    for key in keys:
+        size = _size(_at(tree, key))
+        default = _size(_at(usual, key))
+        if key.startswith(("policy.", "policies.")):
+            section, _, rest = key.partition(".")
+            name, _, own = rest.partition(".")
+            whole = config.policy if section == "policy" else config.policy_of(name)
+            kind = whole.algorithm
+            own = rest if section == "policy" else own
+            default = USUAL.get(own) or _size(_at(_usual(kind), own))
+        if size > 1.0:  # what is 1 or nothing cannot be lower
+            above[key] = size / max(default, 1.0)
+    if not above:
+        return keys[0]
+    most = max(above.values())
+    return next(key for key in above if above[key] == most or most <= 1.0)
+
+
+def value_in_words(config: Config, key: str) -> str:
+    """What a setting is, in words; empty: it has no plain value."""
+    value = _at(config.model_dump(), key)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, tuple | list):
+        return " ".join(str(part) for part in value)
+    return ""
+
+
+@cache
+def _usual(algorithm: str) -> dict[str, Any]:
+    return PolicyConfig.model_validate({"algorithm": algorithm}).model_dump()
+
+
+def _size(value: Any) -> float:
+    """How large what a setting makes is: a number, or the sum of all numbers in it."""
+    if isinstance(value, bool) or value is None:
+        return 0.0
+    if isinstance(value, int | float):
+        return float(value) if math.isfinite(value) else 0.0
+    if isinstance(value, tuple | list):
+        return sum(map(_size, value))
+    return 0.0
+
+
+def _at(tree: Any, key: str) -> Any:
+    """What stands at a dotted key; None: nothing."""
+    for part in key.split("."):
+        tree = tree.get(part) if isinstance(tree, Mapping) else None
+    return tree

@@ -1,0 +1,49 @@
+"""Parts of an epoch: whether an update of each policy has as many as are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from remuda.config import Config
+from remuda.policies.spec import PolicySpec
+
+
+def without_steps(config: Config, specs: Sequence[PolicySpec], seats: int) -> list[str]:
+    """What is asked of `ppo.minibatches` beyond what an update has to part, a sentence each.
+
+    A part is a step at least, or a sequence where the network has a memory; so there are no more
+    parts than of these. That is no fault of a run in which updates are small, but it is told.
+
+    Args:
+        config: of the run.
+        specs: its policies.
+        seats: of the game, which a policy may sit on all at once where they are dealt.
+    """
+    found: dict[str, str] = {}
+    for spec in specs:
+        policy, asked = spec.config, spec.config.ppo.minibatches
+        if not policy.rollout_length:
+            continue
+        length = policy.experience.segment_length
+        steps = policy.rollout_length
+        each = -(-steps // length) if spec.memory else steps
+        streams = config.env.num_envs * (seats if config.population.dealt else 1)
+        if policy.experience.group:  # what others of the group live through joins its own
+            streams *= sum(s.config.experience.group == policy.experience.group for s in specs)
+        most = int(each * streams * (1.0 + policy.replays))
+        if asked <= most:
+            continue
+        own = config.policies.get(spec.name, {}).get("ppo", {})
+        whose = f"policies.{spec.name}" if "minibatches" in own else "policy"
+        what = (
+            f"{most:,} sequences of {min(steps, length):,} steps"
+            if spec.memory
+            else (f"{most:,} steps")
+        )
+        unless = ", unless episodes are shorter" if spec.memory else ""
+        found[whose] = (
+            f"{whose}.ppo.minibatches is {asked:,}, and an update has {what} at most{unless}: an "
+            f"epoch has no more parts; lower it, or raise {whose}.ppo.rollout_length or "
+            "env.num_envs"
+        )
+    return list(found.values())
