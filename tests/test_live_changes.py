@@ -165,36 +165,36 @@ def test_what_the_user_writes_again_replaces_what_was_set(tmp_path, key):
 @pytest.mark.parametrize("how", ["mapping", "file"])
 def test_what_python_writes_in_config_replaces_what_was_set_too(tmp_path, how):
     first = train(tmp_path / "run", SetsAtFirst({"learning_rate": 0.125}), policy=AS_THEY_ARE)
-    usual, seen, told = values_of(remuda.load(first).config.policy)["learning_rate"], set(), []
+    usual, found, lines = values_of(remuda.load(first).config.policy)["learning_rate"], set(), []
 
     class Looks:
         def on_start(self, run):
-            seen.update(run.hyperparameters(name)["learning_rate"] for name in run.policies)
+            found.update(run.hyperparameters(name)["learning_rate"] for name in run.policies)
 
     view = PlainView()
-    view.say = told.append
+    view.say = lines.append
     config = {"policy": {"learning_rate": usual, "dqn": {"target_every": 250}}}
     if how == "file":
         (tmp_path / "some.yaml").write_text(json.dumps(config))
         config = tmp_path / "some.yaml"
     run = {"turns": 400}
     remuda.train(resume=first, config=config, run=run, view=view, callbacks=[Looks()])
-    assert seen == {usual}
-    assert [each for each in told if each.startswith("policy.dqn.target_every has no effect")]
+    assert found == {usual}
+    assert [each for each in lines if each.startswith("policy.dqn.target_every has no effect")]
 
 
 def test_what_is_written_again_outlives_a_session_that_came_to_no_checkpoint(tmp_path):
     first = train(tmp_path / "run", SetsAtFirst({"learning_rate": 0.125}), policy=AS_THEY_ARE)
     checkpoints = first.directory / "checkpoints"
     whole = {path.name for path in checkpoints.iterdir()}
-    usual, seen, told = values_of(remuda.load(first).config.policy)["learning_rate"], [], []
+    usual, found, lines = values_of(remuda.load(first).config.policy)["learning_rate"], [], []
 
     class Looks:
         def on_start(self, run):
-            seen.append({run.hyperparameters(name)["learning_rate"] for name in run.policies})
+            found.append({run.hyperparameters(name)["learning_rate"] for name in run.policies})
 
     view = PlainView()
-    view.say = told.append
+    view.say = lines.append
 
     def go_on(turns, **written):
         run = {"turns": turns}
@@ -206,14 +206,14 @@ def test_what_is_written_again_outlives_a_session_that_came_to_no_checkpoint(tmp
             shutil.rmtree(path)
     changes = first.directory / "changes.jsonl"
     changes.write_text(changes.read_text() + '{"checkpoint": 1, "tur')  # of one killed there
-    told.clear()
+    lines.clear()
     go_on(650)
-    assert seen == [{usual}, {usual}]
-    assert f"policies.agent_0.learning_rate was 0.125 and is {usual} from now on" in told
-    told.clear()
+    assert found == [{usual}, {usual}]
+    assert f"policies.agent_0.learning_rate was 0.125 and is {usual} from now on" in lines
+    lines.clear()
     go_on(700)  # a checkpoint knows it now
-    assert seen[-1] == {usual}
-    assert not [each for each in told if "learning_rate" in each]
+    assert found[-1] == {usual}
+    assert not [each for each in lines if "learning_rate" in each]
 
 
 def test_what_is_written_of_one_policy_replaces_what_was_set_of_that_alone(tmp_path):

@@ -253,14 +253,14 @@ def test_a_replay_ratio_is_looked_at_once_the_network_says_how_large_batches_are
 def test_more_parts_of_an_epoch_than_an_update_has_are_told(tree, said):
     config = load_config({"policy": {"algorithm": "ppo", **tree}})
     found = prepare(config)
-    told = without_steps(config, found.specs, len(found.agents))
-    assert len(told) == len(said)
-    assert all(one.startswith(start) for one, start in zip(told, said, strict=True))
+    lines = without_steps(config, found.specs, len(found.agents))
+    assert len(lines) == len(said)
+    assert all(one.startswith(start) for one, start in zip(lines, said, strict=True))
 
 
 def test_devices_that_no_policy_is_dealt_are_told():
     own = {name: {"device": "cpu"} for name in ("agent_0", "agent_1")}
     config = load_config({"learners": {"devices": ["cpu"]}, "policies": own})
-    told = without_effect(config, (), False, ["agent_0", "agent_1"])
-    assert told == ["learners.devices has no effect: every policy names its own device"]
+    lines = without_effect(config, (), False, ["agent_0", "agent_1"])
+    assert lines == ["learners.devices has no effect: every policy names its own device"]
     assert not without_effect(config, (), False, ["agent_0", "agent_1", "agent_2"])
