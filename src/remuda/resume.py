@@ -15,11 +15,13 @@ from remuda.checkpoint.state import write_whole
 from remuda.checkpoint.store import Manifest, differences
 from remuda.config import Config, load_saved_config
 from remuda.coordinator.checkpointing import COORDINATOR
+from remuda.coordinator.coordinator import ALL_PLAYED, TIME_UP
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import CheckpointError, ConfigError, RemudaError, RunDirectoryError
 from remuda.hyperparameters import values_of
 from remuda.pickled import with_digests_of
 from remuda.population.place_hyperparameters import EARLIER
+from remuda.publish.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,11 @@ class Resumed:
     """What is not as it was, all of it allowed."""
     hyperparameters: dict[str, dict[str, float]]
     """By policy, those that are to be others from now on than a population remembers."""
-    over: bool = False
-    """Whether it has had all that it is to have, so that nothing more is trained."""
+    over: str = ""
+    """How it ended, where it has had all that it is to have; empty: it goes on."""
+    final: Mapping[str, Snapshot] | None = None
+    """Of a run that is over, the weights that it ended with, all of which are whole: nothing more
+    is trained. None: it goes on, or has to end once more."""
 
 
 def find_checkpoint(
@@ -67,17 +72,6 @@ def find_checkpoint(
             f"run: remuda train --config {run.config} --run.directory NEW"
         )
     say(f"goes on from checkpoint {found.number}: {found.turns:,} turns, {found.seconds:,.0f} s")
-    over = False
-    for key, limit, done, what in (
-        ("run.turns", config.run.turns, found.turns, "turns were played"),
-        ("run.seconds", config.run.seconds, found.seconds, "s were trained"),
-    ):
-        if limit is not None and done >= limit:
-            over = True
-            say(
-                f"all {limit:,} {what}: nothing was left to do, and nothing more is trained; to go "
-                f"on, add --{key} and more than that"
-            )
     before = _before(config, run, found)
     set_back, noted = [], _noted(run, found)
     if said or noted:
@@ -89,7 +83,29 @@ def find_checkpoint(
         if name not in hyperparameters[policy]:
             hyperparameters[policy][name] = value
             changed.append(Change(f"policies.{policy}.{name}", live, value, allowed=True))
-    return Resumed(found, tuple(changed), hyperparameters, over)
+    return Resumed(found, tuple(changed), hyperparameters, _over(config, found))
+
+
+def _over(config: Config, found: Manifest) -> str:
+    """How a run ended that has had all that it is to have; empty: there is something left."""
+    if config.run.turns is not None and found.turns >= config.run.turns:
+        return ALL_PLAYED
+    if config.run.seconds is not None and found.seconds >= config.run.seconds:
+        return TIME_UP
+    return ""
+
+
+def nothing_left(config: Config, resumed: Resumed) -> str:
+    """That a run is over, and how it would go on, in words."""
+    found, more = resumed.checkpoint, []
+    if config.run.turns is not None and found.turns >= config.run.turns:
+        more.append(f"--run.turns above {found.turns:,}")
+    if config.run.seconds is not None and found.seconds >= config.run.seconds:
+        more.append(f"--run.seconds above {found.seconds:,.1f}")
+    return (
+        f"{resumed.over}: nothing was left to do, and nothing more is trained; to go on, add "
+        f"{' and '.join(more)}"
+    )
 
 
 def note_changes(run: RunDirectory, resumed: Resumed, say: Callable[[str], None]) -> None:

@@ -66,6 +66,22 @@ def load_run(
     number = find_checkpoint(run, config, specs, checkpoint)
     if number is not None:
         return config, published(run, config, specs, number)
+    return config, _at_the_end(run, config, specs)
+
+
+def final_weights(
+    run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...]
+) -> dict[str, Snapshot] | None:
+    """The weights that a run ended with, by policy; None: one is missing or damaged."""
+    try:
+        return _at_the_end(run, config, specs)
+    except RunDirectoryError:
+        return None
+
+
+def _at_the_end(
+    run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...]
+) -> dict[str, Snapshot]:
     snapshots = {}
     for spec in _ended_with(run, config, specs):
         tensors, facts = run.load_weights(spec.name)
@@ -75,7 +91,7 @@ def load_run(
             learner_step=_count(facts, "learner_step"),
             epsilon=0.0,
         )
-    return config, snapshots
+    return snapshots
 
 
 def _ended_with(

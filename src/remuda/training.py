@@ -42,10 +42,10 @@ from remuda.population.imported import Imported
 from remuda.prepare import Prepared, prepare
 from remuda.publish.snapshot import Snapshot
 from remuda.result import Result, summarise
-from remuda.resume import Resumed, find_checkpoint, note_changes
+from remuda.resume import Resumed, find_checkpoint, note_changes, nothing_left
 from remuda.runtime.layout import Layout, make_layout
 from remuda.runtime.runtime import Runtime
-from remuda.saved_weights import load_run, save_weights
+from remuda.saved_weights import final_weights, save_weights
 from remuda.user_code import naming_user_code, where_raised
 from remuda.warm_start import describe, describe_imported, find_beginnings, find_imported
 
@@ -144,7 +144,7 @@ class _Beginning:
         """Put it together, from its newest checkpoint if it is gone on with, and train."""
         config, view, run, prepared = self.config, self.view, self.run, self.prepared
         names = [spec.name for spec in prepared.specs]
-        resumed = find_checkpoint(config, run, names, view.say, said) if resume else None
+        resumed = self._resumed(names, said) if resume else None
         if config.cluster.used:
             return self._in_cluster(resumed)
         layout = choose_layout(config, prepared.agents)
@@ -153,7 +153,7 @@ class _Beginning:
         found = self._tell(assembly, resumed)
         with self.events.lasting(run, assembly, found):
             try:
-                return _train(config, view, assembly, run, found, self.callbacks, self.events)
+                return _train(config, view, assembly, run, resumed, self.callbacks, self.events)
             except CannotStartError as error:
                 if not config.run.fallback:
                     raise
@@ -164,7 +164,23 @@ class _Beginning:
                 # config.yaml stays: a resume may find room for more.
                 assembly = self._assemble(config, alone, resumed)
                 self.events.attach(assembly)
-                return _train(config, view, assembly, run, found, self.callbacks, self.events)
+                return _train(config, view, assembly, run, resumed, self.callbacks, self.events)
+
+    def _resumed(self, names: Sequence[str], said: Collection[str]) -> Resumed:
+        """From what the run goes on; and whether it is over, with weights that are all whole."""
+        config, run, say = self.config, self.run, self.view.say
+        resumed = find_checkpoint(config, run, names, say, said)
+        if not resumed.over or config.cluster.used:
+            return resumed
+        final = final_weights(run, config, self.prepared.specs)
+        if final is None:
+            say(
+                f"{resumed.over}, but the weights that it ended with are missing or damaged: it "
+                "ends once more, from this checkpoint"
+            )
+            return resumed
+        say(nothing_left(config, resumed))
+        return replace(resumed, final=final)
 
     def _in_cluster(self, resumed: Resumed | None) -> Result:
         """Train on the nodes of a cluster, this machine the head of them."""
@@ -188,7 +204,7 @@ class _Beginning:
             assembly.where = runtime.describe()
             with self.events.lasting(run, assembly, found):
                 return _train(
-                    config, view, assembly, run, found, self.callbacks, self.events, runtime
+                    config, view, assembly, run, resumed, self.callbacks, self.events, runtime
                 )
 
     def _tell(self, assembly: Assembly, resumed: Resumed | None) -> Manifest | None:
@@ -197,7 +213,7 @@ class _Beginning:
         if resumed is None:
             return None
         turns = resumed.checkpoint.turns
-        _tell_of_damage(run.rewind(turns, assembly.records, resumed.over), self.view)
+        _tell_of_damage(run.rewind(turns, assembly.records, resumed.final is not None), self.view)
         run.save_code(config)
         run.save_config(config)
         note_changes(run, resumed, self.view.say)
@@ -258,19 +274,18 @@ def _train(
     view: View,
     assembly: Assembly,
     run: RunDirectory,
-    found: Manifest | None,
+    resumed: Resumed | None,
     callbacks: Callbacks,
     events: Events,
     runtime: Runtime | None = None,
 ) -> Result:
-    """Train, and finish the run; `runtime`: on several nodes.
+    """Train, unless all is done, and finish the run; `runtime`: on several nodes.
 
     Signals are watched to its end: one stops what is going on, and nothing long is begun after it.
     A second one ends the process at once.
     """
-    specs = assembly.specs
-    # Of a run that goes on they are put aside, unless it is over; then they are its own.
-    ended = found is not None and any(run.has_weights(spec.name) for spec in specs)
+    specs, final = assembly.specs, resumed.final if resumed is not None else None
+    found = resumed.checkpoint if resumed is not None else None
     signals = Signals()
     with signals.watching():
         view.start(
@@ -285,9 +300,12 @@ def _train(
         )
         try:
             coordinator = assembly.coordinator(run, view, found, signals.stopped, events, runtime)
-            began = True
+            began = final is None
             try:
-                ending = coordinator.run(config.run, config.checkpoint.every, signals)
+                if resumed is not None and not began:
+                    ending = coordinator.ended_before(resumed.over)
+                else:
+                    ending = coordinator.run(config.run, config.checkpoint.every, signals)
             except (CannotStartError, UnguardedScriptError):
                 began = False  # nothing was trained, and what an earlier session saved is newer
                 raise
@@ -295,10 +313,9 @@ def _train(
                 error.args = (_with_next_step(error, config, run),)
                 raise
             finally:
-                if began and not ended:
+                if began:
                     playing = assembly.playing()
                     save_weights(run, [spec for spec in specs if spec.name in playing], playing)
-                if began:
                     assembly.write_trace(view)
         finally:
             view.close()
@@ -313,7 +330,7 @@ def _train(
             ending.restarts,
             ending.processors,
         )
-        snapshots = load_run(run, config=config)[1] if ended else assembly.playing()
+        snapshots = assembly.playing() if final is None else final
         return _finish(
             config, assembly, run, coordinator, result, snapshots, callbacks, events, signals
         )

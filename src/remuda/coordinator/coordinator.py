@@ -106,6 +106,10 @@ class Signals:
                 signal.signal(number, handler)
 
 
+ALL_PLAYED, TIME_UP = "all turns were played", "the time was up"
+"""How runs end that had all that they were to have."""
+
+
 @dataclass
 class Ending:
     """How a session of a run ended."""
@@ -177,6 +181,15 @@ class Coordinator:
             self._metrics.work.finish()
             if self._best is not None:
                 self._best.close(EVALUATION_LIMIT)
+
+    def ended_before(self, words: str) -> Ending:
+        """How a run ended that has nothing left to do: nothing is started, and nothing written."""
+        board = self._make_board()
+        session = board.between(board.start, board.read(), whole=True)
+        if self._analyser is not None:
+            self._analyser.close()
+        self._runtime.stop()
+        return Ending(words, True, session, board.earlier, {}, {})
 
     def judge_last(
         self, measured: Mapping[str, Any], snapshots: Mapping[str, Snapshot], challenge: Challenge
@@ -304,13 +317,13 @@ class Coordinator:
         that has reached its end.
         """
         if over:
-            return "all turns were played", True
+            return ALL_PLAYED, True
         if signals.caught is not None:
             return f"stopped by {signal.Signals(signals.caught).name}", False
         if self._events is not None and self._events.ended[0]:
             return self._events.ended
         if config.seconds is not None and seconds >= config.seconds:
-            return "the time was up", True
+            return TIME_UP, True
         return "", False
 
     @property

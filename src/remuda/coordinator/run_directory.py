@@ -208,8 +208,7 @@ class RunDirectory:
             turns: after which it goes on.
             records: that the ledger of matches goes on after; later ones are copied, as a ledger of
                 their own, and cut by who writes it.
-            over: whether nothing more is trained; then the weights at its end stay, which are a few
-                updates after those of its last checkpoint.
+            over: whether nothing comes after them; then metrics and weights stay as they are.
 
         Returns:
             The numbers of the damaged lines of `metrics.jsonl`, which are left as they are.
@@ -221,7 +220,7 @@ class RunDirectory:
         try:
             kept = self._earlier()
             shutil.copy2(self.config, kept)
-            if self.metrics.exists():
+            if self.metrics.exists() and not over:
                 self._cut_metrics(turns, kept, damaged)
             if self.ledger.exists():
                 from remuda.population.ledger import copy_later

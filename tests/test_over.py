@@ -1,0 +1,83 @@
+"""A run that has had all that it is to have, and is resumed: nothing of it changes."""
+
+import json
+
+import pytest
+
+import remuda
+from remuda.ui.live import PlainView
+
+SMALL = {
+    "policy": {
+        "algorithm": "dqn",
+        "network": {"hidden": (8,)},
+        "batch_size": 8,
+        "experience": {"segment_length": 5, "capacity": 1000, "learning_starts": 20},
+    },
+    "env": {"num_envs": 2},
+    "run": {"evaluate_episodes": 2},
+    "checkpoint": {"evaluate_episodes": 0},
+}
+KINDS = {
+    "fixed": {},
+    "dealt": {"population": {"policies": 3, "matchmaker": "random"}},
+}
+
+
+def trained(tmp_path, schedule, kind, **limit):
+    run = {"directory": tmp_path / "run", **limit}
+    settings = KINDS[kind]
+    return remuda.train(
+        "support:Tape", config=SMALL, schedule=schedule, run=run, view=PlainView(), **settings
+    )
+
+
+def holds(path):
+    """What of a run is not to change."""
+    weights = {each.name: each.read_bytes() for each in (path / "weights").iterdir()}
+    numbers = sorted(each.name for each in (path / "checkpoints").iterdir())
+    return weights, numbers, (path / "metrics.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("schedule", ["async", "lockstep", "sequential"])
+@pytest.mark.parametrize("limit", [{"seconds": 1.0, "turns": None}, {"turns": 300}])
+def test_nothing_more_is_trained(tmp_path, capfd, limit, schedule, kind):
+    """Red before by `run.seconds`: it played on for a tick, and kept weights of before that."""
+    first = trained(tmp_path, schedule, kind, **limit)
+    before, turns = holds(first.directory), set()
+    for _ in range(2):
+        again = remuda.train(resume=first, view=PlainView())
+        turns.add(json.loads((first.directory / "summary.json").read_text())["turns"])
+        assert holds(first.directory) == before
+        assert again.finished
+        assert again.ended == first.ended
+        assert again.evaluation is not None
+        assert len(again.evaluation.returns) == 2
+    # Of processes the checkpoint counts what was played while its record was written, too.
+    assert len(turns) == 1
+    assert min(turns) >= first.record.turns
+    if schedule == "sequential":
+        assert min(turns) == first.record.turns
+    assert "nothing was left to do, and nothing more is trained" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("fault", ["missing", "damaged"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_that_are_not_whole_are_written_once_more(tmp_path, capfd, kind, fault):
+    """As where the process was killed between two files. Red before: they stayed so for good."""
+    first = trained(tmp_path, "sequential", kind, turns=300)
+    files = sorted((first.directory / "weights").iterdir())
+    if fault == "missing":
+        files[1].unlink()
+        (first.directory / "summary.json").unlink()
+    else:
+        files[1].write_bytes(files[1].read_bytes()[:20])
+    remuda.train(resume=first, view=PlainView())
+    assert "missing or damaged: it ends once more" in capfd.readouterr().out
+    assert sorted((first.directory / "weights").iterdir()) == files
+    run = remuda.load(first.directory)
+    assert all(run[name].weights() for name in run)
+    before = holds(first.directory)
+    remuda.train(resume=first, view=PlainView())
+    assert holds(first.directory) == before
