@@ -39,7 +39,8 @@ class VectorEnv(ABC):
     agents: tuple[AgentSpec, ...]
     turn_groups: tuple[tuple[int, ...], ...]
     """Agents that observe together, in the order in which the groups act: ((0,), (1,)) is one
-    after another, ((0, 1),) is at once."""
+    after another, ((0, 1),) is at once. Where `env.observe_together` is set, it is set to one group
+    of all, so a property of a class of your own needs a setter."""
     active: Bools
     """[num_envs, num_agents]: who acts when its group's turn comes. One array for good, which
     `reset`, `act` and `end_turn` keep up to date; a copy in which no agent is active after
