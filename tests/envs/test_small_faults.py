@@ -69,6 +69,19 @@ def test_so_it_is_in_turn(where, said):
         play(actor_of(AECCopies(lambda: StrangeTurns(where))))
 
 
+class Ghost(AtOnce):
+    """Pays nothing to one that there is not."""
+
+    def step(self, actions):
+        seen, rewards, *rest = super().step(actions)
+        return seen, rewards | {"__all__": 0.0}, *rest
+
+
+def test_nothing_for_nobody_goes_by():
+    """Red before: it ended a checked run."""
+    play(actor_of(ParallelCopies(lambda: Ghost("nothing"))))
+
+
 class NoInfos(AtOnce):
     def reset(self, seed=None, options=None):
         return super().reset()[0], None

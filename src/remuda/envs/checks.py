@@ -25,6 +25,8 @@ from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 NONE = -1
 """Stands for no stream."""
+PLAIN = (float, int, np.floating, np.integer, np.bool_)
+"""Numbers as most games have them."""
 
 
 class BadValueError(ValueError):
@@ -35,27 +37,40 @@ class UntakeableError(BadValueError):
     """One that no game could be trained on, checked or not: it does not fit into any array."""
 
 
-def number(value: Any) -> float:
+def number(value: Any, check: bool = True) -> float:
     """A reward as a number, in whatever guise: Python's, NumPy's, an array or a tensor of one.
 
+    Args:
+        value: of it.
+        check: refuse what is no number; if not, it may be anything that `float` takes.
+
     Raises:
-        BadValueError: it is none.
+        BadValueError: it is none; without `check`, `float` does not take it either.
     """
-    if type(value) is float:
-        return value
+    if isinstance(value, PLAIN):
+        return _float(value)
     if value is None:
         raise BadValueError("the reward is None, not a number")
-    array = None if isinstance(value, Real | Decimal) else numbers_in(value)
-    if array is not None and array.size == 1:
-        value = array.item()
+    if not isinstance(value, Real | Decimal):
+        array = value if isinstance(value, np.ndarray) else numbers_in(value)
+        if array is not None and array.size == 1:
+            value = array.item()
     if isinstance(value, Real | Decimal):
-        try:
-            return float(value)
-        except OverflowError:
-            raise UntakeableError(
-                f"the reward is {short(value)}, which is beyond any float"
-            ) from None
-    raise UntakeableError(f"the reward is {short(value)}, not a number")
+        return _float(value)
+    found = _float(value)
+    if check:
+        raise BadValueError(f"the reward is {short(value)}, not a number")
+    return found
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        said = f"the reward is {short(value)}, which is beyond any float"
+    except Exception:  # whatever it is, it says that this is no number
+        said = f"the reward is {short(value)}, not a number"
+    raise UntakeableError(said) from None
 
 
 def flag(name: str, value: Any, check: bool = True) -> bool:

@@ -120,7 +120,8 @@ class GymnasiumEnv(VectorEnv):
                     self._metrics.read(i, 0, info or {}, self.check)
                 plain = type(reward) is float and type(terminated) is type(truncated) is bool
                 if not plain:
-                    reward = number(reward) if self.check or reward is not None else np.nan
+                    missing = reward is None and not self.check
+                    reward = np.nan if missing else number(reward, self.check)
                     terminated = flag("terminated", terminated, self.check)
                     truncated = flag("truncated", truncated, self.check)
             except BadValueError as error:

@@ -156,12 +156,13 @@ class Copies(VectorEnv):
         for name, reward in rewards.items():
             if type(reward) is not float and (self.check or reward is not None):
                 try:
-                    reward = number(reward)  # noqa: PLW2901
+                    reward = number(reward, self.check)  # noqa: PLW2901
                 except BadValueError as error:
                     raise self._broken(e, self._index.get(name), error) from None
-            agent = self._known(e, name, "its rewards name")
-            if reward and agent is not None and self._playing[e, agent]:
-                self._rewards[e, agent] += reward
+            if reward:
+                agent = self._known(e, name, "its rewards name")
+                if agent is not None and self._playing[e, agent]:
+                    self._rewards[e, agent] += reward
 
     def _read(
         self, metrics: InfoMetrics, e: int, agent: int, info: Mapping[str, Any] | None
