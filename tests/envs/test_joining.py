@@ -1,5 +1,7 @@
 """Agents of AEC environments that die and come back, or join: what they are paid, and when."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -12,8 +14,8 @@ from remuda.envs.contract import VectorEnvContract
 class Scheduled(AECEnv):
     """Selects by a schedule of letters; everybody alive gets 1 at each act."""
 
-    metadata = {"name": "scheduled", "render_modes": [], "is_parallelizable": False}
-    possible_agents = ["a", "b", "c"]
+    metadata: ClassVar = {"name": "scheduled", "render_modes": [], "is_parallelizable": False}
+    possible_agents: ClassVar = ["a", "b", "c"]
     render_mode = None
 
     def __init__(self, order, begins="abc", dies=None, joins=None):

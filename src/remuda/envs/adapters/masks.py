@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from remuda.envs.adapters.mask_forms import Form, flat_mask, form_of
 from remuda.envs.adapters.spaces import MASK, Deeds, Sight
-from remuda.envs.checks import BadValueError
+from remuda.envs.checks import BadValueError, of_mask
 from remuda.envs.scripted import possibilities
 from remuda.types import AgentSpec, Bools
 
@@ -63,6 +63,13 @@ class Masks:
             BadValueError: it is no mask, or one that nobody asks for; without `check`, it is of
                 another length.
         """
+        try:
+            self._note(e, seen, info, check)
+        except BadValueError as error:
+            of_mask(error)
+            raise
+
+    def _note(self, e: int, seen: Any, info: Mapping[str, Any], check: bool) -> None:
         if not self._is_asked:
             if check and info and self._could_be and info.get(MASK) is not None:
                 raise BadValueError(
@@ -77,6 +84,11 @@ class Masks:
         else:
             self._tells = True
             self._lacking.discard(e)
+
+    @staticmethod
+    def missing() -> BadValueError:
+        """What is said of a copy that is `lacking`."""
+        return of_mask(BadValueError("its mask is missing"))
 
     def lacking(self, active: Bools) -> int | None:
         """A copy where it acts and was told no mask, although others are told; None: none.

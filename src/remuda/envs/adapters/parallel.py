@@ -36,9 +36,9 @@ class Copies(VectorEnv):
 
         Args:
             copies: environments, all made alike.
-            infos: of that reset, by agent. Where any holds a mask, all agents that make choices are
-                asked for theirs: some tell that of the selected agent alone, or an agent is not
-                there yet. Who never tells one may do anything.
+            infos: of that reset, by agent. Where any holds a mask, or None for one, all agents that
+                make choices are asked for theirs: some tell that of the selected agent alone, or an
+                agent is not there yet. Who never tells one may do anything.
             wrapping: what is read of `info`.
 
         Raises:
@@ -56,13 +56,15 @@ class Copies(VectorEnv):
         ]
         self.num_envs = len(copies)
         infos = infos or {}
-        tells = [(infos.get(name) or {}).get(MASK) is not None for name in names]
+        told = [infos.get(name) or {} for name in names]
+        tells = [info.get(MASK) is not None for info in told]
+        any_mask = any(MASK in info for info in told)
         self.agents = tuple(
             AgentSpec(
                 str(name),
                 sight.space,
                 deeds.space,
-                masked=can_be_masked(deeds) and (sight.has_mask or any(tells)),
+                masked=can_be_masked(deeds) and (sight.has_mask or any_mask),
             )
             for name, sight, deeds in zip(names, self._sights, self._deeds, strict=True)
         )
@@ -120,7 +122,7 @@ class Copies(VectorEnv):
         masks, active = self._masks[agent], self.active[:, agent]
         lacking = masks.lacking(active) if self.check else None
         if lacking is not None:
-            raise self._broken(lacking, agent, "its mask is missing")
+            raise self._broken(lacking, agent, masks.missing())
         masks.write(out, active, self.check)
 
     def end_turn(self) -> TurnResult:
