@@ -106,9 +106,9 @@ def test_who_is_in_another_episode_at_once_is_paid_in_it():
     """Red before: she acted, and what she earned in the turn after the end was nobody's."""
     game = ParallelGame(Reborn())
     game.reset(seed=0)
-    told = [game.step({"ann": 0, "bob": 0}) for _ in range(4)]
-    assert [rewards for _, rewards, *_ in told] == [{"ann": 1.0, "bob": 1.0}] * 4
-    assert [ends["ann"] for _, _, ends, *_ in told] == [False, True, False, False]
+    steps = [game.step({"ann": 0, "bob": 0}) for _ in range(4)]
+    assert [rewards for _, rewards, *_ in steps] == [{"ann": 1.0, "bob": 1.0}] * 4
+    assert [ends["ann"] for _, _, ends, *_ in steps] == [False, True, False, False]
 
 
 @pytest.mark.parametrize("ends", [False, True])

@@ -74,8 +74,8 @@ class Ghost(AtOnce):
     """Pays nothing to one that there is not."""
 
     def step(self, actions):
-        seen, rewards, *rest = super().step(actions)
-        return seen, rewards | {"__all__": 0.0}, *rest
+        sights, rewards, *rest = super().step(actions)
+        return sights, rewards | {"__all__": 0.0}, *rest
 
 
 def test_nothing_for_nobody_goes_by():

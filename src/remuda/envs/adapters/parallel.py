@@ -56,9 +56,9 @@ class Copies(VectorEnv):
         ]
         self.num_envs = len(copies)
         infos = infos or {}
-        told = [infos.get(name) or {} for name in names]
-        tells = [info.get(MASK) is not None for info in told]
-        any_mask = any(MASK in info for info in told)
+        own_infos = [infos.get(name) or {} for name in names]
+        tells = [info.get(MASK) is not None for info in own_infos]
+        any_mask = any(MASK in info for info in own_infos)
         self.agents = tuple(
             AgentSpec(
                 str(name),
