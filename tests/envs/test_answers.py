@@ -12,6 +12,7 @@ from faulty_games import AtOnce, InTurn, actor_of, play
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.parallel import ParallelCopies
+from remuda.envs.adapters.tuples import copies_of
 from remuda.envs.contract import check_env
 from remuda.envs.kinds import CHECKERS
 from remuda.envs.treasure_hunt import TreasureHunt
@@ -93,6 +94,104 @@ def test_a_gymnasium_environment_is_told_what_it_answers(kind, said):
         play(actor_of(GymnasiumEnv(kind), check=False))
 
 
+class Values:
+    """Unpacks to what it holds."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __iter__(self):
+        return iter(self.values)
+
+
+def objects(values):
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+UNPACKED = {
+    "an object": Values,
+    "a generator": lambda values: (each for each in values),
+    "an array of objects": objects,
+    "the values of a dictionary": lambda values: dict(enumerate(values)).values(),
+}
+
+
+@pytest.mark.parametrize("form", UNPACKED)
+def test_an_answer_is_whatever_unpacks_to_as_many_values(form):
+    """Red before: none but tuples and lists were, though they had trained."""
+
+    class Odd(Sound):
+        def reset(self, *, seed=None, options=None):
+            return UNPACKED[form]([SEEN, {}])
+
+        def step(self, action):
+            return UNPACKED[form]([SEEN, 0.0, True, False, {}])
+
+    play(actor_of(GymnasiumEnv(Odd)))
+
+    class Old(Sound):
+        def step(self, action):
+            return UNPACKED[form]([SEEN, 0.0, True, {}])
+
+    with pytest.raises(ContractError, match=r"step of an Old returned 4 values.*`done`"):
+        play(actor_of(GymnasiumEnv(Old)))
+
+
+@pytest.mark.parametrize("answer", ["ab", b"ab", {"a": 1, "b": 2}, {1, 2}, SEEN, None, 3], ids=str)
+def test_text_mappings_sets_and_numbers_are_one_value(answer):
+    class Odd(Sound):
+        def reset(self, *, seed=None, options=None):
+            return answer
+
+    with pytest.raises(ContractError, match=r"reset of an Odd returned .*, and not 2 values"):
+        GymnasiumEnv(Odd)
+
+
+class Two(Sound):
+    """Shared by two agents."""
+
+    observation_space = spaces.Tuple([Sound.observation_space] * 2)
+    action_space = spaces.Tuple([spaces.Discrete(2)] * 2)
+    n_agents = 2
+
+    def reset(self, *, seed=None, options=None):
+        return (SEEN, SEEN), {}
+
+    def step(self, action):
+        return (SEEN, SEEN), [0.0, 0.0], False, False, {}
+
+
+class OldTwo(Two):
+    def step(self, action):
+        return super().step(action)[:4]
+
+
+class ThreeOfTwo(Two):
+    def reset(self, *, seed=None, options=None):
+        return (SEEN, SEEN), {}, None
+
+
+class SeedlessTwo(Two):
+    def reset(self):
+        return (SEEN, SEEN), {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (OldTwo, "copy 0, turn 1 .*step of an OldTwo returned 4 values, and not 5 values.*`done`"),
+        (ThreeOfTwo, "reset of a ThreeOfTwo returned 3 values, and not 2 values"),
+        (SeedlessTwo, "reset of a SeedlessTwo cannot be called with a seed"),
+    ],
+)
+def test_so_is_one_of_tuples(kind, said):
+    """Red before: `not enough values to unpack`, and a TypeError for which Remuda was blamed."""
+    with pytest.raises(ContractError, match=said):
+        play(actor_of(copies_of(kind, 1)))
+
+
 class FewDicts(AtOnce):
     def step(self, actions):
         return super().step(actions)[:4]
@@ -142,6 +241,71 @@ def test_who_breaks_the_contract_is_told_what_tests_it(make, kind):
         warnings.simplefilter("ignore", DeprecationWarning)  # of PettingZoo, about itself
         assert callable(getattr(import_module(module), name))
     assert TreasureHunt(1).checker == "remuda.envs.contract.check_env"
+
+
+class Unpaid(Sound):
+    def step(self, action):
+        return SEEN, None, False, False, {}
+
+
+class Masked(Sound):
+    """Its mask is nothing but wrong."""
+
+    mask = (1, 7)
+
+    def reset(self, *, seed=None, options=None):
+        return SEEN, {"action_mask": np.array(self.mask)}
+
+    def step(self, action):
+        return SEEN, 0.0, False, False, {"action_mask": np.array(self.mask)}
+
+
+class Stuck(Masked):
+    mask = (0, 0)
+
+
+class Once(Masked):
+    mask = (1, 1)
+
+    def step(self, action):
+        return SEEN, 0.0, False, False, {}
+
+
+class UnpaidTwo(Two):
+    def step(self, action):
+        return (SEEN, SEEN), [0.0, None], False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: GymnasiumEnv(Unpaid), "reward is None.*env_checker.check_env tests much of"),
+        (lambda: GymnasiumEnv(Masked), "its mask holds 7.*Mend the game, or"),
+        (lambda: GymnasiumEnv(Stuck), "its mask allows nothing.*Mend the game, or"),
+        (lambda: GymnasiumEnv(Once), "its mask is missing.*Mend the game, or"),
+        (lambda: copies_of(UnpaidTwo, 1), "reward is None.*Mend the game, or"),
+    ],
+    ids=["a reward", "a mask", "a mask of nothing", "no mask", "a tuple"],
+)
+def test_a_checker_is_named_where_it_looks(make, said):
+    """Red before: those of other libraries, which look at no mask and know no tuples of agents."""
+    with pytest.raises(ContractError, match=said) as error:
+        play(actor_of(make()))
+    assert "whole contract" not in str(error.value)
+
+
+def test_the_suite_closes_what_it_only_looks_at():
+    """Red before: the copies that it made to find out their kind were left open."""
+    with pytest.raises(UsageError):
+        check_env(lambda num_envs: Closing())
+    assert Closing.closed == 1
+
+
+class Closing(Sound):
+    closed = 0
+
+    def close(self):
+        Closing.closed += 1
 
 
 @pytest.mark.parametrize("factory", [Sound, lambda num_envs: AtOnce("nothing")])

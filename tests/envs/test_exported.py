@@ -92,6 +92,25 @@ def test_the_end_of_who_is_away_is_told():
     assert (set(rewards), set(ends)) == ({"bob"}, {"bob"})
 
 
+class Reborn(Away):
+    """Ann ends an episode in the second turn, and is in another at once; each turn gives 1."""
+
+    def end_turn(self):
+        self.turn += 1
+        ended = np.zeros((1, 2), bool)
+        ended[0, 0] = self.turn == 2
+        return TurnResult(np.ones((1, 2), np.float32), ended, np.zeros_like(ended))
+
+
+def test_who_is_in_another_episode_at_once_is_paid_in_it():
+    """Red before: she acted, and what she earned in the turn after the end was nobody's."""
+    game = ParallelGame(Reborn())
+    game.reset(seed=0)
+    steps = [game.step({"ann": 0, "bob": 0}) for _ in range(4)]
+    assert [rewards for _, rewards, *_ in steps] == [{"ann": 1.0, "bob": 1.0}] * 4
+    assert [ends["ann"] for _, _, ends, *_ in steps] == [False, True, False, False]
+
+
 @pytest.mark.parametrize("ends", [False, True])
 def test_so_it_is_there_and_back(ends):
     env = ParallelCopies(lambda: ParallelGame(Away(ends)))

@@ -43,12 +43,12 @@ def flat(mask, space, count, check=True):
         ((A, B), TWO, [1, 0, 1, 1, 0]),
         ([A.tolist(), B.tolist()], TWO, [1, 0, 1, 1, 0]),
         ((None, B), TWO, [1, 1, 1, 1, 0]),
-        ({"x": A, "y": B}, TWO, [1, 0, 1, 1, 0]),
+        ({0: A, 1: B}, TWO, [1, 0, 1, 1, 0]),
         (((A, B), (np.ones(1), A)), GRID, [1, 0, 1, 1, 0, 1, 1, 0]),
         ((A, B, None, A), GRID, [1, 0, 1, 1, 0, 1, 1, 0]),
         (np.array([[1, 0], [0, 1]]), spaces.MultiDiscrete([2, 2]), [1, 0, 0, 1]),
         ((1, 0), spaces.Discrete(2), [1, 0]),
-        ({"left": 1, "right": 0}, spaces.Discrete(2), [1, 0]),
+        ({0: 1, 1: 0}, spaces.Discrete(2), [1, 0]),
         (np.array([[1, 0]]), spaces.Discrete(2), [1, 0]),
         (np.array([0, 1, 2], np.int8), BITS, [1, 0, 0, 1, 1, 1]),  # Gymnasium's: 2 is either
         (np.array([1, 1, 0, 1, 1, 0]), BITS, [1, 1, 0, 1, 1, 0]),
@@ -65,6 +65,79 @@ def test_a_mask_of_every_form_is_written(mask, space, expected, check):
     assert flat(mask, space, len(expected), check) == expected
 
 
+class Tensor:
+    """One of another library."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.ndim = array, array.shape, array.ndim
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+    def __len__(self):
+        return len(self.array)
+
+    def __iter__(self):
+        return map(Tensor, self.array)
+
+
+CELLS, SAME = spaces.MultiDiscrete([2, 3, 2, 3]), spaces.MultiDiscrete([3, 3])
+LONG = np.array([[1, 0, 1, 0, 1], [1, 1, 0, 1, 0]], np.int8)
+SIX = np.array([[1, 0, 1], [0, 1, 1]], np.int8)
+EITHER = spaces.Tuple([spaces.Discrete(3)] * 2)
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize(
+    ("mask", "space"),
+    [
+        (LONG, CELLS),
+        (list(LONG), CELLS),
+        ([LONG[0], LONG[1][:4]], spaces.MultiDiscrete([2, 3, 2, 2])),
+        (SIX, spaces.MultiDiscrete([6])),
+        (SIX.reshape(1, 6), SAME),
+        (SIX.reshape(6, 1), SAME),
+        (Tensor(SIX), SAME),
+        (Tensor(SIX), EITHER),
+        (tuple(Tensor(row) for row in SIX), SAME),
+        (SIX.reshape(2, 1, 3), spaces.MultiDiscrete([[3], [3]])),
+    ],
+    ids=str,
+)
+def test_as_many_numbers_as_there_are_choices_are_in_their_order(mask, space, check):
+    """Red before: where they came in other rows than those of the choices, they were refused."""
+    rows = mask if isinstance(mask, list | np.ndarray) else SIX
+    expected = np.concatenate([np.ravel(row) for row in rows]).tolist()
+    assert flat(mask, space, len(expected), check) == expected
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize(
+    ("mask", "space", "expected"),
+    [
+        ({2: 0, 1: 1, 0: 1}, spaces.Discrete(3), [1, 1, 0]),
+        ({7: 0, 5: 1, 6: 1}, spaces.Discrete(3, start=5), [1, 1, 0]),
+        ({2: 0, 1: 1, 0: 1}, spaces.Discrete(3, start=5), [1, 1, 0]),
+        ({1: B, 0: A}, TWO, [1, 0, 1, 1, 0]),
+        ({1: B, 0: A}, PAIR, [1, 0, 1, 1, 0]),
+        ({1: 1, 0: 2}, spaces.MultiBinary(2), [1, 1, 0, 1]),
+    ],
+    ids=str,
+)
+def test_a_mapping_is_read_by_its_keys(mask, space, expected, check):
+    """Red before: it was read in the order of its making, whatever its keys, without a word."""
+    assert flat(mask, space, len(expected), check) == expected
+
+
+def test_true_and_false_for_each_bit_do_not_tell_what_may_be_either():
+    """Red before: true for a bit meant without a word that it has to be on."""
+    with pytest.raises(BadValueError, match=r"whole numbers: 0 .* 1 .* 2 where it may be either"):
+        flat(np.array([True, True, False]), BITS, 6)
+    assert flat(np.array([True, True, False]), BITS, 6, check=False) == [0, 1, 0, 1, 1, 0]
+    both = np.array([True, True, False, True, True, False])
+    assert flat(both, BITS, 6) == both.astype(int).tolist()
+
+
 @pytest.mark.parametrize(
     ("mask", "space", "count", "said"),
     [
@@ -74,7 +147,11 @@ def test_a_mask_of_every_form_is_written(mask, space, expected, check):
         ({"move": B}, NAMES, 5, "has to have parts attack, move"),
         ({"move": A, "attack": B}, NAMES, 5, "part attack is .*, not 2 of true or false"),
         ((B, A), TWO, 5, "part 0 is .*, not 2 of true or false"),
-        ({"y": B, "x": A}, TWO, 5, "part y is .*, not 2 of true or false"),
+        ({"y": B, "x": A}, TWO, 5, "keys have to be the numbers 0 to 1, or let it be a row"),
+        ({"x": A, "y": B}, TWO, 5, "keys have to be the numbers 0 to 1"),
+        ({"left": 1, "right": 0}, spaces.Discrete(2), 2, "keys have to be the numbers 0 to 1"),
+        ({5: 1, 7: 0}, spaces.Discrete(2, start=5), 2, "keys have to be the numbers 5 to 6"),
+        ({0: A}, TWO, 5, "not of 2 parts or 5"),
         ((A, B, A), TWO, 5, "not of 2 parts or 5 of true or false"),
         ([[1, 0], [[1], [0, 1]]], spaces.MultiDiscrete([2, 2]), 4, "part 1 is .*, not 2 of true"),
         (np.ones(4), BITS, 6, "not 6 of true or false, or 3 of 0, 1 and 2"),
@@ -151,7 +228,7 @@ def test_a_mask_in_a_dictionary_is_no_part_of_what_is_observed(does, masked_in, 
     ("does", "masked_in", "said"),
     [
         (TWO, PLAIN(4), "has 4 entries, and there are 5 actions in"),
-        (TWO, spaces.Dict({"x": PLAIN(3), "y": PLAIN(2)}), "part x is .*, not 2 of true or false"),
+        (TWO, spaces.Dict({"x": PLAIN(3), "y": PLAIN(2)}), "part 0 is .*, not 2 of true or false"),
         (NAMES, spaces.Dict({"attack": PLAIN(2), "go": PLAIN(3)}), "has to have parts attack, mo"),
         (spaces.Discrete(3), spaces.Text(3), "cannot tell what is allowed in Discrete"),
         (
@@ -165,6 +242,15 @@ def test_a_mask_in_a_dictionary_is_no_part_of_what_is_observed(does, masked_in, 
 def test_what_can_be_no_mask_is_refused_when_it_is_made(does, masked_in, said):
     with pytest.raises(ContractError, match=said):
         GymnasiumEnv(lambda: Choosing(does, masked_in, None))
+
+
+def test_a_space_that_holds_no_one_is_no_reason_to_refuse_the_customary_form():
+    """Red before: with a mask in a Box of 0 to 0 it was refused when it was made."""
+    nothing = spaces.Box(0, 0, (3,), np.int8)
+    env = GymnasiumEnv(lambda: Choosing(spaces.Discrete(3), nothing, FLAT[:3], "observation"))
+    env.reset(np.zeros(1, np.int64), np.ones(1, bool))
+    with pytest.raises(ContractError, match="by its space it never allows all"):
+        GymnasiumEnv(lambda: Choosing(spaces.Discrete(3), nothing, FLAT[:3]))
 
 
 def test_numbers_are_told_nothing_by_a_mask():

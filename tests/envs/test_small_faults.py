@@ -9,8 +9,9 @@ from faulty_games import Alone, AtOnce, InTurn, actor_of, play
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.parallel import ParallelCopies
-from remuda.envs.adapters.spaces import deeds_of
+from remuda.envs.adapters.spaces import deeds_of, sight_of
 from remuda.envs.adapters.tuples import copies_of
+from remuda.envs.checks import BadValueError
 from remuda.errors import ContractError
 
 
@@ -69,6 +70,19 @@ def test_so_it_is_in_turn(where, said):
         play(actor_of(AECCopies(lambda: StrangeTurns(where))))
 
 
+class Ghost(AtOnce):
+    """Pays nothing to one that there is not."""
+
+    def step(self, actions):
+        sights, rewards, *rest = super().step(actions)
+        return sights, rewards | {"__all__": 0.0}, *rest
+
+
+def test_nothing_for_nobody_goes_by():
+    """Red before: it ended a checked run."""
+    play(actor_of(ParallelCopies(lambda: Ghost("nothing"))))
+
+
 class NoInfos(AtOnce):
     def reset(self, seed=None, options=None):
         return super().reset()[0], None
@@ -114,11 +128,10 @@ class TellsNone(Alone):
         return *super().step(action)[:-1], {"action_mask": None}
 
 
-def test_a_mask_of_none_from_the_start_tells_nothing():
-    """Red before: masks were asked for, and missed from then on."""
-    env = GymnasiumEnv(lambda: TellsNone("nothing"))
-    assert not env.agents[0].masked
-    play(actor_of(env))
+@pytest.mark.parametrize("check", [True, False])
+def test_a_mask_of_none_from_the_start_allows_everything(check):
+    """Red before: masks were missed from then on."""
+    play(actor_of(GymnasiumEnv(lambda: TellsNone("nothing")), check=check))
 
     class OfTwo(NoInfos):
         def infos(self):
@@ -130,9 +143,40 @@ def test_a_mask_of_none_from_the_start_tells_nothing():
         def step(self, actions):
             return *super().step(actions)[:-1], self.infos()
 
-    env = ParallelCopies(lambda: OfTwo("nothing"))
-    assert not any(spec.masked for spec in env.agents)
-    play(actor_of(env))
+    play(actor_of(ParallelCopies(lambda: OfTwo("nothing")), check=check))
+
+
+class TellsLater(Alone):
+    """None after a reset, and that the second action alone is allowed after each step."""
+
+    def reset(self, **options):
+        self.acts = 0
+        return super().reset(**options)[0], {"action_mask": None}
+
+    def step(self, action):
+        assert action == 1 or not self.acts
+        self.acts += 1
+        return *super().step(action)[:-1], {"action_mask": np.array([0, 1])}
+
+
+def test_a_mask_after_none_is_obeyed():
+    """Red before: unchecked it was ignored, for the whole run."""
+    play(actor_of(GymnasiumEnv(lambda: TellsLater("nothing")), check=False))
+    with pytest.raises(ContractError, match=r"turn 1 .*its mask is missing"):
+        play(actor_of(GymnasiumEnv(lambda: TellsLater("nothing"))))
+
+
+def test_a_value_of_one_of_several_spaces_may_be_an_array():
+    """Red before: checked, nothing but tuples and lists were."""
+    either = spaces.OneOf([spaces.Discrete(2), spaces.Discrete(3)])
+    sight = sight_of(either)
+    rows = np.zeros((2, *sight.space.shape), np.float32)
+    sight.write((1, 2), rows[0])
+    sight.write(np.array([1, 2]), rows[1])
+    assert rows[0].tolist() == rows[1].tolist()
+    for bad in (np.array([2, 0]), np.array([1, 2, 0]), np.array(1), np.array([1, 3])):
+        with pytest.raises(BadValueError):
+            sight.write(bad, rows[0])
 
 
 @pytest.mark.parametrize("space", [spaces.Tuple(()), spaces.Dict({})], ids=str)

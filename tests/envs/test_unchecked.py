@@ -142,6 +142,7 @@ NUMBERS = [
     np.array([1.0]),
     np.float32(1),
     np.array(1),
+    np.array([1.0], object),
     [1.0],
     True,
     1,
@@ -162,12 +163,44 @@ def test_a_number_is_one_in_any_guise(value, check):
 
 
 @pytest.mark.parametrize(
-    "value", ["1", "", [1, 2], [], object(), 1j, 10**400, pytest.param(10**5000, id="huge")]
+    "value",
+    [
+        "",
+        "x",
+        [1, 2],
+        [],
+        object(),
+        1j,
+        Decimal("sNaN"),
+        10**400,
+        pytest.param(10**5000, id="huge"),
+    ],
 )
-def test_what_is_no_number_is_told(value):
-    """Red before: an int beyond any float was an OverflowError."""
+@pytest.mark.parametrize("check", [True, False])
+def test_what_is_no_number_is_told(value, check):
+    """Red before: an int beyond any float was an OverflowError, and sNaN a ValueError."""
     with pytest.raises(UntakeableError, match=r"the reward is .*, (not a number|which is beyond)"):
+        number(value, check)
+
+
+class Weighs:
+    def __float__(self):
+        return 1.5
+
+
+@pytest.mark.parametrize("value", ["1.5", Weighs()])
+def test_what_floats_of_python_take_is_taken_unchecked(value):
+    """Red before: it was refused there too, though it had trained."""
+    with pytest.raises(BadValueError, match="not a number") as error:
         number(value)
+    assert not isinstance(error.value, UntakeableError)
+    assert number(value, check=False) == 1.5
+    for env in (
+        GymnasiumEnv(lambda: Odd("reward", value)),
+        ParallelCopies(lambda: OddAtOnce("reward", value)),
+        AECCopies(lambda: OddInTurn("reward", value)),
+    ):
+        play(actor_of(env, check=False))
 
 
 def test_an_end_is_told_by_its_truth():

@@ -25,37 +25,55 @@ from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 NONE = -1
 """Stands for no stream."""
+PLAIN = (float, int, np.floating, np.integer, np.bool_)
+"""Numbers as most games have them."""
 
 
 class BadValueError(ValueError):
     """A value that breaks the contract of a game; the message says what it is."""
+
+    is_of_mask = False
+    """Whether a mask is at fault, which no checker of another library looks at."""
 
 
 class UntakeableError(BadValueError):
     """One that no game could be trained on, checked or not: it does not fit into any array."""
 
 
-def number(value: Any) -> float:
+def number(value: Any, check: bool = True) -> float:
     """A reward as a number, in whatever guise: Python's, NumPy's, an array or a tensor of one.
 
+    Args:
+        value: of it.
+        check: refuse what is no number; if not, it may be anything that `float` takes.
+
     Raises:
-        BadValueError: it is none.
+        BadValueError: it is none; without `check`, `float` does not take it either.
     """
-    if type(value) is float:
-        return value
+    if isinstance(value, PLAIN):
+        return _float(value)
     if value is None:
         raise BadValueError("the reward is None, not a number")
-    array = None if isinstance(value, Real | Decimal) else numbers_in(value)
-    if array is not None and array.size == 1:
-        value = array.item()
+    if not isinstance(value, Real | Decimal):
+        array = value if isinstance(value, np.ndarray) else numbers_in(value)
+        if array is not None and array.size == 1:
+            value = array.item()
     if isinstance(value, Real | Decimal):
-        try:
-            return float(value)
-        except OverflowError:
-            raise UntakeableError(
-                f"the reward is {short(value)}, which is beyond any float"
-            ) from None
-    raise UntakeableError(f"the reward is {short(value)}, not a number")
+        return _float(value)
+    found = _float(value)
+    if check:
+        raise BadValueError(f"the reward is {short(value)}, not a number")
+    return found
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        said = f"the reward is {short(value)}, which is beyond any float"
+    except Exception:  # whatever it is, it says that this is no number
+        said = f"the reward is {short(value)}, not a number"
+    raise UntakeableError(said) from None
 
 
 def flag(name: str, value: Any, check: bool = True) -> bool:
@@ -131,6 +149,12 @@ def numbers_in(value: Any) -> Array | None:
     return array if array.dtype.kind in "biuf" else None
 
 
+def of_mask(error: BadValueError) -> BadValueError:
+    """The error, marked as one of a mask."""
+    error.is_of_mask = True
+    return error
+
+
 def broken(
     env: VectorEnv, agent: int | None, copy: int, turn: int, said: object, lets_pass: bool = True
 ) -> ContractError:
@@ -148,9 +172,18 @@ def broken(
     lets_pass = lets_pass and not isinstance(said, UntakeableError)
     return ContractError(
         f"the game breaks its contract: {whose}copy {env.first_copy + copy}, turn {turn} of "
-        f"the episode: {said}. Mend the game ({env.checker} tests the whole contract)"
+        f"the episode: {said}. Mend the game{_tester(env.checker, said)}"
         f"{', or train on whatever it gives by --env.check false' if lets_pass else ''}"
     )
+
+
+def _tester(checker: str, said: object) -> str:
+    """What tests a game for what is wrong, if anything does."""
+    if checker == VectorEnv.checker:
+        return f" ({checker} tests the whole contract)"
+    if not checker or (isinstance(said, BadValueError) and said.is_of_mask):
+        return ""
+    return f" ({checker} tests much of what its library asks)"
 
 
 def short(value: Any) -> str:
@@ -222,7 +255,7 @@ class TurnChecks:
             copy = first_stuck(masks, ends, acts)
             if copy != NONE:
                 said = f"its mask allows nothing although it is to act: {short(masks[copy])}"
-                self._tell(agent, copy, said)
+                self._tell(agent, copy, of_mask(BadValueError(said)))
 
     def last(self, agent: int, seen: Array, ended: Bools) -> None:
         """What was seen last by those whose episode has ended has been written."""
@@ -274,7 +307,7 @@ class TurnChecks:
                 # The turn was counted already, when it was added up.
                 self._tell(agent, copy, say(copy, agent), over=1)
 
-    def _tell(self, agent: int, copy: int, said: str, over: int = 0) -> NoReturn:
+    def _tell(self, agent: int, copy: int, said: object, over: int = 0) -> NoReturn:
         turn = int(self._turns[copy]) + 1 - over
         raise broken(self._env, agent, copy, turn, said)
 

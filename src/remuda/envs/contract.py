@@ -373,7 +373,13 @@ def check_env(factory: Callable[[int], VectorEnv]) -> None:
         ContractError: the first guarantee that the environment breaks.
         UsageError: what it makes is an environment of another library.
     """
-    kind = kind_of(factory if isinstance(factory, type) else factory(1))
+    if isinstance(factory, type):
+        kind = kind_of(factory)
+    else:
+        made = factory(1)
+        kind = kind_of(made)
+        if hasattr(made, "close"):
+            made.close()
     if kind in CHECKERS:
         raise UsageError(
             f"check_env tests a VectorEnv, which holds all copies of a game; this is one copy, and "

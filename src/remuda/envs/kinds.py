@@ -11,7 +11,7 @@ CHECKERS = {
     PARALLEL: "pettingzoo.test.parallel_api_test",
     AEC: "pettingzoo.test.api_test",
 }
-"""By kind, what of its own library tests the whole contract."""
+"""By kind, what of its own library tests it: much of the contract, and no mask."""
 _BASES = {
     ("remuda", "VectorEnv"): COPIES,
     ("gymnasium", "VectorEnv"): VECTOR,

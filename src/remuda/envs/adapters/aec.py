@@ -55,6 +55,11 @@ class AECCopies(Copies):
         self.rewards_so_far = self._rewards
         # In this episode; what is told before an agent acts is of no step.
         self._has_acted: Bools = np.zeros(self.active.shape, np.bool_)
+        # By copy: how many agents are in no episode; who has ended one and was not selected since;
+        # and whom its `agents` named when they were looked at last.
+        self._out = [self.num_agents] * num_envs
+        self._ended: list[set[int]] = [set() for _ in copies]
+        self._looked_at: list[list[Any]] = [[] for _ in copies]
 
     def _restart(self, e: int, seed: int) -> None:
         copy = self.copies[e]
@@ -63,6 +68,9 @@ class AECCopies(Copies):
         except UntakeableError as error:
             raise self._broken(e, None, error) from None
         self._has_acted[e] = False
+        self._out[e] = self.num_agents
+        self._ended[e].clear()
+        self._looked_at[e] = []
         self._admit(e, copy)
         self._select(e, copy, {})
 
@@ -94,16 +102,32 @@ class AECCopies(Copies):
     def _admit(self, e: int, copy: AECEnv[Any, Any, Any]) -> None:
         """Who lives in the environment is in an episode, also before it is first selected.
 
-        Not who has ended in this turn, whose rewards of it are those of the episode that is over.
+        Not who has ended one, and begins another when it is selected: until then it could end it
+        without having acted in it.
         """
-        if self._playing[e].all():
+        if not self._out[e]:
             return
-        for name in copy.agents:
+        live = list(copy.agents)
+        if live == self._looked_at[e]:
+            return
+        self._looked_at[e] = live
+        for name in live:
             agent = self._known(e, name, "its `agents` name")
-            if agent is None or self._terminated[e, agent] or self._truncated[e, agent]:
+            if agent is None or agent in self._ended[e]:
                 continue
             if not (copy.terminations.get(name) or copy.truncations.get(name)):
-                self._playing[e, agent] = True
+                self._begin(e, agent)
+
+    def _begin(self, e: int, agent: int) -> None:
+        """An agent is in an episode from now on, if it was not."""
+        if not self._playing[e, agent]:
+            self._playing[e, agent] = True
+            self._out[e] -= 1
+
+    def _end(self, e: int, agent: int, terminated: bool) -> None:
+        super()._end(e, agent, terminated)
+        self._out[e] += 1
+        self._ended[e].add(agent)
 
     def _selected(self, e: int, name: Any) -> int:
         """The agent that the environment has selected.
@@ -164,6 +188,8 @@ class AECCopies(Copies):
     def _see(self, e: int, copy: AECEnv[Any, Any, Any], name: Any) -> None:
         """Let an agent observe: it acts next, unless its episode is over."""
         agent = self._index[name]
-        self.active[e, agent] = self._playing[e, agent] = True
+        self.active[e, agent] = True
+        self._begin(e, agent)
+        self._ended[e].discard(agent)
         infos = (self._masks[agent].looks_at_info(self.check) and copy.infos) or {}
         self._note(e, agent, copy.observe(name), infos.get(name) or {})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
+from itertools import islice
 from typing import Any
 
-from remuda.envs.checks import UntakeableError, short
+from remuda.envs.checks import UntakeableError, numbers_in, short
 from remuda.envs.kinds import article
 from remuda.errors import ContractError
 
@@ -13,9 +15,11 @@ RESET = "observation, info"
 """With `STEP`: what Gymnasium has them answer, and PettingZoo by agent."""
 OLD_STEP = 4
 """Values that a step of Gym's answered before Gymnasium."""
+MANY = 100
+"""Values of an answer without end that are looked at."""
 
 
-def begin(copy: Any, seed: int, wanted: str = RESET) -> Any:
+def begin(copy: Any, seed: int | None, wanted: str = RESET) -> Any:
     """Reset an environment; returns its answer.
 
     Args:
@@ -62,19 +66,30 @@ def parts(copy: Any, method: str, answer: Any, wanted: str) -> Any:
     Args:
         copy: the environment.
         method: that was called.
-        answer: of it.
+        answer: of it; a tuple, a list, or whatever else unpacks to values.
         wanted: what it should be, by commas.
 
     Raises:
         UntakeableError: it has more or fewer values, or is none of several.
     """
     count = wanted.count(",") + 1
-    if isinstance(answer, tuple | list) and len(answer) == count:
-        return answer
-    several = isinstance(answer, tuple | list)
-    found = f"{len(answer)} values" if several else short(answer)
-    old = several and method == "step" and len(answer) == OLD_STEP
+    values = answer if isinstance(answer, tuple | list) else _values_of(answer)
+    if values is not None and len(values) == count:
+        return values
+    found = short(answer) if values is None else f"{len(values)} values"
+    old = values is not None and method == "step" and len(values) == OLD_STEP
     raise UntakeableError(
         f"{method} of {article(copy)} returned {found}, and not {count} values: {wanted}"
         + ("; `done` of old Gym is `terminated` or `truncated` now" if old else "")
     )
+
+
+def _values_of(answer: Any) -> tuple[Any, ...] | None:
+    """What an answer that is no tuple can be unpacked to; None: it is one value."""
+    if isinstance(answer, str | bytes | Mapping | Set) or numbers_in(answer) is not None:
+        return None
+    try:
+        each = iter(answer)
+    except TypeError:
+        return None
+    return tuple(islice(each, MANY))

@@ -199,7 +199,8 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         rewards = {name: self._owed[name] for name in paid}
         self._owed |= dict.fromkeys([*paid, *self.agents], 0.0)
         for name in ended:
-            del self._owed[name]
+            if name not in self.agents:  # else it is in another episode at once
+                del self._owed[name]
         ends = ({name: flags[name] for name in paid} for flags in (terminated, truncated))
         return seen, rewards, *ends, _nothing(told)
 

@@ -28,8 +28,8 @@ class GymnasiumEnv(VectorEnv):
     """Copies of one Gymnasium environment, stepped one after another.
 
     Observations that are no Box are flattened by `gymnasium.spaces.flatten`. Where `info` holds an
-    `action_mask` after the first reset, or the observation is a dictionary with an `action_mask`,
-    it is asked for after each reset and step.
+    `action_mask` after the first reset, be it None, or the observation is a dictionary with an
+    `action_mask`, it is asked for after each reset and step.
     """
 
     turn_groups = ((0,),)
@@ -58,13 +58,12 @@ class GymnasiumEnv(VectorEnv):
         _, info = first_begin(first)
         self._deeds = deeds_of(first.action_space)
         self._sight = sight_of(first.observation_space, self._deeds)
-        masked = can_be_masked(self._deeds) and (
-            self._sight.has_mask or (info or {}).get(MASK) is not None
-        )
+        masked = can_be_masked(self._deeds) and (self._sight.has_mask or MASK in (info or {}))
+        tells = (info or {}).get(MASK) is not None
         space = self._sight.space
         self.agents = (AgentSpec(AGENT, space, self._deeds.space, masked=masked),)
         self._seen = np.zeros((num_envs, *space.shape), space.dtype)
-        self._masks = Masks(self.agents[0], self._sight, self._deeds, num_envs, tells=masked)
+        self._masks = Masks(self.agents[0], self._sight, self._deeds, num_envs, tells)
         shape = (num_envs, 1)
         self._rewards: Floats = np.zeros(shape, np.float32)
         self._terminated: Bools = np.zeros(shape, np.bool_)
@@ -105,7 +104,7 @@ class GymnasiumEnv(VectorEnv):
         active = self.active[:, 0]
         lacking = self._masks.lacking(active) if self.check else None
         if lacking is not None:
-            raise broken(self, 0, lacking, int(self._turns[lacking]), "its mask is missing")
+            raise broken(self, 0, lacking, int(self._turns[lacking]), self._masks.missing())
         self._masks.write(out, active, self.check)
 
     def act(self, agent: int, actions: Integers) -> None:  # noqa: ARG002
@@ -120,7 +119,8 @@ class GymnasiumEnv(VectorEnv):
                     self._metrics.read(i, 0, info or {}, self.check)
                 plain = type(reward) is float and type(terminated) is type(truncated) is bool
                 if not plain:
-                    reward = number(reward) if self.check or reward is not None else np.nan
+                    missing = reward is None and not self.check
+                    reward = np.nan if missing else number(reward, self.check)
                     terminated = flag("terminated", terminated, self.check)
                     truncated = flag("truncated", truncated, self.check)
             except BadValueError as error:

@@ -105,12 +105,13 @@ def _of_either(space: spaces.OneOf[Any], what: str) -> Refusal:
     last = len(refusals) - 1
 
     def refuse(value: Any) -> None:
-        if not (isinstance(value, tuple | list) and len(value) == 2 and 0 <= value[0] <= last):
+        pair = isinstance(value, tuple | list | np.ndarray) and len(value) == 2
+        if not (pair and 0 <= value[0] <= last and value[0] == int(value[0])):
             raise BadValueError(
                 f"{what} is {short(value)}, and has to be a number 0 to {last} and a value of the "
                 "space of that number"
             )
-        refusal = refusals[value[0]]
+        refusal = refusals[int(value[0])]
         if refusal is not None:
             refusal(value[1])
 

@@ -7,6 +7,7 @@ row for all parts in their order.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,87 +17,138 @@ from remuda.envs.checks import BadValueError, UntakeableError, numbers_in, short
 from remuda.types import Array
 
 
-def entries_of(space: spaces.Space[Any]) -> int:
-    """How many actions there are in a space of choices, those of each choice added up."""
+@dataclass(frozen=True)
+class Form:
+    """What the masks of a space of choices are read by, worked out once."""
+
+    space: spaces.Space[Any]
+    """Of the actions, as the library has it."""
+    size: int
+    """How many actions there are, those of each choice added up."""
+    parts: tuple[tuple[Any, Form], ...] = ()
+    """Of a space of several choices: the key and the form of each."""
+    nested: tuple[Form, ...] = ()
+    """Of a `MultiDiscrete` of several dimensions: its slices along the first."""
+
+
+def form_of(space: spaces.Space[Any]) -> Form:
+    """What the masks of a space of choices are read by."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
-        return sum(entries_of(own) for _, own in _own_parts(space))
+        named = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        parts = tuple((key, form_of(own)) for key, own in named)
+        return Form(space, sum(own.size for _, own in parts), parts)
     if isinstance(space, spaces.MultiDiscrete):
-        return int(space.nvec.sum())
+        sizes = enumerate(space.nvec.ravel().tolist())
+        parts = tuple((i, Form(spaces.Discrete(n), n)) for i, n in sizes)
+        rows = space.nvec if space.nvec.ndim > 1 else ()
+        nested = tuple(form_of(spaces.MultiDiscrete(row)) for row in rows)
+        return Form(space, int(space.nvec.sum()), parts, nested)
     if isinstance(space, spaces.MultiBinary):
-        return 2 * int(np.prod(space.shape))
+        return Form(space, 2 * int(np.prod(space.shape)))
     assert isinstance(space, spaces.Discrete), f"actions in {space} are not counted"
-    return int(space.n)
+    return Form(space, int(space.n))
 
 
-def flat_mask(
-    mask: Any, space: spaces.Space[Any], check: bool = True, what: str = "its mask"
-) -> Array:
-    """A mask as one row: [entries_of(space)], numbers or booleans.
+def flat_mask(mask: Any, form: Form, check: bool = True, what: str = "its mask") -> Array:
+    """A mask as one row: [form.size], numbers or booleans.
 
     Args:
-        mask: one row for all, a mask for each part, or None: all is allowed. Of a `MultiBinary` it
-            has off and on of each bit, or one entry a bit: 0 off, 1 on, 2 either.
-        space: of the actions, as the library has it.
-        check: refuse numbers of bits that are none of these.
+        mask: one row for all, a mask for each part, or None: all is allowed. Of a `MultiDiscrete`
+            any array of as many numbers, in their order. Of a `MultiBinary` it has off and on of
+            each bit, or one entry a bit: 0 off, 1 on, 2 either.
+        form: of the space of the actions.
+        check: refuse entries of bits that are none of these.
         what: it is, in messages.
 
     Raises:
-        BadValueError: it has none of these forms; or, with `check`, strange numbers of bits.
+        BadValueError: it has none of these forms; or, with `check`, strange entries of bits.
     """
-    size = entries_of(space)
+    space, size = form.space, form.size
     if mask is None:
         return np.ones(size, np.bool_)
-    if isinstance(space, spaces.MultiBinary):
-        return _of_bits(mask, size // 2, check, what)
-    if isinstance(space, spaces.Discrete):
-        return _row(mask, size, what)
-    if _is_row(mask) and np.size(mask) == size:
-        return _row(mask, size, what)
     if isinstance(space, spaces.Dict):
+        if _is_row(mask) and np.size(mask) == size:
+            return _row(mask, size, what)
         if not isinstance(mask, Mapping) or mask.keys() != space.spaces.keys():
             names = ", ".join(map(str, space.spaces))
             raise UntakeableError(
                 f"{what} is {short(mask)}, and has to have parts {names}, or to be {size} of true "
                 "or false"
             )
-        parts = [(name, mask[name], own) for name, own in space.spaces.items()]
-    else:
-        parts = _in_order(mask, space, size, what)
-    rows = [flat_mask(part, own, check, f"{what}, part {key}") for key, part, own in parts]
-    return np.concatenate(rows)
+        rows = [flat_mask(mask[key], own, check, _part(what, key)) for key, own in form.parts]
+        return np.concatenate(rows)
+    if isinstance(mask, Mapping):
+        first = int(space.start) if isinstance(space, spaces.Discrete) else 0
+        mask = _by_number(mask, first, what)
+    if isinstance(space, spaces.Discrete):
+        return _row(mask, size, what)
+    if isinstance(space, spaces.MultiBinary):
+        return _of_bits(mask, size // 2, check, what)
+    if _is_row(mask) and np.size(mask) == size:
+        return _row(mask, size, what)
+    return _of_parts(mask, form, check, what)
 
 
-def _in_order(
-    mask: Any, space: spaces.Space[Any], size: int, what: str
-) -> list[tuple[Any, Any, spaces.Space[Any]]]:
-    """The parts of a mask whose space has no names for them: each with its key and its space.
+def _part(what: str, key: Any) -> str:
+    return f"{what}, part {key}"
+
+
+def _by_number(mask: Mapping[Any, Any], first: int, what: str) -> tuple[Any, ...]:
+    """The values of a mapping whose keys are numbers, in the order of these.
+
+    Args:
+        mask: that has them.
+        first: the number of the first action; they may also be counted from 0.
+        what: it is, in messages.
 
     Raises:
-        UntakeableError: there are not as many.
+        UntakeableError: its keys are anything else, so that nothing tells which value is whose.
     """
-    own = [each for _, each in _own_parts(space)]
-    found: list[tuple[Any, Any]] = []
-    if isinstance(mask, Mapping):
-        found = list(mask.items())
-    elif isinstance(mask, tuple | list | np.ndarray) and not _is_row(mask):
-        found = list(enumerate(mask))
-    nested = isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim > 1
-    if nested and len(found) != len(own):
-        own = [spaces.MultiDiscrete(row) for row in space.nvec]  # type: ignore[attr-defined]
+    for begin in (0, first):
+        numbers = range(begin, begin + len(mask))
+        if all(number in mask for number in numbers):
+            return tuple(mask[number] for number in numbers)
+    raise UntakeableError(
+        f"{what} is {short(mask)}, and there are no names to tell by which of them is whose; its "
+        f"keys have to be the numbers {first} to {first + len(mask) - 1}, or let it be a row"
+    )
+
+
+def _of_parts(mask: Any, form: Form, check: bool, what: str) -> Array:
+    """The row of a mask of several choices without names.
+
+    Raises:
+        UntakeableError: it has not as many parts, nor as many entries.
+    """
+    own = [part for _, part in form.parts]
+    joinable = isinstance(form.space, spaces.MultiDiscrete)
+    found: list[Any] = []
+    if isinstance(mask, tuple | list):
+        found = [] if _is_row(mask) else list(mask)
+    elif hasattr(mask, "__array__"):
+        array = numbers_in(mask)
+        if joinable and array is not None and array.size == form.size:
+            return np.ravel(array)
+        if array is not None:
+            found = list(array) if array.ndim > 1 else []
+        elif isinstance(mask, np.ndarray) and mask.ndim:  # parts of unlike lengths
+            found = list(mask)
+    if form.nested and len(found) == len(form.nested) != len(own):
+        own = list(form.nested)
     if len(found) != len(own):
+        joined = [numbers_in(part) for part in found] if joinable else []
+        arrays = [np.ravel(array) for array in joined if array is not None]
+        if len(arrays) == len(found) and sum(array.size for array in arrays) == form.size:
+            return np.concatenate(arrays)
         raise UntakeableError(
-            f"{what} is {short(mask)}, not of {len(own)} parts or {size} of true or false"
+            f"{what} is {short(mask)}, not of {len(own)} parts or {form.size} of true or false"
         )
-    return [(key, part, each) for (key, part), each in zip(found, own, strict=True)]
-
-
-def _own_parts(space: spaces.Space[Any]) -> list[tuple[Any, spaces.Space[Any]]]:
-    if isinstance(space, spaces.Dict):
-        return list(space.spaces.items())
-    if isinstance(space, spaces.Tuple):
-        return list(enumerate(space.spaces))
-    assert isinstance(space, spaces.MultiDiscrete)
-    return [(i, spaces.Discrete(n)) for i, n in enumerate(space.nvec.ravel().tolist())]
+    return np.concatenate(
+        [
+            flat_mask(part, each, check, _part(what, i))
+            for i, (part, each) in enumerate(zip(found, own, strict=True))
+        ]
+    )
 
 
 def _is_row(mask: Any) -> bool:
@@ -111,7 +163,7 @@ def _is_row(mask: Any) -> bool:
 
 
 def _row(mask: Any, size: int, what: str) -> Array:
-    array = numbers_in(list(mask.values()) if isinstance(mask, Mapping) else mask)
+    array = numbers_in(mask)
     if array is None or array.size != size:
         raise UntakeableError(f"{what} is {short(mask)}, not {size} of true or false")
     return np.ravel(array)
@@ -119,7 +171,7 @@ def _row(mask: Any, size: int, what: str) -> Array:
 
 def _of_bits(mask: Any, count: int, check: bool, what: str) -> Array:
     """Off and on of each bit: [2 count]."""
-    array = numbers_in(list(mask.values()) if isinstance(mask, Mapping) else mask)
+    array = numbers_in(mask)
     if array is None or array.size not in (count, 2 * count):
         raise UntakeableError(
             f"{what} is {short(mask)}, not {2 * count} of true or false, or {count} of 0, 1 and 2"
@@ -127,6 +179,13 @@ def _of_bits(mask: Any, count: int, check: bool, what: str) -> Array:
     bits = np.ravel(array)
     if bits.size == 2 * count:
         return bits
+    if check and bits.dtype.kind == "b":
+        raise BadValueError(
+            f"{what} is {short(mask)}, true or false for each bit, of which none could be either; "
+            "with one entry for each bit let it be whole numbers: 0 where the bit has to be off, 1 "
+            "where it has to be on and 2 where it may be either; or let it hold true or false for "
+            "off and for on of each bit"
+        )
     strange = ~np.isin(bits, (0, 1, 2))
     if check and strange.any():
         at = int(strange.argmax())
@@ -149,7 +208,10 @@ def refuse_unfit(masked_in: spaces.Space[Any], does: spaces.Space[Any]) -> None:
         UntakeableError: its values have no form of a mask.
         BadValueError: it has no value that allows everything.
     """
-    widest = flat_mask(_widest(masked_in), does, check=False)
+    widest = _widest(masked_in)
+    if isinstance(masked_in, spaces.Dict) and not isinstance(does, spaces.Dict):
+        widest = tuple(widest.values())  # in the order of its names, as `Sight.mask` has them
+    widest = flat_mask(widest, form_of(does), check=False)
     if not widest.astype(np.bool_).all():
         raise BadValueError(
             "by its space it never allows all of them (of a MultiBinary, one entry for each bit is "

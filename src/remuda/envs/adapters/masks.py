@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from remuda.envs.adapters.mask_forms import flat_mask
+from remuda.envs.adapters.mask_forms import Form, flat_mask, form_of
 from remuda.envs.adapters.spaces import MASK, Deeds, Sight
-from remuda.envs.checks import BadValueError
+from remuda.envs.checks import BadValueError, of_mask
 from remuda.envs.scripted import possibilities
 from remuda.types import AgentSpec, Bools
 
@@ -35,9 +35,11 @@ class Masks:
             num_envs: copies.
             tells: whether its mask was told already, so that it has to be told whenever it acts.
         """
-        self._sight, self._theirs = sight, deeds.theirs
+        self._sight = sight
         self._is_asked, self._could_be = spec.masked, can_be_masked(deeds)
         self._tells = tells or sight.has_mask
+        theirs = deeds.space if deeds.theirs is None else deeds.theirs
+        self._form = form_of(theirs) if spec.masked else None
         width = possibilities(spec) if spec.masked else 0
         self._rows: Bools = np.ones((num_envs, width), np.bool_)
         # The copies where it was told no mask with what it saw last.
@@ -61,6 +63,13 @@ class Masks:
             BadValueError: it is no mask, or one that nobody asks for; without `check`, it is of
                 another length.
         """
+        try:
+            self._note(e, seen, info, check)
+        except BadValueError as error:
+            of_mask(error)
+            raise
+
+    def _note(self, e: int, seen: Any, info: Mapping[str, Any], check: bool) -> None:
         if not self._is_asked:
             if check and info and self._could_be and info.get(MASK) is not None:
                 raise BadValueError(
@@ -69,12 +78,17 @@ class Masks:
                 )
             return
         mask = self._sight.mask(seen, info)
-        write_mask(mask, self._rows[e], check, self._theirs)
+        write_mask(mask, self._rows[e], check, self._form)
         if mask is None:
             self._lacking.add(e)
         else:
             self._tells = True
             self._lacking.discard(e)
+
+    @staticmethod
+    def missing() -> BadValueError:
+        """What is said of a copy that is `lacking`."""
+        return of_mask(BadValueError("its mask is missing"))
 
     def lacking(self, active: Bools) -> int | None:
         """A copy where it acts and was told no mask, although others are told; None: none.
@@ -93,7 +107,7 @@ class Masks:
 
 
 def write_mask(
-    mask: Any, out: Bools, check: bool = True, space: spaces.Space[Any] | None = None
+    mask: Any, out: Bools, check: bool = True, space: spaces.Space[Any] | Form | None = None
 ) -> None:
     """Write a library's mask into one row; its parts follow one another as those of the space do.
 
@@ -101,7 +115,7 @@ def write_mask(
         mask: in any form of `flat_mask`; None: all is allowed.
         out: [possibilities].
         check: refuse what is neither 0 nor 1.
-        space: of the actions, as the library has it; None: they are one choice.
+        space: of the actions, as the library has it, or its form; None: they are one choice.
 
     Raises:
         BadValueError: it is of another length; or, with `check`, holds anything but 0 and 1.
@@ -112,7 +126,8 @@ def write_mask(
     if type(mask) is np.ndarray and mask.shape == out.shape and mask.dtype.kind in "biuf":
         flat = mask  # as most are; one row has but one meaning in any space
     else:
-        flat = flat_mask(mask, spaces.Discrete(out.size) if space is None else space, check)
+        space = spaces.Discrete(out.size) if space is None else space
+        flat = flat_mask(mask, space if isinstance(space, Form) else form_of(space), check)
     out[...] = flat.astype(np.bool_)
     # Most masks are int8, and right: their bytes are those of the row.
     if check and flat.dtype.kind != "b" and flat.tobytes() != out.tobytes():

@@ -36,9 +36,9 @@ class Copies(VectorEnv):
 
         Args:
             copies: environments, all made alike.
-            infos: of that reset, by agent. Where any holds a mask, all agents that make choices are
-                asked for theirs: some tell that of the selected agent alone, or an agent is not
-                there yet. Who never tells one may do anything.
+            infos: of that reset, by agent. Where any holds a mask, or None for one, all agents that
+                make choices are asked for theirs: some tell that of the selected agent alone, or an
+                agent is not there yet. Who never tells one may do anything.
             wrapping: what is read of `info`.
 
         Raises:
@@ -56,13 +56,15 @@ class Copies(VectorEnv):
         ]
         self.num_envs = len(copies)
         infos = infos or {}
-        tells = [(infos.get(name) or {}).get(MASK) is not None for name in names]
+        own_infos = [infos.get(name) or {} for name in names]
+        tells = [info.get(MASK) is not None for info in own_infos]
+        any_mask = any(MASK in info for info in own_infos)
         self.agents = tuple(
             AgentSpec(
                 str(name),
                 sight.space,
                 deeds.space,
-                masked=can_be_masked(deeds) and (sight.has_mask or any(tells)),
+                masked=can_be_masked(deeds) and (sight.has_mask or any_mask),
             )
             for name, sight, deeds in zip(names, self._sights, self._deeds, strict=True)
         )
@@ -120,7 +122,7 @@ class Copies(VectorEnv):
         masks, active = self._masks[agent], self.active[:, agent]
         lacking = masks.lacking(active) if self.check else None
         if lacking is not None:
-            raise self._broken(lacking, agent, "its mask is missing")
+            raise self._broken(lacking, agent, masks.missing())
         masks.write(out, active, self.check)
 
     def end_turn(self) -> TurnResult:
@@ -156,12 +158,13 @@ class Copies(VectorEnv):
         for name, reward in rewards.items():
             if type(reward) is not float and (self.check or reward is not None):
                 try:
-                    reward = number(reward)  # noqa: PLW2901
+                    reward = number(reward, self.check)  # noqa: PLW2901
                 except BadValueError as error:
                     raise self._broken(e, self._index.get(name), error) from None
-            agent = self._known(e, name, "its rewards name")
-            if reward and agent is not None and self._playing[e, agent]:
-                self._rewards[e, agent] += reward
+            if reward:
+                agent = self._known(e, name, "its rewards name")
+                if agent is not None and self._playing[e, agent]:
+                    self._rewards[e, agent] += reward
 
     def _read(
         self, metrics: InfoMetrics, e: int, agent: int, info: Mapping[str, Any] | None

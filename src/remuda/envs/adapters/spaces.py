@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from remuda.envs.adapters.leaves import refusal_of
-from remuda.envs.adapters.mask_forms import entries_of, refuse_unfit
+from remuda.envs.adapters.mask_forms import form_of, refuse_unfit
 from remuda.envs.checks import BadValueError, UntakeableError, short, write_checked
 from remuda.errors import ContractError
 from remuda.types import Array
@@ -103,13 +103,15 @@ class Sight:
             mask = seen[MASK]
         except KeyError:
             return None
-        if self.names and isinstance(mask, Mapping) and tuple(mask) != self.names:
+        if not (self.names and isinstance(mask, Mapping)):
+            return mask
+        if tuple(mask) != self.names:
             found, own = (", ".join(map(str, names)) for names in (mask, self.names))
             raise UntakeableError(
                 f"its mask has the parts {found} in this order, and its space {own}: the choices "
                 "of a MultiDiscrete have no names, so that the order has to be the same"
             )
-        return mask
+        return tuple(mask.values())
 
 
 def sight_of(space: spaces.Space[Any], does: Deeds | None = None) -> Sight:
@@ -168,9 +170,11 @@ def _tells_of(sees: spaces.Dict, does: Deeds | None, customary: bool) -> bool:
     try:
         refuse_unfit(sees[MASK], does.theirs)
     except BadValueError as error:
-        if customary and isinstance(error, UntakeableError):
+        masked = sees[MASK]
+        empty = isinstance(masked, spaces.Box) and not masked.high.any()
+        if customary and (empty or isinstance(error, UntakeableError)):
             return True
-        count, asked = _entries(sees[MASK]), entries_of(does.theirs)
+        count, asked = _entries(masked), form_of(does.theirs).size
         why = f"cannot tell what is allowed in {does.theirs} ({error})"
         if isinstance(error, UntakeableError) and count not in (None, asked):
             why = f"has {count} entries, and there are {asked} actions in {does.theirs}"

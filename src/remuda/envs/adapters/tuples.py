@@ -14,6 +14,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from remuda.envs.adapters.answers import STEP, begin, parts
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.adapters.spaces import MASK
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
@@ -77,17 +78,26 @@ class TupleEnv:
         return self._does[agent]
 
     def reset(self, seed: int | None = None) -> tuple[Numbers, Numbers]:
-        """Begin an episode: observations and infos, by agent."""
+        """Begin an episode: observations and infos, by agent.
+
+        Raises:
+            UntakeableError: it takes no seed, or answers anything but observations and an info.
+        """
         if self._forget is not None:
             self._forget(self.env.unwrapped)
-        observations, info = self.env.reset(seed=seed)
+        observations, info = begin(self.env, seed)
         self.agents = list(self.possible_agents)
         return self._by_agent("observations", observations), self._infos(info)
 
     def step(self, actions: Numbers) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
-        """One step of all: observations, rewards, terminations, truncations and infos."""
+        """One step of all: observations, rewards, terminations, truncations and infos.
+
+        Raises:
+            UntakeableError: it answers anything else.
+        """
         chosen = tuple(actions[name] for name in self.possible_agents)
-        observations, rewards, terminated, truncated, info = self.env.step(chosen)
+        answer = parts(self.env, "step", self.env.step(chosen), STEP)
+        observations, rewards, terminated, truncated, info = answer
         ended, cut, given = (
             self._by_agent(what, each if _is_sequence(each) else [each] * len(chosen))
             for what, each in (("ends", terminated), ("ends", truncated), ("rewards", rewards))
@@ -176,6 +186,12 @@ def _is_true(end: Any) -> bool:
     return end is True or (end is not False and _is_flag(end) and bool(end))
 
 
+class TupleCopies(ParallelCopies):
+    """Copies of such environments."""
+
+    checker = ""  # PettingZoo's do not know tuples, and Gymnasium's no rewards by agent
+
+
 def copies_of(
     make: Callable[[], gymnasium.Env[Any, Any]],
     num_envs: int,
@@ -183,7 +199,7 @@ def copies_of(
     forget: Callable[[Any], None] | None = None,
 ) -> ParallelCopies:
     """Copies of an environment that several agents share; `make` makes one. See `TupleEnv`."""
-    return ParallelCopies(lambda: TupleEnv(make(), forget), num_envs, wrapping)
+    return TupleCopies(lambda: TupleEnv(make(), forget), num_envs, wrapping)
 
 
 def made_quietly(name: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
