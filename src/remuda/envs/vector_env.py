@@ -59,7 +59,7 @@ class VectorEnv(ABC):
     `TurnResult.info`. Runs show their means over episodes."""
 
     checker: str = "remuda.envs.contract.check_env"
-    """What tests the whole contract that the game is written by, for messages."""
+    """What tests the contract that the game is written by, for messages; empty: nothing does."""
     action_names: tuple[str, ...] = ()
     """What the actions of a Discrete space are called, for people who play; empty: they are
     numbers. `up`, `down`, `left` and `right` are the arrow keys."""
