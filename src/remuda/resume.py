@@ -83,28 +83,24 @@ def find_checkpoint(
         if name not in hyperparameters[policy]:
             hyperparameters[policy][name] = value
             changed.append(Change(f"policies.{policy}.{name}", live, value, allowed=True))
-    return Resumed(found, tuple(changed), hyperparameters, _over(config, found))
+    return Resumed(found, tuple(changed), hyperparameters, next(iter(_reached(config, found)), ""))
 
 
-def _over(config: Config, found: Manifest) -> str:
-    """How a run ended that has had all that it is to have; empty: there is something left."""
-    if config.run.turns is not None and found.turns >= config.run.turns:
-        return ALL_PLAYED
-    if config.run.seconds is not None and found.seconds >= config.run.seconds:
-        return TIME_UP
-    return ""
+def _reached(config: Config, found: Manifest) -> dict[str, str]:
+    """By how a run ended that has had all of something, what it would go on with."""
+    turns, seconds, reached = config.run.turns, config.run.seconds, {}
+    if turns is not None and found.turns >= turns:
+        reached[ALL_PLAYED] = f"--run.turns above {found.turns:,}"
+    if seconds is not None and found.seconds >= seconds:
+        reached[TIME_UP] = f"--run.seconds above {found.seconds:,.1f}"
+    return reached
 
 
 def nothing_left(config: Config, resumed: Resumed) -> str:
     """That a run is over, and how it would go on, in words."""
-    found, more = resumed.checkpoint, []
-    if config.run.turns is not None and found.turns >= config.run.turns:
-        more.append(f"--run.turns above {found.turns:,}")
-    if config.run.seconds is not None and found.seconds >= config.run.seconds:
-        more.append(f"--run.seconds above {found.seconds:,.1f}")
+    more = " and ".join(_reached(config, resumed.checkpoint).values())
     return (
-        f"{resumed.over}: nothing was left to do, and nothing more is trained; to go on, add "
-        f"{' and '.join(more)}"
+        f"{resumed.over}: nothing was left to do, and nothing more is trained; to go on, add {more}"
     )
 
 
