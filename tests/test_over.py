@@ -1,6 +1,7 @@
 """A run that has had all that it is to have, and is resumed: nothing of it changes."""
 
 import json
+import shutil
 
 import pytest
 
@@ -36,7 +37,9 @@ def holds(path):
     """What of a run is not to change."""
     weights = {each.name: each.read_bytes() for each in (path / "weights").iterdir()}
     numbers = sorted(each.name for each in (path / "checkpoints").iterdir())
-    return weights, numbers, (path / "metrics.jsonl").read_bytes()
+    ledger = path / "ledger.bin"
+    matches = ledger.read_bytes() if ledger.exists() else b""
+    return weights, numbers, (path / "metrics.jsonl").read_bytes(), matches
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -81,3 +84,34 @@ def test_weights_that_are_not_whole_are_written_once_more(tmp_path, capfd, kind,
     before = holds(first.directory)
     remuda.train(resume=first, view=PlainView())
     assert holds(first.directory) == before
+
+
+def test_matches_after_the_last_checkpoint_stay_in_the_ledger(tmp_path):
+    """Processes play on while it is written. Red before: the resume cut what they had played."""
+    settings = {
+        "population": {"policies": 3, "matchmaker": "random"},
+        "actor": {"processes": 2},
+        "env": {"num_envs": 16},
+    }
+    run = {"directory": tmp_path / "run", "seconds": 2.0, "evaluate_episodes": 0}
+    first = remuda.train("kuhn_poker", schedule="async", run=run, view=PlainView(), **settings)
+    before = holds(first.directory)
+    assert before[-1]
+    # As after a checkpoint with matches beyond it, however the processes were timed.
+    ledger = first.directory / "ledger.bin"
+    with ledger.open("ab") as file:
+        file.write(before[-1][-(len(before[-1]) // 100) :])
+    longer = ledger.read_bytes()
+    remuda.train(resume=first, view=PlainView())
+    assert ledger.read_bytes() == longer
+
+
+def test_a_copy_without_its_empty_directories_goes_on(tmp_path):
+    """Red before: it trained to its end, and then could not write a policy's weights."""
+    first = trained(tmp_path, "sequential", "fixed", turns=300)
+    shutil.rmtree(first.directory / "weights")
+    run = {"turns": 400}
+    more = remuda.train(resume=first, config={"run": run}, view=PlainView())
+    assert more.finished
+    loaded = remuda.load(first.directory)
+    assert all(loaded[name].weights() for name in loaded)

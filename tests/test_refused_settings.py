@@ -150,6 +150,8 @@ def read(tmp_path, text):
         ("policy: {n_steps: 1}\npolicy: {discount: 0.5}\n", "line 2: the key policy stands in"),
         ("{1: a, 1: b}", "line 1: the key 1 stands in line 1 already"),
         ("a: &a [*a]", "line 1: *a stands within &a itself"),
+        ("seed: !!bool perhaps", "is not what its tag"),
+        ("seed: !!timestamp 5", "is not what its tag"),
         ("a: &a {b: [1, {c: *a}]}", "line 1: *a stands within &a itself"),
         ("[" * 3000, "nested too deeply"),
         ("{a: " * 2000, "nested too deeply"),

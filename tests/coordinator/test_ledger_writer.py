@@ -68,6 +68,7 @@ def test_a_run_that_is_resumed_goes_back_to_the_right_record(tmp_path):
     other = Table({"a": 2, "b": 2}, 2, 0)
     other.restore(saved)
     again = LedgerWriter(other, path, print)
+    again.begin()
     add(other, 7)
     again.write()
     _, records = read_records(path)

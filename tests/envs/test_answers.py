@@ -313,3 +313,28 @@ def test_the_suite_refuses_environments_of_other_libraries(factory):
     """Red before: a TypeError of the environment's own `reset`."""
     with pytest.raises(UsageError, match="check_env tests a VectorEnv"):
         check_env(factory)
+
+
+class InfoOf(Sound):
+    def __init__(self, first, later):
+        self.first, self.later = first, later
+
+    def reset(self, *, seed=None, options=None):
+        return SEEN, self.first
+
+    def step(self, action):
+        return SEEN, 0.0, False, False, self.later
+
+
+@pytest.mark.parametrize("info", [["a"], np.zeros(2), 0.0], ids=["list", "array", "number"])
+@pytest.mark.parametrize("check", [True, False])
+def test_info_that_is_no_mapping_is_told_as_the_games(info, check):
+    """Red before: an AttributeError, or a ValueError of an array, in lines of this library."""
+    with pytest.raises(ContractError, match=r"as `info`, the last of 2 values .*not a mapping"):
+        GymnasiumEnv(lambda: InfoOf(info, {}), 1)
+    env = GymnasiumEnv(lambda: InfoOf(None, info), 1)
+    env.check = check
+    env.reset(np.zeros(1, np.int64), np.ones(1, np.bool_))
+    env.begin_turn()
+    with pytest.raises(ContractError, match=r"as `info`, the last of 5 values .*not a mapping"):
+        env.act(0, np.zeros(1, np.int64))

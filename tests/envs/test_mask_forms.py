@@ -268,3 +268,20 @@ def test_names_of_choices_come_in_the_order_of_their_space():
     said = r"its mask has the parts y, x in this order, and its space x, y.*MultiDiscrete"
     with pytest.raises(ContractError, match=said):
         env.reset(np.zeros(1, np.int64), np.ones(1, bool))
+
+
+@pytest.mark.parametrize(
+    ("mask", "space"),
+    [
+        # A row for off and one for on; a column for each choice.
+        ([[1, 0, 1, 0], [1, 1, 1, 1]], spaces.MultiBinary(4)),
+        ([[1, 0], [1, 1], [0, 1]], spaces.MultiDiscrete([3, 3])),
+    ],
+    ids=["bits", "choices"],
+)
+def test_a_mask_laid_out_the_other_way_is_refused(mask, space):
+    """Red before: its numbers were taken in their order, which mixes the choices."""
+    mask = np.array(mask, np.int8)
+    with pytest.raises(UntakeableError, match=r"has the shape \("):
+        flat(mask, space, mask.size)
+    assert flat(mask.T.copy(), space, mask.size) == mask.T.ravel().tolist()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from remuda.envs.adapters.export import parallel_env
 from remuda.envs.adapters.open_spiel import OpenSpielEnv
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.registry import find_game, make_env
@@ -185,3 +186,18 @@ def test_games_that_are_large_or_of_moves_at_once_are_not_walked(name):
     from remuda.analysis.exact_play import walked_game
 
     assert walked_game(f"open_spiel:{name}", OpenSpielEnv(name, 1)) is None
+
+
+def test_games_of_moves_at_once_are_observed_together_and_exported_so():
+    """Red before: refused, as if one agent acted at a time."""
+    for name, together in (("open_spiel:matrix_rps", True), ("open_spiel:kuhn_poker", False)):
+        env = make_env(name, 1)
+        assert env.can_observe_together is together
+        if together:
+            assert make_env(name, 1, **{"env.observe_together": True}).turn_groups == ((0, 1),)
+            pair = parallel_env(name)
+            pair.reset(seed=0)
+            assert pair.step({"player_0": 0, "player_1": 1})[1] == {"player_0": -1, "player_1": 1}
+        else:
+            with pytest.raises(ConfigError, match=r"one agent acts at a time"):
+                make_env(name, 1, **{"env.observe_together": True})

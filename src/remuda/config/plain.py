@@ -97,6 +97,10 @@ def read_yaml(text: str) -> Any:
         return yaml.load(text, Loader=_formats()[0])
     except RecursionError:
         raise RefusedYAMLError("it is nested too deeply, as no configuration is") from None
+    except (KeyError, AttributeError):  # PyYAML's own, of a value that is not what its tag says
+        raise RefusedYAMLError(
+            "a value is not what its tag (`!!bool`, `!!timestamp`) says; leave the tag out"
+        ) from None
 
 
 def write_yaml(tree: object) -> str:

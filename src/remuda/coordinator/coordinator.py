@@ -169,6 +169,8 @@ class Coordinator:
                     self._tell(message)
                 return signals.stopped()
 
+            if self._scribe is not None:
+                self._scribe.begin()
             self._runtime.start(stopped)
             with passed_over():
                 return self._go_on(self._make_board(), config, every, signals)

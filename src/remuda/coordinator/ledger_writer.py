@@ -22,15 +22,18 @@ class LedgerWriter:
     """
 
     def __init__(self, table: Table, path: Path, say: Callable[[str], None]) -> None:
-        """Go on where the table was when the run was resumed, or at its beginning."""
+        """Write nothing yet."""
         self._table, self._say = table, say
         self._next = table.word(RECORDS)
         self._file = LedgerFile(path, table.names, table.seats, table.hyperparameters.names)
-        self._file.rewind(self._next)
         self._failed = False
         self.lost = 0
         """Records that came faster than they were fetched."""
         self._told = self._told_of_others = 0
+
+    def begin(self) -> None:
+        """Go on where the table was when the run was resumed, or at its beginning."""
+        self._file.rewind(self._next)
 
     def close(self) -> None:
         """Append what is left once all roles have ended, whatever they were doing.

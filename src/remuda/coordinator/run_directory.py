@@ -208,7 +208,7 @@ class RunDirectory:
             turns: after which it goes on.
             records: that the ledger of matches goes on after; later ones are copied, as a ledger of
                 their own, and cut by who writes it.
-            over: whether nothing comes after them; then metrics and weights stay as they are.
+            over: whether nothing comes after them; then metrics, ledger and weights stay.
 
         Returns:
             The numbers of the damaged lines of `metrics.jsonl`, which are left as they are.
@@ -220,9 +220,10 @@ class RunDirectory:
         try:
             kept = self._earlier()
             shutil.copy2(self.config, kept)
+            self.weights.mkdir(exist_ok=True)  # as copies without empty directories lack it
             if self.metrics.exists() and not over:
                 self._cut_metrics(turns, kept, damaged)
-            if self.ledger.exists():
+            if self.ledger.exists() and not over:
                 from remuda.population.ledger import copy_later
 
                 copy_later(self.ledger, records, kept / self.ledger.name)

@@ -70,12 +70,19 @@ def parts(copy: Any, method: str, answer: Any, wanted: str) -> Any:
         wanted: what it should be, by commas.
 
     Raises:
-        UntakeableError: it has more or fewer values, or is none of several.
+        UntakeableError: it has more or fewer values, is none of several, or its `info` is no
+            mapping.
     """
     count = wanted.count(",") + 1
     values = answer if isinstance(answer, tuple | list) else _values_of(answer)
     if values is not None and len(values) == count:
-        return values
+        info = values[-1]
+        if type(info) is dict or info is None or isinstance(info, Mapping):
+            return values
+        raise UntakeableError(
+            f"{method} of {article(copy)} returned {short(info)} as `info`, the last of "
+            f"{count} values ({wanted}), and not a mapping such as {{}}"
+        )
     found = short(answer) if values is None else f"{len(values)} values"
     old = values is not None and method == "step" and len(values) == OLD_STEP
     raise UntakeableError(

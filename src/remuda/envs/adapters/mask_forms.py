@@ -54,8 +54,9 @@ def flat_mask(mask: Any, form: Form, check: bool = True, what: str = "its mask")
 
     Args:
         mask: one row for all, a mask for each part, or None: all is allowed. Of a `MultiDiscrete`
-            any array of as many numbers, in their order. Of a `MultiBinary` it has off and on of
-            each bit, or one entry a bit: 0 off, 1 on, 2 either.
+            any array of as many numbers, in their order, but none with the choices in its last axis
+            alone. Of a `MultiBinary` it has off and on of each bit, in the last axis if it has
+            several, or one entry a bit: 0 off, 1 on, 2 either.
         form: of the space of the actions.
         check: refuse entries of bits that are none of these.
         what: it is, in messages.
@@ -83,7 +84,7 @@ def flat_mask(mask: Any, form: Form, check: bool = True, what: str = "its mask")
     if isinstance(space, spaces.Discrete):
         return _row(mask, size, what)
     if isinstance(space, spaces.MultiBinary):
-        return _of_bits(mask, size // 2, check, what)
+        return _of_bits(mask, space.shape, check, what)
     if _is_row(mask) and np.size(mask) == size:
         return _row(mask, size, what)
     return _of_parts(mask, form, check, what)
@@ -128,6 +129,7 @@ def _of_parts(mask: Any, form: Form, check: bool, what: str) -> Array:
     elif hasattr(mask, "__array__"):
         array = numbers_in(mask)
         if joinable and array is not None and array.size == form.size:
+            _refuse_columns(array, len(own), what)
             return np.ravel(array)
         if array is not None:
             found = list(array) if array.ndim > 1 else []
@@ -151,6 +153,19 @@ def _of_parts(mask: Any, form: Form, check: bool, what: str) -> Array:
     )
 
 
+def _refuse_columns(array: Array, count: int, what: str) -> None:
+    """Refuse an array that has a column for each choice: in its own order it mixes them.
+
+    Raises:
+        UntakeableError: it is one.
+    """
+    if array.ndim > 1 and array.shape[-1] == count and array.shape[0] not in (1, count):
+        raise UntakeableError(
+            f"{what} has the shape {array.shape}, a column for each of {count} choices, which "
+            "would be read row by row; let it have a row for each choice"
+        )
+
+
 def _is_row(mask: Any) -> bool:
     """Whether a mask is a row of single entries, and no sequence of parts."""
     if isinstance(mask, tuple | list):
@@ -169,12 +184,19 @@ def _row(mask: Any, size: int, what: str) -> Array:
     return np.ravel(array)
 
 
-def _of_bits(mask: Any, count: int, check: bool, what: str) -> Array:
-    """Off and on of each bit: [2 count]."""
+def _of_bits(mask: Any, shape: tuple[int, ...], check: bool, what: str) -> Array:
+    """Off and on of each bit of an action of that shape: [2 bits]."""
+    count = int(np.prod(shape))
     array = numbers_in(mask)
     if array is None or array.size not in (count, 2 * count):
         raise UntakeableError(
             f"{what} is {short(mask)}, not {2 * count} of true or false, or {count} of 0, 1 and 2"
+        )
+    pairs = (count, 2), (*shape, 2), shape
+    if array.shape not in pairs and np.squeeze(array).ndim > 1:
+        raise UntakeableError(
+            f"{what} has the shape {array.shape}; of several dimensions it has to be "
+            f"{(*shape, 2)}, off and on of each bit, or {shape}"
         )
     bits = np.ravel(array)
     if bits.size == 2 * count:

@@ -34,8 +34,6 @@ class OpenSpielEnv(VectorEnv):
     to no decision of its own.
     """
 
-    can_observe_together = False
-
     def __init__(self, name: str, num_envs: int = 1, sees: str = "auto") -> None:
         """Load the game.
 
@@ -57,6 +55,7 @@ class OpenSpielEnv(VectorEnv):
         kind = self.game.get_type()
         self.moves_together = kind.dynamics == spiel.GameType.Dynamics.SIMULTANEOUS
         """Whether players move at the same time."""
+        self.can_observe_together = self.moves_together
         _check(spiel, name, kind)
         self._sees = _what_is_seen(spiel, name, kind, sees)
         shape = self._shape = _shape_of(spiel, self.game, name, self._sees)
