@@ -284,4 +284,6 @@ def test_a_mask_laid_out_the_other_way_is_refused(mask, space):
     mask = np.array(mask, np.int8)
     with pytest.raises(UntakeableError, match=r"has the shape \("):
         flat(mask, space, mask.size)
+    with pytest.raises(UntakeableError, match=r"has the shape \("):
+        flat(mask.tolist(), space, mask.size)
     assert flat(mask.T.copy(), space, mask.size) == mask.T.ravel().tolist()

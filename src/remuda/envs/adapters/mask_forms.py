@@ -141,6 +141,8 @@ def _of_parts(mask: Any, form: Form, check: bool, what: str) -> Array:
         joined = [numbers_in(part) for part in found] if joinable else []
         arrays = [np.ravel(array) for array in joined if array is not None]
         if len(arrays) == len(found) and sum(array.size for array in arrays) == form.size:
+            if len({array.size for array in arrays}) == 1:
+                _refuse_columns(np.stack(arrays), len(own), what)
             return np.concatenate(arrays)
         raise UntakeableError(
             f"{what} is {short(mask)}, not of {len(own)} parts or {form.size} of true or false"
