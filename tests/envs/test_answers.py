@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from envs.test_own_games import Both
 from faulty_games import AtOnce, InTurn, actor_of, play
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
@@ -338,3 +339,34 @@ def test_info_that_is_no_mapping_is_told_as_the_games(info, check):
     env.begin_turn()
     with pytest.raises(ContractError, match=r"as `info`, the last of 5 values .*not a mapping"):
         env.act(0, np.zeros(1, np.int64))
+
+
+@pytest.mark.parametrize("name", ["observation", "reward", "terminated", "truncated"])
+def test_what_is_told_in_a_list_and_not_by_agent_is_told_by_its_name(name):
+    """Red before: an AttributeError, or "the reward is missing"."""
+    place = ["observation", "reward", "terminated", "truncated", "info"].index(name)
+
+    class InAList(Both):
+        def step(self, actions):
+            answer = list(super().step(actions))
+            answer[place] = list(answer[place].values())
+            return tuple(answer)
+
+    env = ParallelCopies(InAList)
+    env.reset(np.zeros(1, np.int64), np.ones(1, np.bool_))
+    env.begin_turn()
+    for agent in range(env.num_agents):
+        env.act(agent, np.zeros(1, np.int64))
+    with pytest.raises(ContractError, match=rf"step of an InAList returned .* as `{name}`"):
+        env.end_turn()
+
+
+def test_a_reset_that_tells_in_a_list_is_told_by_its_name():
+    class SeesInAList(Both):
+        def reset(self, seed=None, options=None):
+            observations, infos = super().reset(seed, options)
+            return list(observations.values()), infos
+
+    env = ParallelCopies(SeesInAList)
+    with pytest.raises(ContractError, match=r"reset of a SeesInAList returned .* `observation`"):
+        env.reset(np.zeros(1, np.int64), np.ones(1, np.bool_))

@@ -273,22 +273,26 @@ def test_faults_are_told(name, options, error, said):
     assert "\n" not in str(found.value)
 
 
-class ListOfEnds(Single):
-    """Tells what it should as it likes."""
+class ListOfRewards(Both):
+    """Tells rewards in the order of its agents, and not by agent."""
 
-    def step(self, action):
-        return np.zeros(2, np.float32), 1.0, True, False, [1]
+    def step(self, actions):
+        seen, rewards, *others = super().step(actions)
+        return seen, list(rewards.values()), *others
 
 
 def test_an_answer_of_another_kind_is_told_as_the_environments():
-    metrics = {"env.episode_metrics": {"speed": "last"}}
-    made = make_env("envs.test_own_games:ListOfEnds", 1, **metrics)
+    made = make_env("envs.test_own_games:ListOfRewards", 1)
+    made.check = False  # checked, it is told by its name: tests/envs/test_answers.py
     made.reset(np.arange(1), np.ones(1, bool))
     made.begin_turn()
+    for agent in range(made.num_agents):
+        made.act(agent, np.zeros(1, np.int64))
     said = r"does not do what its library says: \w+Error: .*, at `"
-    act = naming_user_code()(made.act)  # called by Remuda; a test's own line would be the user's
+    # Called by Remuda: a test's own line would be told as the user's.
+    end_turn = naming_user_code()(made.end_turn)
     with pytest.raises(UserCodeError, match=said):
-        act(0, np.zeros(1, np.int64))
+        end_turn()
 
 
 def test_an_option_that_is_refused_is_no_fault_of_the_code():

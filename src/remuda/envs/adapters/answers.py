@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from itertools import islice
 from typing import Any
 
@@ -89,6 +89,20 @@ def parts(copy: Any, method: str, answer: Any, wanted: str) -> Any:
         f"{method} of {article(copy)} returned {found}, and not {count} values: {wanted}"
         + ("; `done` of old Gym is `terminated` or `truncated` now" if old else "")
     )
+
+
+def refuse_lists(copy: Any, method: str, values: Sequence[Any], wanted: str) -> None:
+    """Each part of an answer that is told by agent is a mapping; of `info` that is known.
+
+    Raises:
+        UntakeableError: one is not.
+    """
+    for value, name in zip(values[:-1], wanted.split(", "), strict=False):
+        if type(value) is not dict and not isinstance(value, Mapping):
+            raise UntakeableError(
+                f"{method} of {article(copy)} returned {short(value)} as `{name}`, and not a "
+                "mapping from its agents"
+            )
 
 
 def _values_of(answer: Any) -> tuple[Any, ...] | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from remuda.envs.adapters.answers import STEP, begin, first_begin, parts
+from remuda.envs.adapters.answers import RESET, STEP, begin, first_begin, parts, refuse_lists
 from remuda.envs.adapters.masks import Masks, can_be_masked
 from remuda.envs.adapters.spaces import MASK, deeds_of, picture_of, seed_of, sight_of
 from remuda.envs.adapters.wrapping import NOTHING, InfoMetrics, Wrapping
@@ -239,7 +239,9 @@ class ParallelCopies(Copies):
 
     def _restart(self, e: int, seed: int) -> None:
         try:
-            seen, infos = begin(self.copies[e], seed)
+            seen, infos = answer = begin(self.copies[e], seed)
+            if self.check:
+                refuse_lists(self.copies[e], "reset", answer, RESET)
         except BadValueError as error:
             raise self._broken(e, None, error) from None
         self._note_all(e, seen, infos or {})
@@ -262,6 +264,8 @@ class ParallelCopies(Copies):
                 continue
             try:
                 answer = parts(copy, "step", copy.step(actions), STEP)
+                if self.check:
+                    refuse_lists(copy, "step", answer, STEP)
             except BadValueError as error:
                 raise self._broken(e, None, error) from None
             seen, rewards, terminations, truncations, infos = answer
