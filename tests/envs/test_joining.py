@@ -7,8 +7,10 @@ import pytest
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
+from faulty_games import actor_of, play
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.contract import VectorEnvContract
+from remuda.envs.workers import WorkerEnvs
 
 
 class Scheduled(AECEnv):
@@ -18,8 +20,9 @@ class Scheduled(AECEnv):
     possible_agents: ClassVar = ["a", "b", "c"]
     render_mode = None
 
-    def __init__(self, order, begins="abc", dies=None, joins=None):
+    def __init__(self, order, begins="abc", dies=None, joins=None, cut=False):
         super().__init__()
+        self.cut = cut
         self.order, self.begins = order, begins
         self.dies, self.joins = dies or {}, joins or {}
 
@@ -59,11 +62,11 @@ class Scheduled(AECEnv):
             self.join(joiner)
         self.rewards = dict.fromkeys(self.agents, 1.0)
         for dead in self.dies.get(self.acts, ""):
-            self.terminations[dead] = True
+            (self.truncations if self.cut else self.terminations)[dead] = True
         later = [
             each
             for each in self.order[self.acts :]
-            if each in self.agents and not self.terminations[each]
+            if each in self.agents and not (self.terminations[each] or self.truncations[each])
         ]
         if later:
             self.acts = self.order.index(later[0], self.acts)
@@ -93,6 +96,16 @@ GAMES = {
     "never selected": {"order": "acacacacac", "dies": {1: "b", 4: "b"}, "joins": {3: "b"}},
     "selected later": {"order": "acaccbacacac", "dies": {1: "b"}, "joins": {3: "b"}},
     "plain": {"order": "abcabc"},
+    "back at once, its group passed": {
+        "order": "abcacbacbacb",
+        "dies": {4: "b"},
+        "joins": {5: "b"},
+    },
+    "back at once, its group to come": {
+        "order": "abcabcabcabc",
+        "dies": {4: "c"},
+        "joins": {5: "c"},
+    },
     "a first joiner": {"order": "ababab", "begins": "ab", "joins": {2: "c"}, "dies": {4: "c"}},
 }
 
@@ -124,3 +137,86 @@ def test_a_first_joiner_is_paid_before_it_is_selected():
     rewards, ended = played(AECCopies(lambda: Scheduled(**GAMES["a first joiner"])))
     assert rewards[:, 2].sum() == 3
     assert ended[:, 2].sum() == 1
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize(
+    ("name", "agent"),
+    [("back at once, its group passed", 1), ("back at once, its group to come", 2)],
+)
+def test_who_is_back_in_the_turn_that_ended_its_episode_acts_in_the_next(name, agent, cut):
+    """Red before: refused as active after its end, or its first act was booked as that end."""
+    env = AECCopies(lambda: Scheduled(**GAMES[name], cut=cut))
+    env.reset(np.zeros(1, np.int64), np.ones(1, bool))
+    acted, observed = [], np.zeros((1, 1), np.float32)
+    for turn in range(3):
+        env.begin_turn()
+        acted.append([])
+        for (each,) in env.turn_groups:
+            if env.active[0, each]:
+                env.observe(each, observed)
+                acted[turn].append((each, observed.item()))
+            env.act(each, np.zeros(1, np.int64))
+        result = env.end_turn()
+        if turn == 1:
+            alone = [each == agent for each in range(3)]
+            assert (result.truncated if cut else result.terminated)[0].tolist() == alone
+            assert not (result.terminated if cut else result.truncated).any()
+            assert env.active[0].tolist() == alone
+            env.observe(agent, observed)
+            assert observed.item() == (4 if cut else agent)  # of the episode that has ended
+    # It observes the world of its first act in its next episode once that turn has begun.
+    assert agent not in [each for each, _ in acted[1]]
+    assert acted[2] == [(agent, 5.0)]
+
+
+@pytest.mark.parametrize(
+    "game", ["back at once, its group passed", "back at once, its group to come"]
+)
+@pytest.mark.parametrize("policy", [{}, {"network": {"recurrent": 4}}])
+def test_an_actor_plays_on_with_who_is_back_at_once(game, policy):
+    """Red before, its group passed: refused."""
+    play(actor_of(AECCopies(lambda: Scheduled(**GAMES[game]), 2), **policy))
+
+
+class Masked(Scheduled):
+    """Tells those alive what they may do, and the dead nothing."""
+
+    def join(self, name):
+        super().join(name)
+        self.infos[name] = {"action_mask": np.array([1, 0], np.int8)}
+
+    def step(self, action):
+        super().step(action)
+        for name, info in self.infos.items():
+            if self.terminations[name] or self.truncations[name]:
+                info.clear()
+
+
+@pytest.mark.parametrize(
+    "game", ["back at once, its group passed", "back at once, its group to come"]
+)
+def test_a_mask_is_not_asked_of_the_episode_that_was_cut_off(game):
+    """Red without `_acting`: its mask was called missing."""
+    env = AECCopies(lambda: Masked(**GAMES[game], cut=True))
+    assert all(spec.masked for spec in env.agents)
+    agent = "passed" not in game  # b or c
+    played(env, turns=2)
+    allowed = np.zeros((1, 2), bool)
+    env.mask(1 + agent, allowed)
+    assert allowed.tolist() == [[True, True]]  # it told none: it may do anything
+    env.begin_turn()
+    env.mask(1 + agent, allowed)
+    assert allowed.tolist() == [[True, False]]
+
+
+def back_at_once():
+    return Scheduled(**GAMES["back at once, its group passed"])
+
+
+def test_copies_in_workers_may_return_at_once():
+    env = WorkerEnvs(f"{__name__}:back_at_once", 2, 2)
+    try:
+        play(actor_of(env))
+    finally:
+        env.close()

@@ -294,7 +294,7 @@ class TurnChecks:
                 lambda e, a: "it is terminated and truncated at once",  # noqa: ARG005
             ),
             (
-                ended & active,
+                ended & active & (not self._env.may_return_at_once),
                 lambda e, a: "its episode has ended, and it is active",  # noqa: ARG005
             ),
             (

@@ -22,7 +22,8 @@ class VectorEnv(ABC):
     4. `observe` writes all of `out` and nothing else, and changes nothing in the world.
     5. `act` takes effect at once: an agent that observes after it sees its effect. Actions of
        agents that were not active when they observed are ignored.
-    6. Termination is not truncation, and an agent never has both.
+    6. Termination is not truncation, and an agent never has both. One whose episode has ended is
+       not active, but where `may_return_at_once` says so.
     7. Observations lie in the declared space, with its shape and dtype.
     8. Where it can be saved, a restored environment goes on exactly like the one that was saved.
     9. An agent whose own episode has ended is given nothing, and ends no second time, before it is
@@ -50,6 +51,9 @@ class VectorEnv(ABC):
     can_observe_together: bool = True
     """Whether all agents may observe at the start of a turn, as `env.observe_together` has it. Not
     where who acts next depends on what the one before did."""
+    may_return_at_once: bool = False
+    """Whether an agent whose episode a turn has ended may be active after it: it begins another
+    with the next turn. What `observe` and `mask` write of it until then is of the old one."""
     rewards_so_far: Floats | None = None
     """[num_envs, num_agents] float32: what each agent has been given since `begin_turn`. One array
     for good, true whenever an agent has observed. What is in it before an agent acts belongs to

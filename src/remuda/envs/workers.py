@@ -122,6 +122,7 @@ class WorkerEnvs(VectorEnv):
         """Take over from one copy of the game what it says of itself."""
         self.agents, self.turn_groups = one.agents, one.turn_groups
         self.facts, self.can_observe_together = one.facts, one.can_observe_together
+        self.may_return_at_once = one.may_return_at_once
         self._options = one.options()
         self._group_of = {agent: group for group in self.turn_groups for agent in group}
         self._next_group = dict(pairwise(self.turn_groups))

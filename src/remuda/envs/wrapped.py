@@ -24,6 +24,7 @@ class Wrapped(VectorEnv):
         self.num_envs, self.agents, self.turn_groups = game.num_envs, game.agents, game.turn_groups
         self.active, self.facts = game.active, game.facts
         self.can_observe_together = game.can_observe_together
+        self.may_return_at_once = game.may_return_at_once
         self.rewards_so_far = game.rewards_so_far
         self.first_copy, self.checker = game.first_copy, game.checker
 

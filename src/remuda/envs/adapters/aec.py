@@ -12,7 +12,7 @@ from remuda.envs.adapters.parallel import Copies
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.envs.checks import UntakeableError
 from remuda.envs.kinds import AEC, CHECKERS
-from remuda.types import Array, Bools
+from remuda.types import Array, Bools, TurnResult
 
 if TYPE_CHECKING:
     from pettingzoo import AECEnv
@@ -25,11 +25,14 @@ class AECCopies(Copies):
     the environment has selected it. An agent observes when it is selected, and zeros before that.
     Agents that are dead are stepped through without being asked; the episode of one is over when it
     is selected to be stepped through, or when no agent is left to act.
+    Where an agent is back, and selected, in the very turn that ended its episode, the turn is over
+    for its copy: it alone can act, and it does in the next turn.
     What an agent is given between two of its acts counts for the turn in which it comes, and
     belongs to the first of the two.
     """
 
     can_observe_together = False
+    may_return_at_once = True
     checker = CHECKERS[AEC]
 
     def __init__(
@@ -60,6 +63,8 @@ class AECCopies(Copies):
         self._out = [self.num_agents] * num_envs
         self._ended: list[set[int]] = [set() for _ in copies]
         self._looked_at: list[list[Any]] = [[] for _ in copies]
+        # By copy: the agent that is back in the turn that ended its episode.
+        self._back: dict[int, int] = {}
 
     def _restart(self, e: int, seed: int) -> None:
         copy = self.copies[e]
@@ -68,11 +73,34 @@ class AECCopies(Copies):
         except UntakeableError as error:
             raise self._broken(e, None, error) from None
         self._has_acted[e] = False
+        self._back.pop(e, None)
         self._out[e] = self.num_agents
         self._ended[e].clear()
         self._looked_at[e] = []
         self._admit(e, copy)
         self._select(e, copy, {})
+
+    def begin_turn(self) -> None:
+        """Who is back observes."""
+        super().begin_turn()
+        for e, agent in self._back.items():
+            self._see(e, self.copies[e], self._names[agent])
+        self._back.clear()
+
+    def end_turn(self) -> TurnResult:
+        """Who is back acts next."""
+        for e, agent in self._back.items():
+            self.active[e, agent] = True
+        return super().end_turn()
+
+    def _acting(self, agent: int) -> Bools:
+        """[num_envs]: without those that are back and have not observed yet."""
+        acting = self.active[:, agent]
+        for e, back in self._back.items():
+            if back == agent:
+                acting = acting.copy()
+                acting[e] = False
+        return acting
 
     def act(self, agent: int, actions: Array) -> None:
         """Step the copies that have selected this agent."""
@@ -176,7 +204,11 @@ class AECCopies(Copies):
 
     def _look(self, e: int, copy: AECEnv[Any, Any, Any], name: Any) -> None:
         """Let an agent observe, and hear what its step brought: it acts next."""
-        self._hear(e, copy, self._selected(e, name))
+        agent = self._selected(e, name)
+        if self._terminated[e, agent] or self._truncated[e, agent]:
+            self._back[e] = agent  # what it sees is of its next episode, and not of this turn
+            return
+        self._hear(e, copy, agent)
         self._see(e, copy, name)
 
     def _hear(self, e: int, copy: AECEnv[Any, Any, Any], agent: int) -> None:

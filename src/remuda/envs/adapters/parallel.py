@@ -119,11 +119,15 @@ class Copies(VectorEnv):
 
     def mask(self, agent: int, out: Bools) -> None:
         """What it may do: [num_envs, possibilities]."""
-        masks, active = self._masks[agent], self.active[:, agent]
+        masks, active = self._masks[agent], self._acting(agent)
         lacking = masks.lacking(active) if self.check else None
         if lacking is not None:
             raise self._broken(lacking, agent, masks.missing())
         masks.write(out, active, self.check)
+
+    def _acting(self, agent: int) -> Bools:
+        """[num_envs]: where an agent acts on what was noted last of it."""
+        return self.active[:, agent]
 
     def end_turn(self) -> TurnResult:
         """What the steps of this turn brought."""
