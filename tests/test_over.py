@@ -46,22 +46,25 @@ def holds(path):
 @pytest.mark.parametrize("schedule", ["async", "lockstep", "sequential"])
 @pytest.mark.parametrize("limit", [{"seconds": 1.0, "turns": None}, {"turns": 300}])
 def test_nothing_more_is_trained(tmp_path, capfd, limit, schedule, kind):
-    """Red before by `run.seconds`: it played on for a tick, and kept weights of before that."""
+    """Red before by `run.seconds`: it played on for a tick, and kept weights of before that.
+
+    Red before also: the summary's rate was 0, and its matches were those of the last checkpoint.
+    """
     first = trained(tmp_path, schedule, kind, **limit)
-    before, turns = holds(first.directory), set()
+    before, told = (
+        holds(first.directory),
+        json.loads((first.directory / "summary.json").read_text()),
+    )
+    assert told["agent_steps"] > 0
     for _ in range(2):
         again = remuda.train(resume=first, view=PlainView())
-        turns.add(json.loads((first.directory / "summary.json").read_text())["turns"])
+        assert json.loads((first.directory / "summary.json").read_text()) == told
         assert holds(first.directory) == before
         assert again.finished
         assert again.ended == first.ended
         assert again.evaluation is not None
         assert len(again.evaluation.returns) == 2
-    # Of processes the checkpoint counts what was played while its record was written, too.
-    assert len(turns) == 1
-    assert min(turns) >= first.record.turns
-    if schedule == "sequential":
-        assert min(turns) == first.record.turns
+    assert told["turns"] == first.record.turns
     assert "nothing was left to do, and nothing more is trained" in capfd.readouterr().out
 
 
@@ -115,3 +118,11 @@ def test_a_copy_without_its_empty_directories_goes_on(tmp_path):
     assert more.finished
     loaded = remuda.load(first.directory)
     assert all(loaded[name].weights() for name in loaded)
+
+
+def test_a_summary_stays_whole_where_greedy_play_is_not_measured_again(tmp_path):
+    """Red before: its returns were gone."""
+    first = trained(tmp_path, "sequential", "fixed", turns=300)
+    told = (first.directory / "summary.json").read_text()
+    remuda.train(resume=first, config={"run": {"evaluate_episodes": 0}}, view=PlainView())
+    assert json.loads((first.directory / "summary.json").read_text()) == json.loads(told)

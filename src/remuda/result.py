@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from remuda.config import Config
 from remuda.coordinator.metrics import Record
 from remuda.evaluation import Evaluation
 from remuda.version import __version__
+
+PLAYED = (
+    "seconds",
+    "earlier",
+    "turns",
+    "agent_steps",
+    "agent_steps_per_second",
+    "waits",
+    "population",
+    "restarts",
+    "processors",
+    "layout",
+    "halted",
+)
+"""Of a summary, what is of the playing and training itself."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +49,8 @@ class Result:
     """Processors that each role had on average, where that is known."""
     notes: tuple[str, ...] = ()
     """What went wrong after training, and cost no more than itself."""
+    before: Mapping[str, object] = field(default_factory=dict)
+    """The run's summary so far, where nothing was left to do."""
 
     @property
     def halted(self) -> tuple[str, ...]:
@@ -46,9 +63,13 @@ class Result:
 
 
 def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
-    """What came of a run, as plain data."""
+    """What came of a run, as plain data.
+
+    Where nothing was left to do, what was played stays as it was told, and greedy play until it is
+    measured anew.
+    """
     record, evaluation = result.record, result.evaluation
-    return {
+    summary: dict[str, object] = {
         "game": config.game,
         "schedule": config.schedule,
         "seed": config.seed,
@@ -69,3 +90,5 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
         "halted": list(result.halted),
         "notes": list(result.notes),
     }
+    stays = (*PLAYED, "evaluation") if evaluation is None else PLAYED
+    return summary | {name: result.before[name] for name in stays if name in result.before}

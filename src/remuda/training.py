@@ -329,6 +329,7 @@ def _train(
             ending.earlier,
             ending.restarts,
             ending.processors,
+            before=run.summary_so_far() if final is not None else {},
         )
         snapshots = assembly.playing() if final is None else final
         return _finish(

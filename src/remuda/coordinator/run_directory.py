@@ -194,10 +194,7 @@ class RunDirectory:
 
     def is_finished(self) -> bool:
         """Whether the run reached the end that it was given."""
-        try:
-            return bool(self.read_summary().get("finished", False))
-        except RunDirectoryError:
-            return False
+        return bool(self.summary_so_far().get("finished", False))
 
     def rewind(self, turns: int, records: int = 0, over: bool = False) -> list[int]:
         """Make room for what comes after so many turns, in a run that goes on from there.
@@ -208,7 +205,7 @@ class RunDirectory:
             turns: after which it goes on.
             records: that the ledger of matches goes on after; later ones are copied, as a ledger of
                 their own, and cut by who writes it.
-            over: whether nothing comes after them; then metrics, ledger and weights stay.
+            over: whether nothing comes after them; then metrics, ledger, weights and summary stay.
 
         Returns:
             The numbers of the damaged lines of `metrics.jsonl`, which are left as they are.
@@ -228,7 +225,7 @@ class RunDirectory:
 
                 copy_later(self.ledger, records, kept / self.ledger.name)
             if self.summary.exists():
-                self.summary.rename(kept / self.summary.name)
+                (shutil.copy2 if over else Path.rename)(self.summary, kept / self.summary.name)
             (kept / self.weights.name).mkdir()
             for path in () if over else self.weights.glob("*.safetensors"):
                 path.rename(kept / self.weights.name / path.name)
@@ -387,6 +384,13 @@ class RunDirectory:
             RunDirectoryError: it is missing or damaged.
         """
         return read_checked(self.summary, _checked, "the run has not ended")
+
+    def summary_so_far(self) -> dict[str, Any]:
+        """What came of the run; empty: there is no summary, or it is damaged."""
+        try:
+            return self.read_summary()
+        except RunDirectoryError:
+            return {}
 
 
 MEASURED = ("mean", "standard_error")
