@@ -159,6 +159,32 @@ def test_policies_of_several_runs_play_each_other(runs, capsys):
     assert found[0, False] != explored != found[5, True]
 
 
+def test_runs_that_learned_in_another_game_are_told(runs, tmp_path, capsys):
+    """Red before: all played in the first run's game, without a word."""
+    tree = {
+        "game": "rock_paper_scissors",
+        "schedule": "sequential",
+        "policy": {"algorithm": "ppo", "network": {"hidden": (4,)}},
+        "env": {"options": {"rounds": 2}, "observe_together": True},
+        "run": {"turns": 50, "directory": tmp_path / "third", "evaluate_episodes": 0},
+        "checkpoint": {"evaluate_episodes": 0},
+    }
+    train(load_config(tree), PlainView())
+    capsys.readouterr()
+    entrants = [f"{runs / 'one'}:agent_0", f"{tmp_path / 'third'}:agent_0"]
+    options = ["--episodes", "1", "--format", "json", "--directory"]
+    assert run(["tournament", *entrants, *options, str(tmp_path / "a")]) == 0
+    said = capsys.readouterr()
+    assert f"{tmp_path / 'third'} learned with env.observe_together True; all play" in said.err
+    assert json.loads(said.out)["entrants"]
+    alike = [entrants[0], f"{runs / 'other'}:agent_0"]
+    assert run(["tournament", *alike, *options, str(tmp_path / "b")]) == 0
+    assert "learned with" not in capsys.readouterr().err
+    named = ["--game", "rock_paper_scissors", *options, str(tmp_path / "c")]
+    assert run(["tournament", *entrants, *named]) == 0
+    assert "learned with" not in capsys.readouterr().err
+
+
 def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):
     words = ["tournament", f"{runs / 'one'}:agent_0", "--game", "rock_paper_scissors"]
     assert run([*words, "--episodes", "2"]) == 0

@@ -46,6 +46,8 @@ class Crossplay:
     """By name, the directory of the run that a trained one is of."""
     taken: Mapping[str, str]
     """By agent, who takes its seat for good."""
+    notes: tuple[str, ...] = ()
+    """What the user may not expect: that a run learned in another game than is played."""
 
     def setup(self, seed: int, sampled: bool) -> TournamentSetup:
         """It with its seed; see `play_across`."""
@@ -210,12 +212,15 @@ def set_up(
         own = name or saved.name
         found.append((own, f"{reference.run.name}:{own}", saved.player))
         runs.append(str(reference.run.resolve()))
+    notes: tuple[str, ...] = ()
     if not game:
         if not opened:
             raise ConfigError(
                 "no entrant is of a run, so --game must tell what they play; RUN:policy names one"
             )
-        config = next(iter(opened.values())).config
+        configs = {run: saved.config for run, saved in opened.items()}
+        config = next(iter(configs.values()))
+        notes = _other_games(configs, options)
         game, options = config.game, {**config.env.made_with, **options}
         scripted = {**config.env.scripted, **(scripted or {})}
     kind = find_game(game)
@@ -224,7 +229,34 @@ def set_up(
             kind.policy(entrant)  # what cannot be loaded is told before anything is played
     named = _named(found)
     sources = {name: run for name, run in zip(named, runs, strict=True) if run}
-    return Crossplay(game, options, named, sources, scripted or {})
+    return Crossplay(game, options, named, sources, scripted or {}, notes)
+
+
+def _other_games(configs: Mapping[Path, Config], asked: Mapping[str, Any]) -> tuple[str, ...]:
+    """A line for each run that learned in another game than the first one, which is played.
+
+    Args:
+        configs: of the runs, the first one first.
+        asked: options of the game that the user gave, by which all play.
+    """
+    first, *others = configs.values()
+    played, missing, notes = first.env.made_with, object(), []
+    for run, config in zip(list(configs)[1:], others, strict=True):
+        theirs = config.env.made_with
+        unlike = [
+            f"{name if name.startswith('env.') else f'env.options.{name}'} "
+            f"{theirs.get(name, 'as it is by default')}"
+            for name in sorted({*theirs, *played} - {*asked})
+            if theirs.get(name, missing) != played.get(name, missing)
+        ]
+        if config.game != first.game:
+            unlike = [config.game]
+        if unlike:
+            notes.append(
+                f"{run} learned with {', '.join(unlike)}; all play {first.game} as in the first "
+                "run; where another is meant, name its run first, or give --game and --env.options"
+            )
+    return tuple(notes)
 
 
 def _check_learned(word: str, reference: Reference, config: Config) -> None:

@@ -227,6 +227,8 @@ def _tournament_of_named(options: TournamentOptions) -> tuple[TournamentSetup, M
             "RUN:policy@checkpoint-N"
         )
     crossplay = set_up(options.run, options.game, options.env.options, options.scripted)
+    for note in crossplay.notes:
+        print(f"remuda: {note}", file=sys.stderr)
     return crossplay.setup(options.seed, options.sampled), crossplay.sources
 
 
