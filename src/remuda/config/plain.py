@@ -97,10 +97,6 @@ def read_yaml(text: str) -> Any:
         return yaml.load(text, Loader=_formats()[0])
     except RecursionError:
         raise RefusedYAMLError("it is nested too deeply, as no configuration is") from None
-    except (KeyError, AttributeError):  # PyYAML's own, of a value that is not what its tag says
-        raise RefusedYAMLError(
-            "a value is not what its tag (`!!bool`, `!!timestamp`) says; leave the tag out"
-        ) from None
 
 
 def write_yaml(tree: object) -> str:
@@ -158,6 +154,15 @@ def _careful(loader: Any) -> Any:
                 node = super().compose_mapping_node(anchor)
             _check_keys(node)
             return node
+
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep)
+            except (KeyError, AttributeError):  # PyYAML's own, of what is not as its tag says
+                raise RefusedYAMLError(
+                    f"{_line(node)}: a value is not what its tag (`!!bool`, `!!timestamp`) says; "
+                    "leave the tag out"
+                ) from None
 
         @contextmanager
         def _within(self, anchor: str | None) -> Iterator[None]:
