@@ -106,6 +106,7 @@ class World:
         policy = load_config(self.settings(defaults) | {"game": self.game}).policy
         return {
             "hidden": policy.network.hidden,
+            "shared": policy.network.shared,
             "activation": policy.network.activation,
             "learning_rate": policy.learning_rate,
             "discount": policy.discount,

@@ -1,8 +1,8 @@
 """Stable-Baselines3's PPO in other people's worlds: a network for all that are alike, or one each.
 
 Arguments: JSON with `game` and `options`, `turns`, `seconds` (0: no limit), `seed`, `copies`,
-`hidden`, `activation`, `separate` (whether every agent has a learner of its own), `episodes` to be
-judged by, `team` (whether returns are added up over agents), `scripted` (by agent the
+`hidden`, `shared` (whether policy and value have these layers in common), `activation`, `separate`
+(whether every agent has a learner of its own), `episodes` to be judged by, `team` (whether returns are added up over agents), `scripted` (by agent the
 `module:function` that plays it without learning), `counted` (how the names of agents begin whose
 returns count), and PPO's `learning_rate`, `discount`, `rollout`, `epochs`, `minibatches`,
 `entropy_cost`, `gae_lambda`, `max_grad_norm`, `normalise_observations` (as its own VecNormalize
@@ -15,12 +15,14 @@ import json
 import sys
 import time
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.running_mean_std import RunningMeanStd
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.utils import obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 from worlds_made import make
@@ -30,6 +32,33 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # what plays without 
 WINDOW = 2
 """Episodes of each copy that a point of the curve is the mean of: with more it lags behind."""
 ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
+
+
+class Trunk(BaseFeaturesExtractor):
+    """Hidden layers that policy and value have in common."""
+
+    def __init__(self, observation_space, hidden, activation):
+        super().__init__(observation_space, hidden[-1])
+        sizes = [int(np.prod(observation_space.shape)), *hidden]
+        layers = [torch.nn.Flatten()]
+        for inputs, outputs in pairwise(sizes):
+            layers += [torch.nn.Linear(inputs, outputs), activation()]
+        self.layers = torch.nn.Sequential(*layers)
+
+    def forward(self, observations):
+        return self.layers(observations)
+
+
+def network_of(asked):
+    hidden, activation = list(asked["hidden"]), ACTIVATIONS[asked["activation"]]
+    if not asked["shared"]:
+        return {"net_arch": hidden, "activation_fn": activation}
+    return {
+        "net_arch": [],
+        "activation_fn": activation,
+        "features_extractor_class": Trunk,
+        "features_extractor_kwargs": {"hidden": hidden, "activation": activation},
+    }
 
 
 class Spaces(VecEnv):
@@ -123,10 +152,7 @@ class Group:
             gae_lambda=asked["gae_lambda"],
             ent_coef=asked["entropy_cost"],
             max_grad_norm=asked["max_grad_norm"],
-            policy_kwargs={
-                "net_arch": list(asked["hidden"]),
-                "activation_fn": ACTIVATIONS[asked["activation"]],
-            },
+            policy_kwargs=network_of(asked),
             seed=seed,
             device="cpu",
         )
