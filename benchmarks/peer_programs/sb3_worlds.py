@@ -2,12 +2,13 @@
 
 Arguments: JSON with `game` and `options`, `turns`, `seconds` (0: no limit), `seed`, `copies`,
 `hidden`, `shared` (whether policy and value have these layers in common), `activation`, `separate`
-(whether every agent has a learner of its own), `episodes` to be judged by, `team` (whether returns are added up over agents), `scripted` (by agent the
-`module:function` that plays it without learning), `counted` (how the names of agents begin whose
-returns count), and PPO's `learning_rate`, `discount`, `rollout`, `epochs`, `minibatches`,
-`entropy_cost`, `gae_lambda`, `max_grad_norm`, `normalise_observations` (as its own VecNormalize
-does, with its running mean). Its buffers, its networks and its updates are the
-library's; the loop around them is that of its own `collect_rollouts`, for several learners at once.
+(whether every agent has a learner of its own), `episodes` to be judged by, `team` (whether returns
+are added up over agents), `scripted` (by agent the `module:function` that plays it without
+learning), `counted` (how the names of agents begin whose returns count), and PPO's
+`learning_rate`, `discount`, `rollout`, `epochs`, `minibatches`, `entropy_cost`, `gae_lambda`,
+`max_grad_norm`, `normalise_observations` (as its own VecNormalize does, with its running mean). Its
+buffers, its networks and its updates are the library's; the loop around them is that of its own
+`collect_rollouts`, for several learners at once.
 The last line is JSON: the curve, greedy and sampled returns, and the seconds.
 """
 
