@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 import remuda
+from remuda.config import overlay
 from remuda.ui.live import PlainView
 
 SMALL = {
@@ -112,10 +113,12 @@ def test_matches_after_the_last_checkpoint_stay_in_the_ledger(tmp_path):
 def test_a_copy_without_its_empty_directories_goes_on(tmp_path):
     """Red before: it trained to its end, and then could not write a policy's weights."""
     first = trained(tmp_path, "sequential", "fixed", turns=300)
-    shutil.rmtree(first.directory / "weights")
+    for name in ("weights", "tensorboard"):
+        shutil.rmtree(first.directory / name)
     run = {"turns": 400}
     more = remuda.train(resume=first, config={"run": run}, view=PlainView())
     assert more.finished
+    assert list((first.directory / "tensorboard").iterdir())
     loaded = remuda.load(first.directory)
     assert all(loaded[name].weights() for name in loaded)
 
@@ -126,3 +129,40 @@ def test_a_summary_stays_whole_where_greedy_play_is_not_measured_again(tmp_path)
     told = (first.directory / "summary.json").read_text()
     remuda.train(resume=first, config={"run": {"evaluate_episodes": 0}}, view=PlainView())
     assert json.loads((first.directory / "summary.json").read_text()) == json.loads(told)
+
+
+def test_a_run_on_several_nodes_that_is_over_needs_none(tmp_path, capfd):
+    """Red before: its weights went back to the checkpoint, and each resume added a metrics line."""
+    pytest.importorskip("ray")
+    settings = {
+        "population": {"policies": 3, "matchmaker": "random"},
+        "cluster": {"local": 2},
+        "env": {"num_envs": 4},
+    }
+    run = {"directory": tmp_path / "run", "turns": 1000, "evaluate_episodes": 0}
+    first = remuda.train("kuhn_poker", schedule="async", run=run, view=PlainView(), **settings)
+    path = first.directory / "weights" / "policy_0.safetensors"
+    # As after updates beyond the last checkpoint, however the processes were timed.
+    data = path.read_bytes()
+    path.write_bytes(data[:-4] + bytes([data[-4] ^ 1]) + data[-3:])
+    before = holds(first.directory)
+    again = remuda.train(resume=first, view=PlainView())
+    assert "nothing was left to do" in capfd.readouterr().out
+    assert again.finished
+    assert holds(first.directory) == before
+
+
+def test_a_run_that_is_over_needs_no_room_for_its_experience(tmp_path):
+    """Red before: refused, since other actors cannot go on with what was lived through."""
+    config = {
+        "actor": {"processes": 2},
+        "env": {"num_envs": 2},
+        "checkpoint": {"replay": True},
+        "run": {"directory": tmp_path / "run", "turns": 300},
+    }
+    first = remuda.train(
+        "support:Tape", config=overlay(SMALL, config), schedule="async", view=PlainView()
+    )
+    before = holds(first.directory)
+    remuda.train(resume=first, config={"actor": {"processes": 1}}, view=PlainView())
+    assert holds(first.directory) == before

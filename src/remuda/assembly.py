@@ -139,6 +139,7 @@ class Assembly:
         checkpoints: Checkpoints,
         found: Manifest,
         changed: Mapping[str, Mapping[str, float]] | None = None,
+        over: bool = False,
     ) -> None:
         """Hold what was held at a checkpoint; the roles will restore their own parts.
 
@@ -146,6 +147,7 @@ class Assembly:
             checkpoints: of the run.
             found: which of them.
             changed: by policy, hyperparameters that the one in its place has from now on.
+            over: whether nothing more is trained, so that no experience is needed.
 
         Raises:
             CheckpointError: it does not fit these policies.
@@ -154,11 +156,9 @@ class Assembly:
         self.scoreboard.restore(saved["scoreboard"])
         for i, spec in enumerate(self.specs):
             part = checkpoints.read(found.number, file_name(spec.name))
-            contents = part["experience"] if self.config.saves_replay else None
-            if (
-                self.table is not None
-                and part["generation"] != saved["population"]["orders"][i, ORDERED]
-            ):
+            contents = part["experience"] if self.config.saves_replay and not over else None
+            ordered = saved["population"]["orders"][i, ORDERED] if self.table is not None else None
+            if ordered is not None and part["generation"] != ordered:
                 contents = None  # another policy's, which had this place before
             self.experience[spec.name].restore(contents, saved["written"][spec.name])
             published = saved["published"].get(spec.name)

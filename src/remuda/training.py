@@ -145,7 +145,8 @@ class _Beginning:
         config, view, run, prepared = self.config, self.view, self.run, self.prepared
         names = [spec.name for spec in prepared.specs]
         resumed = self._resumed(names, said) if resume else None
-        if config.cluster.used:
+        is_over = resumed is not None and resumed.final is not None  # no node has anything to do
+        if config.cluster.used and not is_over:
             return self._in_cluster(resumed)
         layout = choose_layout(config, prepared.agents)
         prepared.check_memory(config, layout)
@@ -170,7 +171,7 @@ class _Beginning:
         """From what the run goes on; and whether it is over, with weights that are all whole."""
         config, run, say = self.config, self.run, self.view.say
         resumed = find_checkpoint(config, run, names, say, said)
-        if not resumed.over or config.cluster.used:
+        if not resumed.over:
             return resumed
         final = final_weights(run, config, self.prepared.specs)
         if final is None:
@@ -232,7 +233,8 @@ class _Beginning:
         )
         if resumed is not None:
             checkpoints, found = self.run.checkpoints, resumed.checkpoint
-            assembly.restore(checkpoints, found, resumed.hyperparameters)
+            over = resumed.final is not None
+            assembly.restore(checkpoints, found, resumed.hyperparameters, over)
         return assembly
 
 

@@ -9,6 +9,7 @@ import pytest
 from gymnasium import spaces
 
 from envs.test_own_games import Both
+from envs.test_own_games import InTurn as OwnInTurn
 from faulty_games import AtOnce, InTurn, actor_of, play
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
@@ -327,7 +328,7 @@ class InfoOf(Sound):
         return SEEN, 0.0, False, False, self.later
 
 
-@pytest.mark.parametrize("info", [["a"], np.zeros(2), 0.0], ids=["list", "array", "number"])
+@pytest.mark.parametrize("info", [["a"], np.zeros(2), 1.0], ids=["list", "array", "number"])
 @pytest.mark.parametrize("check", [True, False])
 def test_info_that_is_no_mapping_is_told_as_the_games(info, check):
     """Red before: an AttributeError, or a ValueError of an array, in lines of this library."""
@@ -370,3 +371,78 @@ def test_a_reset_that_tells_in_a_list_is_told_by_its_name():
     env = ParallelCopies(SeesInAList)
     with pytest.raises(ContractError, match=r"reset of a SeesInAList returned .* `observation`"):
         env.reset(np.zeros(1, np.int64), np.ones(1, np.bool_))
+
+
+@pytest.mark.parametrize("info", [[], (), "", False, 0, np.zeros(0), None], ids=repr)
+def test_info_that_says_nothing_is_an_empty_mapping(info):
+    """Red before: refused, although there is nothing to be read."""
+    env = GymnasiumEnv(lambda: InfoOf(info, info), 1)
+    env.reset(np.zeros(1, np.int64), np.ones(1, np.bool_))
+    env.begin_turn()
+    env.act(0, np.zeros(1, np.int64))
+
+
+OF_ONE = [["x"], "x", np.zeros(2)]
+
+
+@pytest.mark.parametrize("of_one", OF_ONE, ids=["list", "text", "array"])
+@pytest.mark.parametrize("check", [True, False])
+def test_info_of_one_agent_that_is_no_mapping_is_told_with_its_name(of_one, check):
+    """Red before: an AttributeError or a ValueError in lines of this library."""
+
+    class First(Both):
+        def reset(self, seed=None, options=None):
+            return super().reset(seed, options)[0], {"agent_0": {}, "agent_1": of_one}
+
+    class Later(Both):
+        def step(self, actions):
+            return *super().step(actions)[:4], {"agent_0": {}, "agent_1": of_one}
+
+    with pytest.raises(ContractError, match=r"its `info` is .*, and not a mapping"):
+        ParallelCopies(First)
+    env = ParallelCopies(Later)
+    env.check = check
+    env.reset(np.zeros(1, np.int64), np.ones(1, np.bool_))
+    env.begin_turn()
+    for agent in range(2):
+        env.act(agent, np.zeros(1, np.int64))
+    with pytest.raises(ContractError, match=r"agent_1 in copy 0, .* its `info` is .*not a mapping"):
+        env.end_turn()
+
+
+@pytest.mark.parametrize("infos", [["x"], {"ann": ["x"]}, {"ann": np.zeros(2)}], ids=repr)
+def test_infos_of_an_aec_environment_that_are_no_mappings_are_told(infos):
+    """Red before: an AttributeError or a ValueError in lines of this library."""
+
+    class Told(OwnInTurn):
+        def reset(self, seed=None, options=None):
+            super().reset(seed, options)
+            self.infos = infos
+
+    with pytest.raises(ContractError, match=r"its `info` is .*, and not a mapping"):
+        AECCopies(Told)
+
+
+class ByAgent(Two):
+    def infos(self):
+        return [{"action_mask": [1, 0]}, {"action_mask": [0, 1]}]
+
+    def reset(self, *, seed=None, options=None):
+        return (SEEN, SEEN), self.infos()
+
+    def step(self, action):
+        return (SEEN, SEEN), [0.0, 1.0], False, False, tuple(self.infos())
+
+
+def test_tuples_may_tell_info_by_agent():
+    """Red before: refused, as no mapping."""
+    env = copies_of(ByAgent, 1)
+    env.reset(np.zeros(1, np.int64), np.ones(1, np.bool_))
+    env.begin_turn()
+    for _ in range(2):
+        allowed = np.zeros((2, 1, 2), bool)
+        for agent in range(2):
+            env.mask(agent, allowed[agent])
+            env.act(agent, np.zeros(1, np.int64))
+        assert allowed[:, 0].astype(int).tolist() == [[1, 0], [0, 1]]
+        env.end_turn()

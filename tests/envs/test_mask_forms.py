@@ -276,8 +276,9 @@ def test_names_of_choices_come_in_the_order_of_their_space():
         # A row for off and one for on; a column for each choice.
         ([[1, 0, 1, 0], [1, 1, 1, 1]], spaces.MultiBinary(4)),
         ([[1, 0], [1, 1], [0, 1]], spaces.MultiDiscrete([3, 3])),
+        ([[[1, 0], [1, 1], [0, 1]]], spaces.MultiDiscrete([3, 3])),
     ],
-    ids=["bits", "choices"],
+    ids=["bits", "choices", "choices behind a one"],
 )
 def test_a_mask_laid_out_the_other_way_is_refused(mask, space):
     """Red before: its numbers were taken in their order, which mixes the choices."""
@@ -286,4 +287,32 @@ def test_a_mask_laid_out_the_other_way_is_refused(mask, space):
         flat(mask, space, mask.size)
     with pytest.raises(UntakeableError, match=r"has the shape \("):
         flat(mask.tolist(), space, mask.size)
-    assert flat(mask.T.copy(), space, mask.size) == mask.T.ravel().tolist()
+    right = mask.reshape(mask.shape[-2:]).T.copy()
+    assert flat(right, space, mask.size) == right.ravel().tolist()
+
+
+@pytest.mark.parametrize(
+    ("space", "shape"),
+    [
+        (spaces.MultiDiscrete(np.full((2, 2), 4)), (2, 2, 4)),
+        (spaces.MultiDiscrete(np.full((2, 3), 6)), (2, 3, 6)),
+        (spaces.MultiDiscrete(np.full((2, 2), 4)), (4, 4)),
+        (spaces.MultiDiscrete([5]), (5, 1)),
+        (spaces.MultiDiscrete([3, 3]), (1, 2, 3)),
+        (spaces.MultiBinary(4), (1, 4, 2)),
+        (spaces.MultiBinary((2, 3)), (1, 2, 3, 2)),
+    ],
+    ids=str,
+)
+def test_a_mask_with_each_choice_in_its_place_is_read_in_its_order(space, shape):
+    """Red before: refused, as if it had a column for each choice, or of one axis too many."""
+    mask = np.random.default_rng(0).integers(0, 2, shape).astype(np.int8)
+    expected = mask.ravel().tolist()
+    assert flat(mask, space, mask.size) == expected
+    assert flat(mask.tolist(), space, mask.size) == expected
+
+
+def test_choices_behind_the_places_of_others_are_refused():
+    """Which of four numbers a mask of 4 x 2 x 2 is about, its shape tells: each has a plane."""
+    with pytest.raises(UntakeableError, match=r"has the shape \(4, 2, 2\)"):
+        flat(np.ones((4, 2, 2), np.int8), spaces.MultiDiscrete(np.full((2, 2), 4)), 16)

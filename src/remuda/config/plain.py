@@ -158,7 +158,7 @@ def _careful(loader: Any) -> Any:
         def construct_object(self, node: Any, deep: bool = False) -> Any:
             try:
                 return super().construct_object(node, deep)
-            except (KeyError, AttributeError):  # PyYAML's own, of what is not as its tag says
+            except (KeyError, AttributeError, IndexError):  # PyYAML's own, of a wrong tag
                 raise RefusedYAMLError(
                     f"{_line(node)}: a value is not what its tag (`!!bool`, `!!timestamp`) says; "
                     "leave the tag out"

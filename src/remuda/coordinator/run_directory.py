@@ -217,7 +217,8 @@ class RunDirectory:
         try:
             kept = self._earlier()
             shutil.copy2(self.config, kept)
-            self.weights.mkdir(exist_ok=True)  # as copies without empty directories lack it
+            for path in (self.weights, self.tensorboard):
+                path.mkdir(exist_ok=True)  # as copies without empty directories lack them
             if self.metrics.exists() and not over:
                 self._cut_metrics(turns, kept, damaged)
             if self.ledger.exists() and not over:

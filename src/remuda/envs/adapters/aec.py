@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from remuda.envs.adapters.answers import begin, first_begin
+from remuda.envs.adapters.answers import begin, first_begin, mapping_of
 from remuda.envs.adapters.parallel import Copies
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.envs.checks import UntakeableError
@@ -215,7 +215,7 @@ class AECCopies(Copies):
         """Read what is told of an agent since it acted."""
         if self._metrics is not None and self._has_acted[e, agent]:
             self._has_acted[e, agent] = False
-            self._read(self._metrics, e, agent, (copy.infos or {}).get(self._names[agent]))
+            self._read(self._metrics, e, agent, self._info(e, copy, agent))
 
     def _see(self, e: int, copy: AECEnv[Any, Any, Any], name: Any) -> None:
         """Let an agent observe: it acts next, unless its episode is over."""
@@ -223,5 +223,16 @@ class AECCopies(Copies):
         self.active[e, agent] = True
         self._begin(e, agent)
         self._ended[e].discard(agent)
-        infos = (self._masks[agent].looks_at_info(self.check) and copy.infos) or {}
-        self._note(e, agent, copy.observe(name), infos.get(name) or {})
+        looks = self._masks[agent].looks_at_info(self.check)
+        info = self._info(e, copy, agent) if looks else {}
+        self._note(e, agent, copy.observe(name), info)
+
+    def _info(self, e: int, copy: AECEnv[Any, Any, Any], agent: int) -> Any:
+        """What is told of an agent."""
+        infos = copy.infos
+        if type(infos) is not dict:
+            try:
+                infos = mapping_of(infos)
+            except UntakeableError as error:
+                raise self._broken(e, None, error) from None
+        return infos.get(self._names[agent])

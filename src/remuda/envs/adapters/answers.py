@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence, Set
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from remuda.envs.checks import UntakeableError, numbers_in, short
 from remuda.envs.kinds import article
 from remuda.errors import ContractError
@@ -15,17 +17,19 @@ RESET = "observation, info"
 """With `STEP`: what Gymnasium has them answer, and PettingZoo by agent."""
 OLD_STEP = 4
 """Values that a step of Gym's answered before Gymnasium."""
+SINGLE = bool, int, float, np.generic
 MANY = 100
 """Values of an answer without end that are looked at."""
 
 
-def begin(copy: Any, seed: int | None, wanted: str = RESET) -> Any:
+def begin(copy: Any, seed: int | None, wanted: str = RESET, agents: int = 0) -> Any:
     """Reset an environment; returns its answer.
 
     Args:
         copy: the environment.
         seed: of the episode.
         wanted: what the answer should be, by commas; empty: it does not matter.
+        agents: as of `parts`.
 
     Raises:
         UntakeableError: it takes no seed, or answers anything else.
@@ -39,7 +43,7 @@ def begin(copy: Any, seed: int | None, wanted: str = RESET) -> Any:
             f"reset of {article(copy)} cannot be called with a seed ({error}); it is "
             "reset(self, seed=None, options=None)"
         ) from None
-    return parts(copy, "reset", answer, wanted) if wanted else answer
+    return parts(copy, "reset", answer, wanted, agents) if wanted else answer
 
 
 def first_begin(copy: Any, wanted: str = RESET) -> Any:
@@ -60,18 +64,19 @@ def first_begin(copy: Any, wanted: str = RESET) -> Any:
         raise ContractError(f"the game breaks its contract: {error}") from None
 
 
-def parts(copy: Any, method: str, answer: Any, wanted: str) -> Any:
-    """An answer of so many values.
+def parts(copy: Any, method: str, answer: Any, wanted: str, agents: int = 0) -> Any:
+    """An answer of so many values, the last of which is `info`: a mapping, or None.
 
     Args:
         copy: the environment.
         method: that was called.
         answer: of it; a tuple, a list, or whatever else unpacks to values.
         wanted: what it should be, by commas.
+        agents: so many may have an `info` each, in a sequence; 0: that is one for all.
 
     Raises:
         UntakeableError: it has more or fewer values, is none of several, or its `info` is no
-            mapping.
+            mapping, and not empty either.
     """
     count = wanted.count(",") + 1
     values = answer if isinstance(answer, tuple | list) else _values_of(answer)
@@ -79,6 +84,10 @@ def parts(copy: Any, method: str, answer: Any, wanted: str) -> Any:
         info = values[-1]
         if type(info) is dict or info is None or isinstance(info, Mapping):
             return values
+        if agents and is_sequence(info) and len(info) == agents:
+            return values
+        if _is_nothing(info):
+            return (*values[:-1], {})
         raise UntakeableError(
             f"{method} of {article(copy)} returned {short(info)} as `info`, the last of "
             f"{count} values ({wanted}), and not a mapping such as {{}}"
@@ -89,6 +98,33 @@ def parts(copy: Any, method: str, answer: Any, wanted: str) -> Any:
         f"{method} of {article(copy)} returned {found}, and not {count} values: {wanted}"
         + ("; `done` of old Gym is `terminated` or `truncated` now" if old else "")
     )
+
+
+def mapping_of(info: Any) -> Mapping[str, Any]:
+    """The `info` of an agent, or all by agent; empty where nothing is told.
+
+    Raises:
+        UntakeableError: it is no mapping, and not empty either.
+    """
+    if info is None or _is_nothing(info):
+        return {}
+    if isinstance(info, Mapping):
+        return info
+    raise UntakeableError(f"its `info` is {short(info)}, and not a mapping such as {{}}")
+
+
+def _is_nothing(info: Any) -> bool:
+    """Whether something that should be a mapping says nothing: `[]`, False or the like."""
+    try:
+        return len(info) == 0
+    except TypeError:  # one value
+        return bool(np.all(info == 0)) if isinstance(info, SINGLE) else False
+
+
+def is_sequence(values: Any) -> bool:
+    """Whether something holds several values in their order, arrays and tensors too."""
+    shape = getattr(values, "shape", None)
+    return isinstance(values, Sequence) or (hasattr(values, "__len__") and shape not in (None, ()))
 
 
 def refuse_lists(copy: Any, method: str, values: Sequence[Any], wanted: str) -> None:

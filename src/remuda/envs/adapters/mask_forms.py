@@ -54,9 +54,9 @@ def flat_mask(mask: Any, form: Form, check: bool = True, what: str = "its mask")
 
     Args:
         mask: one row for all, a mask for each part, or None: all is allowed. Of a `MultiDiscrete`
-            any array of as many numbers, in their order, but none with the choices in its last axis
-            alone. Of a `MultiBinary` it has off and on of each bit, in the last axis if it has
-            several, or one entry a bit: 0 off, 1 on, 2 either.
+            any array of as many numbers, in their order, but none with a column for each choice. Of
+            a `MultiBinary` it has off and on of each bit, in the last axis if it has several, or
+            one entry a bit: 0 off, 1 on, 2 either.
         form: of the space of the actions.
         check: refuse entries of bits that are none of these.
         what: it is, in messages.
@@ -129,7 +129,7 @@ def _of_parts(mask: Any, form: Form, check: bool, what: str) -> Array:
     elif hasattr(mask, "__array__"):
         array = numbers_in(mask)
         if joinable and array is not None and array.size == form.size:
-            _refuse_columns(array, len(own), what)
+            _refuse_columns(array, form.space.shape or (), what)
             return np.ravel(array)
         if array is not None:
             found = list(array) if array.ndim > 1 else []
@@ -141,8 +141,9 @@ def _of_parts(mask: Any, form: Form, check: bool, what: str) -> Array:
         joined = [numbers_in(part) for part in found] if joinable else []
         arrays = [np.ravel(array) for array in joined if array is not None]
         if len(arrays) == len(found) and sum(array.size for array in arrays) == form.size:
-            if len({array.size for array in arrays}) == 1:
-                _refuse_columns(np.stack(arrays), len(own), what)
+            whole = numbers_in(mask)
+            if whole is not None:  # parts of the same shape
+                _refuse_columns(whole, form.space.shape or (), what)
             return np.concatenate(arrays)
         raise UntakeableError(
             f"{what} is {short(mask)}, not of {len(own)} parts or {form.size} of true or false"
@@ -155,17 +156,34 @@ def _of_parts(mask: Any, form: Form, check: bool, what: str) -> Array:
     )
 
 
-def _refuse_columns(array: Array, count: int, what: str) -> None:
+def _refuse_columns(array: Array, choices: tuple[int, ...], what: str) -> None:
     """Refuse an array that has a column for each choice: in its own order it mixes them.
+
+    Args:
+        array: of several dimensions.
+        choices: the shape of the actions.
+        what: it is, in messages.
 
     Raises:
         UntakeableError: it is one.
     """
-    if array.ndim > 1 and array.shape[-1] == count and array.shape[0] not in (1, count):
+    count, shape = int(np.prod(choices)), _without_ones(array.shape)
+    if count == 1 or shape[:-1] == choices:  # as Gymnasium has it: what each may do, in its place
+        return
+    in_line = len(shape) > 1 and shape[-1] == count and shape[0] != count
+    if in_line or (len(choices) > 1 and shape[1:] == choices):
         raise UntakeableError(
             f"{what} has the shape {array.shape}, a column for each of {count} choices, which "
             "would be read row by row; let it have a row for each choice"
         )
+
+
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape without the first axes that hold one entry only."""
+    axes = list(shape)
+    while len(axes) > 1 and axes[0] == 1:
+        del axes[0]
+    return tuple(axes)
 
 
 def _is_row(mask: Any) -> bool:
@@ -194,8 +212,8 @@ def _of_bits(mask: Any, shape: tuple[int, ...], check: bool, what: str) -> Array
         raise UntakeableError(
             f"{what} is {short(mask)}, not {2 * count} of true or false, or {count} of 0, 1 and 2"
         )
-    pairs = (count, 2), (*shape, 2), shape
-    if array.shape not in pairs and np.squeeze(array).ndim > 1:
+    known = {_without_ones(each) for each in ((count, 2), (*shape, 2), shape)}
+    if _without_ones(array.shape) not in known and np.squeeze(array).ndim > 1:
         raise UntakeableError(
             f"{what} has the shape {array.shape}; of several dimensions it has to be "
             f"{(*shape, 2)}, off and on of each bit, or {shape}"

@@ -12,11 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from remuda.envs.adapters.answers import RESET, STEP, begin, first_begin, parts, refuse_lists
+from remuda.envs.adapters.answers import (
+    RESET,
+    STEP,
+    begin,
+    first_begin,
+    mapping_of,
+    parts,
+    refuse_lists,
+)
 from remuda.envs.adapters.masks import Masks, can_be_masked
 from remuda.envs.adapters.spaces import MASK, deeds_of, picture_of, seed_of, sight_of
 from remuda.envs.adapters.wrapping import NOTHING, InfoMetrics, Wrapping
-from remuda.envs.checks import BadValueError, broken, flag, number, short
+from remuda.envs.checks import BadValueError, UntakeableError, broken, flag, number, short
 from remuda.envs.kinds import CHECKERS, PARALLEL
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
@@ -55,8 +63,11 @@ class Copies(VectorEnv):
             for name, deeds in zip(names, self._deeds, strict=True)
         ]
         self.num_envs = len(copies)
-        infos = infos or {}
-        own_infos = [infos.get(name) or {} for name in names]
+        try:
+            infos = mapping_of(infos)
+            own_infos = [mapping_of(infos.get(name)) for name in names]
+        except UntakeableError as error:
+            raise ContractError(f"the game breaks its contract: {error}") from None
         tells = [info.get(MASK) is not None for info in own_infos]
         any_mask = any(MASK in info for info in own_infos)
         self.agents = tuple(
@@ -149,9 +160,11 @@ class Copies(VectorEnv):
         for copy in self.copies:
             copy.close()
 
-    def _note(self, e: int, agent: int, seen: Any, info: Mapping[str, Any]) -> None:
+    def _note(self, e: int, agent: int, seen: Any, info: Any) -> None:
         """Write down what an agent sees and may do."""
         try:
+            if type(info) is not dict:
+                info = mapping_of(info)
             # `...`: of one number without a dimension a view too
             self._sights[agent].write(seen, self._seen[agent][e, ...], self.check)
             self._masks[agent].note(e, seen, info, self.check)
@@ -170,11 +183,9 @@ class Copies(VectorEnv):
                 if agent is not None and self._playing[e, agent]:
                     self._rewards[e, agent] += reward
 
-    def _read(
-        self, metrics: InfoMetrics, e: int, agent: int, info: Mapping[str, Any] | None
-    ) -> None:
+    def _read(self, metrics: InfoMetrics, e: int, agent: int, info: Any) -> None:
         try:
-            metrics.read(e, agent, info or {}, self.check)
+            metrics.read(e, agent, mapping_of(info), self.check)
         except BadValueError as error:
             raise self._broken(e, agent, error) from None
 
@@ -304,7 +315,7 @@ class ParallelCopies(Copies):
         for name, what in seen.items():
             agent = self._index.get(name)
             if agent is not None and what is not None:
-                self._note(e, agent, what, infos.get(name) or {})
+                self._note(e, agent, what, infos.get(name))
 
     def _complete(
         self, e: int, acted: Mapping[Any, Any], seen: Mapping[Any, Any], *results: Mapping[Any, Any]

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from remuda.envs.adapters.answers import STEP, begin, parts
+from remuda.envs.adapters.answers import STEP, begin, is_sequence, parts
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.adapters.spaces import MASK
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
@@ -85,7 +85,7 @@ class TupleEnv:
         """
         if self._forget is not None:
             self._forget(self.env.unwrapped)
-        observations, info = begin(self.env, seed)
+        observations, info = begin(self.env, seed, agents=len(self.possible_agents))
         self.agents = list(self.possible_agents)
         return self._by_agent("observations", observations), self._infos(info)
 
@@ -96,10 +96,10 @@ class TupleEnv:
             UntakeableError: it answers anything else.
         """
         chosen = tuple(actions[name] for name in self.possible_agents)
-        answer = parts(self.env, "step", self.env.step(chosen), STEP)
+        answer = parts(self.env, "step", self.env.step(chosen), STEP, len(chosen))
         observations, rewards, terminated, truncated, info = answer
         ended, cut, given = (
-            self._by_agent(what, each if _is_sequence(each) else [each] * len(chosen))
+            self._by_agent(what, each if is_sequence(each) else [each] * len(chosen))
             for what, each in (("ends", terminated), ("ends", truncated), ("rewards", rewards))
         )
         if all(_is_true(ended[name]) or _is_true(cut[name]) for name in self.possible_agents):
@@ -128,19 +128,19 @@ class TupleEnv:
         self.env.close()
 
     def _is_by_agent(self, values: Any) -> bool:
-        return _is_sequence(values) and len(values) == len(self.possible_agents)
+        return is_sequence(values) and len(values) == len(self.possible_agents)
 
     def _by_agent(self, what: str, values: Any) -> Numbers:
         """What is handed over as a tuple, by agent."""
         count = len(self.possible_agents)
-        if not _is_sequence(values) or len(values) != count:
-            found = f"{len(values)}" if _is_sequence(values) else type(values).__name__
+        if not is_sequence(values) or len(values) != count:
+            found = f"{len(values)}" if is_sequence(values) else type(values).__name__
             raise ContractError(f"{self.env}: it has {count} agents, and gave {found} {what}")
         return dict(zip(self.possible_agents, values, strict=True))
 
     def _infos(self, info: Any) -> Numbers:
         """By agent: what is told of each alone, in tuples, and the numbers that are of all."""
-        if _is_sequence(info) and len(info) == len(self.possible_agents):
+        if self._is_by_agent(info):
             return dict(zip(self.possible_agents, info, strict=True))
         shared = info if isinstance(info, Mapping) else {}
         return {name: self._share(shared, i) for i, name in enumerate(self.possible_agents)}
@@ -163,14 +163,9 @@ class TupleEnv:
         """An agent's mask, where they are by agent, or one for all; lengths are looked at later."""
         if isinstance(mask, Mapping):
             return {name: self._mask(part, agent) for name, part in mask.items()}
-        if self._is_by_agent(mask) and any(part is None or _is_sequence(part) for part in mask):
+        if self._is_by_agent(mask) and any(part is None or is_sequence(part) for part in mask):
             return mask[agent]
         return mask
-
-
-def _is_sequence(values: Any) -> bool:
-    shape = getattr(values, "shape", None)
-    return isinstance(values, Sequence) or (hasattr(values, "__len__") and shape not in (None, ()))
 
 
 def _is_flag(end: Any) -> bool:
