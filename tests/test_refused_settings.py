@@ -151,6 +151,8 @@ def read(tmp_path, text):
         ("{1: a, 1: b}", "line 1: the key 1 stands in line 1 already"),
         ("a: &a [*a]", "line 1: *a stands within &a itself"),
         ("seed: !!bool perhaps", "line 1: a value is not what its tag"),
+        ("seed: !!int", "line 1: a value is not what its tag"),
+        ("seed: !!float ''", "line 1: a value is not what its tag"),
         ("seed: !!timestamp 5", "line 1: a value is not what its tag"),
         ("a: &a {b: [1, {c: *a}]}", "line 1: *a stands within &a itself"),
         ("[" * 3000, "nested too deeply"),
@@ -244,7 +246,17 @@ def test_a_replay_ratio_is_looked_at_once_the_network_says_how_large_batches_are
                 "no more parts; lower it, or raise policy.ppo.rollout_length or env.num_envs"
             ],
         ),
-        ({"learning_mode": "off_policy", "ppo": {"minibatches": 256}}, []),
+        # Segments of 32 steps are drawn whole, so there may be one more step than was asked for.
+        ({"learning_mode": "off_policy", "ppo": {"minibatches": 160}}, []),
+        (
+            {"learning_mode": "off_policy", "ppo": {"minibatches": 161}},
+            ["policy.ppo.minibatches is 161, and an update has 160 steps at most: an epoch has "],
+        ),
+        ({"learning_mode": "hybrid", "on_policy_share": 0.5, "ppo": {"minibatches": 288}}, []),
+        (
+            {"learning_mode": "hybrid", "on_policy_share": 0.5, "ppo": {"minibatches": 289}},
+            ["policy.ppo.minibatches is 289, and an update has 288 steps at most: an epoch has "],
+        ),
         ({"network": {"recurrent": 8}, "ppo": {"minibatches": 4}}, []),
         (
             {"network": {"recurrent": 8}, "ppo": {"minibatches": 5}},

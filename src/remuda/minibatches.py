@@ -30,7 +30,10 @@ def without_steps(config: Config, specs: Sequence[PolicySpec], seats: int) -> li
         streams = config.env.num_envs * (seats if config.population.dealt else 1)
         if policy.experience.group:  # what others of the group live through joins its own
             streams *= sum(s.config.experience.group == policy.experience.group for s in specs)
-        most = int(each * streams * (1.0 + policy.replays))
+        played = 0.0 if policy.learning_mode == "off_policy" else 1.0
+        most = int(each * streams * (played + policy.replays))
+        if policy.replays:  # segments are drawn whole, so the last one may go beyond
+            most += 1 if spec.memory else length
         if asked <= most:
             continue
         own = config.policies.get(spec.name, {}).get("ppo", {})

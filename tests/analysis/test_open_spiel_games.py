@@ -126,6 +126,7 @@ def test_moves_at_the_same_time_are_hidden():
     ("name", "message"),
     [
         ("kuhnpoker", 'has no game "kuhnpoker"; did you mean kuhn_poker'),
+        ("nfg_game", r'cannot load "nfg_game": map::at'),
         ("kuhn_poker(cards=9)", r'cannot load "kuhn_poker\(cards=9\)": Unknown parameter'),
         ("mfg_crowd_modelling", "not of a mean field"),
         ("chess", rf"may take \d+ moves; .* take {MAX_LENGTH} at most"),

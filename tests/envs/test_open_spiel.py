@@ -126,6 +126,7 @@ def test_a_game_that_was_saved_goes_on_as_it_would_have():
     [
         ("leduc_pokr", {}, "OpenSpiel has no game 'leduc_pokr'; did you mean leduc_poker"),
         ("leduc_poker(players=77)", {}, "OpenSpiel cannot load 'leduc_poker"),
+        ("nfg_game", {}, "OpenSpiel cannot load 'nfg_game': map::at; some games need parameters"),
         ("mfg_crowd_modelling", {}, "is of a mean field"),
         ("leduc_poker", {"sees": "all"}, "env.options.sees is 'all'; allowed are auto, "),
         ("nim", {"sees": "information_state"}, "offers no information_state; it offers observatio"),

@@ -50,8 +50,8 @@ class OpenSpielGame:
             raise UsageError(f'OpenSpiel has no game "{short}"{hint}')
         try:
             game = pyspiel.load_game(name)
-        except pyspiel.SpielError as error:
-            line = str(error).strip().splitlines()[0]
+        except (pyspiel.SpielError, IndexError, RuntimeError) as error:  # what C++ raises, too
+            line = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise UsageError(f'OpenSpiel cannot load "{name}": {line}') from None
         kind = game.get_type()
         if kind.dynamics == pyspiel.GameType.Dynamics.SIMULTANEOUS:

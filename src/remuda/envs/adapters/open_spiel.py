@@ -271,8 +271,10 @@ def _load(spiel: Any, name: str) -> Any:
         raise ConfigError(f"OpenSpiel has no game {short!r}{hint}")
     try:
         return spiel.load_game(name)
-    except spiel.SpielError as error:
-        line = str(error).strip().splitlines()[0]
+    except (spiel.SpielError, IndexError, RuntimeError) as error:  # what C++ raises, too
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if isinstance(error, IndexError):
+            line += "; some games need parameters, as in nfg_game(filename=game.nfg)"
         raise ConfigError(f"OpenSpiel cannot load {name!r}: {line}") from None
 
 
