@@ -79,9 +79,9 @@ UNLISTED = {ONE_OF_SEEDS: Command(train_one_of_seeds)}
 EXIT_CODES = (
     "exit code: 0: all is well. 1: something failed, or cannot be done with the runs that there "
     "are, as told. 2: an unknown command, flag, key or game, or a value that is none of its kind "
-    "(what is only found out once runs are opened ends with 1). 3: the run reached its end, but a policy "
-    "stopped learning, since too many of its updates were not finite. 130, 143: stopped by Ctrl-C "
-    "or SIGTERM."
+    "(what is only found out once runs are opened ends with 1). 3: the run reached its end, but a "
+    "policy stopped learning, since too many of its updates were not finite. 130, 143: stopped by "
+    "Ctrl-C or SIGTERM."
 )
 
 
