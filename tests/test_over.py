@@ -166,3 +166,52 @@ def test_a_run_that_is_over_needs_no_room_for_its_experience(tmp_path):
     before = holds(first.directory)
     remuda.train(resume=first, config={"actor": {"processes": 1}}, view=PlainView())
     assert holds(first.directory) == before
+
+
+def test_nothing_is_looked_for_that_only_training_needs(tmp_path, monkeypatch):
+    """Red before: a trial was trained; on a cluster's head, the GPUs of its nodes were missed."""
+    first = trained(tmp_path, "sequential", "fixed", turns=300)
+
+    def no_trial(*args):
+        raise AssertionError("a trial")
+
+    monkeypatch.setattr("remuda.training.choose_layout", no_trial)
+    config = {"cluster": {"local": 2}, "learners": {"devices": ["cuda"]}, "schedule": "async"}
+    again = remuda.train(resume=first, config=config, view=PlainView())
+    assert again.ended == first.ended
+
+
+def test_what_an_older_summary_lacks_is_not_taken_from_the_checkpoint(tmp_path):
+    """Red before: all of the run was taken for what was played before its last session."""
+    first = trained(tmp_path, "sequential", "fixed", turns=300)
+    path = first.directory / "summary.json"
+    told = json.loads(path.read_text())
+    del told["earlier"]
+    path.write_text(json.dumps(told))
+    remuda.train(resume=first, view=PlainView())
+    assert json.loads(path.read_text())["earlier"] == 0.0
+
+
+def test_a_summary_that_is_damaged_is_made_anew(tmp_path):
+    """Red before, nested without end: a RecursionError."""
+    first = trained(tmp_path, "sequential", "fixed", turns=300)
+    path = first.directory / "summary.json"
+    for damage in ("[" * 100_000, "{"):
+        path.write_text(damage)
+        remuda.train(resume=first, view=PlainView())
+        assert json.loads(path.read_text())["evaluation"]["episodes"] == 2
+
+
+def test_returns_of_before_stay_where_greedy_play_is_cut_short_at_once(tmp_path):
+    """Red before: they stayed, beside a note that they were of none of the episodes."""
+    first = trained(tmp_path, "sequential", "fixed", turns=300)
+    path = first.directory / "summary.json"
+    told = json.loads(path.read_text())
+    run = {"evaluate_seconds": 1e-9}
+    remuda.train(resume=first, config={"run": run}, view=PlainView())
+    now = json.loads(path.read_text())
+    assert now["evaluation"] == told["evaluation"]
+    assert now["notes"] == [
+        "greedy play ran out of run.evaluate_seconds after 0 of 2 episodes; the returns are those "
+        "that were measured before"
+    ]

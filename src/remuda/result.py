@@ -12,6 +12,7 @@ from remuda.evaluation import Evaluation
 from remuda.version import __version__
 
 PLAYED = (
+    "schedule",
     "seconds",
     "earlier",
     "turns",
@@ -62,6 +63,16 @@ class Result:
         return replace(self, notes=(*self.notes, note))
 
 
+def cut_words(result: Result, evaluation: Evaluation, interrupted: bool) -> str:
+    """That greedy play was cut short, and what the returns are of that are told."""
+    why = "was interrupted" if interrupted else "ran out of run.evaluate_seconds"
+    played, asked = len(evaluation.returns), evaluation.asked
+    told = "; the returns are of those" if played else ""
+    if not played and result.before.get("evaluation"):
+        told = "; the returns are those that were measured before"
+    return f"greedy play {why} after {played:,} of {asked:,} episodes{told}"
+
+
 def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
     """What came of a run, as plain data.
 
@@ -90,5 +101,14 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
         "halted": list(result.halted),
         "notes": list(result.notes),
     }
-    stays = (*PLAYED, "evaluation") if evaluation is None else PLAYED
-    return summary | {name: result.before[name] for name in stays if name in result.before}
+    before = result.before
+    stays: tuple[str, ...] = PLAYED
+    if evaluation is None and before.get("evaluation"):
+        stays = (*PLAYED, "evaluation")
+        noted = [*_listed(before["notes"]), *result.notes]  # what was noted of it holds, too
+        summary["notes"] = list(dict.fromkeys(noted))
+    return summary | {name: before[name] for name in stays if name in before}
+
+
+def _listed(notes: object) -> list[object]:
+    return notes if isinstance(notes, list) else []

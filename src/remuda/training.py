@@ -41,7 +41,7 @@ from remuda.policies.initial import Beginning
 from remuda.population.imported import Imported
 from remuda.prepare import Prepared, prepare
 from remuda.publish.snapshot import Snapshot
-from remuda.result import Result, summarise
+from remuda.result import Result, cut_words, summarise
 from remuda.resume import Resumed, find_checkpoint, note_changes, nothing_left
 from remuda.runtime.layout import Layout, make_layout
 from remuda.runtime.runtime import Runtime
@@ -145,11 +145,13 @@ class _Beginning:
         config, view, run, prepared = self.config, self.view, self.run, self.prepared
         names = [spec.name for spec in prepared.specs]
         resumed = self._resumed(names, said) if resume else None
-        is_over = resumed is not None and resumed.final is not None  # no node has anything to do
-        if config.cluster.used and not is_over:
+        if resumed is not None and resumed.final is not None:
+            layout = prepared.layout  # nothing is left for any process, node or device
+        elif config.cluster.used:
             return self._in_cluster(resumed)
-        layout = choose_layout(config, prepared.agents)
-        prepared.check_memory(config, layout)
+        else:
+            layout = choose_layout(config, prepared.agents)
+            prepared.check_memory(config, layout)
         assembly = self._assemble(config, layout, resumed)
         found = self._tell(assembly, resumed)
         with self.events.lasting(run, assembly, found):
@@ -233,8 +235,8 @@ class _Beginning:
         )
         if resumed is not None:
             checkpoints, found = self.run.checkpoints, resumed.checkpoint
-            over = resumed.final is not None
-            assembly.restore(checkpoints, found, resumed.hyperparameters, over)
+            over, changed = resumed.final is not None, resumed.hyperparameters
+            assembly.restore(checkpoints, found, changed, over)
         return assembly
 
 
@@ -404,12 +406,7 @@ def _measure(
         told = where_raised(error) or f"{type(error).__name__}: {error}"
         return result.with_note(f"greedy play failed: {told}")
     if evaluation.cut:
-        why = "ran out of run.evaluate_seconds"
-        why = "was interrupted" if limits.interrupted() else why
-        played, asked = f"{len(evaluation.returns):,}", f"{evaluation.asked:,}"
-        result = result.with_note(
-            f"greedy play {why} after {played} of {asked} episodes; the returns are of those"
-        )
+        result = result.with_note(cut_words(result, evaluation, limits.interrupted()))
     return replace(result, evaluation=evaluation if len(evaluation.returns) else None)
 
 

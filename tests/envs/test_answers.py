@@ -362,6 +362,33 @@ def test_what_is_told_in_a_list_and_not_by_agent_is_told_by_its_name(name):
         env.end_turn()
 
 
+class Series:
+    """As that of pandas: it has keys, and is no `Mapping`."""
+
+    def __init__(self, values):
+        self.items, self.get, self.values = values.items, values.get, values
+
+    def __contains__(self, key):
+        return key in self.values
+
+    def __getitem__(self, key):
+        return self.values[key]
+
+
+def test_what_has_keys_and_is_no_mapping_is_taken():
+    class Serial(Both):
+        def step(self, actions):
+            seen, *others, infos = super().step(actions)
+            return seen, *map(Series, others), infos
+
+    env = ParallelCopies(Serial)
+    env.reset(np.zeros(1, np.int64), np.ones(1, np.bool_))
+    env.begin_turn()
+    for agent in range(env.num_agents):
+        env.act(agent, np.zeros(1, np.int64))
+    assert env.end_turn().rewards.tolist() == [[1.0, 1.0]]
+
+
 def test_a_reset_that_tells_in_a_list_is_told_by_its_name():
     class SeesInAList(Both):
         def reset(self, seed=None, options=None):
@@ -376,7 +403,8 @@ def test_a_reset_that_tells_in_a_list_is_told_by_its_name():
 @pytest.mark.parametrize("info", [[], (), "", False, 0, np.zeros(0), None], ids=repr)
 def test_info_that_says_nothing_is_an_empty_mapping(info):
     """Red before: refused, although there is nothing to be read."""
-    env = GymnasiumEnv(lambda: InfoOf(info, info), 1)
+    # A number after a reset is no `info`: the answer may be an observation in a list, as old Gym's.
+    env = GymnasiumEnv(lambda: InfoOf({} if isinstance(info, int) else info, info), 1)
     env.reset(np.zeros(1, np.int64), np.ones(1, np.bool_))
     env.begin_turn()
     env.act(0, np.zeros(1, np.int64))

@@ -299,6 +299,8 @@ def test_a_mask_laid_out_the_other_way_is_refused(mask, space):
         (spaces.MultiDiscrete(np.full((2, 2), 4)), (4, 4)),
         (spaces.MultiDiscrete([5]), (5, 1)),
         (spaces.MultiDiscrete([3, 3]), (1, 2, 3)),
+        (spaces.MultiDiscrete(np.full((2, 3), 2)), (2, 6)),
+        (spaces.MultiDiscrete([3] * 4), (2, 2, 3)),
         (spaces.MultiBinary(4), (1, 4, 2)),
         (spaces.MultiBinary((2, 3)), (1, 2, 3, 2)),
     ],
@@ -312,7 +314,21 @@ def test_a_mask_with_each_choice_in_its_place_is_read_in_its_order(space, shape)
     assert flat(mask.tolist(), space, mask.size) == expected
 
 
-def test_choices_behind_the_places_of_others_are_refused():
-    """Which of four numbers a mask of 4 x 2 x 2 is about, its shape tells: each has a plane."""
-    with pytest.raises(UntakeableError, match=r"has the shape \(4, 2, 2\)"):
-        flat(np.ones((4, 2, 2), np.int8), spaces.MultiDiscrete(np.full((2, 2), 4)), 16)
+@pytest.mark.parametrize(
+    ("space", "shape"),
+    [
+        (spaces.MultiDiscrete(np.full((2, 2), 4)), (4, 2, 2)),
+        (spaces.MultiDiscrete(np.full((2, 2), 3)), (2, 3, 2)),
+        (spaces.MultiDiscrete([3, 3]), (3, 2, 1)),
+        (spaces.MultiDiscrete([3] * 4), (3, 2, 2)),
+    ],
+    ids=str,
+)
+def test_choices_behind_what_they_choose_from_are_refused(space, shape):
+    """Red before, in some of these forms: read in their order, which mixes the choices."""
+    mask = np.ones(shape, np.int8)
+    # A list of as many parts as there are choices is read by part.
+    lists = [mask.tolist(), list(mask)] if shape[0] != np.prod(space.shape) else []
+    for each in (mask, *lists):
+        with pytest.raises(UntakeableError, match=r"has the shape \("):
+            flat(each, space, mask.size)

@@ -20,6 +20,7 @@ from remuda.population.ledger import read_records
 from remuda.publish.snapshot import Snapshot
 from remuda.training import train
 from remuda.ui.cli import run
+from remuda.ui.crossplay import _other_games
 from remuda.ui.live import PlainView
 from remuda.ui.tournament import MatchProgress, print_tournament
 
@@ -183,6 +184,27 @@ def test_runs_that_learned_in_another_game_are_told(runs, tmp_path, capsys):
     named = ["--game", "rock_paper_scissors", *options, str(tmp_path / "c")]
     assert run(["tournament", *entrants, *named]) == 0
     assert "learned with" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({"options": {"num_agents": 5}}, ""),
+        (
+            {"options": {"num_agents": 4}},
+            "other learned with env.options.num_agents 4; all play tag",
+        ),
+        ({"options": {"num_agents": 4, "width": 9}}, "num_agents 4, env.options.width 9; all"),
+    ],
+)
+def test_only_what_makes_another_game_is_told(env, said):
+    """Red before: a default that one run wrote out was told as another game."""
+    configs = {Path("one"): {}, Path("other"): env}
+    configs = {run: load_config({"game": "tag", "env": tree}) for run, tree in configs.items()}
+    notes = _other_games(configs, {})
+    assert len(notes) == bool(said)
+    assert said in "".join(notes)
+    assert not _other_games(configs, env["options"])
 
 
 def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):

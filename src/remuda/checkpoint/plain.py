@@ -64,7 +64,7 @@ def read_checked(path: Path, check: Callable[[object], D], missing: str) -> D:
         raise RunDirectoryError(f"{path} is missing: {missing}") from None
     try:
         return check(json.loads(data))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunDirectoryError(f"{path} is damaged: {error}") from None
 
 

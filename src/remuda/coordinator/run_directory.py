@@ -389,11 +389,13 @@ class RunDirectory:
     def summary_so_far(self) -> dict[str, Any]:
         """What came of the run; empty: there is no summary, or it is damaged."""
         try:
-            return self.read_summary()
+            return NEWER | self.read_summary()
         except RunDirectoryError:
             return {}
 
 
+NEWER = {"restarts": {}, "halted": [], "notes": [], "processors": {}, "earlier": 0.0}
+"""Of a summary, what older ones have not, and what it is then taken to be."""
 MEASURED = ("mean", "standard_error")
 """Of greedy play; None where there was one episode only, or a return was not finite."""
 
@@ -401,9 +403,8 @@ MEASURED = ("mean", "standard_error")
 def _checked(data: object) -> dict[str, Any]:
     """A summary with everything in it that is shown; a `ValueError` where it has not."""
     summary = checked(data, SUMMARY)
-    later = {"restarts": {}, "halted": [], "notes": [], "processors": {}, "earlier": 0.0}
-    kinds: Kinds = {**{name: type(value) for name, value in later.items()}, "earlier": NUMBER}
-    full = checked(later | summary, kinds)  # older ones have none of these
+    kinds: Kinds = {**{name: type(value) for name, value in NEWER.items()}, "earlier": NUMBER}
+    full = checked(NEWER | summary, kinds)
     for name in ("restarts", "processors"):
         checked(full[name], dict.fromkeys(full[name], NUMBER))
     evaluation = summary["evaluation"]

@@ -115,6 +115,9 @@ class Recorded(Wrapped):
     def end_turn(self) -> TurnResult:
         """As the game; rewards are kept, and whole episodes with what was told of them."""
         result = self.game.end_turn()
+        ended: Bools = result.terminated | result.truncated
+        for agent in np.flatnonzero(ended.any(0)).tolist():
+            self._frames[agent][ended[:, agent]] = 0
         if self._is_on and self._episodes:
             over: Bools = np.logical_not(self.active.any(axis=1))
             for copy in range(self.num_envs):

@@ -11,7 +11,7 @@ from typing import Any
 
 from remuda.config import Config
 from remuda.crossplay import Entrant, setup_of_entrants
-from remuda.envs.registry import RANDOM, find_game
+from remuda.envs.registry import RANDOM, find_game, make_env
 from remuda.errors import ConfigError, UsageError
 from remuda.saved import Reference, SavedPolicies, is_of_run
 from remuda.tournaments.record import read_description
@@ -240,9 +240,11 @@ def _other_games(configs: Mapping[Path, Config], asked: Mapping[str, Any]) -> tu
         asked: options of the game that the user gave, by which all play.
     """
     first, *others = configs.values()
-    played, missing, notes = first.env.made_with, object(), []
+    missing, notes = object(), []
     for run, config in zip(list(configs)[1:], others, strict=True):
-        theirs = config.env.made_with
+        played, theirs = first.env.made_with, config.env.made_with
+        if played != theirs:
+            played, theirs = _in_force(first), _in_force(config)
         unlike = [
             f"{name if name.startswith('env.') else f'env.options.{name}'} "
             f"{theirs.get(name, 'as it is by default')}"
@@ -257,6 +259,15 @@ def _other_games(configs: Mapping[Path, Config], asked: Mapping[str, Any]) -> tu
                 "run; where another is meant, name its run first, or give --game and --env.options"
             )
     return tuple(notes)
+
+
+def _in_force(config: Config) -> dict[str, Any]:
+    """What a run's game is made with, and what it takes where nothing is said."""
+    asked = {k: v for k, v in config.env.made_with.items() if k != "env.episode_metrics"}
+    env = make_env(config.game, 1, **asked)
+    options = env.options()
+    env.close()
+    return options | asked
 
 
 def _check_learned(word: str, reference: Reference, config: Config) -> None:

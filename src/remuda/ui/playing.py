@@ -27,7 +27,7 @@ from remuda.types import Array
 from remuda.ui.interrupts import ends_in_order
 from remuda.ui.numbers import number
 from remuda.ui.recording import check_format, write_recording
-from remuda.ui.seated import Human, LeftError, names_of, picture_of, take_seats
+from remuda.ui.seated import Human, LeftError, Remembering, names_of, picture_of, take_seats
 
 LOWER_HALF = "\u2584"
 """A character whose lower half is ink: two pixels, one above the other."""
@@ -177,7 +177,12 @@ def episode(
                 env.act(agent, action)
                 if acted:
                     actions[names[agent]] = _called(env, agent, np.asarray(action)[0])
-        returns += env.end_turn().rewards[0]
+        result = env.end_turn()
+        returns += result.rewards[0]
+        for agent in np.flatnonzero((result.terminated | result.truncated)[0]).tolist():
+            player: object = policies[agent]
+            if isinstance(player, Remembering):
+                player.begin()
         over = not env.active.any()
         yield Moment(
             turn, actions, dict(zip(names, returns.tolist(), strict=True)), picture_of(env), over

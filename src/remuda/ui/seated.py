@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,13 +35,25 @@ class LeftError(Exception):
     """The person at the keyboard does not want to go on."""
 
 
+class Remembering(ABC):
+    """What takes a seat and may remember what it saw before."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Forget what was seen: its agent's episode is over."""
+
+
 @dataclass
-class Trained:
+class Trained(Remembering):
     """A policy of a run on a seat, as a `ScriptedPolicy`."""
 
     policy: Policy
     sampled: bool
     """Whether it explores as at the end of training; else it is greedy."""
+
+    def begin(self) -> None:
+        """Forget it, where the policy is recurrent or stacks frames."""
+        self.policy.begin()
 
     def __call__(
         self, env: VectorEnv, agent: int, observations: Array, random: np.random.Generator

@@ -86,7 +86,7 @@ def parts(copy: Any, method: str, answer: Any, wanted: str, agents: int = 0) -> 
             return values
         if agents and is_sequence(info) and len(info) == agents:
             return values
-        if _is_nothing(info):
+        if _is_nothing(info) and (method == "step" or not isinstance(info, SINGLE)):
             return (*values[:-1], {})
         raise UntakeableError(
             f"{method} of {article(copy)} returned {short(info)} as `info`, the last of "
@@ -106,10 +106,10 @@ def mapping_of(info: Any) -> Mapping[str, Any]:
     Raises:
         UntakeableError: it is no mapping, and not empty either.
     """
-    if info is None or _is_nothing(info):
-        return {}
     if isinstance(info, Mapping):
         return info
+    if info is None or _is_nothing(info):
+        return {}
     raise UntakeableError(f"its `info` is {short(info)}, and not a mapping such as {{}}")
 
 
@@ -134,7 +134,8 @@ def refuse_lists(copy: Any, method: str, values: Sequence[Any], wanted: str) -> 
         UntakeableError: one is not.
     """
     for value, name in zip(values[:-1], wanted.split(", "), strict=False):
-        if type(value) is not dict and not isinstance(value, Mapping):
+        # What has keys counts as a mapping, as a series of pandas.
+        if type(value) is not dict and not (hasattr(value, "items") and hasattr(value, "get")):
             raise UntakeableError(
                 f"{method} of {article(copy)} returned {short(value)} as `{name}`, and not a "
                 "mapping from its agents"

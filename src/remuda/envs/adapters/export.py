@@ -229,12 +229,15 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         self.terminations = dict.fromkeys(self.agents, False)
         self.truncations = dict.fromkeys(self.agents, False)
         self.infos = _nothing(self.agents)
+        self._last: dict[str, Any] = {}  # by agent whose episode has ended: what it saw then
         self._skip_agent_selection = None
         self._begin_turn()
         self._accumulate_rewards()
 
     def observe(self, agent: str) -> Any:
         """What an agent sees; those that act at once see the world before any of them acted."""
+        if agent in self._last and (self.terminations.get(agent) or self.truncations.get(agent)):
+            return self._last[agent]
         return self._seen[agent] if agent in self._seen else self._table.look(agent)
 
     def step(self, action: Any) -> None:
@@ -287,6 +290,8 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         for name in self.agents:
             self.terminations[name] = bool(result.terminated[0, index[name]])
             self.truncations[name] = bool(result.truncated[0, index[name]])
+            if self.terminations[name] or self.truncations[name]:
+                self._last[name] = self._table.look(name)
         if self._table.live():
             self._begin_turn()
             self._deads_step_first()

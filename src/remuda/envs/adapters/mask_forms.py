@@ -167,11 +167,17 @@ def _refuse_columns(array: Array, choices: tuple[int, ...], what: str) -> None:
     Raises:
         UntakeableError: it is one.
     """
-    count, shape = int(np.prod(choices)), _without_ones(array.shape)
-    if count == 1 or shape[:-1] == choices:  # as Gymnasium has it: what each may do, in its place
+    count, shape = int(np.prod(choices)), tuple(size for size in array.shape if size != 1)
+    inner = tuple(size for size in choices if size != 1)
+    if count == 1 or len(shape) < 2:
         return
-    in_line = len(shape) > 1 and shape[-1] == count and shape[0] != count
-    if in_line or (len(choices) > 1 and shape[1:] == choices):
+    if shape[: len(shape) - 1] == inner[: len(shape) - 1]:
+        return  # as Gymnasium has it: what each may do in its place, or those of a place in a row
+    lengths = range(1, len(shape))
+    behind = any(int(np.prod(shape[-length:])) == count for length in lengths)
+    before = any(int(np.prod(shape[:length])) == count for length in lengths)
+    scattered = len(inner) > 1 and sorted(shape) == sorted((*inner, array.size // count))
+    if scattered or (behind and not before):
         raise UntakeableError(
             f"{what} has the shape {array.shape}, a column for each of {count} choices, which "
             "would be read row by row; let it have a row for each choice"

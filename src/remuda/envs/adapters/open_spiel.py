@@ -270,7 +270,9 @@ def _load(spiel: Any, name: str) -> Any:
         hint = f"; did you mean {', '.join(near)}?" if near else ""
         raise ConfigError(f"OpenSpiel has no game {short!r}{hint}")
     try:
-        return spiel.load_game(name)
+        game = spiel.load_game(name)
+        game.new_initial_state()  # some refuse their parameters only then
+        return game
     except (spiel.SpielError, IndexError, RuntimeError) as error:  # what C++ raises, too
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
         if isinstance(error, IndexError):

@@ -35,14 +35,14 @@ from remuda.saved import Reference
 from remuda.types import Array
 from remuda.ui.dashboard.watching import ONLY_LOOKS
 from remuda.ui.playing import Moment, episode
-from remuda.ui.seated import Trained, names_of, take_seats
+from remuda.ui.seated import Remembering, Trained, names_of, take_seats
 
 MOST_ACTIONS = 64
 """Actions whose numbers are told, at most."""
 
 
 @dataclass
-class Explained:
+class Explained(Remembering):
     """A policy of a run on a seat, which tells what it chose by."""
 
     seat: Trained
@@ -51,6 +51,10 @@ class Explained:
     told: dict[str, Any] = field(default_factory=dict)
     """Of the last choice: `names` of the actions, their `probabilities` or `values`, and where the
     network values states what it `expects`: the discounted rewards from there on."""
+
+    def begin(self) -> None:
+        """Forget as the seat does."""
+        self.seat.begin()
 
     def __call__(
         self, env: VectorEnv, agent: int, observations: Array, random: np.random.Generator

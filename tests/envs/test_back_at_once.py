@@ -1,0 +1,104 @@
+"""Where an agent ends an episode and is in another at once, the two are told apart everywhere."""
+
+import numpy as np
+import pytest
+
+from envs.test_joining import GAMES, Scheduled
+from faulty_games import actor_of
+from remuda.double_oracle.oracle_game import AgainstTargets
+from remuda.envs.adapters.aec import AECCopies
+from remuda.envs.adapters.export import AECGame
+from remuda.envs.recorded import Recorded
+from remuda.exploiting.target import make_target
+from remuda.ui.playing import episode
+from remuda.ui.seated import Remembering
+
+PASSED = "back at once, its group passed"
+NAMES = {"a": 0, "b": 1, "c": 2}
+WHO = [(PASSED, "b"), ("back at once, its group to come", "c")]
+
+
+def game(name=PASSED, cut=False):
+    return Scheduled(**GAMES[name], cut=cut)
+
+
+def later():
+    return game("selected later")
+
+
+@pytest.mark.parametrize("make", ["game", "later"])
+def test_an_oracle_s_episode_ends_once(make, tmp_path):
+    """Red before: it played on in its agent's next episode while the other games went on."""
+    path = f"{__name__}:{make}"
+    make_target(path, {}, {"one": ("random",) * 3}).save(tmp_path / "t")
+    found = {}
+    for seats in ([1, 0], [1]):
+        targets = [str(tmp_path / "t")] * len(seats)
+        actor = actor_of(AgainstTargets(1, targets=targets, seats=seats))
+        returns = []
+        actor.on_episode = lambda copy, each, metrics, to=returns: to.append(float(each[0]))
+        for _ in range(30):
+            actor.turn()
+        found[len(seats)] = returns[0]
+    assert found[2] == found[1]
+
+
+def test_recorded_frames_are_those_of_one_episode():
+    """Red before: the first of the next had the last of the old beside it."""
+    env = Recorded(AECCopies(game), 0, states=50, frames=2)
+    env.start()
+    env.reset(np.zeros(1, np.int64), np.ones(1, bool))
+    observed = np.zeros((1, 1), np.float32)
+    for _ in range(3):
+        env.begin_turn()
+        for (agent,) in env.turn_groups:
+            env.observe(agent, observed)
+            env.act(agent, np.zeros(1, np.int64))
+        env.end_turn()
+    assert env.observed([1]).observations[..., 0].tolist() == [[0, 1], [0, 5]]
+
+
+@pytest.mark.parametrize(("name", "who"), WHO)
+@pytest.mark.parametrize("cut", [False, True])
+def test_an_exported_game_shows_the_last_of_the_episode_that_has_ended(name, who, cut):
+    """Red before, cut off and back at once: it showed the first of the next one."""
+
+    def last_of(env):
+        env.reset(seed=0)
+        found = []
+        for each in env.agent_iter(14):
+            seen, _, terminated, truncated, _ = env.last()
+            if each == who and (terminated or truncated):
+                found.append(float(seen[0]))
+            env.step(None if terminated or truncated else 0)
+        return found[:1]
+
+    if not cut:  # what one has seen who dies is of no use, and PettingZoo's own may show anything
+        assert last_of(AECGame(AECCopies(lambda: game(name))))
+        return
+    exported = AECGame(AECCopies(lambda: game(name, cut=True)))
+    assert last_of(exported) == last_of(game(name, cut=True))
+
+
+class Counts(Remembering):
+    """How often it was asked in this episode, at each time that it is."""
+
+    def __init__(self, agent):
+        self.agent, self.asked, self.told = agent, 0, []
+
+    def begin(self):
+        self.asked = 0
+
+    def __call__(self, env, agent, observations, random):
+        if env.active[0, agent]:
+            self.asked += 1
+            self.told.append(self.asked)
+        return np.zeros(1, np.int64)
+
+
+def test_who_is_watched_forgets_with_the_end_of_its_episode():
+    """Red before: recurrent policies and frames went on, unlike in training."""
+    seats = [Counts(agent) for agent in range(3)]
+    list(episode(AECCopies(game), seats, 4, 0))
+    assert seats[1].told[:2] == [1, 1]
+    assert seats[0].told[:3] == [1, 2, 3]
