@@ -46,9 +46,9 @@ PRESETS: Mapping[str, Preset] = {
         "observations are counts near 0",
         reason="A turn costs milliseconds, so each rollout is learned from in twice as many passes "
         "as elsewhere, of half the size, at half the rate; and observations, counts divided by "
-        "ten, are brought to mean 0 and deviation 1. Policy and value share a network: with "
-        "one for each, three of four seeds came to less. A policy then finds out within fewer "
-        "turns that evaders are caught together; how soon still differs much from run to run.",
+        "ten, are brought to mean 0 and deviation 1. Policy and value share a network: in "
+        "trials on a quick copy of pursuit three of four seeds came to more with it. How soon a "
+        "policy finds out that evaders are caught together differs much from run to run.",
         tree={
             "policy": {
                 "algorithm": "ppo",
