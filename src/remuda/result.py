@@ -68,7 +68,7 @@ def cut_words(result: Result, evaluation: Evaluation, interrupted: bool) -> str:
     why = "was interrupted" if interrupted else "ran out of run.evaluate_seconds"
     played, asked = len(evaluation.returns), evaluation.asked
     told = "; the returns are of those" if played else ""
-    if not played and result.before.get("evaluation"):
+    if _episodes_before(result) > played:
         told = "; the returns are those that were measured before"
     return f"greedy play {why} after {played:,} of {asked:,} episodes{told}"
 
@@ -103,11 +103,19 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
     }
     before = result.before
     stays: tuple[str, ...] = PLAYED
-    if evaluation is None and before.get("evaluation"):
+    measured = 0 if evaluation is None else len(evaluation.returns)
+    is_whole = evaluation is not None and not evaluation.cut
+    if not is_whole and _episodes_before(result) > measured:
         stays = (*PLAYED, "evaluation")
         noted = [*_listed(before["notes"]), *result.notes]  # what was noted of it holds, too
         summary["notes"] = list(dict.fromkeys(noted))
     return summary | {name: before[name] for name in stays if name in before}
+
+
+def _episodes_before(result: Result) -> int:
+    """Of the greedy play that was measured by an earlier session."""
+    evaluation = result.before.get("evaluation")
+    return int(evaluation["episodes"]) if isinstance(evaluation, dict) else 0
 
 
 def _listed(notes: object) -> list[object]:

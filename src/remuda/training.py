@@ -146,7 +146,7 @@ class _Beginning:
         names = [spec.name for spec in prepared.specs]
         resumed = self._resumed(names, said) if resume else None
         if resumed is not None and resumed.final is not None:
-            layout = prepared.layout  # nothing is left for any process, node or device
+            layout = prepared.layout  # nothing is left for any process, or any node
         elif config.cluster.used:
             return self._in_cluster(resumed)
         else:

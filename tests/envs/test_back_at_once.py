@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 
+from envs.test_exported import Away
 from envs.test_joining import GAMES, Scheduled
 from faulty_games import actor_of
 from remuda.double_oracle.oracle_game import AgainstTargets
 from remuda.envs.adapters.aec import AECCopies
-from remuda.envs.adapters.export import AECGame
+from remuda.envs.adapters.export import AECGame, ParallelGame
 from remuda.envs.recorded import Recorded
 from remuda.exploiting.target import make_target
+from remuda.types import TurnResult
 from remuda.ui.playing import episode
 from remuda.ui.seated import Remembering
 
@@ -78,6 +80,37 @@ def test_an_exported_game_shows_the_last_of_the_episode_that_has_ended(name, who
         return
     exported = AECGame(AECCopies(lambda: game(name, cut=True)))
     assert last_of(exported) == last_of(game(name, cut=True))
+
+
+def test_a_parallel_game_shows_who_has_ended_what_was_at_its_end():
+    """Red before: what the next turn had begun with."""
+
+    class Counted(Away):
+        """Counts beginnings too; Bob is cut off in the first turn, and Ann plays on."""
+
+        can_observe_together = True
+
+        def reset(self, seeds, mask):
+            self.begun = 0
+            super().reset(seeds, mask)
+
+        def begin_turn(self):
+            self.begun += 1
+
+        def observe(self, agent, out):
+            out[...] = self.begun
+
+        def end_turn(self):
+            self.turn += 1
+            nothing, cut = np.zeros((1, 2), np.float32), np.zeros((1, 2), bool)
+            cut[0, 1] = self.turn == 1
+            self.active[0, 1] = False
+            return TurnResult(nothing, np.zeros_like(cut), cut)
+
+    env = ParallelGame(Counted())
+    env.reset(seed=0)
+    seen, *_ = env.step({"ann": 0, "bob": 0})
+    assert (seen["bob"].item(), seen["ann"].item()) == (1, 2)
 
 
 class Counts(Remembering):

@@ -207,6 +207,22 @@ def test_only_what_makes_another_game_is_told(env, said):
     assert not _other_games(configs, env["options"])
 
 
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        (
+            {"game": "nowhere.game:Thing", "env": {"options": {"x": 1}}},
+            "with nowhere.game:Thing; all",
+        ),
+        ({"game": "tag", "env": {"options": {"bogus": 4}}}, "with env.options.bogus 4"),
+    ],
+)
+def test_a_game_that_cannot_be_made_any_more_is_told_too(tree, said):
+    """Red before: the tournament was refused, though only the first run's game is played."""
+    configs = {Path("one"): load_config({"game": "tag"}), Path("other"): load_config(tree)}
+    assert said in "".join(_other_games(configs, {}))
+
+
 def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):
     words = ["tournament", f"{runs / 'one'}:agent_0", "--game", "rock_paper_scissors"]
     assert run([*words, "--episodes", "2"]) == 0

@@ -243,8 +243,8 @@ def _other_games(configs: Mapping[Path, Config], asked: Mapping[str, Any]) -> tu
     missing, notes = object(), []
     for run, config in zip(list(configs)[1:], others, strict=True):
         played, theirs = first.env.made_with, config.env.made_with
-        if played != theirs:
-            played, theirs = _in_force(first), _in_force(config)
+        if config.game == first.game and played != theirs:
+            played, theirs = _in_force(first, asked), _in_force(config, asked)
         unlike = [
             f"{name if name.startswith('env.') else f'env.options.{name}'} "
             f"{theirs.get(name, 'as it is by default')}"
@@ -261,13 +261,23 @@ def _other_games(configs: Mapping[Path, Config], asked: Mapping[str, Any]) -> tu
     return tuple(notes)
 
 
-def _in_force(config: Config) -> dict[str, Any]:
-    """What a run's game is made with, and what it takes where nothing is said."""
-    asked = {k: v for k, v in config.env.made_with.items() if k != "env.episode_metrics"}
-    env = make_env(config.game, 1, **asked)
-    options = env.options()
-    env.close()
-    return options | asked
+def _in_force(config: Config, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run's game is made with, and what it takes where nothing is said.
+
+    Where it cannot be made here any more, by what it was made with alone: the tournament is of the
+    game that is played.
+    """
+    given = {k: v for k, v in config.env.made_with.items() if k != "env.episode_metrics"} | {
+        **asked
+    }
+    try:
+        env = make_env(config.game, 1, **given)
+    except Exception:  # whatever a game of the user's may raise
+        return given
+    try:
+        return env.options() | given
+    finally:
+        env.close()
 
 
 def _check_learned(word: str, reference: Reference, config: Config) -> None:

@@ -176,6 +176,8 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         """One turn, in the game's order.
 
         An agent that sits out turns of its episode is paid for them when it is back, or at its end.
+        One whose episode has ended sees what it was at its end, or where it is back at once, what
+        it acts on next.
         """
         table, game, played = self._table, self._table.game, self.agents
         for group in game.turn_groups:
@@ -187,11 +189,12 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         terminated = self._flags(result.terminated)
         truncated = self._flags(result.truncated)
         self.agents = table.live()
+        ended = [name for name in self._owed if terminated[name] or truncated[name]]
+        last = {name: table.look(name) for name in ended if name not in self.agents}
         if self.agents:
             table.begin_turn()
-        ended = [name for name in self._owed if terminated[name] or truncated[name]]
         told = [*played, *(name for name in [*ended, *self.agents] if name not in played)]
-        seen = {name: table.look(name) for name in told}
+        seen = {name: last[name] if name in last else table.look(name) for name in told}
         if self.agents:
             self._earn(table.newly_given())
         # Of those who begin an episode now nothing was earned or ended.

@@ -148,6 +148,9 @@ def _of_parts(mask: Any, form: Form, check: bool, what: str) -> Array:
         raise UntakeableError(
             f"{what} is {short(mask)}, not of {len(own)} parts or {form.size} of true or false"
         )
+    whole = numbers_in(mask) if joinable else None
+    if whole is not None and whole.ndim > len(form.space.shape or ()) > 1:  # planes, not rows
+        _refuse_columns(whole, form.space.shape or (), what)
     return np.concatenate(
         [
             flat_mask(part, each, check, _part(what, i))
