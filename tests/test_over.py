@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
 import remuda
-from remuda.config import overlay
+from remuda.config import load_config, overlay
+from remuda.result import cut_words, summarise
 from remuda.ui.live import PlainView
 
 SMALL = {
@@ -215,3 +217,14 @@ def test_returns_of_before_stay_where_greedy_play_is_cut_short_at_once(tmp_path)
         "greedy play ran out of run.evaluate_seconds after 0 of 2 episodes; the returns are those "
         "that were measured before"
     ]
+
+
+def test_a_measurement_that_was_cut_does_not_replace_a_longer_one(tmp_path):
+    """Red before: one episode of two was told, where two had been measured."""
+    first = trained(tmp_path, "sequential", "fixed", turns=300)
+    told = json.loads((first.directory / "summary.json").read_text())
+    cut = replace(first.evaluation, returns=first.evaluation.returns[:1], cut="time")
+    again = replace(first, before=told, evaluation=cut)
+    now = summarise(load_config({"game": "tag"}), again, "")
+    assert now["evaluation"] == told["evaluation"]
+    assert "1 of 2 episodes; the returns are those" in cut_words(again, cut, interrupted=False)

@@ -18,6 +18,7 @@ RESET = "observation, info"
 OLD_STEP = 4
 """Values that a step of Gym's answered before Gymnasium."""
 SINGLE = bool, int, float, np.generic
+"""Kinds of a number, which as `info` says nothing where it is 0."""
 MANY = 100
 """Values of an answer without end that are looked at."""
 
