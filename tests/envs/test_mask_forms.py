@@ -301,6 +301,10 @@ def test_a_mask_laid_out_the_other_way_is_refused(mask, space):
         (spaces.MultiDiscrete([3, 3]), (1, 2, 3)),
         (spaces.MultiDiscrete(np.full((2, 3), 2)), (2, 6)),
         (spaces.MultiDiscrete([3] * 4), (2, 2, 3)),
+        (spaces.MultiDiscrete([[2, 3, 4], [2, 3, 4]]), (2, 9)),
+        (spaces.MultiDiscrete([9, 9]), (2, 3, 3)),
+        (spaces.MultiDiscrete([4, 2, 2]), (2, 4)),
+        (spaces.MultiDiscrete(np.full((2, 3), 6)), (2, 3, 2, 3)),
         (spaces.MultiBinary(4), (1, 4, 2)),
         (spaces.MultiBinary((2, 3)), (1, 2, 3, 2)),
     ],
@@ -321,12 +325,28 @@ def test_a_mask_with_each_choice_in_its_place_is_read_in_its_order(space, shape)
         (spaces.MultiDiscrete(np.full((2, 2), 3)), (2, 3, 2)),
         (spaces.MultiDiscrete([3, 3]), (3, 2, 1)),
         (spaces.MultiDiscrete([3] * 4), (3, 2, 2)),
+        (spaces.MultiDiscrete([[2, 2, 2], [3, 3, 3]]), (5, 3)),
+        (spaces.MultiDiscrete([[2, 2], [3, 3]]), (2, 5)),
+        (spaces.MultiDiscrete([[2, 2], [1, 1]]), (3, 2)),
+        (spaces.MultiDiscrete([2, 3, 2, 3]), (5, 2)),
+        (spaces.MultiDiscrete(np.full((2, 2), 3)), (6, 2)),
+        (spaces.MultiDiscrete(np.full((2, 3), 3)), (3, 2, 3)),
+        (spaces.MultiDiscrete(np.full((2, 3), 3)), (3, 6)),
+        (spaces.MultiDiscrete([2] * 4), (2, 4)),
     ],
     ids=str,
 )
-def test_choices_behind_what_they_choose_from_are_refused(space, shape):
-    """Red before, in some of these forms: read in their order, which mixes the choices."""
+def test_rows_that_do_not_hold_whole_choices_are_refused(space, shape):
+    """Red before, in many of these forms: read in their order, which mixes the choices."""
     mask = np.ones(shape, np.int8)
     for each in (mask, mask.tolist(), list(mask)):
         with pytest.raises(UntakeableError, match=r"has the shape \("):
             flat(each, space, mask.size)
+
+
+def test_parts_of_unlike_lengths_end_where_choices_do():
+    """Red before: any parts that had as many numbers were joined, which mixed the choices."""
+    space = spaces.MultiDiscrete([5, 2, 2])
+    assert flat([np.ones(5), [0, 1, 1, 0]], space, 9) == [1] * 5 + [0, 1, 1, 0]
+    with pytest.raises(UntakeableError, match=r"not of 3 parts or 9 of true or false"):
+        flat([np.ones(4), np.ones(5)], space, 9)

@@ -6,8 +6,11 @@ row for all parts in their order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -54,7 +57,7 @@ def flat_mask(mask: Any, form: Form, check: bool = True, what: str = "its mask")
 
     Args:
         mask: one row for all, a mask for each part, or None: all is allowed. Of a `MultiDiscrete`
-            any array of as many numbers, in their order, but none with a column for each choice. Of
+            an array of as many numbers, in their order, if each of its rows holds whole choices. Of
             a `MultiBinary` it has off and on of each bit, in the last axis if it has several, or
             one entry a bit: 0 off, 1 on, 2 either.
         form: of the space of the actions.
@@ -129,7 +132,7 @@ def _of_parts(mask: Any, form: Form, check: bool, what: str) -> Array:
     elif hasattr(mask, "__array__"):
         array = numbers_in(mask)
         if joinable and array is not None and array.size == form.size:
-            _refuse_columns(array, form.space.shape or (), what)
+            _refuse_mixed(array, form, what)
             return np.ravel(array)
         if array is not None:
             found = list(array) if array.ndim > 1 else []
@@ -137,20 +140,20 @@ def _of_parts(mask: Any, form: Form, check: bool, what: str) -> Array:
             found = list(mask)
     if form.nested and len(found) == len(form.nested) != len(own):
         own = list(form.nested)
+    whole = numbers_in(mask) if joinable and found else None
+    if whole is not None and whole.size == form.size:  # parts of the same shape
+        _refuse_mixed(whole, form, what)
+        if len(found) != len(own):
+            return np.ravel(whole)
     if len(found) != len(own):
         joined = [numbers_in(part) for part in found] if joinable else []
         arrays = [np.ravel(array) for array in joined if array is not None]
-        if len(arrays) == len(found) and sum(array.size for array in arrays) == form.size:
-            whole = numbers_in(mask)
-            if whole is not None:  # parts of the same shape
-                _refuse_columns(whole, form.space.shape or (), what)
+        sizes, lengths = [part.size for _, part in form.parts], [array.size for array in arrays]
+        if len(arrays) == len(found) and sum(lengths) == form.size and _whole(sizes, lengths):
             return np.concatenate(arrays)
         raise UntakeableError(
             f"{what} is {short(mask)}, not of {len(own)} parts or {form.size} of true or false"
         )
-    whole = numbers_in(mask) if joinable else None
-    if whole is not None and whole.ndim > len(form.space.shape or ()) > 1:  # planes, not rows
-        _refuse_columns(whole, form.space.shape or (), what)
     return np.concatenate(
         [
             flat_mask(part, each, check, _part(what, i))
@@ -159,32 +162,51 @@ def _of_parts(mask: Any, form: Form, check: bool, what: str) -> Array:
     )
 
 
-def _refuse_columns(array: Array, choices: tuple[int, ...], what: str) -> None:
-    """Refuse an array that has a column for each choice: in its own order it mixes them.
-
-    Args:
-        array: of several dimensions.
-        choices: the shape of the actions.
-        what: it is, in messages.
+def _refuse_mixed(array: Array, form: Form, what: str) -> None:
+    """Refuse an array that mixes the choices of a `MultiDiscrete` where it is read in its order.
 
     Raises:
         UntakeableError: it is one.
     """
-    count, shape = int(np.prod(choices)), tuple(size for size in array.shape if size != 1)
-    inner = tuple(size for size in choices if size != 1)
-    if count == 1 or len(shape) < 2:
-        return
-    if shape[: len(shape) - 1] == inner[: len(shape) - 1]:
-        return  # as Gymnasium has it: what each may do in its place, or those of a place in a row
-    lengths = range(1, len(shape))
-    behind = any(int(np.prod(shape[-length:])) == count for length in lengths)
-    before = any(int(np.prod(shape[:length])) == count for length in lengths)
-    scattered = len(inner) > 1 and sorted(shape) == sorted((*inner, array.size // count))
-    if scattered or (behind and not before):
+    choices, sizes = form.space.shape or (), tuple(own.size for _, own in form.parts)
+    if not _in_order(array.shape, choices, sizes):
         raise UntakeableError(
-            f"{what} has the shape {array.shape}, a column for each of {count} choices, which "
-            "would be read row by row; let it have a row for each choice"
+            f"{what} has the shape {array.shape}, whose rows are not those of the {len(sizes)} "
+            "choices, so that read row by row it would mix them; let it have a row for each choice"
         )
+
+
+@lru_cache(maxsize=1024)
+def _in_order(shape: tuple[int, ...], choices: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
+    """Whether an array with as many entries as there are actions is read row by row.
+
+    Args:
+        shape: of the array.
+        choices: the shape of the actions.
+        sizes: how many actions each choice has.
+    """
+    shape, choices = (tuple(size for size in axes if size != 1) for axes in (shape, choices))
+    count, depth, rows = len(sizes), len(shape) - 1, prod(shape[:-1])
+    if count == 1 or depth < 1:
+        return True
+    if _whole(sizes, (shape[-1],) * rows):
+        if shape[:-1] == choices[:depth]:
+            return True  # as Gymnasium has it: what each may do in its place, or those of a place
+        columns = shape[-1] == count != rows
+        if len(choices) > 1:  # some axis of the actions may lie behind what they choose from
+            columns |= count % rows > 0 or sorted(shape) == sorted((*choices, sizes[0]))
+        return not columns
+    # What each choice has may itself be laid out in several dimensions.
+    for axis in range(1, depth):
+        inner = shape[axis:]
+        if prod(shape[:axis]) == count and set(sizes) == {prod(inner)}:
+            return shape[:axis] == choices or sorted(inner) != sorted(choices)
+    return False
+
+
+def _whole(sizes: Sequence[int], lengths: Sequence[int]) -> bool:
+    """Whether each of some rows ends where a choice does, given how many actions each has."""
+    return set(accumulate(lengths)) <= set(accumulate(sizes))
 
 
 def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
