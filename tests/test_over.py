@@ -228,3 +228,19 @@ def test_a_measurement_that_was_cut_does_not_replace_a_longer_one(tmp_path):
     now = summarise(load_config({"game": "tag"}), again, "")
     assert now["evaluation"] == told["evaluation"]
     assert "1 of 2 episodes; the returns are those" in cut_words(again, cut, interrupted=False)
+
+
+def test_returns_of_before_stay_where_greedy_play_fails(tmp_path, monkeypatch):
+    """Red before: the note did not say that the returns beside it are older."""
+    first = trained(tmp_path, "sequential", "fixed", turns=300)
+    path = first.directory / "summary.json"
+    told = json.loads(path.read_text())
+
+    def fails(*_, **__):
+        raise RuntimeError("the game broke")
+
+    monkeypatch.setattr("remuda.training.evaluate", fails)
+    remuda.train(resume=first, view=PlainView())
+    now = json.loads(path.read_text())
+    assert now["evaluation"] == told["evaluation"]
+    assert now["notes"][0].endswith("; the returns are those that were measured before")

@@ -27,6 +27,8 @@ PLAYED = (
 )
 """Of a summary, what is of the playing and training itself."""
 
+BEFORE = "; the returns are those that were measured before"
+
 
 @dataclass(frozen=True)
 class Result:
@@ -69,8 +71,13 @@ def cut_words(result: Result, evaluation: Evaluation, interrupted: bool) -> str:
     played, asked = len(evaluation.returns), evaluation.asked
     told = "; the returns are of those" if played else ""
     if _episodes_before(result) > played:
-        told = "; the returns are those that were measured before"
+        told = BEFORE
     return f"greedy play {why} after {played:,} of {asked:,} episodes{told}"
+
+
+def failed_words(result: Result, error: str) -> str:
+    """That greedy play failed, and what the returns are of that are told."""
+    return f"greedy play failed: {error}{BEFORE if _episodes_before(result) else ''}"
 
 
 def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:

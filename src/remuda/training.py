@@ -41,7 +41,7 @@ from remuda.policies.initial import Beginning
 from remuda.population.imported import Imported
 from remuda.prepare import Prepared, prepare
 from remuda.publish.snapshot import Snapshot
-from remuda.result import Result, cut_words, summarise
+from remuda.result import Result, cut_words, failed_words, summarise
 from remuda.resume import Resumed, find_checkpoint, note_changes, nothing_left
 from remuda.runtime.layout import Layout, make_layout
 from remuda.runtime.runtime import Runtime
@@ -404,7 +404,7 @@ def _measure(
     except Exception as error:  # the user's game; the run is worth more than its measurement
         log.exception("greedy play failed")
         told = where_raised(error) or f"{type(error).__name__}: {error}"
-        return result.with_note(f"greedy play failed: {told}")
+        return result.with_note(failed_words(result, told))
     if evaluation.cut:
         result = result.with_note(cut_words(result, evaluation, limits.interrupted()))
     return replace(result, evaluation=evaluation if len(evaluation.returns) else None)

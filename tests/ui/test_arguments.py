@@ -161,6 +161,34 @@ def test_a_switch_alone_is_on():
         parse_flags(["RUN", "--episodes"], TournamentOptions, positional="run")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["RUN", "OTHER", "--episodes", "3", "--sampled"],
+        ["--episodes", "3", "RUN", "OTHER", "--sampled"],
+        ["--episodes=3", "RUN", "--sampled", "OTHER"],
+        ["--sampled", "true", "RUN", "--episodes", "3", "OTHER"],
+        ["--episodes", "3", "--sampled", "--run", "RUN", "OTHER"],
+    ],
+    ids=" ".join,
+)
+def test_words_behind_the_value_of_a_flag_are_no_part_of_it(words):
+    """Red before: they were read as more of its value, and refused as no number."""
+    found = parse_flags(words, TournamentOptions, positional="run")
+    assert found == {"run": ["RUN", "OTHER"], "episodes": 3, "sampled": True}
+
+
+def test_a_word_too_many_is_told():
+    with pytest.raises(ConfigError, match="what is 'tag' for"):
+        config_of("--seed", "1", "2", "tag")
+    with pytest.raises(ConfigError, match="game is given twice, as 'tag' and by --game"):
+        config_of("tag", "--game", "cleanup")
+    with pytest.raises(ConfigError, match="what is '2' for"):
+        parse_flags(["--seed", "1", "2"], Config)
+    assert config_of("--policy.network.hidden", "64", "32", "--seed", "1", "tag").game == "tag"
+    assert config_of("--env.options.sizes", "3", "4").env.options == {"sizes": [3, 4]}
+
+
 def test_names_may_stand_in_a_list():
     words = ("tag", "--population.policies", "[a, 7]", "--population.matchmaker", "random")
     assert config_of(*words).population.policies == ("a", "7")

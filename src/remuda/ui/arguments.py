@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from remuda.config import Section, explain, fields_of, overlay, unknown_key
 from remuda.errors import ConfigError
-from remuda.ui.words import is_tuple, key_of, type_of, value_of
+from remuda.ui.words import is_tuple, key_of, type_of, value_of, words_of
 
 Tree = dict[str, Any]
 S = TypeVar("S", bound=Section)
@@ -35,32 +35,25 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
         words: the command line after the command.
         model: the section whose fields are the flags; `-` and `_` are the same in their names, but
             not in names that a user gave, such as a policy's.
-        positional: the field that takes the word before the first flag; all of them, where it is
-            a tuple.
+        positional: the field that takes the words that are no flag's: those before the first flag
+            and behind the value of one that takes a single word. It is one word, or where the field
+            is a tuple any number.
 
     Raises:
         ConfigError: an unknown flag, one without a value, or a word too many.
     """
     tree: Tree = {}
     words = [other for word in words for other in SHORT.get(word, (word,))]
-    values: list[str] = []
+    own: list[str] = []
+    values = own
     flags: list[tuple[str, list[str]]] = []
     for word in words:
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             values = [value] if equals else []
             flags.append((key_of(name, model), values))
-        elif flags:
-            values.append(word)
-        elif positional and is_tuple(type_of(positional, model)):
-            tree[positional] = [
-                *tree.get(positional, ()),
-                *value_of([word], type_of(positional, model)),
-            ]
-        elif positional and positional not in tree:
-            tree[positional] = value_of([word], type_of(positional, model))
         else:
-            raise ConfigError(f"what is {word!r} for? Options are --NAME VALUE; see --help")
+            values.append(word)
     keys = fields_of(model)
     for name, given in flags:
         section, open_ended = keys.get(name), _open_ended(name, model)
@@ -72,15 +65,34 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
                 f"--{next(key for key in keys if key.startswith(name + '.'))}"
             )
         kind = type_of(name, model)
-        if not given and kind is bool:
-            given.append("true")
-        if not given and not is_tuple(kind):
+        used = words_of(given, kind)
+        own += given[used:]
+        value = given[:used] or (["true"] if kind is bool else [])
+        if not value and not is_tuple(kind):
             raise ConfigError(f"--{name} needs a value")
-        leaf = value_of(given, kind)
+        leaf = value_of(value, kind)
         for part in reversed(name.split(".")):
             leaf = {part: leaf}
         tree = overlay(tree, leaf)
-    return tree
+    return tree | _positional(own, positional, model, tree)
+
+
+def _positional(words: Sequence[str], name: str, model: type[Section], tree: Tree) -> Tree:
+    """What words that are no flag's say of the field that takes them.
+
+    Raises:
+        ConfigError: there is none, a flag says it too, or there are several and it takes one.
+    """
+    if not words:
+        return {}
+    kind = type_of(name, model) if name else None
+    if name in tree:
+        raise ConfigError(f"{name} is given twice, as {words[0]!r} and by --{name}; give it once")
+    if name and is_tuple(kind):
+        return {name: [value for word in words for value in value_of([word], kind)]}
+    if name and len(words) == 1:
+        return {name: value_of([words[0]], kind)}
+    raise ConfigError(f"what is {words[1 if name else 0]!r} for? Options are --NAME VALUE; see --help")
 
 
 def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str], str]:
@@ -174,7 +186,8 @@ def help_of(model: type[Section], program: str, positional: str = "") -> str:
     told = f"{' '.join(what.split())}"
     if positional:
         told += (
-            f" {positional.upper()} is --{positional}, which needs no name where it comes first."
+            f" {positional.upper()} is --{positional}, which needs no name where it comes first, or "
+            "behind the value of an option that takes one."
         )
     return f"usage: {' '.join(words)}\n\n{wrapped(told)}\n\n{rest}"
 

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from remuda.config import Each, Section, read_yaml
 
 NONE = ("None", "none")
+SINGLE = (bool, int, float, str, Path, types.NoneType)
+"""Types of which a value is one word."""
 
 
 def type_of(name: str, model: type[Section]) -> Any:
@@ -46,6 +48,20 @@ def key_of(name: str, model: type[Section]) -> str:
 def is_tuple(kind: Any) -> bool:
     """Whether a field of this type takes any number of words."""
     return get_origin(kind) is tuple
+
+
+def words_of(words: list[str], kind: Any) -> int:
+    """How many of the words behind a flag are its value, for a field of this type.
+
+    One is, where the field holds a single number, text or path; none, where it is true or false and
+    the first says neither; else all are.
+    """
+    choices = _choices(kind)
+    if any(one not in SINGLE and get_origin(one) is not Literal for one in choices):
+        return len(words)
+    if kind is bool and words and not isinstance(_plain(words[0]), bool):
+        return 0
+    return min(len(words), 1)
 
 
 def value_of(words: list[str], kind: Any) -> Any:
