@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from envs.test_exported import Away
 from envs.test_joining import GAMES, Scheduled
@@ -10,6 +11,7 @@ from remuda.double_oracle.oracle_game import AgainstTargets
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.export import AECGame, ParallelGame
 from remuda.envs.recorded import Recorded
+from remuda.exploiting.game import AgainstTarget
 from remuda.exploiting.target import make_target
 from remuda.types import TurnResult
 from remuda.ui.playing import episode
@@ -43,6 +45,58 @@ def test_an_oracle_s_episode_ends_once(make, tmp_path):
             actor.turn()
         found[len(seats)] = returns[0]
     assert found[2] == found[1]
+
+
+class Masked(Scheduled):
+    """Action 0 is never allowed."""
+
+    def observation_space(self, agent):
+        mask = spaces.Box(0, 1, (2,), np.int8)
+        return spaces.Dict(observation=super().observation_space(agent), action_mask=mask)
+
+    def observe(self, agent):
+        return {"observation": super().observe(agent), "action_mask": np.array([0, 1], np.int8)}
+
+    def step(self, action):
+        name = self.agent_selection
+        assert action == 1 or self.terminations[name] or self.truncations[name]
+        super().step(action)
+
+
+def masked():
+    return Masked(**GAMES[PASSED])
+
+
+@pytest.mark.parametrize("seats", [[1, 0], [1, 1, 0]], ids=str)
+def test_a_seat_that_plays_on_after_its_oracle_s_episode_does_what_is_allowed(seats, tmp_path):
+    """Red before: what the oracle that is not there chose was done in its agent's next episode."""
+    path = tmp_path / "t"
+    make_target(f"{__name__}:masked", {}, {"one": ("random",) * 3}).save(path)
+    env = AgainstTargets(1, targets=[str(path)] * len(seats), seats=seats)
+    env.reset(np.zeros(1, np.int64), np.ones(1, bool))
+    turns = 0
+    while env.active.any():
+        env.begin_turn()
+        for agent in range(len(seats)):
+            env.act(agent, env.active[:, agent].astype(np.int64))
+        result = env.end_turn()
+        assert np.array_equal(env.rewards_so_far, result.rewards)
+        turns += 1
+    assert turns == 7
+
+
+def test_what_an_exploiter_was_given_so_far_is_of_its_own_episode(tmp_path):
+    """Red before: its seat's rewards were there too, of the next episode."""
+    make_target(f"{__name__}:game", {}, {"one": ("random",) * 3}).save(tmp_path / "t")
+    env = AgainstTarget(1, target=str(tmp_path / "t"), seat=1)
+    env.reset(np.zeros(1, np.int64), np.ones(1, bool))
+    given = []
+    for _ in range(4):
+        env.begin_turn()
+        env.act(0, np.zeros(1, np.int64))
+        assert np.array_equal(env.end_turn().rewards, env.rewards_so_far)
+        given.append(float(env.rewards_so_far[0, 0]))
+    assert given == [3.0, 1.0, 0.0, 0.0]
 
 
 def test_recorded_frames_are_those_of_one_episode():

@@ -80,9 +80,7 @@ class AgainstTargets(VectorEnv):
     def observe(self, agent: int, out: Array) -> None:
         """What the oracle sees in its game."""
         self._games[agent].observe(0, out)
-        given = self._games[agent].rewards_so_far
-        if self.rewards_so_far is not None and given is not None:
-            self.rewards_so_far[:, agent] = given[:, 0]
+        self._look_at(agent)
 
     def mask(self, agent: int, out: Bools) -> None:
         """What it may do."""
@@ -99,8 +97,6 @@ class AgainstTargets(VectorEnv):
             self._rewards[:, number] = result.rewards[:, 0]
             self._terminated[:, number] = result.terminated[:, 0]
             self._truncated[:, number] = result.truncated[:, 0]
-        if self.rewards_so_far is not None:
-            self.rewards_so_far[:] = self._rewards
         self._look()
         return TurnResult(self._rewards, self._terminated, self._truncated)
 
@@ -118,8 +114,15 @@ class AgainstTargets(VectorEnv):
             game.close()
 
     def _look(self) -> None:
-        for number, game in enumerate(self._games):
-            self.active[:, number] = game.active[:, 0]
+        for number in range(len(self._games)):
+            self._look_at(number)
+
+    def _look_at(self, number: int) -> None:
+        """See whose turn it is in a game, and what the oracle was given so far in it."""
+        game = self._games[number]
+        self.active[:, number] = game.active[:, 0]
+        if self.rewards_so_far is not None and game.rewards_so_far is not None:
+            self.rewards_so_far[:, number] = game.rewards_so_far[:, 0]
 
 
 def name_of(target: int) -> str:

@@ -92,7 +92,9 @@ def _positional(words: Sequence[str], name: str, model: type[Section], tree: Tre
         return {name: [value for word in words for value in value_of([word], kind)]}
     if name and len(words) == 1:
         return {name: value_of([words[0]], kind)}
-    raise ConfigError(f"what is {words[1 if name else 0]!r} for? Options are --NAME VALUE; see --help")
+    raise ConfigError(
+        f"what is {words[1 if name else 0]!r} for? Options are --NAME VALUE; see --help"
+    )
 
 
 def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str], str]:
@@ -186,8 +188,8 @@ def help_of(model: type[Section], program: str, positional: str = "") -> str:
     told = f"{' '.join(what.split())}"
     if positional:
         told += (
-            f" {positional.upper()} is --{positional}, which needs no name where it comes first, or "
-            "behind the value of an option that takes one."
+            f" {positional.upper()} is --{positional}, which needs no name where it comes first, "
+            "or behind the value of an option that takes one."
         )
     return f"usage: {' '.join(words)}\n\n{wrapped(told)}\n\n{rest}"
 
