@@ -17,7 +17,7 @@ from remuda.errors import UsageError
 
 def test_without_open_spiel_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspiel", None)
-    with pytest.raises(UsageError, match=r'pip install "remuda\[openspiel\]"'):
+    with pytest.raises(UsageError, match=r"pip install 'remuda\[openspiel\]'"):
         OpenSpielGame("kuhn_poker")
 
 
@@ -125,9 +125,9 @@ def test_moves_at_the_same_time_are_hidden():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("kuhnpoker", 'has no game "kuhnpoker"; did you mean kuhn_poker'),
-        ("nfg_game", r'cannot load "nfg_game": map::at'),
-        ("kuhn_poker(cards=9)", r'cannot load "kuhn_poker\(cards=9\)": Unknown parameter'),
+        ("kuhnpoker", "has no game 'kuhnpoker'; did you mean kuhn_poker"),
+        ("nfg_game", r"cannot load 'nfg_game': map::at"),
+        ("kuhn_poker(cards=9)", r"cannot load 'kuhn_poker\(cards=9\)': Unknown parameter"),
         ("mfg_crowd_modelling", "not of a mean field"),
         ("chess", rf"may take \d+ moves; .* take {MAX_LENGTH} at most"),
         ("connect_four", "has more than 1,000,000 nodes; take a smaller game"),

@@ -6,16 +6,14 @@ Lanctot et al. 2019, "OpenSpiel: a framework for reinforcement learning in games
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from difflib import get_close_matches
-from importlib import import_module
 from typing import Any
 
 from remuda.analysis.trees import CHANCE, OVER
-from remuda.errors import UsageError
+from remuda.envs.adapters.open_spiel import load_game
+from remuda.errors import ConfigError, UsageError
 
 MAX_LENGTH = 200
 """Moves of a game, with those of chance, at most: what is kept of each state grows with them."""
-MISSING = 'games of OpenSpiel need the package open_spiel: `pip install "remuda[openspiel]"`'
 
 
 class OpenSpielGame:
@@ -40,19 +38,9 @@ class OpenSpielGame:
                 to every end: it is too long, chance is sampled, or what players know is not told.
         """
         try:
-            pyspiel: Any = import_module("pyspiel")
-        except ImportError:
-            raise UsageError(f"{name}: {MISSING}") from None
-        short = name.split("(", maxsplit=1)[0]
-        if short not in pyspiel.registered_names():
-            near = get_close_matches(short, pyspiel.registered_names(), 3)
-            hint = f"; did you mean {', '.join(near)}?" if near else ""
-            raise UsageError(f'OpenSpiel has no game "{short}"{hint}')
-        try:
-            game = pyspiel.load_game(name)
-        except (pyspiel.SpielError, IndexError, RuntimeError) as error:  # what C++ raises, too
-            line = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise UsageError(f'OpenSpiel cannot load "{name}": {line}') from None
+            pyspiel, game = load_game(name)
+        except ConfigError as error:
+            raise UsageError(str(error)) from None
         kind = game.get_type()
         if kind.dynamics == pyspiel.GameType.Dynamics.SIMULTANEOUS:
             game = pyspiel.convert_to_turn_based(game)

@@ -67,10 +67,10 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
         kind = type_of(name, model)
         used = words_of(given, kind)
         own += given[used:]
-        value = given[:used] or (["true"] if kind is bool else [])
-        if not value and not is_tuple(kind):
+        said = given[:used] or (["true"] if kind is bool else [])
+        if not said and not is_tuple(kind):
             raise ConfigError(f"--{name} needs a value")
-        leaf = value_of(value, kind)
+        leaf = value_of(said, kind)
         for part in reversed(name.split(".")):
             leaf = {part: leaf}
         tree = overlay(tree, leaf)

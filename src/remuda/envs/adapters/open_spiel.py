@@ -48,10 +48,10 @@ class OpenSpielEnv(VectorEnv):
                 here: it has no tensors, its chance cannot be drawn by a seed, or it is of a mean
                 field.
         """
-        self._spiel = spiel = _pyspiel(name)
+        self._spiel, self.game = load_game(name)
+        """OpenSpiel, and its own game."""
+        spiel = self._spiel
         self.name, self.num_envs = name, num_envs
-        self.game: Any = _load(spiel, name)
-        """OpenSpiel's own."""
         kind = self.game.get_type()
         self.moves_together = kind.dynamics == spiel.GameType.Dynamics.SIMULTANEOUS
         """Whether players move at the same time."""
@@ -256,14 +256,15 @@ def _pyspiel(name: str) -> Any:
         ) from None
 
 
-def _load(spiel: Any, name: str) -> Any:
-    """A game by its name and parameters.
+def load_game(name: str) -> tuple[Any, Any]:
+    """OpenSpiel, and a game of it by its name and parameters.
 
     Raises:
-        ConfigError: there is none, or it does not take them.
+        ConfigError: OpenSpiel is missing, there is no such game, or it does not take them.
     """
     from difflib import get_close_matches
 
+    spiel = _pyspiel(name)
     short = name.partition("(")[0]
     if short not in spiel.registered_names():
         near = get_close_matches(short, spiel.registered_names(), 3)
@@ -272,7 +273,7 @@ def _load(spiel: Any, name: str) -> Any:
     try:
         game = spiel.load_game(name)
         game.new_initial_state()  # some refuse their parameters only then
-        return game
+        return spiel, game
     except (spiel.SpielError, IndexError, RuntimeError) as error:  # what C++ raises, too
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
         if isinstance(error, IndexError):
