@@ -88,7 +88,7 @@ class World:
     alike: bool = False
 
     def settings(self, defaults: bool = False) -> dict[str, Any]:
-        """The whole tree; with `defaults` nothing of it is chosen for this world."""
+        """The whole tree; with `defaults` nothing of the policy is chosen but PPO."""
         given: dict[str, Any] = {
             "env": {
                 "num_envs": self.copies,
@@ -97,7 +97,7 @@ class World:
             }
         }
         if defaults:
-            return overlay(COMMON, given)
+            return overlay(DEFAULTS, given)
         chosen = overlay(preset_tree([self.preset] if self.preset else []), self.tree)
         return overlay(overlay(COMMON, chosen), given)
 
@@ -120,6 +120,7 @@ class World:
         }
 
 
+DEFAULTS: dict[str, Any] = {"policy": {"algorithm": "ppo"}}
 COMMON: dict[str, Any] = {
     # A network each for policy and value, as the other library has them.
     "policy": {"algorithm": "ppo", "network": {"shared": False}},
@@ -476,7 +477,8 @@ def tic_tac_toe(results: Results, options: argparse.Namespace) -> None:
         turns = int(TIC_TAC_TOE["run"]["turns"] * share)
         with tempfile.TemporaryDirectory() as directory:
             own = {"seed": seed, "run": {"turns": turns, "directory": str(Path(directory) / "run")}}
-            result = remuda.train("open_spiel:tic_tac_toe", **overlay(TIC_TAC_TOE, own))
+            tree = TIC_TAC_TOE | (DEFAULTS if options.defaults else {})
+            result = remuda.train("open_spiel:tic_tac_toe", **overlay(tree, own))
             run = remuda.load(result)
             lost = [
                 int((run.evaluate(GAMES, scripted={other: perfect}).returns[:, seat] < 0).sum())
@@ -496,9 +498,10 @@ def spread_of(values: list[float]) -> str:
     return f"{mean(values):.2f} ± {error_of(values):.2f}"
 
 
-def write_curves(name: str, found: dict[str, list[Outcome]]) -> None:
+def write_curves(name: str, found: dict[str, list[Outcome]], defaults: bool) -> None:
     """All points of all curves, for whoever draws them anew."""
-    with (FIGURES / f"worlds.{name}.csv").open("w", newline="") as file:
+    file = f"worlds.{name}{'.defaults' if defaults else ''}.csv"
+    with (FIGURES / file).open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("world", "library", "seed", "seconds", "turns", "return"))
         for which, outcomes in found.items():
@@ -520,7 +523,7 @@ def main() -> None:
     add("--times", type=float, default=0.0, help="of our first way's seconds")
     add("--shared", action="store_true", help="one policy for all alone, of both libraries")
     add("--alone", action="store_true", help="without the other library")
-    add("--defaults", action="store_true", help="PPO's, with nothing chosen for a world")
+    add("--defaults", action="store_true", help="nothing of the policy is chosen but PPO")
     add("--quick", action="store_true", help="one seed, and a fiftieth of the turns")
     options = options_of(parser)
     known = [*WORLDS, "tic_tac_toe"]
@@ -554,7 +557,7 @@ def main() -> None:
             results.rows, results.bars = list(before[0]), list(before[1])
             tell(results, name, found, options.quick)
             if options.record:  # so that a long row that is stopped keeps the seeds that are over
-                write_curves(name, found)
+                write_curves(name, found, options.defaults)
                 results.finish(options)
     if not options.record or chosen[-1:] == ["tic_tac_toe"]:
         results.finish(options)
