@@ -41,6 +41,13 @@ def pytest_addoption(parser):
         help="run all tests that are not marked, and write slow.txt so that those it leaves take "
         "so many seconds together",
     )
+    parser.addoption(
+        "--more-slow",
+        type=float,
+        metavar="SECONDS",
+        help="run the tests that slow.txt leaves, and add to it as many as it takes for the others "
+        "to take so many seconds together",
+    )
 
 
 def pytest_configure(config):
@@ -56,8 +63,10 @@ def pytest_configure(config):
     # Workers of pytest-xdist take it from here: all must come to the same order.
     if config.getoption("--slow-within") is not None and not hasattr(config, "workerinput"):
         os.environ[order.ORDER] = order.origin(config.rootpath)
-    if config.getoption("--choose-slow") is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(durations.Recorder(config.getoption("--choose-slow")))
+    for option, kept in (("--choose-slow", set()), ("--more-slow", durations.listed())):
+        budget = config.getoption(option)
+        if budget is not None and not hasattr(config, "workerinput"):
+            config.pluginmanager.register(durations.Recorder(budget, kept))
 
 
 def is_slow(item):

@@ -1,8 +1,8 @@
 """Which tests of the quick suite are left to CI and `make test-all`, by how long each took.
 
 `slow.txt` names them. `pytest --choose-slow SECONDS` runs all that are not marked, as if there were
-no such file, and writes it anew: the tests that it leaves take so many seconds together. The
-longest go first. Of a test with many cases the quickest one counts a third, so that it stays longer
+no such file, and writes it anew: the tests that it leaves take so many seconds together.
+`--more-slow SECONDS` runs those that the file leaves, and adds to it. The longest go first. Of a test with many cases the quickest one counts a third, so that it stays longer
 than the others, and each guarantee is looked at.
 """
 
@@ -41,10 +41,15 @@ def choose(seconds, budget):
 
 
 class Recorder:
-    """Adds up what each test took, with what was made ready for it, and writes the file."""
+    """Adds up what each test took, with what was made ready for it, and writes the file.
 
-    def __init__(self, budget):
-        self.budget, self.seconds, self.failed = budget, {}, False
+    Args:
+        budget: in seconds, of the tests that the file leaves.
+        kept: names that stay in it.
+    """
+
+    def __init__(self, budget, kept=frozenset()):
+        self.budget, self.kept, self.seconds, self.failed = budget, kept, {}, False
 
     def pytest_runtest_logreport(self, report):
         self.failed |= report.failed
@@ -54,4 +59,5 @@ class Recorder:
     def pytest_sessionfinish(self, session, exitstatus):
         if exitstatus == 2:  # stopped by Ctrl-C: what came later has no time
             return
-        LIST.write_text("".join(f"{name}\n" for name in choose(self.seconds, self.budget)))
+        names = sorted(self.kept | set(choose(self.seconds, self.budget)))
+        LIST.write_text("".join(f"{name}\n" for name in names))

@@ -30,3 +30,12 @@ def test_the_list_names_tests_of_files_that_are_there():
         file, _, test = name.partition("::")
         function = test.split("[")[0].split("::")[-1]
         assert f"def {function}(" in (root / file).read_text(), f"{name}: choose anew"
+
+
+def test_what_was_chosen_before_stays_where_more_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(durations, "LIST", tmp_path / "slow.txt")
+    durations.LIST.write_text("c.py::test_z\n")
+    recorder = durations.Recorder(12.0, durations.listed())
+    recorder.seconds = dict(SECONDS)
+    recorder.pytest_sessionfinish(None, 0)
+    assert durations.listed() == {"c.py::test_z", "a.py::test_x[1]", "a.py::test_y"}
