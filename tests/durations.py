@@ -2,8 +2,9 @@
 
 `slow.txt` names them. `pytest --choose-slow SECONDS` runs all that are not marked, as if there were
 no such file, and writes it anew: the tests that it leaves take so many seconds together.
-`--more-slow SECONDS` runs those that the file leaves, and adds to it. The longest go first. Of a test with many cases the quickest one counts a third, so that it stays longer
-than the others, and each guarantee is looked at.
+`--more-slow SECONDS` runs those that the file leaves, and adds to it. The longest go first. Of a
+test with many cases the quickest one counts a third, so that it stays longer than the others, and
+each guarantee is looked at.
 """
 
 from pathlib import Path
