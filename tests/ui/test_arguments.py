@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from remuda.config import Config, load_config
 from remuda.errors import ConfigError
@@ -176,6 +177,23 @@ def test_words_behind_the_value_of_a_flag_are_no_part_of_it(words):
     """Red before: they were read as more of its value, and refused as no number."""
     found = parse_flags(words, TournamentOptions, positional="run")
     assert found == {"run": ["RUN", "OTHER"], "episodes": 3, "sampled": True}
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [(["--sampled", "0"], "0"), (["--sampled=0"], "0"), (["--sampled", "n"], "n")],
+    ids=str,
+)
+def test_a_switch_is_turned_off_in_every_way(words, value):
+    found = parse_flags(["RUN", *words], TournamentOptions, positional="run")
+    assert found["run"] == ["RUN"]
+    assert not TournamentOptions.model_validate(found).sampled
+
+
+@pytest.mark.parametrize("words", [["--sampled="], ["--sampled", "null"], ["--sampled=RUN"]])
+def test_what_says_neither_on_nor_off_is_refused(words):
+    with pytest.raises(ValidationError, match="sampled"):
+        TournamentOptions.model_validate(parse_flags(words, TournamentOptions, positional="run"))
 
 
 def test_a_word_too_many_is_told():

@@ -46,16 +46,16 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
     words = [other for word in words for other in SHORT.get(word, (word,))]
     own: list[str] = []
     values = own
-    flags: list[tuple[str, list[str]]] = []
+    flags: list[tuple[str, list[str], bool]] = []
     for word in words:
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             values = [value] if equals else []
-            flags.append((key_of(name, model), values))
+            flags.append((key_of(name, model), values, bool(equals)))
         else:
             values.append(word)
     keys = fields_of(model)
-    for name, given in flags:
+    for name, given, bound in flags:
         section, open_ended = keys.get(name), _open_ended(name, model)
         if (name not in keys or section is not None) and not open_ended:
             raise ConfigError(
@@ -65,7 +65,7 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
                 f"--{next(key for key in keys if key.startswith(name + '.'))}"
             )
         kind = type_of(name, model)
-        used = words_of(given, kind)
+        used = max(words_of(given, kind), bound)
         own += given[used:]
         said = given[:used] or (["true"] if kind is bool else [])
         if not said and not is_tuple(kind):

@@ -10,6 +10,24 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from remuda.config import Each, Section, read_yaml
 
 NONE = ("None", "none")
+SWITCHES = (
+    "true",
+    "false",
+    "yes",
+    "no",
+    "on",
+    "off",
+    "1",
+    "0",
+    "t",
+    "f",
+    "y",
+    "n",
+    "none",
+    "null",
+    "",
+)
+"""What may stand behind a flag that is true or false: what says it, and what says nothing."""
 SINGLE = (bool, int, float, str, Path, types.NoneType)
 """Types of which a value is one word."""
 
@@ -59,7 +77,7 @@ def words_of(words: list[str], kind: Any) -> int:
     choices = _choices(kind)
     if any(one not in SINGLE and get_origin(one) is not Literal for one in choices):
         return len(words)
-    if kind is bool and words and not isinstance(_plain(words[0]), bool):
+    if kind is bool and words and words[0].lower() not in SWITCHES:
         return 0
     return min(len(words), 1)
 

@@ -186,22 +186,32 @@ def _in_order(shape: tuple[int, ...], choices: tuple[int, ...], sizes: tuple[int
         sizes: how many actions each choice has.
     """
     shape, choices = (tuple(size for size in axes if size != 1) for axes in (shape, choices))
-    count, depth, rows = len(sizes), len(shape) - 1, prod(shape[:-1])
-    if count == 1 or depth < 1:
+    count, outer, length = len(sizes), shape[:-1], shape[-1] if shape else 1
+    if count == 1 or not outer:
         return True
-    if _whole(sizes, (shape[-1],) * rows):
-        if shape[:-1] == choices[:depth]:
-            return True  # as Gymnasium has it: what each may do in its place, or those of a place
-        columns = shape[-1] == count != rows
-        if len(choices) > 1:  # some axis of the actions may lie behind what they choose from
-            columns |= count % rows > 0 or sorted(shape) == sorted((*choices, sizes[0]))
-        return not columns
-    # What each choice has may itself be laid out in several dimensions.
-    for axis in range(1, depth):
-        inner = shape[axis:]
-        if prod(shape[:axis]) == count and set(sizes) == {prod(inner)}:
-            return shape[:axis] == choices or sorted(inner) != sorted(choices)
-    return False
+    if shape[: len(choices)] == choices and set(sizes) == {prod(shape[len(choices) :])}:
+        return True  # what each may do in its place, in one dimension or several
+    rows, each = prod(outer), count // prod(outer)
+    if len(choices) > 1:
+        same = [sum(sizes[i : i + each]) for i in range(0, count, each or 1)] == [length] * rows
+    else:
+        same = _whole(sizes, (length,) * rows)
+    if same and outer == choices[: len(outer)]:
+        return True  # those of a place in a row
+    columns = length == count != rows and len(set(sizes)) == 1
+    return same and not columns and (len(choices) < 2 or _joined(outer, choices))
+
+
+def _joined(axes: tuple[int, ...], choices: tuple[int, ...]) -> bool:
+    """Whether axes are the first ones of the actions, some that are side by side joined."""
+    rest = list(choices)
+    for size in axes:
+        found = 1
+        while found < size and rest:
+            found *= rest.pop(0)
+        if found != size:
+            return False
+    return True
 
 
 def _whole(sizes: Sequence[int], lengths: Sequence[int]) -> bool:
