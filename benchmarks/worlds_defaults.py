@@ -22,14 +22,19 @@ from remuda.errors import ConfigError
 
 LEAST, OF_WORLDS = 0.9, 2 / 3
 """The share that defaults are to reach, in so many of the worlds."""
+ALIKE = 0.95
+"""The turns of one row by those of the other, at least."""
 GAMES = 2_000
 """Of a row of tic-tac-toe, both seats."""
 
 
-def recorded(name: str) -> list[dict[str, Any]] | None:
-    """The rows that were recorded under a name."""
+def recorded(name: str) -> tuple[str, list[dict[str, Any]]] | None:
+    """The command and the rows that were recorded under a name."""
     file = FIGURES / f"worlds.{name}.json"
-    return json.loads(file.read_text())["figures"]["rows"] if file.exists() else None
+    if not file.exists():
+        return None
+    found = json.loads(file.read_text())
+    return found["command"], found["figures"]["rows"]
 
 
 def reached(rows: list[dict[str, Any]]) -> float:
@@ -50,9 +55,13 @@ def main() -> None:
     results, shares = Results("worlds_defaults"), []
     for file in sorted(FIGURES.glob("worlds.*.defaults.json")):
         name = file.name.split(".")[1]
-        defaults, chosen = recorded(f"{name}.defaults"), recorded(name)
-        if not defaults or not chosen:
+        theirs, own = recorded(f"{name}.defaults"), recorded(name)
+        if theirs is None or own is None or "--defaults" not in theirs[0]:
             raise ConfigError(f"{name} has no row of both kinds; record it by worlds.py {name}")
+        (_, defaults), (_, chosen) = theirs, own
+        turns = [rows[0]["turns"] for rows in (defaults, chosen)]
+        if min(turns) < ALIKE * max(turns):
+            raise ConfigError(f"{name} was trained for unlike numbers of turns: {turns}")
         floor = float(defaults[0].get("floor", 0.0))
         found, tuned = reached(defaults), reached(chosen)
         shares.append((found - floor) / (tuned - floor))

@@ -8,7 +8,7 @@ import pytest
 
 import remuda
 from remuda.config import load_config, overlay
-from remuda.result import cut_words, summarise
+from remuda.result import cut_words, is_told, summarise
 from remuda.ui.live import PlainView
 
 SMALL = {
@@ -228,6 +228,9 @@ def test_a_measurement_that_was_cut_does_not_replace_a_longer_one(tmp_path):
     now = summarise(load_config({"game": "tag"}), again, "")
     assert now["evaluation"] == told["evaluation"]
     assert "1 of 2 episodes; the returns are those" in cut_words(again, cut, interrupted=False)
+    assert not is_told(again, cut)
+    assert is_told(again, first.evaluation)
+    assert is_told(first, cut)
 
 
 def test_returns_of_before_stay_where_greedy_play_fails(tmp_path, monkeypatch):

@@ -65,6 +65,12 @@ class Result:
         return replace(self, notes=(*self.notes, note))
 
 
+def is_told(result: Result, evaluation: Evaluation) -> bool:
+    """Whether greedy play is told, and not what an earlier session measured with more episodes."""
+    played = len(evaluation.returns)
+    return played > 0 and (not evaluation.cut or played >= _episodes_before(result))
+
+
 def cut_words(result: Result, evaluation: Evaluation, interrupted: bool) -> str:
     """That greedy play was cut short, and what the returns are of that are told."""
     why = "was interrupted" if interrupted else "ran out of run.evaluate_seconds"
@@ -110,9 +116,7 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
     }
     before = result.before
     stays: tuple[str, ...] = PLAYED
-    measured = 0 if evaluation is None else len(evaluation.returns)
-    is_whole = evaluation is not None and not evaluation.cut
-    if not is_whole and _episodes_before(result) > measured:
+    if _episodes_before(result) and (evaluation is None or not is_told(result, evaluation)):
         stays = (*PLAYED, "evaluation")
         noted = [*_listed(before["notes"]), *result.notes]  # what was noted of it holds, too
         summary["notes"] = list(dict.fromkeys(noted))

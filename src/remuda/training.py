@@ -41,7 +41,7 @@ from remuda.policies.initial import Beginning
 from remuda.population.imported import Imported
 from remuda.prepare import Prepared, prepare
 from remuda.publish.snapshot import Snapshot
-from remuda.result import Result, cut_words, failed_words, summarise
+from remuda.result import Result, cut_words, failed_words, is_told, summarise
 from remuda.resume import Resumed, find_checkpoint, note_changes, nothing_left
 from remuda.runtime.layout import Layout, make_layout
 from remuda.runtime.runtime import Runtime
@@ -407,7 +407,7 @@ def _measure(
         return result.with_note(failed_words(result, told))
     if evaluation.cut:
         result = result.with_note(cut_words(result, evaluation, limits.interrupted()))
-    return replace(result, evaluation=evaluation if len(evaluation.returns) else None)
+    return replace(result, evaluation=evaluation if is_told(result, evaluation) else None)
 
 
 def _keep_beginnings(

@@ -1,5 +1,8 @@
 """Where an agent ends an episode and is in another at once, the two are told apart everywhere."""
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -10,6 +13,7 @@ from faulty_games import actor_of
 from remuda.double_oracle.oracle_game import AgainstTargets
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.export import AECGame, ParallelGame
+from remuda.envs.contract import VectorEnvContract
 from remuda.envs.recorded import Recorded
 from remuda.exploiting.game import AgainstTarget
 from remuda.exploiting.target import make_target
@@ -61,6 +65,38 @@ class Masked(Scheduled):
         name = self.agent_selection
         assert action == 1 or self.terminations[name] or self.truncations[name]
         super().step(action)
+
+
+class Summed(Scheduled):
+    """What is seen tells what was done: the sum of all actions."""
+
+    def reset(self, seed=None, options=None):
+        self.sum = 0.0
+        super().reset(seed, options)
+
+    def observe(self, agent):
+        return np.array([self.sum], np.float32)
+
+    def step(self, action):
+        self.sum += float(action or 0)
+        super().step(action)
+
+
+def summed():
+    return Summed(**GAMES[PASSED])
+
+
+class TestOraclesWhoseSeatsPlayOn(VectorEnvContract):
+    """Red before: what an oracle that was not there chose was seen by the others."""
+
+    def make(self, num_envs):
+        with TemporaryDirectory() as place:
+            path = Path(place, "target")
+            make_target(f"{__name__}:summed", {}, {"one": ("random",) * 3}).save(path)
+            return AgainstTargets(num_envs, targets=[str(path)] * 3, seats=[0, 1, 2])
+
+
+del VectorEnvContract  # it is no test
 
 
 def masked():

@@ -214,7 +214,14 @@ def test_only_what_makes_another_game_is_told(env, said):
             {"game": "nowhere.game:Thing", "env": {"options": {"x": 1}}},
             "with nowhere.game:Thing; all",
         ),
-        ({"game": "tag", "env": {"options": {"bogus": 4}}}, "with env.options.bogus 4"),
+        (
+            {"game": "tag", "env": {"options": {"bogus": 4}}},
+            "learned with env.options.bogus 4; all",
+        ),
+        (
+            {"game": "tag", "env": {"options": {"bogus": 4, "num_agents": 5}}},
+            "learned with env.options.bogus 4, env.options.num_agents 5; all",
+        ),
     ],
 )
 def test_a_game_that_cannot_be_made_any_more_is_told_too(tree, said):
@@ -236,6 +243,7 @@ def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):
     ("words", "said"),
     [
         ("{one} {one}:agent_0", "has several policies; name one of agent_0, agent_1, as in"),
+        ("{one} --until rank of the top 3", 'until: this is "rank"; it may be "rank of the top'),
         ("{one}:agent_7 random", "there is no policy 'agent_7'; there are agent_0, agent_1"),
         ("{one}:agent_0@99999 random", "keeps no version 99999 of agent_0; it keeps"),
         ("nowhere/x:agent_0 random", "nowhere/x is no run directory: nothing is there"),

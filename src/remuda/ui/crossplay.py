@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -244,7 +245,9 @@ def _other_games(configs: Mapping[Path, Config], asked: Mapping[str, Any]) -> tu
     for run, config in zip(list(configs)[1:], others, strict=True):
         played, theirs = first.env.made_with, config.env.made_with
         if config.game == first.game and played != theirs:
-            played, theirs = _in_force(first, asked), _in_force(config, asked)
+            first_in_force, their_in_force = _in_force(first, asked), _in_force(config, asked)
+            if first_in_force is not None and their_in_force is not None:  # else what was said
+                played, theirs = first_in_force, their_in_force
         unlike = [
             f"{name if name.startswith('env.') else f'env.options.{name}'} "
             f"{theirs.get(name, 'as it is by default')}"
@@ -261,23 +264,19 @@ def _other_games(configs: Mapping[Path, Config], asked: Mapping[str, Any]) -> tu
     return tuple(notes)
 
 
-def _in_force(config: Config, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _in_force(config: Config, asked: Mapping[str, Any]) -> dict[str, Any] | None:
     """What a run's game is made with, and what it takes where nothing is said.
 
-    Where it cannot be made here any more, by what it was made with alone: the tournament is of the
-    game that is played.
+    None: it cannot be made here any more; the tournament is of the game that is played.
     """
     given = {k: v for k, v in config.env.made_with.items() if k != "env.episode_metrics"} | {
         **asked
     }
     try:
-        env = make_env(config.game, 1, **given)
+        with closing(make_env(config.game, 1, **given)) as env:
+            return env.options() | given
     except Exception:  # whatever a game of the user's may raise
-        return given
-    try:
-        return env.options() | given
-    finally:
-        env.close()
+        return None
 
 
 def _check_learned(word: str, reference: Reference, config: Config) -> None:

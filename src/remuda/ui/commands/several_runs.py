@@ -186,7 +186,14 @@ def tournament(words: Sequence[str]) -> int:
 
 
 def _check_how_far(tree: Mapping[str, Any], options: TournamentOptions) -> None:
-    """Raise a `ConfigError` for ways to say how far it goes that do not belong together."""
+    """Raise a `ConfigError` for ways to say how far it goes that do not belong together.
+
+    And a `UsageError` for a question that is none, such as one without quotes around its words.
+    """
+    if options.until:
+        from remuda.analysis.plan import parse_until
+
+        parse_until(options.until)
     if options.until and "episodes" in tree and options.resume is None:
         raise ConfigError(
             "--until says how far it goes, and so does --episodes; leave out one of them"
