@@ -16,6 +16,7 @@ with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(Path(__file__).parent.parent / "benchmarks")
     import figures
     import recording
+    import worlds_summary
 
 from remuda.config import Config, fields_of, load_config
 from remuda.envs.contract import check_env
@@ -273,6 +274,14 @@ def test_what_make_train_runs_is_a_training_command():
 def test_the_figures_of_a_page_are_those_that_benchmarks_recorded(page):
     """`make figures` writes them; a page that differs, or names a file that is not there, fails."""
     assert figures.rendered(PAGES[page]) == PAGES[page]
+
+
+def test_the_table_of_worlds_is_that_of_their_rows():
+    """Those that were recorded since, too: `python benchmarks/worlds_summary.py --record`."""
+    found = json.loads((recording.FIGURES / "worlds_summary.json").read_text())
+    assert found["figures"] == worlds_summary.summary().figures()
+    names = {file.name.split(".")[1] for file in recording.FIGURES.glob("worlds.*.json")}
+    assert names == set(worlds_summary.WORLDS) & names
 
 
 @pytest.mark.parametrize("file", sorted(recording.FIGURES.glob("*.json")), ids=lambda f: f.stem)

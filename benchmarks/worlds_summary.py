@@ -1,0 +1,157 @@
+"""All worlds of `worlds.py` in one table, from what was recorded of each; it trains nothing.
+
+python benchmarks/worlds_summary.py --record
+
+Beside what each world came to with what was chosen for it stands what PPO's defaults came to, where
+that was recorded, too (`worlds.py WORLD --defaults --alone --record`). A share of it counts from
+the floor, play at random; in tic-tac-toe from games that are all lost to a perfect player. The best
+of greedy and sampled play counts, and of independent policies and one for all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from recording import FIGURES, Cell, Results, options_of
+
+from remuda.errors import ConfigError
+
+LEAST, OF_WORLDS = 0.9, 2 / 3
+"""The share that defaults are to reach, in so many of the worlds."""
+ALIKE = 0.95
+"""The turns of a row with defaults by those of the other, at least."""
+GAMES = 2_000
+"""Of a row of tic-tac-toe, both seats."""
+WORLDS = (
+    *("spread", "speaker", "tag", "tag_both", "lbf_coop", "lbf_10x10", "rware", "pursuit"),
+    *("multiwalker", "pendulum", "tic_tac_toe"),
+)
+"""In the order of the page."""
+BESIDE = "beside the other library"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What was recorded of a world."""
+
+    command: str
+    rows: list[dict[str, Any]]
+    bars: list[dict[str, Any]]
+
+    @property
+    def is_tic_tac_toe(self) -> bool:
+        """Whether its rows are seeds that are played against a perfect player."""
+        return "lost first" in self.rows[0]
+
+    @property
+    def turns(self) -> int:
+        """That were trained, with each seed."""
+        return int(self.rows[0]["turns"])
+
+    @property
+    def seeds(self) -> int:
+        """That were trained."""
+        return len(self.rows) if self.is_tic_tac_toe else int(self.rows[0]["seeds"])
+
+    @property
+    def floor(self) -> float:
+        """What play at random comes to."""
+        return 0.0 if self.is_tic_tac_toe else float(self.rows[0]["floor"])
+
+    def best(self, library: str) -> str:
+        """The best of a library's returns, with its standard error; empty: it was not run."""
+        own = [row for row in self.rows if row["library"].startswith(library)]
+        found = [row[way] for row in own for way in ("greedy", "sampled")]
+        return max(found, key=_mean, default="")
+
+    def reached(self) -> float:
+        """What Remuda comes to; in tic-tac-toe the share of games that are not lost."""
+        if self.is_tic_tac_toe:
+            lost = [row["lost first"] + row["lost second"] for row in self.rows]
+            return 1.0 - sum(lost) / (GAMES * len(lost))
+        return _mean(self.best("Remuda"))
+
+    def words(self) -> str:
+        """The same to be read."""
+        if not self.is_tic_tac_toe:
+            return self.best("Remuda")
+        return f"{self.reached():.1%} of games not lost"
+
+    def verdict(self, beside: bool) -> str:
+        """What it is held to, and whether it is met; empty: to nothing."""
+        for bar in self.bars:
+            if bar["what"].endswith(BESIDE) == beside:
+                return f"{bar['held_to']}: {'met' if bar['met'] else '**missed**'}"
+        return ""
+
+
+def _mean(words: str) -> float:
+    return float(words.split(maxsplit=1)[0])
+
+
+def recorded(name: str) -> Recorded | None:
+    """What was recorded under a name."""
+    file = FIGURES / f"worlds.{name}.json"
+    if not file.exists():
+        return None
+    found = json.loads(file.read_text())
+    return Recorded(found["command"], found["figures"]["rows"], found["figures"]["bars"])
+
+
+def row_of(world: str, chosen: Recorded, defaults: Recorded | None) -> dict[str, Cell]:
+    """A line of the table.
+
+    Raises:
+        ConfigError: what is to be PPO's defaults is no such row, or of another number of turns.
+    """
+    row: dict[str, Cell] = {
+        "world": world,
+        "random": "" if chosen.is_tic_tac_toe else f"{chosen.floor:.2f}",
+        "Remuda": chosen.words(),
+        "SB3": "" if chosen.is_tic_tac_toe else chosen.best("SB3"),
+        "bar": chosen.verdict(beside=False),
+        BESIDE: chosen.verdict(beside=True),
+        "seeds": chosen.seeds,
+        "turns": chosen.turns,
+    }
+    if defaults is None:
+        return row | {"PPO's defaults": "", "share": ""}
+    if "--defaults" not in defaults.command:
+        raise ConfigError(f"worlds.{world}.defaults is no row of --defaults: {defaults.command}")
+    turns = (defaults.turns, chosen.turns)
+    if min(turns) < ALIKE * max(turns):
+        raise ConfigError(f"{world} was trained for unlike numbers of turns: {turns}")
+    share = (defaults.reached() - chosen.floor) / (chosen.reached() - chosen.floor)
+    return row | {"PPO's defaults": defaults.words(), "share": round(share, 2)}
+
+
+def summary() -> Results:
+    """The table, and the bar of defaults."""
+    results = Results("worlds_summary")
+    for world in WORLDS:
+        chosen = recorded(world)
+        if chosen is not None:
+            results.row(row_of(world, chosen, recorded(f"{world}.defaults")))
+    shares = [row["share"] for row in results.rows if isinstance(row["share"], float)]
+    if shares:
+        what = f"worlds where PPO's defaults reach {LEAST:.0%} of what was chosen"
+        enough = sum(share >= LEAST for share in shares)
+        results.bar(f"{what}, of {len(shares)}", enough, least=OF_WORLDS * len(shares))
+    return results
+
+
+def main() -> None:
+    """Put the table together."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options = options_of(parser)
+    results = summary()
+    results.finish(options)
+
+
+if __name__ == "__main__":
+    main()
