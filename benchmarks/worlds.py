@@ -22,7 +22,6 @@ import csv
 import json
 import subprocess
 import tempfile
-import time
 import venv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -388,15 +387,24 @@ def ways(world: World, options: argparse.Namespace) -> tuple[str, ...]:
 def measured(
     name: str, options: argparse.Namespace, python: str | None
 ) -> Iterator[dict[str, list[Outcome]]]:
-    """One world, seed by seed, all libraries in turns: after each seed what is known so far."""
+    """One world, seed by seed, all libraries in turns: after each run what is known so far."""
     world = WORLDS[name]
     turns = max(int(world.turns * (QUICK if options.quick else options.share)), 1)
     found: dict[str, list[Outcome]] = {}
+
+    def add(which: str, seed: int, outcome: Outcome) -> dict[str, list[Outcome]]:
+        found.setdefault(which, []).append(outcome)
+        print(
+            f"{name}, seed {seed}, {which}: greedy {outcome.greedy:.2f}, sampled "
+            f"{outcome.sampled:.2f} in {outcome.seconds / 60:.1f} minutes",
+            flush=True,
+        )
+        return found
+
     for seed in range(options.seeds):
-        started = time.perf_counter()
         for which in ways(world, options):
             outcome = ours(world, turns, seed, options.defaults, which == OURS_SHARED)
-            found.setdefault(which, []).append(outcome)
+            yield add(which, seed, outcome)
         if python is not None and world.peers:
             for which, separate in ((SHARED, False), (SEPARATE, True)):
                 if separate and (options.quick or options.shared or world.alone or options.times):
@@ -404,15 +412,7 @@ def measured(
                 of = found[OURS_SHARED if options.shared else OURS]
                 seconds = options.times * of[-1].seconds
                 outcome = theirs(world, turns, seed, options.defaults, python, separate, seconds)
-                found.setdefault(which, []).append(outcome)
-        for which, outcomes in found.items():
-            print(
-                f"{name}, seed {seed}, {which}: greedy {outcomes[-1].greedy:.2f}, sampled "
-                f"{outcomes[-1].sampled:.2f} in {outcomes[-1].seconds / 60:.1f} minutes",
-                flush=True,
-            )
-        print(f"  ({(time.perf_counter() - started) / 60:.1f} minutes in all)", flush=True)
-        yield found
+                yield add(which, seed, outcome)
 
 
 def tell(results: Results, name: str, found: dict[str, list[Outcome]], quick: bool) -> None:
@@ -556,7 +556,7 @@ def main() -> None:
         for found in measured(name, options, python):
             results.rows, results.bars = list(before[0]), list(before[1])
             tell(results, name, found, options.quick)
-            if options.record:  # so that a long row that is stopped keeps the seeds that are over
+            if options.record:  # so that a long row that is stopped keeps the runs that are over
                 write_curves(name, found, options.defaults)
                 results.finish(options)
     if not options.record or chosen[-1:] == ["tic_tac_toe"]:
