@@ -494,8 +494,8 @@ def tic_tac_toe(results: Results, options: argparse.Namespace) -> None:
 
 
 def spread_of(values: list[float]) -> str:
-    """A mean over seeds with its standard error."""
-    return f"{mean(values):.2f} ± {error_of(values):.2f}"
+    """A mean over seeds with its standard error, where there are several."""
+    return f"{mean(values):.2f}" + (f" ± {error_of(values):.2f}" if len(values) > 1 else "")
 
 
 def write_curves(name: str, found: dict[str, list[Outcome]], defaults: bool) -> None:
