@@ -136,10 +136,9 @@ def summary() -> Results:
         if chosen is not None:
             results.row(row_of(world, chosen, recorded(f"{world}.defaults")))
     shares = [row["share"] for row in results.rows if isinstance(row["share"], float)]
-    if shares:
-        what = f"worlds where PPO's defaults reach {LEAST:.0%} of what was chosen"
-        enough = sum(share >= LEAST for share in shares)
-        results.bar(f"{what}, of {len(shares)}", enough, least=OF_WORLDS * len(shares))
+    worlds, enough = len(results.rows), sum(share >= LEAST for share in shares)
+    what = f"of {worlds} worlds, {len(shares)} tried: where PPO's defaults reach {LEAST:.0%}"
+    results.bar(what, enough, least=OF_WORLDS * worlds)
     return results
 
 
