@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recording import FIGURES, Cell, Results, options_of
+from worlds import GAMES, WORLDS
 
 from remuda.errors import ConfigError
 
@@ -23,13 +24,8 @@ LEAST, OF_WORLDS = 0.9, 2 / 3
 """The share that defaults are to reach, in so many of the worlds."""
 ALIKE = 0.95
 """The turns of a row with defaults by those of the other, at least."""
-GAMES = 2_000
-"""Of a row of tic-tac-toe, both seats."""
-WORLDS = (
-    *("spread", "speaker", "tag", "tag_both", "lbf_coop", "lbf_10x10", "rware", "pursuit"),
-    *("multiwalker", "pendulum", "tic_tac_toe"),
-)
-"""In the order of the page."""
+ORDER = (*WORLDS, "tic_tac_toe")
+"""That of the page."""
 BESIDE = "beside the other library"
 
 
@@ -71,7 +67,7 @@ class Recorded:
         """What Remuda comes to; in tic-tac-toe the share of games that are not lost."""
         if self.is_tic_tac_toe:
             lost = [row["lost first"] + row["lost second"] for row in self.rows]
-            return 1.0 - sum(lost) / (GAMES * len(lost))
+            return 1.0 - sum(lost) / (2 * GAMES * len(lost))
         return _mean(self.best("Remuda"))
 
     def words(self) -> str:
@@ -131,7 +127,7 @@ def row_of(world: str, chosen: Recorded, defaults: Recorded | None) -> dict[str,
 def summary() -> Results:
     """The table, and the bar of defaults."""
     results = Results("worlds_summary")
-    for world in WORLDS:
+    for world in ORDER:
         chosen = recorded(world)
         if chosen is not None:
             results.row(row_of(world, chosen, recorded(f"{world}.defaults")))
