@@ -405,7 +405,7 @@ def measured(
         for which in ways(world, options):
             outcome = ours(world, turns, seed, options.defaults, which == OURS_SHARED)
             yield add(which, seed, outcome)
-        if python is not None and world.peers:
+        if python is not None and world.peers and seed < options.peer_seeds:
             for which, separate in ((SHARED, False), (SEPARATE, True)):
                 if separate and (options.quick or options.shared or world.alone or options.times):
                     continue
@@ -520,6 +520,7 @@ def main() -> None:
     add("--seeds", type=int, default=5)
     add("--share", type=float, default=1.0, help="of the turns that a world gets")
     add("--peers", help="an interpreter with stable-baselines3 and the worlds")
+    add("--peer-seeds", type=int, help="of the other library; without it all seeds")
     add("--times", type=float, default=0.0, help="of our first way's seconds")
     add("--shared", action="store_true", help="one policy for all alone, of both libraries")
     add("--alone", action="store_true", help="without the other library")
@@ -544,6 +545,10 @@ def main() -> None:
         parser.error("--quick trains a policy for each agent; leave --shared out")
     if options.quick:
         options.seeds = 1
+    if options.peer_seeds is None:
+        options.peer_seeds = options.seeds
+    elif options.alone or not 1 <= options.peer_seeds <= options.seeds:
+        parser.error(f"--peer-seeds: 1 to {options.seeds}, or --alone instead of it")
     python = None if options.alone else options.peers or peers_python()
     some = f".{'-'.join(chosen)}" if options.worlds else ""
     some += ".defaults" if options.defaults else ""
