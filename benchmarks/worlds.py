@@ -61,7 +61,6 @@ class World:
         least: what the mean over seeds of greedy returns is to reach; None: there is no such bar.
         known: what is known of the world, in words.
         preset: what `remuda train --preset` names for it; empty: PPO's defaults.
-        tree: of the configuration besides.
         episodes: that each is judged by.
         peers: whether the other library plays it.
         alone: whether it has one agent, so that both ways of the other library are one.
@@ -78,7 +77,6 @@ class World:
     least: float | None = None
     known: str = ""
     preset: str = ""
-    tree: Mapping[str, Any] = field(default_factory=dict)
     episodes: int = 200
     peers: bool = True
     alone: bool = False
@@ -97,7 +95,7 @@ class World:
         }
         if defaults:
             return overlay(DEFAULTS, given)
-        chosen = overlay(preset_tree([self.preset] if self.preset else []), self.tree)
+        chosen = preset_tree([self.preset] if self.preset else [])
         return overlay(overlay(COMMON, chosen), given)
 
     def hyperparameters(self, defaults: bool) -> dict[str, Any]:
@@ -123,12 +121,6 @@ DEFAULTS: dict[str, Any] = {"policy": {"algorithm": "ppo"}}
 COMMON: dict[str, Any] = {
     # A network each for policy and value, as the other library has them.
     "policy": {"algorithm": "ppo", "network": {"shared": False}},
-}
-PENDULUM = {
-    "policy": {
-        "discount": 0.9,
-        "ppo": {"entropy_cost": 0.0, "epochs": 10},
-    }
 }
 WORLDS: dict[str, World] = {
     "spread": World(
@@ -215,7 +207,6 @@ WORLDS: dict[str, World] = {
         turns=300_000,
         copies=8,
         known="near -150 where it is solved",
-        tree=PENDULUM,
         alone=True,
     ),
 }
