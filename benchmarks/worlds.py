@@ -63,7 +63,7 @@ class World:
         preset: what `remuda train --preset` names for it; empty: PPO's defaults.
         episodes: that each is judged by.
         peers: whether the other library plays it.
-        alone: whether it has one agent, so that both ways of the other library are one.
+        alone: whether no two agents are alike, so that both ways of the other library are one.
         scripted: by agent, who plays it without learning, as `fleeing:flee`.
         counted: how the names of agents begin whose returns count; empty: all do.
         alike: whether all agents that learn see and do the same, so that one policy may play them.
@@ -141,6 +141,7 @@ WORLDS: dict[str, World] = {
         least=-15.0,
         known="published IPPO -13.1 after 20 M (an older version)",
         preset="mpe",
+        alone=True,
     ),
     "tag": World(
         "pettingzoo:mpe2.simple_tag_v3",
