@@ -44,6 +44,7 @@ HERE = Path(__file__).parent
 PEERS = ROOT / ".peers"
 OURS, OURS_SHARED = "Remuda", "Remuda, one policy for all"
 SHARED, SEPARATE = "SB3, one network for all", "SB3, a learner for each"
+PPO, OFF_POLICY = "ppo", ("iqn", "dqn")
 QUICK = 0.02
 """Of the turns that a world gets, where it is to be quick."""
 
@@ -67,6 +68,7 @@ class World:
         scripted: by agent, who plays it without learning, as `fleeing:flee`.
         counted: how the names of agents begin whose returns count; empty: all do.
         alike: whether all agents that learn see and do the same, so that one policy may play them.
+        continuous: whether actions are, so that PPO alone learns there.
     """
 
     game: str
@@ -83,9 +85,10 @@ class World:
     scripted: Mapping[str, str] = field(default_factory=dict)
     counted: str = ""
     alike: bool = False
+    continuous: bool = False
 
-    def settings(self, defaults: bool = False) -> dict[str, Any]:
-        """The whole tree; with `defaults` nothing of the policy is chosen but PPO."""
+    def settings(self, defaults: str | None = None) -> dict[str, Any]:
+        """The whole tree; with `defaults` nothing of the policy is chosen but this algorithm."""
         given: dict[str, Any] = {
             "env": {
                 "num_envs": self.copies,
@@ -94,11 +97,11 @@ class World:
             }
         }
         if defaults:
-            return overlay(DEFAULTS, given)
+            return overlay(defaults_of(defaults), given)
         chosen = preset_tree([self.preset] if self.preset else [])
         return overlay(overlay(COMMON, chosen), given)
 
-    def hyperparameters(self, defaults: bool) -> dict[str, Any]:
+    def hyperparameters(self, defaults: str | None) -> dict[str, Any]:
         """PPO's, as the other library calls them."""
         policy = load_config(self.settings(defaults) | {"game": self.game}).policy
         return {
@@ -117,7 +120,11 @@ class World:
         }
 
 
-DEFAULTS: dict[str, Any] = {"policy": {"algorithm": "ppo"}}
+def defaults_of(algorithm: str) -> dict[str, Any]:
+    """A tree that leaves all of a policy as it is by default but its algorithm."""
+    return {"policy": {"algorithm": algorithm}}
+
+
 COMMON: dict[str, Any] = {
     # A network each for policy and value, as the other library has them.
     "policy": {"algorithm": "ppo", "network": {"shared": False}},
@@ -201,7 +208,12 @@ WORLDS: dict[str, World] = {
         alike=True,
     ),
     "multiwalker": World(
-        "pettingzoo:sisl/multiwalker_v9", turns=1_000_000, copies=8, episodes=32, alike=True
+        "pettingzoo:sisl/multiwalker_v9",
+        turns=1_000_000,
+        copies=8,
+        episodes=32,
+        alike=True,
+        continuous=True,
     ),
     "pendulum": World(
         "gymnasium:Pendulum-v1",
@@ -209,6 +221,7 @@ WORLDS: dict[str, World] = {
         copies=8,
         known="near -150 where it is solved",
         alone=True,
+        continuous=True,
     ),
 }
 
@@ -227,7 +240,9 @@ class Outcome:
 ONE_FOR_ALL: dict[str, Any] = {"population": {"policies": 1, "matchmaker": "self_play"}}
 
 
-def ours(world: World, turns: int, seed: int, defaults: bool, shared: bool = False) -> Outcome:
+def ours(
+    world: World, turns: int, seed: int, defaults: str | None, shared: bool = False
+) -> Outcome:
     """Train independent policies, or one that plays all agents."""
     run = {
         "seed": seed,
@@ -282,7 +297,7 @@ def theirs(
     world: World,
     turns: int,
     seed: int,
-    defaults: bool,
+    defaults: str | None,
     python: str,
     separate: bool,
     seconds: float = 0.0,
@@ -469,7 +484,7 @@ def tic_tac_toe(results: Results, options: argparse.Namespace) -> None:
         turns = int(TIC_TAC_TOE["run"]["turns"] * share)
         with tempfile.TemporaryDirectory() as directory:
             own = {"seed": seed, "run": {"turns": turns, "directory": str(Path(directory) / "run")}}
-            tree = TIC_TAC_TOE | (DEFAULTS if options.defaults else {})
+            tree = TIC_TAC_TOE | (defaults_of(options.defaults) if options.defaults else {})
             result = remuda.train("open_spiel:tic_tac_toe", **overlay(tree, own))
             run = remuda.load(result)
             lost = [
@@ -490,9 +505,14 @@ def spread_of(values: list[float]) -> str:
     return f"{mean(values):.2f}" + (f" ± {error_of(values):.2f}" if len(values) > 1 else "")
 
 
-def write_curves(name: str, found: dict[str, list[Outcome]], defaults: bool) -> None:
+def suffix_of(defaults: str | None) -> str:
+    """What the name of a row ends with."""
+    return "" if defaults is None else f".{'defaults' if defaults == PPO else defaults}"
+
+
+def write_curves(name: str, found: dict[str, list[Outcome]], defaults: str | None) -> None:
     """All points of all curves, for whoever draws them anew."""
-    file = f"worlds.{name}{'.defaults' if defaults else ''}.csv"
+    file = f"worlds.{name}{suffix_of(defaults)}.csv"
     with (FIGURES / file).open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("world", "library", "seed", "seconds", "turns", "return"))
@@ -516,7 +536,13 @@ def main() -> None:
     add("--times", type=float, default=0.0, help="of our first way's seconds")
     add("--shared", action="store_true", help="one policy for all alone, of both libraries")
     add("--alone", action="store_true", help="without the other library")
-    add("--defaults", action="store_true", help="nothing of the policy is chosen but PPO")
+    add(
+        "--defaults",
+        nargs="?",
+        const=PPO,
+        choices=(PPO, *OFF_POLICY),
+        help="nothing of the policy is chosen but its algorithm, PPO if none is named",
+    )
     add("--quick", action="store_true", help="one seed, and a fiftieth of the turns")
     options = options_of(parser)
     known = [*WORLDS, "tic_tac_toe"]
@@ -533,6 +559,12 @@ def main() -> None:
     for name in chosen:
         if options.shared and not (name in WORLDS and WORLDS[name].alike):
             parser.error(f"--shared: the agents of {name} are not alike; leave one of the two out")
+    if options.defaults in OFF_POLICY:
+        if not options.alone:
+            parser.error(f"--defaults {options.defaults}: the other library has PPO; add --alone")
+        for name in [name for name in chosen if name in WORLDS and WORLDS[name].continuous]:
+            print(f"{name} is left out: its actions are continuous", flush=True)
+            chosen = [other for other in chosen if other != name]
     if options.shared and options.quick:
         parser.error("--quick trains a policy for each agent; leave --shared out")
     if options.quick:
@@ -543,7 +575,7 @@ def main() -> None:
         parser.error(f"--peer-seeds: 1 to {options.seeds}, or --alone instead of it")
     python = None if options.alone else options.peers or peers_python()
     some = f".{'-'.join(chosen)}" if options.worlds else ""
-    some += ".defaults" if options.defaults else ""
+    some += suffix_of(options.defaults)
     results = Results(f"worlds{some}")
     for name in chosen:
         if name == "tic_tac_toe":

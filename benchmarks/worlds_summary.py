@@ -4,7 +4,8 @@ python benchmarks/worlds_summary.py --record
 
 Beside what each world came to with what was chosen for it stands what PPO's defaults came to, where
 that was recorded, too (`worlds.py WORLD --defaults --alone --record`). A share of it counts from
-the floor, play at random; in tic-tac-toe from games that are all lost to a perfect player. The best
+the floor, play at random; in tic-tac-toe from games that are all lost to a perfect player. What
+IQN's defaults came to stands there too (`--defaults iqn`), after as many turns as it had. The best
 of greedy and sampled play counts, and of independent policies and one for all.
 """
 
@@ -97,11 +98,13 @@ def recorded(name: str) -> Recorded | None:
     return Recorded(found["command"], found["figures"]["rows"], found["figures"]["bars"])
 
 
-def row_of(world: str, chosen: Recorded, defaults: Recorded | None) -> dict[str, Cell]:
+def row_of(
+    world: str, chosen: Recorded, defaults: Recorded | None, iqn: Recorded | None
+) -> dict[str, Cell]:
     """A line of the table.
 
     Raises:
-        ConfigError: what is to be PPO's defaults is no such row, or of another number of turns.
+        ConfigError: what is to be of defaults is no such row, or PPO's of another number of turns.
     """
     row: dict[str, Cell] = {
         "world": world,
@@ -112,9 +115,14 @@ def row_of(world: str, chosen: Recorded, defaults: Recorded | None) -> dict[str,
         BESIDE: chosen.verdict(beside=True),
         "seeds": chosen.seeds,
         "turns": chosen.turns,
+        "PPO's defaults": "",
+        "share": "",
+        "IQN's defaults": "" if iqn is None else f"{iqn.words()} after {iqn.turns:,}",
     }
+    if iqn is not None and "--defaults iqn" not in iqn.command:
+        raise ConfigError(f"worlds.{world}.iqn is no row of --defaults iqn: {iqn.command}")
     if defaults is None:
-        return row | {"PPO's defaults": "", "share": ""}
+        return row
     if "--defaults" not in defaults.command:
         raise ConfigError(f"worlds.{world}.defaults is no row of --defaults: {defaults.command}")
     turns = (defaults.turns, chosen.turns)
@@ -130,7 +138,8 @@ def summary() -> Results:
     for world in ORDER:
         chosen = recorded(world)
         if chosen is not None:
-            results.row(row_of(world, chosen, recorded(f"{world}.defaults")))
+            besides = (recorded(f"{world}.{what}") for what in ("defaults", "iqn"))
+            results.row(row_of(world, chosen, *besides))
     shares = [row["share"] for row in results.rows if isinstance(row["share"], float)]
     worlds, enough = len(results.rows), sum(share >= LEAST for share in shares)
     what = f"of {worlds} worlds, {len(shares)} tried: where PPO's defaults reach {LEAST:.0%}"
