@@ -71,13 +71,17 @@ def _block(record: dict[str, Any]) -> str:
         parts.append(_table(["bar", "figure", "held to", ""], verdicts))
     machine = record["machine"]
     parts.append(
-        f"`{record['command']}`, {record['date']}, commit {record['commit']}; "
+        f"`{record['command']}`{_stopped(record)}, {record['date']}, commit {record['commit']}; "
         f"{machine['cores']} cores of {machine['cpu']}, {machine['memory_gib']} GiB; "
         f"{machine['gpu'] + '; ' if machine.get('gpu') else ''}"
         f"Python {record['python']}, "
         f"PyTorch {record['torch']}, NumPy {record['numpy']}."
     )
     return "\n\n".join(parts)
+
+
+def _stopped(record: dict[str, Any]) -> str:
+    return f" (stopped after {record['so_far']})" if record.get("so_far") else ""
 
 
 def _table(head: list[str], rows: list[list[Cell]]) -> str:

@@ -58,6 +58,8 @@ class Results:
             name: of the file that it is recorded in.
         """
         self.name = name
+        self.so_far = ""
+        """Of a row of many runs that is not over, how many are. It takes no whole one's place."""
         self.rows: list[dict[str, Cell]] = []
         self.bars: list[Bar] = []
 
@@ -98,9 +100,16 @@ class Results:
         else:
             self.show()
         if options.record:
-            FIGURES.mkdir(exist_ok=True)
-            file = FIGURES / f"{self.name}.json"
-            file.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+            self.write()
+
+    def write(self) -> None:
+        """Record what was found: what is not whole yet under a name of its own."""
+        FIGURES.mkdir(exist_ok=True)
+        part, whole = FIGURES / f"{self.name}.part.json", FIGURES / f"{self.name}.json"
+        file = part if self.so_far else whole
+        file.write_text(json.dumps(self.record(), indent=1, ensure_ascii=False) + "\n")
+        if not self.so_far:
+            part.unlink(missing_ok=True)
             print(f"recorded as {file.relative_to(ROOT)}; `make figures` puts it into the pages")
 
     def record(self) -> dict[str, Any]:
@@ -113,6 +122,7 @@ class Results:
             "python": platform.python_version(),
             "torch": metadata.version("torch"),
             "numpy": metadata.version("numpy"),
+            **({"so_far": self.so_far} if self.so_far else {}),
             "figures": self.figures(),
         }
 
@@ -137,6 +147,7 @@ def options_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
     add("--against", type=Path, metavar="SRC", help="run in turns with the package in this folder")
     add("--pairs", type=int, default=3, help="how often each is run, with --against")
     add("--out", type=Path, help=argparse.SUPPRESS)  # for the runs of --against
+    parser.allow_abbrev = False  # what is recorded is the command, word by word
     options = parser.parse_args()
     if options.against is not None:
         _in_turns(options)

@@ -67,6 +67,7 @@ class World:
         alone: whether no two agents are alike, so that both ways of the other library are one.
         scripted: by agent, who plays it without learning, as `fleeing:flee`.
         counted: how the names of agents begin whose returns count; empty: all do.
+        theirs: what goes over the tree for the other library, where it comes to little with ours.
         alike: whether all agents that learn see and do the same, so that one policy may play them.
         continuous: whether actions are, so that PPO alone learns there.
     """
@@ -83,6 +84,7 @@ class World:
     peers: bool = True
     alone: bool = False
     scripted: Mapping[str, str] = field(default_factory=dict)
+    theirs: Mapping[str, Any] = field(default_factory=dict)
     counted: str = ""
     alike: bool = False
     continuous: bool = False
@@ -103,7 +105,10 @@ class World:
 
     def hyperparameters(self, defaults: str | None) -> dict[str, Any]:
         """PPO's, as the other library calls them."""
-        policy = load_config(self.settings(defaults) | {"game": self.game}).policy
+        tree = self.settings(defaults)
+        if not defaults:
+            tree = overlay(tree, self.theirs)
+        policy = load_config(tree | {"game": self.game}).policy
         return {
             "hidden": policy.network.hidden,
             "shared": policy.network.shared,
@@ -128,6 +133,13 @@ def defaults_of(algorithm: str) -> dict[str, Any]:
 COMMON: dict[str, Any] = {
     # A network each for policy and value, as the other library has them.
     "policy": {"algorithm": "ppo", "network": {"shared": False}},
+}
+# The other library, which does not learn values in units of their own, comes to -1,000 without it.
+PENDULUM = {
+    "policy": {
+        "discount": 0.9,
+        "ppo": {"entropy_cost": 0.0, "epochs": 10},
+    }
 }
 WORLDS: dict[str, World] = {
     "spread": World(
@@ -220,6 +232,7 @@ WORLDS: dict[str, World] = {
         turns=300_000,
         copies=8,
         known="near -150 where it is solved",
+        theirs=PENDULUM,
         alone=True,
         continuous=True,
     ),
@@ -391,35 +404,45 @@ def ways(world: World, options: argparse.Namespace) -> tuple[str, ...]:
     return (OURS, OURS_SHARED) if world.alike and not options.quick else (OURS,)
 
 
+def planned(world: World, options: argparse.Namespace) -> list[tuple[int, str]]:
+    """The seeds and the libraries of all runs, in their order."""
+    peers = [SHARED] if world.peers and not options.alone else []
+    if peers and not (options.quick or options.shared or world.alone or options.times):
+        peers.append(SEPARATE)
+    return [
+        (seed, which)
+        for seed in range(options.seeds)
+        for which in (*ways(world, options), *(peers if seed < options.peer_seeds else ()))
+    ]
+
+
 def measured(
     name: str, options: argparse.Namespace, python: str | None
-) -> Iterator[dict[str, list[Outcome]]]:
-    """One world, seed by seed, all libraries in turns: after each run what is known so far."""
+) -> Iterator[tuple[dict[str, list[Outcome]], str]]:
+    """One world, seed by seed, all libraries in turns.
+
+    Yields:
+        After each run what is known so far, and how many runs are over; empty: all are.
+    """
     world = WORLDS[name]
     turns = max(int(world.turns * (QUICK if options.quick else options.share)), 1)
     found: dict[str, list[Outcome]] = {}
-
-    def add(which: str, seed: int, outcome: Outcome) -> dict[str, list[Outcome]]:
+    plan = planned(world, options)
+    for count, (seed, which) in enumerate(plan, 1):
+        if which in (OURS, OURS_SHARED):
+            outcome = ours(world, turns, seed, options.defaults, which == OURS_SHARED)
+        else:
+            assert python is not None
+            of = found[OURS_SHARED if options.shared else OURS]
+            seconds, separate = options.times * of[-1].seconds, which == SEPARATE
+            outcome = theirs(world, turns, seed, options.defaults, python, separate, seconds)
         found.setdefault(which, []).append(outcome)
         print(
             f"{name}, seed {seed}, {which}: greedy {outcome.greedy:.2f}, sampled "
             f"{outcome.sampled:.2f} in {outcome.seconds / 60:.1f} minutes",
             flush=True,
         )
-        return found
-
-    for seed in range(options.seeds):
-        for which in ways(world, options):
-            outcome = ours(world, turns, seed, options.defaults, which == OURS_SHARED)
-            yield add(which, seed, outcome)
-        if python is not None and world.peers and seed < options.peer_seeds:
-            for which, separate in ((SHARED, False), (SEPARATE, True)):
-                if separate and (options.quick or options.shared or world.alone or options.times):
-                    continue
-                of = found[OURS_SHARED if options.shared else OURS]
-                seconds = options.times * of[-1].seconds
-                outcome = theirs(world, turns, seed, options.defaults, python, separate, seconds)
-                yield add(which, seed, outcome)
+        yield found, f"{count} of {len(plan)} runs" if count < len(plan) else ""
 
 
 def tell(results: Results, name: str, found: dict[str, list[Outcome]], quick: bool) -> None:
@@ -440,23 +463,29 @@ def tell(results: Results, name: str, found: dict[str, list[Outcome]], quick: bo
                 "minutes": mean(o.seconds for o in outcomes) / 60,
             }
         )
-    best = {
-        which: max(mean(o.greedy for o in os), mean(o.sampled for o in os))
-        for which, os in found.items()
-    }
+    own, own_error = best_of(found, (OURS, OURS_SHARED))
     if quick:
-        results.bar(f"{name}: better than random", best[OURS], least=floor)
+        results.bar(f"{name}: better than random", own, least=floor)
         return
-    own = max((which for which in (OURS, OURS_SHARED) if which in best), key=best.__getitem__)
     if world.least is not None:
-        results.bar(f"{name}: greedy or sampled return", best[own], least=world.least)
-    others = [best[which] for which in (SHARED, SEPARATE) if which in best]
-    if others:
+        results.bar(f"{name}: greedy or sampled return", own, least=world.least)
+    if SHARED in found:
         # Within what seeds differ by: two standard errors of the difference.
-        errors = {which: error_of([o.greedy for o in os]) for which, os in found.items()}
-        theirs = max(errors[which] for which in (SHARED, SEPARATE) if which in errors)
-        slack = 2.0 * float(np.hypot(errors[own], theirs))
-        results.bar(f"{name}: beside the other library", best[own], least=max(others) - slack)
+        other, error = best_of(found, (SHARED, SEPARATE))
+        least = other - 2.0 * float(np.hypot(own_error, error))
+        results.bar(f"{name}: beside the other library", own, least=least)
+
+
+def best_of(found: Mapping[str, list[Outcome]], ways: Sequence[str]) -> tuple[float, float]:
+    """The best mean return of some ways, greedy or sampled, and its standard error."""
+    every = [
+        [getattr(outcome, play) for outcome in found[which]]
+        for which in ways
+        if which in found
+        for play in ("greedy", "sampled")
+    ]
+    best = max(every, key=mean)
+    return mean(best), error_of(best)
 
 
 TIC_TAC_TOE: dict[str, Any] = {
@@ -510,10 +539,12 @@ def suffix_of(defaults: str | None) -> str:
     return "" if defaults is None else f".{'defaults' if defaults == PPO else defaults}"
 
 
-def write_curves(name: str, found: dict[str, list[Outcome]], defaults: str | None) -> None:
+def write_curves(results: Results, name: str, found: dict[str, list[Outcome]]) -> None:
     """All points of all curves, for whoever draws them anew."""
-    file = f"worlds.{name}{suffix_of(defaults)}.csv"
-    with (FIGURES / file).open("w", newline="") as file:
+    part, whole = FIGURES / f"{results.name}.part.csv", FIGURES / f"{results.name}.csv"
+    if not results.so_far:
+        part.unlink(missing_ok=True)
+    with (part if results.so_far else whole).open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("world", "library", "seed", "seconds", "turns", "return"))
         for which, outcomes in found.items():
@@ -565,8 +596,10 @@ def main() -> None:
         for name in [name for name in chosen if name in WORLDS and WORLDS[name].continuous]:
             print(f"{name} is left out: its actions are continuous", flush=True)
             chosen = [other for other in chosen if other != name]
-    if options.shared and options.quick:
-        parser.error("--quick trains a policy for each agent; leave --shared out")
+    if options.quick and (options.shared or options.record):
+        parser.error("--quick trains a policy for each agent, and is no row; leave the other out")
+    if options.share <= 0.0 or options.seeds < 1:
+        parser.error("--share: above 0; --seeds: at least 1")
     if options.quick:
         options.seeds = 1
     if options.peer_seeds is None:
@@ -574,22 +607,41 @@ def main() -> None:
     elif options.alone or not 1 <= options.peer_seeds <= options.seeds:
         parser.error(f"--peer-seeds: 1 to {options.seeds}, or --alone instead of it")
     python = None if options.alone else options.peers or peers_python()
-    some = f".{'-'.join(chosen)}" if options.worlds else ""
-    some += suffix_of(options.defaults)
-    results = Results(f"worlds{some}")
+    results = Results("worlds")
     for name in chosen:
-        if name == "tic_tac_toe":
-            tic_tac_toe(results, options)
-            continue
-        before = results.rows, results.bars
-        for found in measured(name, options, python):
-            results.rows, results.bars = list(before[0]), list(before[1])
-            tell(results, name, found, options.quick)
+        called = f"worlds.{name}{suffix_of(options.defaults)}"
+        for own in found_in(called, name, options, python):
             if options.record:  # so that a long row that is stopped keeps the runs that are over
-                write_curves(name, found, options.defaults)
-                results.finish(options)
-    if not options.record or chosen[-1:] == ["tic_tac_toe"]:
-        results.finish(options)
+                own.write()
+        results.rows += own.rows
+        results.bars += own.bars
+    options.record = False  # each has been, by itself
+    results.finish(options)
+
+
+def found_in(
+    called: str, name: str, options: argparse.Namespace, python: str | None
+) -> Iterator[Results]:
+    """What is found in one world, after each run.
+
+    Args:
+        called: what it is recorded as.
+        name: of the world.
+        options: of the command line.
+        python: an interpreter with the other library; None: it does not play.
+    """
+    if name == "tic_tac_toe":
+        results = Results(called)
+        tic_tac_toe(results, options)
+        yield results
+        return
+    for found, so_far in measured(name, options, python):
+        results = Results(called)
+        results.so_far = so_far
+        tell(results, name, found, options.quick)
+        if options.record:
+            write_curves(results, name, found)
+        yield results
 
 
 if __name__ == "__main__":

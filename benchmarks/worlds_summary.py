@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,7 @@ ALIKE = 0.95
 ORDER = (*WORLDS, "tic_tac_toe")
 """That of the page."""
 BESIDE = "beside the other library"
+REMUDA, SB3 = "Remuda", "SB3"
 
 
 @dataclass(frozen=True)
@@ -43,15 +45,13 @@ class Recorded:
         """Whether its rows are seeds that are played against a perfect player."""
         return "lost first" in self.rows[0]
 
-    @property
-    def turns(self) -> int:
-        """That were trained, with each seed."""
-        return int(self.rows[0]["turns"])
+    def turns(self, library: str = REMUDA) -> int:
+        """That were trained, with each seed, where a library came to most."""
+        return int((self.rows[0] if self.is_tic_tac_toe else self._row(library))["turns"])
 
-    @property
-    def seeds(self) -> int:
-        """That were trained."""
-        return len(self.rows) if self.is_tic_tac_toe else int(self.rows[0]["seeds"])
+    def seeds(self, library: str = REMUDA) -> int:
+        """That were trained, where a library came to most."""
+        return len(self.rows) if self.is_tic_tac_toe else int(self._row(library)["seeds"])
 
     @property
     def floor(self) -> float:
@@ -60,22 +60,38 @@ class Recorded:
 
     def best(self, library: str) -> str:
         """The best of a library's returns, with its standard error; empty: it was not run."""
-        own = [row for row in self.rows if row["library"].startswith(library)]
-        found = [row[way] for row in own for way in ("greedy", "sampled")]
-        return max(found, key=_mean, default="")
+        if not any(row["library"].startswith(library) for row in self.rows):
+            return ""
+        row = self._row(library)
+        return max(row["greedy"], row["sampled"], key=_mean)
+
+    def _row(self, library: str) -> dict[str, Any]:
+        own = (row for row in self.rows if row["library"].startswith(library))
+        return max(own, key=lambda row: max(_mean(row["greedy"]), _mean(row["sampled"])))
 
     def reached(self) -> float:
         """What Remuda comes to; in tic-tac-toe the share of games that are not lost."""
         if self.is_tic_tac_toe:
             lost = [row["lost first"] + row["lost second"] for row in self.rows]
             return 1.0 - sum(lost) / (2 * GAMES * len(lost))
-        return _mean(self.best("Remuda"))
+        return _mean(self.best(REMUDA))
 
     def words(self) -> str:
         """The same to be read."""
         if not self.is_tic_tac_toe:
-            return self.best("Remuda")
+            return self.best(REMUDA)
         return f"{self.reached():.1%} of games not lost"
+
+    def others(self) -> str:
+        """What the other library comes to, and how it was trained where that is not as long."""
+        if self.is_tic_tac_toe or not self.best(SB3):
+            return ""
+        told = [self.best(SB3)]
+        if self.seeds(SB3) != self.seeds():
+            told.append("1 seed" if self.seeds(SB3) == 1 else f"{self.seeds(SB3)} seeds")
+        if not alike(self.turns(SB3), self.turns()):
+            told.append(f"{self.turns(SB3):,} turns")
+        return ", ".join(told)
 
     def verdict(self, beside: bool) -> str:
         """What it is held to, and whether it is met; empty: to nothing."""
@@ -83,6 +99,11 @@ class Recorded:
             if bar["what"].endswith(BESIDE) == beside:
                 return f"{bar['held_to']}: {'met' if bar['met'] else '**missed**'}"
         return ""
+
+
+def alike(turns: int, others: int) -> bool:
+    """Whether numbers of turns differ by no more than threads make of one number."""
+    return min(turns, others) >= ALIKE * max(turns, others)
 
 
 def _mean(words: str) -> float:
@@ -109,39 +130,58 @@ def row_of(
     row: dict[str, Cell] = {
         "world": world,
         "random": "" if chosen.is_tic_tac_toe else f"{chosen.floor:.2f}",
-        "Remuda": chosen.words(),
-        "SB3": "" if chosen.is_tic_tac_toe else chosen.best("SB3"),
+        REMUDA: chosen.words(),
+        SB3: chosen.others(),
         "bar": chosen.verdict(beside=False),
         BESIDE: chosen.verdict(beside=True),
-        "seeds": chosen.seeds,
-        "turns": chosen.turns,
+        "seeds": chosen.seeds(),
+        "turns": chosen.turns(),
         "PPO's defaults": "",
         "share": "",
-        "IQN's defaults": "" if iqn is None else f"{iqn.words()} after {iqn.turns:,}",
+        "IQN's defaults": "" if iqn is None else f"{iqn.words()} after {iqn.turns():,}",
     }
     if iqn is not None and "--defaults iqn" not in iqn.command:
         raise ConfigError(f"worlds.{world}.iqn is no row of --defaults iqn: {iqn.command}")
     if defaults is None:
         return row
-    if "--defaults" not in defaults.command:
+    share = share_of(world, chosen, defaults)
+    told = "none: nothing was learned" if share is None else f"{share:.2f}"
+    return row | {"PPO's defaults": defaults.words(), "share": told}
+
+
+def share_of(world: str, chosen: Recorded, defaults: Recorded) -> float | None:
+    """What defaults come to by what was chosen, both from the floor; None: that was not left.
+
+    Raises:
+        ConfigError: what is to be of PPO's defaults is no such row, or of another number of turns.
+    """
+    if not re.search(r"--defaults(?! iqn| dqn)", defaults.command):
         raise ConfigError(f"worlds.{world}.defaults is no row of --defaults: {defaults.command}")
-    turns = (defaults.turns, chosen.turns)
-    if min(turns) < ALIKE * max(turns):
+    turns = (defaults.turns(), chosen.turns())
+    if not alike(*turns):
         raise ConfigError(f"{world} was trained for unlike numbers of turns: {turns}")
-    share = (defaults.reached() - chosen.floor) / (chosen.reached() - chosen.floor)
-    return row | {"PPO's defaults": defaults.words(), "share": round(share, 2)}
+    learned = chosen.reached() - chosen.floor
+    return (defaults.reached() - chosen.floor) / learned if learned > 0.0 else None
 
 
 def summary() -> Results:
-    """The table, and the bar of defaults."""
+    """The table, and the bar of defaults.
+
+    Raises:
+        ConfigError: what was recorded as defaults is something else.
+    """
     results = Results("worlds_summary")
+    shares = []
     for world in ORDER:
         chosen = recorded(world)
-        if chosen is not None:
-            besides = (recorded(f"{world}.{what}") for what in ("defaults", "iqn"))
-            results.row(row_of(world, chosen, *besides))
-    shares = [row["share"] for row in results.rows if isinstance(row["share"], float)]
-    worlds, enough = len(results.rows), sum(share >= LEAST for share in shares)
+        if chosen is None:
+            continue
+        defaults, iqn = recorded(f"{world}.defaults"), recorded(f"{world}.iqn")
+        results.row(row_of(world, chosen, defaults, iqn))
+        if defaults is not None:
+            shares.append(share_of(world, chosen, defaults))
+    worlds = len(results.rows)
+    enough = sum(share is not None and share >= LEAST for share in shares)
     what = f"of {worlds} worlds, {len(shares)} tried: where PPO's defaults reach {LEAST:.0%}"
     results.bar(what, enough, least=OF_WORLDS * worlds)
     return results
@@ -153,7 +193,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options = options_of(parser)
-    results = summary()
+    try:
+        results = summary()
+    except ConfigError as error:
+        parser.error(str(error))
+    if not results.rows:
+        parser.error("nothing is recorded: python benchmarks/worlds.py WORLD --record")
     results.finish(options)
 
 

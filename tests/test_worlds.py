@@ -4,8 +4,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from remuda.errors import ConfigError
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -23,6 +26,116 @@ def test_every_world_is_measured(tmp_path):
     for row in found["rows"]:
         if row["world"] != "tic_tac_toe":
             assert float(row["greedy"].split()[0]) == float(row["greedy"].split()[0])
+
+
+@pytest.fixture
+def programs(monkeypatch, tmp_path):
+    """The modules of benchmarks, which record in a folder of the test's own."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import recording
+    import worlds
+    import worlds_summary
+
+    monkeypatch.setattr(recording, "FIGURES", tmp_path)
+    monkeypatch.setattr(recording, "ROOT", tmp_path)
+    monkeypatch.setattr(worlds, "FIGURES", tmp_path)
+    monkeypatch.setattr(worlds_summary, "FIGURES", tmp_path)
+    return SimpleNamespace(recording=recording, worlds=worlds, summary=worlds_summary)
+
+
+def outcomes(programs, greedy, sampled):
+    made = programs.worlds.Outcome
+    return [made(g, s, 60.0, [(60.0, 1000, s)]) for g, s in zip(greedy, sampled, strict=True)]
+
+
+def test_the_other_library_is_compared_by_what_counts_of_each(programs, monkeypatch):
+    """The better play and its error; greedy play, which is far worse here, says nothing."""
+    monkeypatch.setattr(programs.worlds, "floor_of", lambda name: 0.0)
+    found = {
+        programs.worlds.OURS: outcomes(programs, [-100.0, -900.0], [9.0, 11.0]),
+        programs.worlds.SHARED: outcomes(programs, [-100.0, -900.0], [49.0, 51.0]),
+        programs.worlds.SEPARATE: outcomes(programs, [-100.0, -900.0], [-90.0, 10.0]),
+    }
+    results = programs.recording.Results("trial")
+    programs.worlds.tell(results, "multiwalker", found, quick=False)
+    (bar,) = results.bars
+    assert bar.held_to == "at least 47.2"  # 50 - 2 sqrt(1 + 1)
+    assert not bar.met
+
+
+def test_a_row_that_was_stopped_takes_no_whole_ones_place(programs, tmp_path):
+    results = programs.recording.Results("worlds.spread")
+    results.row({"world": "spread", "library": "Remuda", "seeds": 3})
+    results.write()
+    whole = (tmp_path / "worlds.spread.json").read_bytes()
+    again = programs.recording.Results("worlds.spread")
+    again.so_far = "1 of 3 runs"
+    again.row({"world": "spread", "library": "Remuda", "seeds": 1})
+    again.write()
+    assert (tmp_path / "worlds.spread.json").read_bytes() == whole
+    part = tmp_path / "worlds.spread.part.json"
+    assert json.loads(part.read_text())["so_far"] == "1 of 3 runs"
+    again.so_far = ""
+    again.write()
+    assert not part.exists()
+    assert (tmp_path / "worlds.spread.json").read_bytes() != whole
+
+
+def written(programs, folder, name, command, greedy, floor=0.0):
+    results = programs.recording.Results(name)
+    row = {"world": name, "library": "Remuda", "seeds": 1, "greedy": greedy, "sampled": greedy}
+    results.row({**row, "floor": f"{floor}", "turns": 1000})
+    record = results.record() | {"command": f"python benchmarks/worlds.py x {command}"}
+    (folder / f"{name}.json").write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize(
+    ("floor", "chosen", "defaults", "share", "enough"),
+    [
+        (0.0, "100.0", "90.0", "0.90", 1),
+        (0.0, "1000.0", "896.0", "0.90", 0),  # by its own digits, not by those that are shown
+        (0.0, "1.0", "1.0", "1.00", 1),
+        (0.0, "1.0", "200.0", "200.00", 1),
+        (-368.0, "-400.0", "-500.0", "none: nothing was learned", 0),
+        (0.0, "0.0", "0.0", "none: nothing was learned", 0),
+        (0.0, "1.0", "nan", "nan", 0),
+    ],
+)
+def test_the_share_of_defaults(programs, tmp_path, floor, chosen, defaults, share, enough):
+    written(programs, tmp_path, "worlds.spread", "--alone", chosen, floor)
+    written(programs, tmp_path, "worlds.spread.defaults", "--defaults", defaults, floor)
+    results = programs.summary.summary()
+    assert [row["share"] for row in results.rows] == [share]
+    (bar,) = results.bars
+    assert bar.figure == enough
+    assert bar.what.startswith("of 1 worlds, 1 tried")
+
+
+def test_rows_of_defaults_are_those_of_their_algorithm(programs, tmp_path):
+    written(programs, tmp_path, "worlds.spread", "--alone", "1.0")
+    written(programs, tmp_path, "worlds.spread.iqn", "--defaults iqn --alone", "0.5")
+    (row,) = programs.summary.summary().rows
+    assert row["IQN's defaults"] == "0.5 after 1,000"
+    written(programs, tmp_path, "worlds.spread.defaults", "--defaults iqn --alone", "0.5")
+    with pytest.raises(ConfigError, match=r"spread\.defaults is no row of --defaults"):
+        programs.summary.summary()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("spread --quick --alone --record", "is no row"),
+        ("spread --alone --share 0", "--share: above 0"),
+        ("spread --alone --peer-seeds 1", "--peer-seeds: 1 to 5"),
+        ("spread --defaults iqn", "add --alone"),
+        ("spread --def", "unrecognized arguments"),
+    ],
+)
+def test_what_was_set_is_not_ignored(words, told):
+    asked = [sys.executable, "worlds.py", *words.split()]
+    done = subprocess.run(asked, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert told in done.stderr
 
 
 def test_the_perfect_player_makes_no_mistake(monkeypatch):
