@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from remuda.config import Config, load_config
 from remuda.errors import ConfigError
 from remuda.ui.arguments import parse_flags, take_option
+from remuda.ui.commands.configuration import read_arguments
 from remuda.ui.commands.one_run import EvaluateOptions, WatchOptions
 from remuda.ui.commands.several_runs import CompareOptions, TournamentOptions
 
@@ -205,6 +206,72 @@ def test_a_word_too_many_is_told():
         parse_flags(["--seed", "1", "2"], Config)
     assert config_of("--policy.network.hidden", "64", "32", "--seed", "1", "tag").game == "tag"
     assert config_of("--env.options.sizes", "3", "4").env.options == {"sizes": [3, 4]}
+
+
+@pytest.mark.parametrize(
+    ("words", "policies"),
+    [
+        (["--population.policies", "4", "tag"], 4),
+        (["--population.policies=4", "tag"], 4),
+        (["--population.policies=4", "--seed", "1", "tag"], 4),
+        (["--population.policies=[a, b]", "tag"], ["a", "b"]),
+        (["tag", "--population.policies", "a", "b"], ["a", "b"]),
+    ],
+    ids=str,
+)
+def test_a_game_behind_a_value_that_is_whole_is_no_part_of_it(words, policies):
+    """Red before: `4` and `tag` were two policies, in the game that is played by default."""
+    found = parse_flags(words, Config, positional="game")
+    assert found["game"] == "tag"
+    assert found["population"]["policies"] == policies
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (["--run.callbacks", "a:b", "tag"], "--run.callbacks"),
+        (["--population.policies", "[a, b]", "tag"], "--population.policies"),
+        (["--population.seats.one", "agent_0", "tag"], "--population.seats.one"),
+        (["--env.options.sizes", "3", "gymnasium:CartPole-v1"], "--env.options.sizes"),
+    ],
+    ids=str,
+)
+def test_a_game_that_became_the_value_of_an_option_is_told(words, key):
+    with pytest.raises(ConfigError) as error:
+        read_arguments(words)
+    assert f"{words[-1]!r} is the last word of {key} here" in str(error.value)
+    assert "the game would be treasure_hunt: name the game before" in str(error.value)
+
+
+def test_several_texts_are_written_behind_one_flag():
+    """Red before: the second flag won, and what the first said was lost."""
+    for words in (["--run", "a", "--run", "b"], ["--run=a", "--run=b"]):
+        with pytest.raises(ConfigError, match="--run is given twice; write all behind one"):
+            parse_flags(words, TournamentOptions, positional="run")
+    hidden = ("--policy.network.hidden", "64", "64", "--policy.network.hidden", "32")
+    assert config_of("tag", *hidden).policy.network.hidden == (32,)  # as make's ARGS do it
+
+
+@pytest.mark.parametrize("words", [[], ["tag"], ["true", "tag"]], ids=" ".join)
+def test_a_switch_that_may_be_none_is_one(words):
+    words = ["--checkpoint.replay", *words, *([] if "tag" in words else ["--game", "tag"])]
+    config = config_of(*words)
+    assert config.game == "tag"
+    assert config.checkpoint.replay is True
+
+
+@pytest.mark.parametrize(
+    ("word", "seed"), [("010", 10), ("008", 8), ("0", 0), ("00", 0), ("1_000", 1000), ("0x10", 16)]
+)
+def test_leading_zeros_change_nothing(word, seed):
+    """Red before: `010` was eight, as once in YAML, so that `seq -w` named a seed twice."""
+    assert config_of("tag", "--seed", word).seed == seed
+
+
+def test_times_are_no_numbers():
+    for words in (("--seed", "1:30"), ("--run.seconds", "1:30"), ("--run.seconds", "1:30.5")):
+        with pytest.raises(ConfigError, match=r"is '1:30(\.5)?': input should be a valid"):
+            config_of("tag", *words)
 
 
 def test_names_may_stand_in_a_list():

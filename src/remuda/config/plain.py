@@ -13,12 +13,16 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel
 
-WHOLE, MERGE = "tag:yaml.org,2002:int", "tag:yaml.org,2002:merge"
-"""Of whole numbers, and of the key `<<`, as PyYAML has them."""
+WHOLE, REAL = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+MERGE = "tag:yaml.org,2002:merge"
+"""The last is of the key `<<`; as PyYAML has them."""
 MOST_DIGITS = 4000
 """Of a whole number; Python reads some more."""
 EXPONENT = re.compile(r"^[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9_]+)[eE][-+]?[0-9]+$")
 """A number with an exponent, as YAML 1.2 has it; PyYAML reads YAML 1.1, where `1e-3` is a text."""
+
+NO_OCTAL = re.compile(r"^[-+]?0[0-9_]*[89][0-9_]*$")
+"""A whole number that begins with 0 and is none in YAML 1.1, as in it that would be octal."""
 
 
 def plain_data(value: Any, key: str = "") -> Any:
@@ -84,7 +88,7 @@ class RefusedYAMLError(ValueError):
 
 
 def read_yaml(text: str) -> Any:
-    """What a text says as YAML, with numbers such as `1e-3`, and with days as texts.
+    """What a text says as YAML, with numbers such as `1e-3` and `010`; days and times are texts.
 
     Raises:
         yaml.YAMLError: it is no YAML.
@@ -122,8 +126,22 @@ def _formats() -> tuple[Any, Any]:
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     for kind in (Loader, Dumper):
-        kind.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, list("-+.0123456789"))
+        kind.add_implicit_resolver(REAL, EXPONENT, list("-+.0123456789"))
+        kind.add_implicit_resolver(WHOLE, NO_OCTAL, list("-+0"))
+    for tag in (WHOLE, REAL):
+        Loader.add_constructor(tag, _number)
     return Loader, Dumper
+
+
+def _number(loader: Any, node: Any) -> Any:
+    """A number as YAML 1.2 has it, in which `010` is ten; `1:30`, once 90, stays a text."""
+    word = loader.construct_scalar(node)
+    if ":" in word:
+        return word
+    if node.tag == REAL:
+        return loader.construct_yaml_float(node)
+    digits = word.replace("_", "")
+    return int(digits) if digits.lstrip("+-").isdecimal() else loader.construct_yaml_int(node)
 
 
 def _careful(loader: Any) -> Any:

@@ -291,6 +291,11 @@ def _adapter(library: str) -> Callable[..., VectorEnv]:
     return adapter
 
 
+def is_known(name: str) -> bool:
+    """Whether this names a game that is built in, or one of a library that has an adapter."""
+    return name in GAMES or name.partition(":")[0] in LIBRARIES
+
+
 def find_game(name: str) -> Game:
     """The game called `name`.
 
@@ -302,7 +307,7 @@ def find_game(name: str) -> Game:
     """
     if name in GAMES:
         return GAMES[name]
-    if name.partition(":")[0] in LIBRARIES:
+    if is_known(name):
         return Game(name, f"a game of {name.partition(':')[0]}", "unknown", factory=name)
     if pickled.is_pickled(name):
         data = pickled.pickle_of(name)

@@ -18,7 +18,15 @@ from pydantic import ValidationError
 
 from remuda.config import Section, explain, fields_of, overlay, unknown_key
 from remuda.errors import ConfigError
-from remuda.ui.words import is_tuple, key_of, type_of, value_of, words_of
+from remuda.ui.words import (
+    is_switch,
+    is_tuple,
+    key_of,
+    lists_texts,
+    type_of,
+    value_of,
+    words_of,
+)
 
 Tree = dict[str, Any]
 S = TypeVar("S", bound=Section)
@@ -36,11 +44,12 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
         model: the section whose fields are the flags; `-` and `_` are the same in their names, but
             not in names that a user gave, such as a policy's.
         positional: the field that takes the words that are no flag's: those before the first flag
-            and behind the value of one that takes a single word. It is one word, or where the field
-            is a tuple any number.
+            and behind the value of one that takes a single word, as `--NAME=VALUE` does. It is one
+            word, or where the field is a tuple any number.
 
     Raises:
-        ConfigError: an unknown flag, one without a value, or a word too many.
+        ConfigError: an unknown flag, one without a value, one of several texts that stands twice,
+            or a word too many.
     """
     tree: Tree = {}
     words = [other for word in words for other in SHORT.get(word, (word,))]
@@ -55,6 +64,7 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
         else:
             values.append(word)
     keys = fields_of(model)
+    several: set[str] = set()
     for name, given, bound in flags:
         section, open_ended = keys.get(name), _open_ended(name, model)
         if (name not in keys or section is not None) and not open_ended:
@@ -65,9 +75,13 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
                 f"--{next(key for key in keys if key.startswith(name + '.'))}"
             )
         kind = type_of(name, model)
-        used = max(words_of(given, kind), bound)
+        used = 1 if bound else words_of(given, kind)
         own += given[used:]
-        said = given[:used] or (["true"] if kind is bool else [])
+        said = given[:used] or (["true"] if is_switch(kind) else [])
+        if said and name in several:
+            raise ConfigError(f"--{name} is given twice; write all behind one: --{name} A B")
+        if lists_texts(kind):
+            several.add(name)
         if not said and not is_tuple(kind):
             raise ConfigError(f"--{name} needs a value")
         leaf = value_of(said, kind)

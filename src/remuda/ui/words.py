@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import types
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -68,18 +69,41 @@ def is_tuple(kind: Any) -> bool:
     return get_origin(kind) is tuple
 
 
+def is_switch(kind: Any) -> bool:
+    """Whether a field of this type is true or false, and may be said without a word."""
+    choices = set(_choices(kind))
+    return bool in choices and choices <= {bool, types.NoneType}
+
+
 def words_of(words: list[str], kind: Any) -> int:
     """How many of the words behind a flag are its value, for a field of this type.
 
-    One is, where the field holds a single number, text or path; none, where it is true or false and
-    the first says neither; else all are.
+    One is, where the field holds a single number, text or path, or a number instead of texts; none,
+    where it is true or false and the first says neither; of whole lists and mappings as YAML has
+    them, those that follow each other, but where texts are meant; else all are.
     """
     choices = _choices(kind)
-    if any(one not in SINGLE and get_origin(one) is not Literal for one in choices):
-        return len(words)
-    if kind is bool and words and words[0].lower() not in SWITCHES:
+    if not words:
         return 0
-    return min(len(words), 1)
+    if any(one not in SINGLE and get_origin(one) is not Literal for one in choices):
+        if lists_texts(kind):
+            number = {int, float} & set(choices) and type(_plain(words[0])) in (int, float)
+            return 1 if number else len(words)
+        return len(list(takewhile(_is_whole, words))) or len(words)
+    if is_switch(kind) and words[0].lower() not in SWITCHES:
+        return 0
+    return 1
+
+
+def lists_texts(kind: Any) -> bool:
+    """Whether a field of this type may take several texts."""
+    several = [one for one in _choices(kind) if is_tuple(one)]
+    return bool(several) and all(map(_is_text, _choices(get_args(several[0])[0])))
+
+
+def _is_whole(word: str) -> bool:
+    """Whether a word is a list or a mapping by itself."""
+    return word[:1] + word[-1:] in ("[]", "{}")
 
 
 def value_of(words: list[str], kind: Any) -> Any:
@@ -91,7 +115,7 @@ def value_of(words: list[str], kind: Any) -> Any:
     """
     choices = _choices(kind)
     tuples = [one for one in choices if is_tuple(one)]
-    texts = bool(tuples) and all(map(_is_text, _choices(get_args(tuples[0])[0])))
+    texts = lists_texts(kind)
     if tuples and len(words) == 1 and words[0].startswith("["):
         listed = _plain(words[0], texts)  # as YAML and JSON write several
         if isinstance(listed, list):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,11 +28,30 @@ def read_arguments(words: Sequence[str]) -> Config:
     """
     words, sources = take_configs(words)
     base = _read_sources(sources)
-    config = load_config(overlay(base, parse_flags(words, Config, positional="game")))
+    flags = parse_flags(words, Config, positional="game")
+    config = load_config(overlay(base, flags))
     from remuda.envs.registry import find_game
 
     find_game(config.game)
+    if "game" not in flags and "game" not in base:
+        _check_values(flags, config.game)
     return config
+
+
+def _check_values(flags: Mapping[str, Any], game: str, within: str = "--") -> None:
+    """Raise a `ConfigError` where the last of several values is a game, and no game was named."""
+    from remuda.envs.registry import is_known
+
+    for name, value in flags.items():
+        if isinstance(value, Mapping):
+            _check_values(value, game, f"{within}{name}.")
+            continue
+        last = value[-1] if isinstance(value, list) and value else None
+        if isinstance(last, str) and is_known(last):
+            raise ConfigError(
+                f"{last!r} is the last word of {within}{name} here, and the game would be {game}: "
+                "name the game before the options"
+            )
 
 
 class Sources(NamedTuple):
