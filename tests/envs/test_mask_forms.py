@@ -47,6 +47,8 @@ def flat(mask, space, count, check=True):
         (((A, B), (np.ones(1), A)), GRID, [1, 0, 1, 1, 0, 1, 1, 0]),
         ((A, B, None, A), GRID, [1, 0, 1, 1, 0, 1, 1, 0]),
         (np.array([[1, 0], [0, 1]]), spaces.MultiDiscrete([2, 2]), [1, 0, 0, 1]),
+        (np.array([[1, 0], [0, 1]], object), spaces.MultiDiscrete([2, 2]), [1, 0, 0, 1]),
+        ([[1, 0], np.array([0, 1], object)], spaces.MultiDiscrete([2, 2]), [1, 0, 0, 1]),
         ((1, 0), spaces.Discrete(2), [1, 0]),
         ({0: 1, 1: 0}, spaces.Discrete(2), [1, 0]),
         (np.array([[1, 0]]), spaces.Discrete(2), [1, 0]),
@@ -357,3 +359,19 @@ def test_parts_of_unlike_lengths_end_where_choices_do():
     assert flat([np.ones(5), [0, 1, 1, 0]], space, 9) == [1] * 5 + [0, 1, 1, 0]
     with pytest.raises(UntakeableError, match=r"not of 3 parts or 9 of true or false"):
         flat([np.ones(4), np.ones(5)], space, 9)
+
+
+@pytest.mark.parametrize(
+    ("mask", "sizes"),
+    [
+        ([np.array([1, 0, 1, 0]), np.ones((1, 4))], [2, 2, 2, 2]),
+        ([[1, 0, 1, 0], [1, 1]], [2, 2, 1, 1]),
+        ([[1, 0, 1], [1]], [2, 1, 1]),
+    ],
+    ids=str,
+)
+def test_parts_that_may_be_columns_are_refused(mask, sizes):
+    """Red before: they were joined row by row, which mixes the choices if they are columns."""
+    space = spaces.MultiDiscrete(sizes)
+    with pytest.raises(UntakeableError, match="which may be 2 columns or whole choices in rows"):
+        flat(mask, space, sum(sizes))

@@ -126,6 +126,10 @@ def test_a_game_that_was_saved_goes_on_as_it_would_have():
     [
         ("leduc_pokr", {}, "OpenSpiel has no game 'leduc_pokr'; did you mean leduc_poker"),
         ("leduc_poker(players=77)", {}, "OpenSpiel cannot load 'leduc_poker"),
+        ("connect_four(rows=-1)", {}, "it does not check parameters, so look at yours"),
+        ("nfg_game(filename=/tmp)", {}, "OpenSpiel cannot load 'nfg_game"),
+        ("crazy_eights(players=0)", {}, "would have no player, or nothing that one could do"),
+        ("catch(rows=-5)", {}, r"shows nothing to its players: \[-5, 5\]"),
         ("nfg_game", {}, "OpenSpiel cannot load 'nfg_game': map::at; some games need parameters"),
         ("mfg_crowd_modelling", {}, "is of a mean field"),
         ("leduc_poker", {"sees": "all"}, "env.options.sees is 'all'; allowed are auto, "),

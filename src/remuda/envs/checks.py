@@ -146,6 +146,8 @@ def numbers_in(value: Any) -> Array | None:
         array = np.asarray(value)
     except (TypeError, ValueError, RuntimeError):
         return None
+    if array.dtype.kind == "O" and all(isinstance(one, PLAIN) for one in array.flat):
+        array = np.array(array.tolist())
     return array if array.dtype.kind in "biuf" else None
 
 

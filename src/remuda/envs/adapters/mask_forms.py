@@ -150,6 +150,11 @@ def _of_parts(mask: Any, form: Form, check: bool, what: str) -> Array:
         arrays = [np.ravel(array) for array in joined if array is not None]
         sizes, lengths = [part.size for _, part in form.parts], [array.size for array in arrays]
         if len(arrays) == len(found) and sum(lengths) == form.size and _whole(sizes, lengths):
+            if lengths == _columns(sizes):
+                raise UntakeableError(
+                    f"{what} is {short(mask)}, which may be {len(lengths)} columns or whole "
+                    f"choices in rows; let it have a row for each of the {len(sizes)} choices"
+                )
             return np.concatenate(arrays)
         raise UntakeableError(
             f"{what} is {short(mask)}, not of {len(own)} parts or {form.size} of true or false"
@@ -217,6 +222,11 @@ def _joined(axes: tuple[int, ...], choices: tuple[int, ...]) -> bool:
 def _whole(sizes: Sequence[int], lengths: Sequence[int]) -> bool:
     """Whether each of some rows ends where a choice does, given how many actions each has."""
     return set(accumulate(lengths)) <= set(accumulate(sizes))
+
+
+def _columns(sizes: Sequence[int]) -> list[int]:
+    """The lengths of parts of which part k holds what says of each choice if it may be k."""
+    return [sum(size > k for size in sizes) for k in range(max(sizes))]
 
 
 def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:

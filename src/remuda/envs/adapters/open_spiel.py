@@ -18,6 +18,8 @@ from remuda.errors import ConfigError
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 INFORMATION, OBSERVATION = "information_state", "observation"
+FROM_SPIEL = (IndexError, MemoryError, OverflowError, RuntimeError, ValueError)
+"""What comes from OpenSpiel's C++ besides its own errors, where it does not check parameters."""
 SEES = ("auto", INFORMATION, OBSERVATION)
 
 
@@ -60,6 +62,11 @@ class OpenSpielEnv(VectorEnv):
         self._sees = _what_is_seen(spiel, name, kind, sees)
         shape = self._shape = _shape_of(spiel, self.game, name, self._sees)
         players = int(self.game.num_players())
+        if players < 1 or self.game.num_distinct_actions() < 1:
+            raise ConfigError(
+                f"open_spiel:{name} would have no player, or nothing that one could do; give it "
+                "other parameters"
+            )
         space = Box(-np.inf, np.inf, shape, np.float32)
         acts = Discrete(int(self.game.num_distinct_actions()))
         self.agents = tuple(
@@ -274,10 +281,12 @@ def load_game(name: str) -> tuple[Any, Any]:
         game = spiel.load_game(name)
         game.new_initial_state()  # some refuse their parameters only then
         return spiel, game
-    except (spiel.SpielError, IndexError, RuntimeError) as error:  # what C++ raises, too
+    except (spiel.SpielError, *FROM_SPIEL) as error:
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
         if isinstance(error, IndexError):
             line += "; some games need parameters, as in nfg_game(filename=game.nfg)"
+        elif not isinstance(error, spiel.SpielError):
+            line += "; it does not check parameters, so look at yours"
         raise ConfigError(f"OpenSpiel cannot load {name!r}: {line}") from None
 
 
@@ -289,10 +298,14 @@ def _shape_of(spiel: Any, game: Any, name: str, sees: str) -> tuple[int, ...]:
     """
     try:
         if sees == INFORMATION:
-            return tuple(game.information_state_tensor_shape())
-        return tuple(game.observation_tensor_shape())
-    except spiel.SpielError as error:
-        line = str(error).strip().splitlines()[0]
+            shape = game.information_state_tensor_shape()
+        else:
+            shape = game.observation_tensor_shape()
+        if min(shape, default=1) < 1:
+            raise ConfigError(f"open_spiel:{name} shows nothing to its players: {list(shape)}")
+        return tuple(shape)
+    except (spiel.SpielError, *FROM_SPIEL) as error:
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(f"open_spiel:{name} has no {sees} of a fixed size: {line}") from None
 
 
