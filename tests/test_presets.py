@@ -1,9 +1,11 @@
 """Presets: settings for a kind of world, under files, flags and whatever Python says."""
 
+import numpy as np
 import pytest
 
 import remuda
 from remuda.config import PRESETS, Config, config_text, load_config, preset_tree
+from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, UsageError
 from remuda.ui.cli import run
 from remuda.ui.commands.configuration import read_arguments
@@ -17,6 +19,24 @@ def test_every_preset_is_a_configuration_that_changes_something(name):
     assert load_config(preset_tree([name])) != Config()
     assert preset.suits
     assert preset.reason.endswith(".")
+
+
+def test_pursuers_own_rewards_add_up_to_those_that_they_share():
+    """So what a team comes to with the preset is what it would come to in the world as it is."""
+    totals = []
+    for options in ({}, preset_tree(["pursuit"])["env"]["options"]):
+        env = make_env("pettingzoo:sisl/pursuit_v5", 2, max_cycles=60, **options)
+        rng, returns = np.random.default_rng(3), np.zeros((2, env.num_agents))
+        env.reset(np.array([5, 6]), np.ones(2, bool))
+        while env.active.any():
+            env.begin_turn()
+            for agent in env.turn_groups[0]:
+                env.act(agent, rng.integers(0, 5, 2))
+            returns += env.end_turn().rewards
+        env.close()
+        totals.append(returns.sum(1))
+        assert (np.ptp(returns, axis=1) < 1e-4).all() == (not options)
+    np.testing.assert_allclose(*totals, atol=1e-3)
 
 
 def test_a_preset_goes_under_files_and_these_under_flags(tmp_path):

@@ -42,14 +42,15 @@ PRESETS: Mapping[str, Preset] = {
         },
     ),
     "pursuit": Preset(
-        suits="SISL's pursuit (`pettingzoo:sisl/pursuit_v5`), and other slow worlds whose "
-        "observations are counts near 0",
-        reason="A turn costs milliseconds, so each rollout is learned from in twice as many passes "
+        suits="SISL's pursuit (`pettingzoo:sisl/pursuit_v5`)",
+        reason="Each pursuer earns what it does itself, by an option of the world: by default all "
+        "earn the mean, which adds up to the same for the team and tells nobody whose catch it "
+        "was. A turn costs milliseconds, so each rollout is learned from in twice as many passes "
         "as elsewhere, of half the size, at half the rate; and observations, counts divided by "
         "ten, are brought to mean 0 and deviation 1. Policy and value share a network: in "
-        "trials on a quick copy of pursuit three of four seeds came to more with it. How soon a "
-        "policy finds out that evaders are caught together differs much from run to run.",
+        "trials on a quick copy of pursuit three of four seeds came to more with it.",
         tree={
+            "env": {"options": {"shared_reward": False}},
             "policy": {
                 "algorithm": "ppo",
                 "learning_rate": 5e-4,
