@@ -9,7 +9,7 @@ from remuda.config import load_saved_config
 from remuda.coordinator.metrics import Record
 from remuda.errors import ConfigError
 from remuda.ui.numbers import number
-from remuda.ui.summary import PolicySummary, RunSummary, weighted_mean
+from remuda.ui.summary import END, PolicySummary, RunSummary, returns, weighted_mean
 
 
 def remarks(summary: RunSummary) -> list[str]:
@@ -23,6 +23,7 @@ def remarks(summary: RunSummary) -> list[str]:
         )
     found += ending.get("notes", ())
     found += _missed_ratios(summary)
+    found += _worse_greedily(summary)
     if summary.damaged:
         lines = "1 line" if summary.damaged == 1 else f"{summary.damaged} lines"
         found.append(f"{lines} of {summary.files.metrics} could not be read, and are left out")
@@ -39,6 +40,42 @@ ENOUGH = 20
 
 ENTIRE = 0.75
 """The share of its time from which on a learner is said to have had a processor, or to be busy."""
+
+
+LOST = 0.5
+"""The share of what was learned that greedy play has to lose until a remark says so."""
+ERRORS = 3.0
+"""Standard errors of greedy play that it has to differ by, too."""
+NOTABLE = 0.1
+"""The share of the return in training that it has to differ by as well."""
+
+
+def _worse_greedily(summary: RunSummary) -> Iterator[str]:
+    """Say which policies play far worse by their likeliest actions than by drawn ones."""
+    worse = []
+    for policy in summary.policies:
+        greedy, error, training = (
+            policy.greedy_return,
+            policy.standard_error,
+            policy.training_return,
+        )
+        found = list(returns(summary.records, policy.name))
+        if greedy is None or training is None or not found:
+            continue
+        early = [(value, n) for turns, value, n in found if turns <= END * found[-1][0]]
+        learned = training - (weighted_mean(early) or found[0][1])
+        least = max(LOST * learned, ERRORS * (error or 0.0), NOTABLE * abs(training))
+        if learned > 0.0 and training - greedy > least:
+            worse.append((policy.name, greedy, training))
+    if worse:
+        name, greedy, training = worse[0]
+        others = len(worse) - 1
+        more = f" (so did {others} more)" if others else ""
+        yield (
+            f"{name} earned {number(greedy)} an episode in greedy play, and {number(training)} in "
+            f"training, where actions are drawn{more}: remuda evaluate {summary.files.path} "
+            "--sampled measures that"
+        )
 
 
 def _missed_ratios(summary: RunSummary) -> Iterator[str]:
