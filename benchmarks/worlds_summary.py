@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recording import FIGURES, Cell, Results, options_of
-from worlds import GAMES, WORLDS
+from worlds import GAMES, OFF_POLICY, PPO, WORLDS
 
 from remuda.errors import ConfigError
 
@@ -140,7 +140,7 @@ def row_of(
         "share": "",
         "IQN's defaults": "" if iqn is None else f"{iqn.words()} after {iqn.turns():,}",
     }
-    if iqn is not None and "--defaults iqn" not in iqn.command:
+    if iqn is not None and algorithm_of(iqn) != "iqn":
         raise ConfigError(f"worlds.{world}.iqn is no row of --defaults iqn: {iqn.command}")
     if defaults is None:
         return row
@@ -149,13 +149,19 @@ def row_of(
     return row | {"PPO's defaults": defaults.words(), "share": told}
 
 
+def algorithm_of(defaults: Recorded) -> str:
+    """The one that a row of `--defaults` is of; empty: it is no such row."""
+    found = re.search(rf"--defaults(?:[ =]({'|'.join((PPO, *OFF_POLICY))})\b)?", defaults.command)
+    return "" if found is None else found[1] or PPO
+
+
 def share_of(world: str, chosen: Recorded, defaults: Recorded) -> float | None:
     """What defaults come to by what was chosen, both from the floor; None: that was not left.
 
     Raises:
         ConfigError: what is to be of PPO's defaults is no such row, or of another number of turns.
     """
-    if not re.search(r"--defaults(?! iqn| dqn)", defaults.command):
+    if algorithm_of(defaults) != PPO:
         raise ConfigError(f"worlds.{world}.defaults is no row of --defaults: {defaults.command}")
     turns = (defaults.turns(), chosen.turns())
     if not alike(*turns):

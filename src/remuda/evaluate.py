@@ -257,14 +257,16 @@ def record(
     turns: int = 100,
     seed: int = 0,
     seconds: float | None = None,
+    sampled: bool = False,
 ) -> list[Array]:
     """Pictures of one copy over so many turns of greedy play, each [height, width, 3] uint8.
 
-    After so many seconds there are no more of them.
+    After so many seconds there are no more of them. With `sampled` policies explore as they do at
+    the end of training, instead.
     """
     begun = time.monotonic()
     with threads(1):
-        actor = actor_for_play(config, snapshots, 1, seed)
+        actor = actor_for_play(config, snapshots, 1, seed, sampled=sampled)
         frames = [actor.env.render().copy()]
         episodes: list[Floats] = []
         actor.on_episode = lambda _, returns, facts: episodes.append(returns)  # noqa: ARG005

@@ -233,14 +233,52 @@ def test_a_game_behind_a_value_that_is_whole_is_no_part_of_it(words, policies):
         (["--population.policies", "[a, b]", "tag"], "--population.policies"),
         (["--population.seats.one", "agent_0", "tag"], "--population.seats.one"),
         (["--env.options.sizes", "3", "gymnasium:CartPole-v1"], "--env.options.sizes"),
+        (["--population.policies", "hunter", "mine.py:Game"], "--population.policies"),
     ],
     ids=str,
 )
 def test_a_game_that_became_the_value_of_an_option_is_told(words, key):
     with pytest.raises(ConfigError) as error:
         read_arguments(words)
-    assert f"{words[-1]!r} is the last word of {key} here" in str(error.value)
+    assert f"{words[-1]!r} is read as a value of {key}, and the" in str(error.value)
     assert "the game would be treasure_hunt: name the game before" in str(error.value)
+
+
+def test_a_game_of_a_file_does_not_hide_one_that_became_the_value_of_an_option(tmp_path):
+    """Red before: that of the file was trained, on a node called `cleanup`."""
+    (tmp_path / "my.yaml").write_text("game: tag\n")
+    words = ["--config", str(tmp_path / "my.yaml"), "--actor.nodes", "1", "cleanup"]
+    with pytest.raises(ConfigError, match=r"'cleanup' is read as a value of --actor\.nodes"):
+        read_arguments(words)
+    assert read_arguments([*words[:2], "--population.policies", "a", "tag"]).game == "tag"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--population.policies=tag"],
+        ["--population.policies=[a, tag]"],
+        ["--env.options.kinds", "[a, tag]"],
+        ["--env.options", "{kinds: [a, tag]}"],
+    ],
+    ids=str,
+)
+def test_what_is_no_word_of_its_own_may_be_called_as_a_game(words):
+    assert read_arguments(words).game == "treasure_hunt"
+
+
+def test_names_may_be_numbers_where_there_are_several():
+    assert config_of("tag", "--population.policies", "1", "2").population.policies == ("1", "2")
+    assert config_of("tag", "--population.policies", "08").population.policies == ("08",)
+    words = ("--population.policies", "2", "--population.policies", "3")
+    assert config_of("tag", *words).population.policies == 3
+
+
+def test_what_is_behind_an_equals_sign_ends_with_it():
+    with pytest.raises(ConfigError, match=r"ends with what it says; write --policy\.network\.hid"):
+        config_of("tag", "--policy.network.hidden=64", "32")
+    with pytest.raises(ConfigError, match=r"by --run; give it once, as in --run A B"):
+        parse_flags(["--run=a", "b"], TournamentOptions, positional="run")
 
 
 def test_several_texts_are_written_behind_one_flag():
@@ -248,6 +286,8 @@ def test_several_texts_are_written_behind_one_flag():
     for words in (["--run", "a", "--run", "b"], ["--run=a", "--run=b"]):
         with pytest.raises(ConfigError, match="--run is given twice; write all behind one"):
             parse_flags(words, TournamentOptions, positional="run")
+    with pytest.raises(ConfigError, match="--runs is given twice; write all behind one"):
+        parse_flags(["--runs", "a", "--runs", "b"], CompareOptions, positional="runs")
     hidden = ("--policy.network.hidden", "64", "64", "--policy.network.hidden", "32")
     assert config_of("tag", *hidden).policy.network.hidden == (32,)  # as make's ARGS do it
 
@@ -261,7 +301,7 @@ def test_a_switch_that_may_be_none_is_one(words):
 
 
 @pytest.mark.parametrize(
-    ("word", "seed"), [("010", 10), ("008", 8), ("0", 0), ("00", 0), ("1_000", 1000), ("0x10", 16)]
+    ("word", "seed"), [("010", 10), ("008", 8), ("0", 0), ("00", 0), ("1_000", 1000), ("0x1F", 31)]
 )
 def test_leading_zeros_change_nothing(word, seed):
     """Red before: `010` was eight, as once in YAML, so that `seq -w` named a seed twice."""

@@ -124,6 +124,11 @@ def test_train_evaluate_watch(tmp_path, capsys):
     assert run(["evaluate", str(directory), "--episodes", "6", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == first
     assert np.isfinite(first["agents"]["agent_1"]["standard_error"])
+    sampled = ["evaluate", str(directory), "--episodes", "6", "--sampled"]
+    assert run([*sampled, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["agents"] != first["agents"]  # it explores
+    assert run(sampled) == 0
+    assert "treasure_hunt: 6 sampled episodes of" in capsys.readouterr().out
     assert run(["evaluate", str(directory), "--episodes", "1", "--format", "json"]) == 0
     single = capsys.readouterr().out
     assert "NaN" not in single
@@ -133,6 +138,9 @@ def test_train_evaluate_watch(tmp_path, capsys):
     assert run(["watch", str(directory), "--out", str(picture), "--turns", "9"]) == 0
     with Image.open(picture) as image:
         assert image.n_frames > 1
+    other = tmp_path / "sampled.gif"
+    assert run(["watch", str(directory), "--out", str(other), "--turns", "9", "--sampled"]) == 0
+    assert other.read_bytes() != picture.read_bytes()
 
     # A second run does not go over the first.
     assert run(["train", "--run.directory", str(directory), *QUICK]) == 2 - 1

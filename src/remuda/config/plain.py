@@ -21,8 +21,13 @@ MOST_DIGITS = 4000
 EXPONENT = re.compile(r"^[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9_]+)[eE][-+]?[0-9]+$")
 """A number with an exponent, as YAML 1.2 has it; PyYAML reads YAML 1.1, where `1e-3` is a text."""
 
-NO_OCTAL = re.compile(r"^[-+]?0[0-9_]*[89][0-9_]*$")
-"""A whole number that begins with 0 and is none in YAML 1.1, as in it that would be octal."""
+WHOLES = re.compile(r"^[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$")
+"""Whole numbers of YAML 1.1, without those to the base of 60. `08` was none, and stays a text."""
+REALS = re.compile(
+    r"^(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+)
+"""Its other numbers, likewise."""
 
 
 def plain_data(value: Any, key: str = "") -> Any:
@@ -88,7 +93,7 @@ class RefusedYAMLError(ValueError):
 
 
 def read_yaml(text: str) -> Any:
-    """What a text says as YAML, with numbers such as `1e-3` and `010`; days and times are texts.
+    """What a text says as YAML, with numbers such as `1e-3`; `010` is ten; days, times are texts.
 
     Raises:
         yaml.YAMLError: it is no YAML.
@@ -121,26 +126,22 @@ def _formats() -> tuple[Any, Any]:
     class Dumper(yaml.SafeDumper):  # it keeps days in quotes, for other programs
         pass
 
+    left_out = ("tag:yaml.org,2002:timestamp", WHOLE, REAL)
     Loader.yaml_implicit_resolvers = {
-        first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:timestamp"]
+        first: [pair for pair in pairs if pair[0] not in left_out]
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+    Loader.add_implicit_resolver(REAL, REALS, list("-+.0123456789"))
+    Loader.add_implicit_resolver(WHOLE, WHOLES, list("-+0123456789"))
     for kind in (Loader, Dumper):
         kind.add_implicit_resolver(REAL, EXPONENT, list("-+.0123456789"))
-        kind.add_implicit_resolver(WHOLE, NO_OCTAL, list("-+0"))
-    for tag in (WHOLE, REAL):
-        Loader.add_constructor(tag, _number)
+    Loader.add_constructor(WHOLE, _whole)
     return Loader, Dumper
 
 
-def _number(loader: Any, node: Any) -> Any:
-    """A number as YAML 1.2 has it, in which `010` is ten; `1:30`, once 90, stays a text."""
-    word = loader.construct_scalar(node)
-    if ":" in word:
-        return word
-    if node.tag == REAL:
-        return loader.construct_yaml_float(node)
-    digits = word.replace("_", "")
+def _whole(loader: Any, node: Any) -> Any:
+    """A whole number, where `010` is ten as in YAML 1.2, and not eight."""
+    digits = loader.construct_scalar(node).replace("_", "")
     return int(digits) if digits.lstrip("+-").isdecimal() else loader.construct_yaml_int(node)
 
 
@@ -200,7 +201,7 @@ def _check_keys(node: Any) -> None:
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode):
             continue
-        before = first.setdefault((key.tag, key.value), key)
+        before = first.setdefault((key.tag, _spelled(key)), key)
         if before is not key and key.tag != MERGE:
             raise RefusedYAMLError(
                 f"{_line(key)}: the key {key.value} stands in {_line(before)} already, and one of "
@@ -212,6 +213,12 @@ def _check_keys(node: Any) -> None:
                 f"{_line(value)}: {key.value} is a number of {len(value.value):,} digits, and no "
                 "key takes one of so many"
             )
+
+
+def _spelled(key: Any) -> str:
+    """A key without what changes nothing: leading zeros of a number, and what parts its digits."""
+    word: str = key.value
+    return word.replace("_", "").lstrip("+").lstrip("0") if key.tag == WHOLE else word
 
 
 def _line(node: Any) -> str:

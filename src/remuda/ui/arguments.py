@@ -11,7 +11,8 @@ import io
 import os
 import shutil
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -19,6 +20,7 @@ from pydantic import ValidationError
 from remuda.config import Section, explain, fields_of, overlay, unknown_key
 from remuda.errors import ConfigError
 from remuda.ui.words import (
+    is_number,
     is_switch,
     is_tuple,
     key_of,
@@ -52,17 +54,7 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
             or a word too many.
     """
     tree: Tree = {}
-    words = [other for word in words for other in SHORT.get(word, (word,))]
-    own: list[str] = []
-    values = own
-    flags: list[tuple[str, list[str], bool]] = []
-    for word in words:
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-            values = [value] if equals else []
-            flags.append((key_of(name, model), values, bool(equals)))
-        else:
-            values.append(word)
+    own, flags = _parted(words, model)
     keys = fields_of(model)
     several: set[str] = set()
     for name, given, bound in flags:
@@ -77,18 +69,47 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
         kind = type_of(name, model)
         used = 1 if bound else words_of(given, kind)
         own += given[used:]
+        if bound and given[1:] and words_of(given, kind) > 1 and is_number(given[1]):
+            raise ConfigError(
+                f"what is {given[1]!r} for? --{name}= ends with what it says; write --{name} "
+                f"{' '.join(given)}"
+            )
         said = given[:used] or (["true"] if is_switch(kind) else [])
-        if said and name in several:
-            raise ConfigError(f"--{name} is given twice; write all behind one: --{name} A B")
-        if lists_texts(kind):
-            several.add(name)
         if not said and not is_tuple(kind):
             raise ConfigError(f"--{name} needs a value")
         leaf = value_of(said, kind)
+        if isinstance(leaf, list) and leaf and lists_texts(kind, or_paths=True):
+            if name in several:
+                raise ConfigError(f"--{name} is given twice; write all behind one: --{name} A B")
+            several.add(name)
         for part in reversed(name.split(".")):
             leaf = {part: leaf}
         tree = overlay(tree, leaf)
     return tree | _positional(own, positional, model, tree)
+
+
+def _parted(
+    words: Sequence[str], model: type[Section]
+) -> tuple[list[str], list[tuple[str, list[str], bool]]]:
+    """The words before the first flag; and each flag, the words behind it, and whether by `=`."""
+    own: list[str] = []
+    values = own
+    flags: list[tuple[str, list[str], bool]] = []
+    for word in chain.from_iterable(SHORT.get(each, (each,)) for each in words):
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            values = [value] if equals else []
+            flags.append((key_of(name, model), values, bool(equals)))
+        else:
+            values.append(word)
+    return own, flags
+
+
+def several_values(words: Sequence[str], model: type[Section]) -> Iterator[tuple[str, list[str]]]:
+    """Each flag whose value is several words behind it, the last of which may be no part of it."""
+    for name, given, bound in _parted(words, model)[1]:
+        if len(given) > 1 and not bound and words_of(given, type_of(name, model)) == len(given):
+            yield name, given
 
 
 def _positional(words: Sequence[str], name: str, model: type[Section], tree: Tree) -> Tree:
@@ -101,7 +122,10 @@ def _positional(words: Sequence[str], name: str, model: type[Section], tree: Tre
         return {}
     kind = type_of(name, model) if name else None
     if name in tree:
-        raise ConfigError(f"{name} is given twice, as {words[0]!r} and by --{name}; give it once")
+        once = f"as in --{name} A B" if is_tuple(kind) else "as one of the two"
+        raise ConfigError(
+            f"{name} is given twice, as {words[0]!r} and by --{name}; give it once, {once}"
+        )
     if name and is_tuple(kind):
         return {name: [value for word in words for value in value_of([word], kind)]}
     if name and len(words) == 1:

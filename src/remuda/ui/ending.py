@@ -106,8 +106,9 @@ def draw_play(
     frames_per_second: int,
     checkpoint: int | str = "final",
     seconds: float | None = None,
+    sampled: bool = False,
 ) -> bool:
-    """Write a GIF or a film of a run's policies at greedy play; False where there is no picture."""
+    """Write a GIF or a film of a run's policies at play; False where there is no picture."""
     from remuda.evaluate import record
     from remuda.saved_weights import load_run
     from remuda.ui.recording import check_format, write_recording
@@ -115,7 +116,7 @@ def draw_play(
     check_format(path)
     config, snapshots = load_run(run, checkpoint)
     try:
-        frames = record(config, snapshots, turns=turns, seed=seed, seconds=seconds)
+        frames = record(config, snapshots, turns=turns, seed=seed, seconds=seconds, sampled=sampled)
     except NotImplementedError:
         return False
     write_recording(frames, path, frames_per_second)

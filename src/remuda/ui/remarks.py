@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
@@ -45,27 +46,28 @@ ENTIRE = 0.75
 LOST = 0.5
 """The share of what was learned that greedy play has to lose until a remark says so."""
 ERRORS = 3.0
-"""Standard errors of greedy play that it has to differ by, too."""
+"""Standard errors that what was learned, and what is lost, have to be apart from nothing."""
 NOTABLE = 0.1
-"""The share of the return in training that it has to differ by as well."""
+"""The share of the return in training that has to be lost as well."""
 
 
 def _worse_greedily(summary: RunSummary) -> Iterator[str]:
     """Say which policies play far worse by their likeliest actions than by drawn ones."""
     worse = []
     for policy in summary.policies:
-        greedy, error, training = (
-            policy.greedy_return,
-            policy.standard_error,
-            policy.training_return,
-        )
+        greedy, error = policy.greedy_return, policy.standard_error
         found = list(returns(summary.records, policy.name))
-        if greedy is None or training is None or not found:
+        if greedy is None or error is None or policy.scripted or not found:
             continue
-        early = [(value, n) for turns, value, n in found if turns <= END * found[-1][0]]
-        learned = training - (weighted_mean(early) or found[0][1])
-        least = max(LOST * learned, ERRORS * (error or 0.0), NOTABLE * abs(training))
-        if learned > 0.0 and training - greedy > least:
+        turns = found[-1][0]
+        training, uncertain = _mean_of([(x, n) for at, x, n in found if at >= (1 - END) * turns])
+        early, at_first = _mean_of([(x, n) for at, x, n in found if at <= END * turns])
+        learned, lost = training - early, training - greedy
+        if learned <= ERRORS * math.hypot(uncertain, at_first):
+            continue
+        if lost > max(
+            LOST * learned, ERRORS * math.hypot(error, uncertain), NOTABLE * abs(training)
+        ):
             worse.append((policy.name, greedy, training))
     if worse:
         name, greedy, training = worse[0]
@@ -76,6 +78,20 @@ def _worse_greedily(summary: RunSummary) -> Iterator[str]:
             f"training, where actions are drawn{more}: remuda evaluate {summary.files.path} "
             "--sampled measures that"
         )
+
+
+def _mean_of(intervals: Sequence[tuple[float, int]]) -> tuple[float, float]:
+    """A mean over episodes and its standard error, by how much intervals differ.
+
+    Args:
+        intervals: the mean and the number of episodes of each. Of one alone no error is known.
+    """
+    count = sum(n for _, n in intervals)
+    if len(intervals) < 2:
+        return 0.0, math.inf
+    mean = sum(value * n for value, n in intervals) / count
+    scatter = sum((n * (value - mean) / count) ** 2 for value, n in intervals)
+    return mean, math.sqrt(scatter * len(intervals) / (len(intervals) - 1))
 
 
 def _missed_ratios(summary: RunSummary) -> Iterator[str]:

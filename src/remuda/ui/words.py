@@ -78,27 +78,35 @@ def is_switch(kind: Any) -> bool:
 def words_of(words: list[str], kind: Any) -> int:
     """How many of the words behind a flag are its value, for a field of this type.
 
-    One is, where the field holds a single number, text or path, or a number instead of texts; none,
-    where it is true or false and the first says neither; of whole lists and mappings as YAML has
-    them, those that follow each other, but where texts are meant; else all are.
+    One is, where the field holds a single number, text or path, and of a number instead of texts,
+    but where another follows; none, where it is true or false and the first says neither; of whole
+    lists and mappings as YAML has them, those that follow each other, but where texts are meant;
+    else all are.
     """
     choices = _choices(kind)
     if not words:
         return 0
     if any(one not in SINGLE and get_origin(one) is not Literal for one in choices):
         if lists_texts(kind):
-            number = {int, float} & set(choices) and type(_plain(words[0])) in (int, float)
-            return 1 if number else len(words)
+            alone = is_number(words[0]) and not (words[1:] and is_number(words[1]))
+            return 1 if alone and {int, float} & set(choices) else len(words)
         return len(list(takewhile(_is_whole, words))) or len(words)
     if is_switch(kind) and words[0].lower() not in SWITCHES:
         return 0
     return 1
 
 
-def lists_texts(kind: Any) -> bool:
-    """Whether a field of this type may take several texts."""
+def lists_texts(kind: Any, or_paths: bool = False) -> bool:
+    """Whether a field of this type may take several texts; or several paths, too."""
     several = [one for one in _choices(kind) if is_tuple(one)]
-    return bool(several) and all(map(_is_text, _choices(get_args(several[0])[0])))
+    return bool(several) and all(
+        _is_text(one) or (or_paths and one is Path) for one in _choices(get_args(several[0])[0])
+    )
+
+
+def is_number(word: str) -> bool:
+    """Whether a word is a number where it may be one."""
+    return type(_plain(word)) in (int, float)
 
 
 def _is_whole(word: str) -> bool:

@@ -86,8 +86,12 @@ class OpenSpielEnv(VectorEnv):
         self._numbers = [np.random.PCG64(0) for _ in range(num_envs)]
         self.states: list[Any] = [self.game.new_initial_state() for _ in range(num_envs)]
         """By copy, where the game stands."""
-        for e in range(num_envs):
-            self._by_chance(e)
+        try:
+            for e in range(num_envs):
+                self._by_chance(e)
+        except (spiel.SpielError, *FROM_SPIEL) as error:
+            line = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ConfigError(f"OpenSpiel cannot begin {name!r}: {line}") from None
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Begin anew in the copies in `mask`, each by its own seed."""

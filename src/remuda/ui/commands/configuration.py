@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from remuda.config import (
     read_config,
 )
 from remuda.errors import ConfigError, UsageError
-from remuda.ui.arguments import parse_flags, take_options
+from remuda.ui.arguments import parse_flags, several_values, take_options
 
 
 def read_arguments(words: Sequence[str]) -> Config:
@@ -33,24 +34,30 @@ def read_arguments(words: Sequence[str]) -> Config:
     from remuda.envs.registry import find_game
 
     find_game(config.game)
-    if "game" not in flags and "game" not in base:
-        _check_values(flags, config.game)
+    if "game" not in flags:
+        _check_last_words(words, config.game)
     return config
 
 
-def _check_values(flags: Mapping[str, Any], game: str, within: str = "--") -> None:
-    """Raise a `ConfigError` where the last of several values is a game, and no game was named."""
+OWN_GAME = re.compile(r"[\w./]+:\w+")
+"""How a game of the user's own is named."""
+
+
+def _check_last_words(words: Sequence[str], game: str) -> None:
+    """Raise a `ConfigError` where a game that the user names is read as a value of an option.
+
+    Args:
+        words: the flags.
+        game: that would be trained instead.
+    """
     from remuda.envs.registry import is_known
 
-    for name, value in flags.items():
-        if isinstance(value, Mapping):
-            _check_values(value, game, f"{within}{name}.")
-            continue
-        last = value[-1] if isinstance(value, list) and value else None
-        if isinstance(last, str) and is_known(last):
+    for name, (*others, last) in several_values(words, Config):
+        own = OWN_GAME.fullmatch(last) and not any(":" in other for other in others)
+        if last != game and (is_known(last) or own):
             raise ConfigError(
-                f"{last!r} is the last word of {within}{name} here, and the game would be {game}: "
-                "name the game before the options"
+                f"{last!r} is read as a value of --{name}, and the game would be {game}: name the "
+                "game before the options"
             )
 
 

@@ -16,6 +16,7 @@ from remuda.ui.arguments import parse_flags, validate
 
 if TYPE_CHECKING:
     from remuda.coordinator.run_directory import RunDirectory
+    from remuda.evaluation import Evaluation
 
 
 def needs_run(what: str, command: str) -> Mapping[str, str]:
@@ -26,7 +27,7 @@ def needs_run(what: str, command: str) -> Mapping[str, str]:
 
 
 class EvaluateOptions(Section):
-    """Greedy play of a run's policies: mean and standard error of each agent's return."""
+    """What a run's policies earn, greedily or not: each agent's mean return, and its error."""
 
     NEEDED = needs_run("play greedily", "evaluate")
 
@@ -38,6 +39,8 @@ class EvaluateOptions(Section):
     """Seconds after which those that are over must do. None: as long as it takes."""
     seed: NonNegativeInt = 0
     """Seed of the games."""
+    sampled: bool = False
+    """Let policies explore as at the end of training; else they are greedy."""
     checkpoint: Literal["final", "best"] | PositiveInt = "final"
     """`final`: the weights at the end of the run, or the newest there are; `best`: those of the
     checkpoint that did best in evaluation; or a checkpoint's number."""
@@ -64,6 +67,8 @@ class WatchOptions(Section):
     """The most turns to show; an episode's end comes first."""
     seed: NonNegativeInt = 0
     """Seed of the game."""
+    sampled: bool = False
+    """As for `remuda evaluate`."""
     checkpoint: Literal["final", "best"] | PositiveInt = "final"
     """As for `remuda evaluate`."""
     frames_per_second: PositiveInt = 8
@@ -108,16 +113,15 @@ def status(words: Sequence[str]) -> int:
 
 
 def evaluate(words: Sequence[str]) -> int:
-    """Play a run's policies greedily, and print what each agent earns."""
+    """Play a run's policies, and print what each agent earns."""
     options = validate(parse_flags(words, EvaluateOptions, positional="run"), EvaluateOptions)
 
     from remuda.coordinator.coordinator import Signals
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.evaluate import evaluate as play
-    from remuda.evaluation import Limits, standard_error
+    from remuda.evaluation import Limits
     from remuda.saved_weights import load_run
     from remuda.ui.histories import check_histories, write_histories
-    from remuda.ui.numbers import number
     from remuda.ui.progress import Progress
 
     run = RunDirectory.open(options.run)
@@ -127,9 +131,16 @@ def evaluate(words: Sequence[str]) -> int:
         check_histories(config)
     progress, signals = Progress(sys.stderr), Signals()
     with signals.watching():
-        limits = Limits(options.seconds, signals.stopped, partial(progress, "greedy play"))
+        what = "play" if options.sampled else "greedy play"
+        limits = Limits(options.seconds, signals.stopped, partial(progress, what))
         evaluation = play(
-            config, snapshots, options.episodes, options.seed, options.scripted, limits=limits
+            config,
+            snapshots,
+            options.episodes,
+            options.seed,
+            options.scripted,
+            options.sampled,
+            limits=limits,
         )
     progress.close()
     played = len(evaluation.returns)
@@ -147,8 +158,18 @@ def evaluate(words: Sequence[str]) -> int:
         import json
 
         print(json.dumps(evaluation.as_summary(), allow_nan=False))
-        return code
-    print(f"{config.game}: {played} greedy episodes of {options.run}")
+    else:
+        _print_evaluation(options, config.game, evaluation)
+    return code
+
+
+def _print_evaluation(options: EvaluateOptions, game: str, evaluation: Evaluation) -> None:
+    from remuda.evaluation import standard_error
+    from remuda.ui.numbers import number
+
+    played = len(evaluation.returns)
+    how = "sampled" if options.sampled else "greedy"
+    print(f"{game}: {played} {how} episodes of {options.run}")
     width = max(len(name) for name in (*evaluation.agents, *evaluation.policies))
     for i, name in enumerate(evaluation.agents):
         mean, error = evaluation.mean(i), evaluation.standard_error(i)
@@ -163,7 +184,6 @@ def evaluate(words: Sequence[str]) -> int:
         if len(values):
             what = f"{values.mean():.4g} ± {standard_error(values):.2g}"
         print(f"  {name.replace('_', ' ')}: {what}")
-    return code
 
 
 def watch(words: Sequence[str]) -> int:
@@ -183,6 +203,7 @@ def watch(words: Sequence[str]) -> int:
         seed=options.seed,
         frames_per_second=options.frames_per_second,
         checkpoint=options.checkpoint,
+        sampled=options.sampled,
     )
     if not wrote:
         raise RemudaError(f"{run.read_config().game} draws no pictures: there is nothing to watch")
