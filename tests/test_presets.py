@@ -62,6 +62,18 @@ def test_of_several_presets_each_goes_over_those_before_it(monkeypatch):
     assert first.policy.discount == PRESETS["mpe"].tree["policy"]["discount"]
 
 
+def test_a_preset_with_options_of_a_game_is_for_no_other(capsys):
+    """Red before: it was told that the game has no such option, which nobody had written."""
+    told = "preset pursuit is for pettingzoo:sisl/pursuit_v5, and the game is treasure_hunt"
+    assert run(["train", GAME, "--preset", "pursuit"]) == 2
+    assert told in capsys.readouterr().err
+    for preset in ("pursuit", ["mpe", "pursuit"]):
+        with pytest.raises(ConfigError, match=told):
+            remuda.train(GAME, preset=preset)
+    for name, preset in PRESETS.items():
+        assert bool(preset.game) == ("options" in preset_tree([name]).get("env", {}))
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

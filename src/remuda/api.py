@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from remuda.analysis.payoff import Payoffs
-from remuda.config import Config, load_config, overlay
+from remuda.config import Config, check_presets, load_config, overlay
 from remuda.coordinator.metrics import View, row_of
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import Entrant, Player, Tournament
@@ -90,6 +90,7 @@ def train(
         tree["game"] = name_game(tree["game"])
     whole = load_config(tree)
     find_game(whole.game)
+    check_presets(preset, whole.game)
     view = make_view(whole.run.live) if view is None else view
     said = written_in(config, settings | given, resume is not None)
     try:

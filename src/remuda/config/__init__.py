@@ -24,7 +24,7 @@ from remuda.config.population import (
     SnapshotsConfig,
     TeamConfig,
 )
-from remuda.config.presets import PRESETS, Preset, over_presets, preset_tree
+from remuda.config.presets import PRESETS, Preset, check_presets, over_presets, preset_tree
 from remuda.config.reading import (
     config_text,
     load_config,
@@ -74,6 +74,7 @@ __all__ = [
     "SnapshotsConfig",
     "SupervisionConfig",
     "TeamConfig",
+    "check_presets",
     "config_text",
     "explain",
     "fields_of",

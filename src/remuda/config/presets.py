@@ -20,6 +20,8 @@ class Preset:
     reason: str
     """Why they need it."""
     tree: Mapping[str, Any]
+    game: str = ""
+    """The only one that has the options in it; empty: it has none."""
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -49,6 +51,7 @@ PRESETS: Mapping[str, Preset] = {
         "as elsewhere, of half the size, at half the rate; and observations, counts divided by "
         "ten, are brought to mean 0 and deviation 1. Policy and value share a network: in "
         "trials on a quick copy of pursuit three of four seeds came to more with it.",
+        game="pettingzoo:sisl/pursuit_v5",
         tree={
             "env": {"options": {"shared_reward": False}},
             "policy": {
@@ -82,6 +85,17 @@ def over_presets(names: Iterable[str], tree: Mapping[str, Any], source: str) -> 
             "leave one of the two out"
         )
     return overlay(base, tree)
+
+
+def check_presets(names: str | Iterable[str], game: str) -> None:
+    """Raise a `ConfigError` where a preset has options of another game than this."""
+    for name in [names] if isinstance(names, str) else names:
+        own = PRESETS[name].game
+        if own and own != game:
+            raise ConfigError(
+                f"preset {name} is for {own}, and the game is {game}; leave the preset out, or "
+                "name that game"
+            )
 
 
 def _left_of(base: Mapping[str, Any], tree: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from remuda.config import (
     Config,
+    check_presets,
     load_config,
     over_presets,
     overlay,
@@ -34,6 +35,7 @@ def read_arguments(words: Sequence[str]) -> Config:
     from remuda.envs.registry import find_game
 
     find_game(config.game)
+    check_presets(sources.presets, config.game)
     if "game" not in flags:
         _check_last_words(words, config.game)
     return config
