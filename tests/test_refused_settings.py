@@ -150,6 +150,7 @@ def read(tmp_path, text):
         ("policy: {n_steps: 1}\npolicy: {discount: 0.5}\n", "line 2: the key policy stands in"),
         ("{1: a, 1: b}", "line 1: the key 1 stands in line 1 already"),
         ("{010: a, 10: b}", "line 1: the key 10 stands in line 1 already"),
+        ("{-010: a, -10: b}", "line 1: the key -10 stands in line 1 already"),
         ("a: &a [*a]", "line 1: *a stands within &a itself"),
         ("seed: !!bool perhaps", "line 1: a value is not what its tag"),
         ("seed: !!int", "line 1: a value is not what its tag"),

@@ -218,7 +218,9 @@ def _check_keys(node: Any) -> None:
 def _spelled(key: Any) -> str:
     """A key without what changes nothing: leading zeros of a number, and what parts its digits."""
     word: str = key.value
-    return word.replace("_", "").lstrip("+").lstrip("0") if key.tag == WHOLE else word
+    if key.tag != WHOLE:
+        return word
+    return word[: word.startswith("-")] + word.replace("_", "").lstrip("+-0")
 
 
 def _line(node: Any) -> str:

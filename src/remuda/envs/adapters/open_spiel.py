@@ -90,7 +90,7 @@ class OpenSpielEnv(VectorEnv):
             for e in range(num_envs):
                 self._by_chance(e)
         except (spiel.SpielError, *FROM_SPIEL) as error:
-            line = (str(error).strip() or type(error).__name__).splitlines()[0]
+            line = _line_of(error)
             raise ConfigError(f"OpenSpiel cannot begin {name!r}: {line}") from None
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
@@ -286,12 +286,17 @@ def load_game(name: str) -> tuple[Any, Any]:
         game.new_initial_state()  # some refuse their parameters only then
         return spiel, game
     except (spiel.SpielError, *FROM_SPIEL) as error:
-        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        line = _line_of(error)
         if isinstance(error, IndexError):
             line += "; some games need parameters, as in nfg_game(filename=game.nfg)"
         elif not isinstance(error, spiel.SpielError):
             line += "; it does not check parameters, so look at yours"
         raise ConfigError(f"OpenSpiel cannot load {name!r}: {line}") from None
+
+
+def _line_of(error: BaseException) -> str:
+    """What an error says, in a line; of one that says nothing, its kind."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _shape_of(spiel: Any, game: Any, name: str, sees: str) -> tuple[int, ...]:
@@ -309,7 +314,7 @@ def _shape_of(spiel: Any, game: Any, name: str, sees: str) -> tuple[int, ...]:
             raise ConfigError(f"open_spiel:{name} shows nothing to its players: {list(shape)}")
         return tuple(shape)
     except (spiel.SpielError, *FROM_SPIEL) as error:
-        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        line = _line_of(error)
         raise ConfigError(f"open_spiel:{name} has no {sees} of a fixed size: {line}") from None
 
 
