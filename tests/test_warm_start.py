@@ -68,6 +68,7 @@ def test_policies_begin_with_the_weights_of_their_namesakes(algorithm, sources, 
         "version": final.version,
         "learner_step": final.learner_step,
         "checkpoint": None,
+        "live": False,
     }
     assert final.learner_step > 5
 
