@@ -29,12 +29,12 @@ WORLDS: Mapping[str, dict[str, Any]] = {
     "pursuit": {
         "game": "pettingzoo:sisl/pursuit_v5",
         "env": {"num_envs": 8},
-        "policy": {"algorithm": "ppo", "network": {"shared": False}},
+        "policy": {"algorithm": "ppo"},
     },
     "rware": {
         "game": "rware:rware-tiny-4ag-v2",
         "env": {"num_envs": 16},
-        "policy": {"algorithm": "ppo", "network": {"shared": False}},
+        "policy": {"algorithm": "ppo"},
     },
     "cleanup": {"game": "sorrel:cleanup", "env": {"num_envs": 8}},
 }

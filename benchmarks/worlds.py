@@ -130,10 +130,8 @@ def defaults_of(algorithm: str) -> dict[str, Any]:
     return {"policy": {"algorithm": algorithm}}
 
 
-COMMON: dict[str, Any] = {
-    # A network each for policy and value, as the other library has them.
-    "policy": {"algorithm": "ppo", "network": {"shared": False}},
-}
+COMMON = defaults_of("ppo")
+"""What worlds without a preset are trained with."""
 # The other library, which does not learn values in units of their own, comes to -1,000 without it.
 PENDULUM = {
     "policy": {

@@ -142,11 +142,18 @@ def row_of(
     }
     if iqn is not None and algorithm_of(iqn) != "iqn":
         raise ConfigError(f"worlds.{world}.iqn is no row of --defaults iqn: {iqn.command}")
+    if is_by_defaults(world):
+        return row | {"PPO's defaults": "the row itself", "share": f"{1:.2f}"}
     if defaults is None:
         return row
     share = share_of(world, chosen, defaults)
     told = "none: nothing was learned" if share is None else f"{share:.2f}"
     return row | {"PPO's defaults": defaults.words(), "share": told}
+
+
+def is_by_defaults(world: str) -> bool:
+    """Whether nothing was chosen for a world but PPO, so that its row tells what defaults do."""
+    return world in WORLDS and WORLDS[world].settings() == WORLDS[world].settings(PPO)
 
 
 def algorithm_of(defaults: Recorded) -> str:
@@ -184,7 +191,9 @@ def summary() -> Results:
             continue
         defaults, iqn = recorded(f"{world}.defaults"), recorded(f"{world}.iqn")
         results.row(row_of(world, chosen, defaults, iqn))
-        if defaults is not None:
+        if is_by_defaults(world):
+            shares.append(1.0)
+        elif defaults is not None:
             shares.append(share_of(world, chosen, defaults))
     worlds = len(results.rows)
     enough = sum(share is not None and share >= LEAST for share in shares)

@@ -223,10 +223,10 @@ PPO = {"algorithm": "ppo", "ppo": {"rollout_length": 16}, "experience": {"segmen
 def test_the_plan_of_what_is_shared_is_near_to_the_truth(tree):
     config, specs, env, layout, size = planned(tree)
     items = plan(config, specs, env.agents, layout, size)
-    shared = sum(i.size for i in items if i.what.startswith(("the experience", "the frozen")))
+    shared = sum(i.size for i in items if i.what.startswith("the experience"))
     shared += sum(2 * 4 * parameters(spec) for spec in specs)
-    if config.population.dealt:  # of frozen copies, what actors hold of them besides
-        shared -= sum(i.size for i in items if i.what.startswith("the frozen")) // 2
+    frozen = sum(i.size for i in items if i.what.startswith("the frozen"))
+    shared += frozen // (1 + len(layout.copies))  # the rest is what each actor holds of them
     assembly = Assembly(config, specs, layout, facts=env.facts, agents=env.agents)
     made = shared_bytes(assembly)
     table = 0 if assembly.table is None else assembly.table.nbytes

@@ -28,6 +28,9 @@ CASES = {
     "another algorithm": ({"algorithm": "ppo"}, {"algorithm": "iqn"}),
     "ppo among others": ({"algorithm": "dqn"}, {"algorithm": "ppo"}),
     "nothing": ({"algorithm": "dqn"}, {}),
+    "ppo, and recurrent": ({"algorithm": "ppo"}, RECURRENT),
+    "ppo, and not recurrent": ({"algorithm": "ppo"} | RECURRENT, {"network": {"recurrent": 0}}),
+    "ppo, and it is said": ({"algorithm": "ppo", "network": {"shared": True}}, {"n_frames": 2}),
 }
 
 
@@ -159,6 +162,50 @@ def test_a_run_that_an_earlier_version_saved_keeps_the_presets_it_was_trained_wi
     saved = load_config({"policy": {"algorithm": "dqn", "discount": 0.9}}).model_dump(mode="json")
     saved["policies"] = {"a": {"algorithm": "ppo"}}
     assert load_saved_config(saved).policy_of("a").discount == 0.99
+
+
+TWO = {
+    "ppo": ({"algorithm": "ppo"}, False),
+    "an algorithm of one's own that takes rollouts": ({"algorithm": OWN[0]}, False),
+    "recurrent": ({"algorithm": "ppo"} | RECURRENT, True),
+    "convolutions": ({"algorithm": "ppo", "network": {"convolutions": [[8, 3, 1]]}}, True),
+    "a module": ({"algorithm": "ppo", "network": {"module": "policies.own_networks:small"}}, True),
+    "it is said": ({"algorithm": "ppo", "network": {"shared": True}}, True),
+    "its opposite is said": (
+        {"algorithm": "ppo", "network": {"shared": False, "convolutions": [[8, 3, 1]]}},
+        False,
+    ),
+    "nobody reads it": ({"algorithm": "iqn"}, True),
+}
+
+
+@pytest.mark.parametrize(("policy", "shared"), TWO.values(), ids=TWO)
+@pytest.mark.parametrize("common", [{}, {"algorithm": "ppo"}, {"algorithm": "ppo"} | RECURRENT])
+def test_where_policy_and_value_share_a_network_by_default(common, policy, shared):
+    assert PolicyConfig.model_validate(policy).network.shared is shared
+    assert load_config({"policy": policy}).policy_of("a").network.shared is shared
+    own = overlay({"network": {"recurrent": 0}}, policy) if common.get("network") else policy
+    found = load_config({"policy": common, "policies": {"a": own}})
+    assert found.policy_of("a").network.shared is shared
+    again = load_saved_config(found.model_dump(mode="json"))
+    assert again.policy_of("a") == found.policy_of("a")
+    assert not [said for said in without_effect(found) if "shared" in said]
+
+
+def test_a_run_saved_when_they_shared_one_by_default_has_its_networks_still():
+    def saved(policy, own):
+        """What an earlier version wrote: `shared` is with `policy` alone, unless one says it."""
+        tree = load_config({"policy": policy}).model_dump(mode="json")
+        tree["policy"]["network"]["shared"] = policy.get("network", {}).get("shared", True)
+        return load_saved_config(tree | {"policies": {"a": own}}).policy_of("a")
+
+    ppo = {"algorithm": "ppo"}
+    assert saved(ppo, {}).network.shared
+    assert saved(ppo, {"n_frames": 2}).network.shared
+    assert saved({}, ppo).network.shared
+    assert saved(ppo | RECURRENT, {"network": {"recurrent": 0}}).network.shared
+    assert not saved(ppo, {"network": {"shared": False}}).network.shared
+    assert not saved(ppo | {"network": {"shared": False}}, {"n_frames": 2}).network.shared
 
 
 def test_a_preset_of_ones_own_that_makes_a_network_recurrent_brings_its_batches():

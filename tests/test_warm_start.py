@@ -234,7 +234,7 @@ def test_a_directory_may_have_a_colon_in_its_name(population, tmp_path):
         ({"algorithm": "dqn"}, "algorithm is ppo there and dqn here"),
         ({"network": {"hidden": [16, 8]}}, r"network.hidden is \(16, 16\) there and \(16, 8\)"),
         ({"network": {"activation": "relu"}}, "network.activation is tanh there and relu here"),
-        ({"network": {"shared": False}}, "network.shared is True there and False here"),
+        ({"network": {"shared": True}}, "network.shared is False there and True here"),
         ({"n_frames": 1}, "n_frames is 2 there and 1 here"),
         ({"ppo": {"normalise_observations": False}}, "ppo.normalise_observations is True there"),
     ],

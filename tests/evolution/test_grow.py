@@ -244,7 +244,7 @@ def test_a_family_differs_in_widths_and_numbers_of_layers_alone():
     for other in (
         family(algorithm="dqn", network={"hidden": (8, 8)}),
         family(algorithm="ppo", network={"hidden": (8, 8), "activation": "relu"}),
-        family(algorithm="ppo", network={"hidden": (8, 8), "shared": False}),
+        family(algorithm="ppo", network={"hidden": (8, 8), "shared": True}),
         family(algorithm="ppo", network={"hidden": (8, 8)}, ppo={"normalise_observations": True}),
         family((5,), **tree),
         family(actions=4, **tree),

@@ -66,8 +66,8 @@ def test_a_wider_newborn_plays_as_its_parent_does_and_learns_on():
     world.command(Birth("born_1", PolicyRef("born_0")), learn=False)
     theirs = world.assembly.published.reader().newest("born_0").weights
     mine = Layout.of(spec_of(world, "born_1").network())
-    first = mine.tensors(world.table.births.newborn_weights("born_1"))["hidden0.weight"]
-    other = Layout.of(spec_of(world, "born_0").network()).tensors(theirs)["hidden0.weight"]
+    first = mine.tensors(world.table.births.newborn_weights("born_1"))["policy_hidden0.weight"]
+    other = Layout.of(spec_of(world, "born_0").network()).tensors(theirs)["policy_hidden0.weight"]
     np.testing.assert_array_equal(first, other[:, :4])
 
 
@@ -83,9 +83,11 @@ def test_what_is_not_its_parents_is_drawn_as_its_place_has_it():
         # Of two hidden layers the newborn has the first; what reads it read the second before.
         np.testing.assert_array_equal(begun["policy.weight"], fresh["policy.weight"])
         np.testing.assert_array_equal(
-            begun["hidden0.weight"][:, 6:], fresh["hidden0.weight"][:, 6:]
+            begun["policy_hidden0.weight"][:, 6:], fresh["policy_hidden0.weight"][:, 6:]
         )
-        assert not np.isclose(begun["hidden0.weight"][:, :4], fresh["hidden0.weight"][:, :4]).any()
+        assert not np.isclose(
+            begun["policy_hidden0.weight"][:, :4], fresh["policy_hidden0.weight"][:, :4]
+        ).any()
 
 
 def test_layers_of_a_second_parent_of_another_network_are_crossed():

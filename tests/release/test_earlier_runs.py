@@ -92,7 +92,7 @@ def test_a_new_run_begins_with_its_weights(tmp_path):
     settings = {
         "policy": {
             "algorithm": "ppo",
-            "network": {"hidden": (8,)},
+            "network": {"hidden": (8,), "shared": True},
             "ppo": {"normalise_values": False},
             "init_from": str(RUNS / "ppo"),
         },

@@ -135,11 +135,11 @@ def test_train_evaluate_watch(tmp_path, capsys):
     assert json.loads(single)["agents"]["agent_1"]["standard_error"] is None
 
     picture = tmp_path / "out.gif"
-    assert run(["watch", str(directory), "--out", str(picture), "--turns", "9"]) == 0
+    assert run(["watch", str(directory), "--out", str(picture), "--turns", "99"]) == 0
     with Image.open(picture) as image:
         assert image.n_frames > 1
     other = tmp_path / "sampled.gif"
-    assert run(["watch", str(directory), "--out", str(other), "--turns", "9", "--sampled"]) == 0
+    assert run(["watch", str(directory), "--out", str(other), "--turns", "99", "--sampled"]) == 0
     assert other.read_bytes() != picture.read_bytes()
 
     # A second run does not go over the first.

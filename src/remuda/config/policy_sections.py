@@ -74,7 +74,8 @@ class NetworkConfig(Section):
     Kapturowski et al. 2019), with a `batch_size` of 256 and an `experience.segment_length` of 32
     unless you say others."""
     shared: Annotated[bool, for_ppo()] = True
-    """PPO: the policy and the value share the hidden layers; else each has its own."""
+    """PPO: the policy and the value share the hidden layers; else each has its own. By default
+    they share only where the network is recurrent, has convolutions, or is a `module`."""
     dueling: bool = True
     """IQN and DQN: split the last layer into a state value and advantages (Wang et al. 2016)."""
     noisy: bool = False

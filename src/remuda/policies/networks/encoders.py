@@ -147,7 +147,7 @@ def _check_recurrent(spec: Observer) -> None:
     if network.recurrent:
         raise ConfigError(f"{told}, and network.recurrent is {network.recurrent}; set that to 0")
     if not network.shared:
-        raise ConfigError(f"{told}, which needs network.shared: there is one memory")
+        raise ConfigError(f"{told}, which needs network.shared true: there is one memory")
     if config.experience.group:
         raise ConfigError(
             f"{told}, and experience.group is for policies without a memory: what another kept in "

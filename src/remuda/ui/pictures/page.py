@@ -7,6 +7,7 @@ from pathlib import Path
 
 from remuda.analysis.overall import Analysis
 from remuda.coordinator.run_directory import write_file
+from remuda.ui.embedding import with_pictures
 from remuda.ui.pictures.drawing import Picture, matches_in_words
 from remuda.ui.pictures.gallery import draw_pictures, write_pictures
 from remuda.ui.pictures.ratings import read_ratings
@@ -21,6 +22,8 @@ def draw_into(
 ) -> Path:
     """Draw all pictures of an analysis into a directory, with a page of them; returns its path.
 
+    The page holds its pictures, so that it can be sent alone.
+
     Args:
         directory: that exists.
         found: what is drawn.
@@ -34,12 +37,12 @@ def draw_into(
     pictures = draw_pictures(found, None if ledger is None else read_ratings(ledger, sides))
     write_pictures(pictures, directory)
     page = directory / PAGE
-    write_file(page, page_of(found, pictures).encode())
+    write_file(page, with_pictures(page_of(found, pictures), directory).encode())
     return page
 
 
 def page_of(found: Analysis, pictures: Sequence[Picture]) -> str:
-    """The page as HTML; its pictures are the PNG files beside it."""
+    """The page as HTML; its pictures are the PNG files in a directory."""
     note = "Each picture is here as PNG, SVG and PDF; all numbers are in analysis.json."
     count = len(found.payoffs.names)
     return f"""<!doctype html>
