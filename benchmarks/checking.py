@@ -44,7 +44,7 @@ DRAWS = 1000
 
 def make_actor(game: str, copies: int) -> Actor:
     env = make_env(game, copies)
-    tree = {"policy": {"algorithm": "ppo", "network": {"hidden": (64, 64)}}}
+    tree = {"policy": {"algorithm": "ppo", "network": {"hidden": (64, 64), "shared": True}}}
     specs = policy_specs(load_config(tree), env.agents)
     board = Scoreboard(tuple(spec.name for spec in specs))
     seats = make_seats(env, specs, board, seed=0, purpose="actor")

@@ -38,14 +38,14 @@ from remuda.experience.ring import CONTENTS
 FIXED: dict[str, Any] = {
     "game": "treasure_hunt",
     "env": {"num_envs": 16, "options": {"num_agents": 4}},
-    "policy": {"algorithm": "ppo", "ppo": {"rollout_length": 16}},
+    "policy": {"algorithm": "ppo", "network": {"shared": True}, "ppo": {"rollout_length": 16}},
     "policies": {"agent_3": {"algorithm": "iqn"}},
     "run": {"turns": 40_000},
 }
 DEALT: dict[str, Any] = {
     "game": "connect_four",
     "env": {"num_envs": 16},
-    "policy": {"algorithm": "ppo", "ppo": {"rollout_length": 16}},
+    "policy": {"algorithm": "ppo", "network": {"shared": True}, "ppo": {"rollout_length": 16}},
     "population": {
         "policies": 4,
         "matchmaker": "round_robin",
@@ -56,7 +56,7 @@ DEALT: dict[str, Any] = {
 }
 SPEED: dict[str, Any] = {
     "game": "treasure_hunt",
-    "policy": {"algorithm": "ppo"},
+    "policy": {"algorithm": "ppo", "network": {"shared": True}},
     "env": {"num_envs": 64, "options": {"num_agents": 8}},
     "actor": {"processes": 1},
     "learners": {"processes": 1},
@@ -64,7 +64,7 @@ SPEED: dict[str, Any] = {
 SLOW: dict[str, Any] = {
     "game": "slow_game:SlowGame",
     "env": {"num_envs": 16},
-    "policy": {"algorithm": "ppo", "ppo": {"rollout_length": 16}},
+    "policy": {"algorithm": "ppo", "network": {"shared": True}, "ppo": {"rollout_length": 16}},
     "learners": {"processes": 1},
 }
 

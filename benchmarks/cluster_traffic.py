@@ -54,7 +54,7 @@ PUBLISH, COUNT = "REMUDA_BENCHMARK_PUBLISH", "REMUDA_BENCHMARK_COUNT"
 LOOPBACK = "127.0.0.1"
 SPEED: dict[str, Any] = {
     "game": "treasure_hunt",
-    "policy": {"algorithm": "ppo"},
+    "policy": {"algorithm": "ppo", "network": {"shared": True}},
     "env": {"num_envs": 64, "options": {"num_agents": 8}},
     "actor": {"processes": 1},
     "learners": {"processes": 1},
@@ -195,7 +195,7 @@ def bare_tree(nodes: int, policies: int) -> dict[str, Any]:
     """Of a population of so many, dealt by an actor on each node."""
     tree = {
         "game": "treasure_hunt",
-        "policy": {"algorithm": "ppo", "ppo": {"rollout_length": 8}},
+        "policy": {"algorithm": "ppo", "network": {"shared": True}, "ppo": {"rollout_length": 8}},
         "env": {"num_envs": nodes},
         "population": {"matchmaker": "round_robin", "policies": policies},
         "cluster": {"local": nodes},

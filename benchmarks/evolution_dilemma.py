@@ -49,6 +49,7 @@ DILEMMAS = {
             "env": {"num_envs": 256, "options": {"scenario": "minimal_specialization"}},
             "policy": {
                 "algorithm": "ppo",
+                "network": {"shared": True},
                 "reward_scale": 0.01,
                 "ppo": {"rollout_length": 64},
             },
@@ -62,7 +63,7 @@ DILEMMAS = {
         {
             "game": "cleanup",
             "env": {"num_envs": 32},
-            "policy": {"algorithm": "ppo"},
+            "policy": {"algorithm": "ppo", "network": {"shared": True}},
             "population": {
                 "matchmaker": "random",
                 "policies": 10,

@@ -42,7 +42,7 @@ RPS: dict[str, Any] = {
         "reward_scale": 1.0,
         "discount": 0.9,
         "learning_rate": 1e-3,
-        "network": {"hidden": [32]},
+        "network": {"hidden": [32], "shared": True},
         "experience": {"segment_length": ROUNDS},
         "ppo": {
             "entropy_cost": 0.0,
@@ -111,7 +111,7 @@ CONNECT_FOUR: dict[str, Any] = {
     "policy": {
         "algorithm": "ppo",
         "reward_scale": 1.0,
-        "network": {"hidden": [256, 256], "activation": "relu"},
+        "network": {"hidden": [256, 256], "activation": "relu", "shared": True},
         "ppo": {"entropy_cost": 0.1, "rollout_length": 16, "minibatches": 8, "epochs": 3},
     },
     "run": {"turns": 600_000, "evaluate_episodes": 0},

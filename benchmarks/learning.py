@@ -35,6 +35,7 @@ CARTPOLE: dict[str, Any] = {
     "env": {"num_envs": 8},
     "policy": {
         "algorithm": "ppo",
+        "network": {"shared": True},
         "ppo": {
             "epochs": 10,
             "minibatches": 8,
@@ -75,13 +76,13 @@ OWN_NETWORK: dict[str, dict[str, Any]] = {
 TREASURE_HUNT: dict[str, Any] = {
     "game": "treasure_hunt",
     "env": {"num_envs": 64},
-    "policy": {"algorithm": "ppo"},
+    "policy": {"algorithm": "ppo", "network": {"shared": True}},
     "run": {"evaluate_episodes": 200, "log_every": 0.5},
 }
 BUCKET_BRIGADE: dict[str, Any] = {
     "game": "bucket_brigade",
     "env": {"num_envs": 64},
-    "policy": {"algorithm": "ppo", "reward_scale": 0.01},
+    "policy": {"algorithm": "ppo", "network": {"shared": True}, "reward_scale": 0.01},
     "run": {"evaluate_episodes": 2000},
 }
 
@@ -120,6 +121,7 @@ TIC_TAC_TOE: dict[str, Any] = {
     "env": {"num_envs": 64},
     "policy": {
         "algorithm": "ppo",
+        "network": {"shared": True},
         "discount": 1.0,
         "experience": {"segment_length": 5},
         "ppo": {"rollout_length": 32},
@@ -129,7 +131,7 @@ TIC_TAC_TOE: dict[str, Any] = {
 CLEANUP: dict[str, Any] = {
     "game": "cleanup",
     "env": {"num_envs": 32},
-    "policy": {"algorithm": "ppo"},
+    "policy": {"algorithm": "ppo", "network": {"shared": True}},
     "run": {"turns": 300_000, "evaluate_episodes": 200},
 }
 

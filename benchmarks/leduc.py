@@ -49,7 +49,7 @@ SELF_PLAY: dict[str, Any] = {
     "env": {"num_envs": 512},
     "policy": {
         "algorithm": "ppo",
-        "network": {"hidden": [128, 128], "activation": "relu"},
+        "network": {"hidden": [128, 128], "activation": "relu", "shared": True},
         "discount": 1.0,
         "reward_scale": 0.25,  # 1 to 13 chips are won
         "learning_rate": 5.0e-4,

@@ -84,8 +84,7 @@ class PathOfTraining:
             network = {"module": "path_game:features", "hidden": []}
         if self.convolutions:
             network["convolutions"] = [list(layer) for layer in self.convolutions]
-        if self.towers:
-            network["shared"] = False
+        network["shared"] = not self.towers
         if self.recurrent:
             network["recurrent"] = self.recurrent
         policy: dict[str, Any] = {"algorithm": self.algorithm, "network": network}

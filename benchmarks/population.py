@@ -62,7 +62,7 @@ CONNECT_FOUR = overlay(
     read_config(EXAMPLES / "connect_four.yaml"), overlay(QUIET, {"checkpoint": {"every": 60}})
 )
 SPEED: dict[str, Any] = {
-    "policy": {"algorithm": "ppo"},
+    "policy": {"algorithm": "ppo", "network": {"shared": True}},
     "env": {"num_envs": 64, "options": {"num_agents": 8}},
     "run": {"turns": 10**9, "evaluate_episodes": 0, "log_every": 0.5},
     "checkpoint": {"every": 3600, "evaluate_episodes": 0},
@@ -273,7 +273,7 @@ def many(results: Results, seconds: float, rounds: int) -> None:
 SLOW: dict[str, Any] = {
     "game": "slow_game:SlowGame",
     "env": {"num_envs": 16},
-    "policy": {"algorithm": "ppo", "ppo": {"rollout_length": 16}},
+    "policy": {"algorithm": "ppo", "network": {"shared": True}, "ppo": {"rollout_length": 16}},
     "run": SPEED["run"],
     "checkpoint": SPEED["checkpoint"],
     "population": {"matchmaker": "round_robin", "policies": 4},

@@ -66,7 +66,7 @@ TRAINED: dict[str, Any] = {
     "matches": 20_000,
     "trials": 20_000,
     "policy": {
-        "network": {"hidden": [32]},
+        "network": {"hidden": [32], "shared": True},
         "learning_rate": 5e-3,  # 1e-3 levels off below best responses in 35 updates
         "ppo": {"rollout_length": 16, "minibatches": 4, "epochs": 4},
     },
@@ -82,7 +82,7 @@ LEDUC: dict[str, Any] = {
     "matches": 3000,
     "trials": 5000,
     "policy": {
-        "network": {"hidden": [64, 64]},
+        "network": {"hidden": [64, 64], "shared": True},
         "learning_rate": 2e-3,
         "ppo": {"rollout_length": 16, "minibatches": 4, "epochs": 4},
     },

@@ -141,7 +141,7 @@ class Timed:
 def tree_of(policies: int, seconds: float, directory: Path) -> dict[str, Any]:
     return {
         "game": "treasure_hunt",
-        "policy": {"algorithm": "ppo"},
+        "policy": {"algorithm": "ppo", "network": {"shared": True}},
         "env": {"num_envs": 2 * policies, "options": {"num_agents": 8}},
         "population": {
             "matchmaker": "round_robin",

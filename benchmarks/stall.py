@@ -116,7 +116,11 @@ def make(on_full: str, copies: int) -> Assembly:
     tree: dict[str, Any] = {
         "game": "treasure_hunt",
         "env": {"num_envs": copies, "options": {"num_agents": POLICIES}},
-        "policy": {"algorithm": "ppo", "experience": {"on_full": on_full}},
+        "policy": {
+            "algorithm": "ppo",
+            "network": {"shared": True},
+            "experience": {"on_full": on_full},
+        },
         "run": {"turns": None, "seconds": 3600},
         "learners": {"processes": 2},
         "supervision": {"silence_limit": 600.0},

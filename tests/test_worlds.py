@@ -111,6 +111,17 @@ def test_the_share_of_defaults(programs, tmp_path, floor, chosen, defaults, shar
     assert bar.what.startswith("of 1 worlds, 1 tried")
 
 
+def test_a_row_for_which_nothing_was_chosen_tells_what_defaults_come_to(programs, tmp_path):
+    written(programs, tmp_path, "worlds.pendulum", "--alone", "-150.0", -1200.0)
+    written(programs, tmp_path, "worlds.spread", "--alone", "-10.0", -27.0)
+    results = programs.summary.summary()
+    assert [row["share"] for row in results.rows] == ["", "1.00"]
+    assert results.rows[1]["PPO's defaults"] == "the row itself"
+    (bar,) = results.bars
+    assert bar.what.startswith("of 2 worlds, 1 tried: ")
+    assert bar.figure == 1
+
+
 def test_rows_of_defaults_are_those_of_their_algorithm(programs, tmp_path):
     written(programs, tmp_path, "worlds.spread", "--alone", "1.0")
     written(programs, tmp_path, "worlds.spread.iqn", "--defaults iqn --alone", "0.5")
