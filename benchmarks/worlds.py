@@ -111,7 +111,7 @@ class World:
         policy = load_config(tree | {"game": self.game}).policy
         return {
             "hidden": policy.network.hidden,
-            "shared": policy.network.shared,
+            "shared": policy.network.serves_both,
             "activation": policy.network.activation,
             "learning_rate": policy.learning_rate,
             "discount": policy.discount,

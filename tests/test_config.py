@@ -97,7 +97,7 @@ def test_what_an_earlier_version_saved_has_the_keys_of_this_one():
         "network": {"hidden": [8], "quantiles": 3, "cosines": 5},
     }
     now = {
-        "network": {"hidden": [8]},
+        "network": {"hidden": [8], "shared": True},  # as was usual then
         "dqn": {"double": False, "huber": 0.5, "target_every": 9},
         "iqn": {"double": False, "huber": 0.5, "target_every": 9, "quantiles": 3, "cosines": 5},
     }

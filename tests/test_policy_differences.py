@@ -175,21 +175,30 @@ TWO = {
         {"algorithm": "ppo", "network": {"shared": False, "convolutions": [[8, 3, 1]]}},
         False,
     ),
-    "nobody reads it": ({"algorithm": "iqn"}, True),
 }
 
 
 @pytest.mark.parametrize(("policy", "shared"), TWO.values(), ids=TWO)
 @pytest.mark.parametrize("common", [{}, {"algorithm": "ppo"}, {"algorithm": "ppo"} | RECURRENT])
 def test_where_policy_and_value_share_a_network_by_default(common, policy, shared):
-    assert PolicyConfig.model_validate(policy).network.shared is shared
-    assert load_config({"policy": policy}).policy_of("a").network.shared is shared
+    assert PolicyConfig.model_validate(policy).network.serves_both is shared
+    assert load_config({"policy": policy}).policy_of("a").network.serves_both is shared
     own = overlay({"network": {"recurrent": 0}}, policy) if common.get("network") else policy
     found = load_config({"policy": common, "policies": {"a": own}})
-    assert found.policy_of("a").network.shared is shared
+    assert found.policy_of("a").network.serves_both is shared
     again = load_saved_config(found.model_dump(mode="json"))
     assert again.policy_of("a") == found.policy_of("a")
     assert not [said for said in without_effect(found) if "shared" in said]
+
+
+def test_a_network_that_is_changed_over_a_whole_file_is_shared_as_its_kind_is():
+    saved = load_config({"policy": {"algorithm": "ppo"}}).model_dump(mode="json")
+    for network in (RECURRENT["network"], {"convolutions": [[8, 3, 1]]}):
+        changed = load_config(overlay(saved, {"policy": {"network": network}}))
+        assert changed.policy.network.serves_both
+        back = {"recurrent": 0, "convolutions": []}
+        again = overlay(changed.model_dump(mode="json"), {"policy": {"network": back}})
+        assert not load_config(again).policy.network.serves_both
 
 
 def test_a_run_saved_when_they_shared_one_by_default_has_its_networks_still():
@@ -197,15 +206,20 @@ def test_a_run_saved_when_they_shared_one_by_default_has_its_networks_still():
         """What an earlier version wrote: `shared` is with `policy` alone, unless one says it."""
         tree = load_config({"policy": policy}).model_dump(mode="json")
         tree["policy"]["network"]["shared"] = policy.get("network", {}).get("shared", True)
-        return load_saved_config(tree | {"policies": {"a": own}}).policy_of("a")
+        found = [load(tree | {"policies": {"a": own}}) for load in (load_saved_config, load_config)]
+        assert found[0].policy_of("a").network == found[1].policy_of("a").network
+        return found[0].policy_of("a").network.serves_both
 
     ppo = {"algorithm": "ppo"}
-    assert saved(ppo, {}).network.shared
-    assert saved(ppo, {"n_frames": 2}).network.shared
-    assert saved({}, ppo).network.shared
-    assert saved(ppo | RECURRENT, {"network": {"recurrent": 0}}).network.shared
-    assert not saved(ppo, {"network": {"shared": False}}).network.shared
-    assert not saved(ppo | {"network": {"shared": False}}, {"n_frames": 2}).network.shared
+    assert saved(ppo, {})
+    assert saved(ppo, {"n_frames": 2})
+    assert saved({}, ppo)
+    assert saved(ppo | RECURRENT, {"network": {"recurrent": 0}})
+    assert not saved(ppo, {"network": {"shared": False}})
+    assert not saved(ppo | {"network": {"shared": False}}, {"n_frames": 2})
+    older = load_config({"policy": ppo}).model_dump(mode="json")
+    del older["policy"]["network"]["shared"]
+    assert load_saved_config(older).policy.network.serves_both
 
 
 def test_a_preset_of_ones_own_that_makes_a_network_recurrent_brings_its_batches():

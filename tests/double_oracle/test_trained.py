@@ -35,6 +35,24 @@ def plain(found):
     return [{**each.as_line(), "seconds": 0} for each in found.iterations]
 
 
+@pytest.mark.parametrize(
+    ("policy", "before", "now"),
+    [
+        ({}, True, None),
+        ({"algorithm": "ppo"}, True, None),
+        ({"algorithm": "ppo", "network": {"shared": False}}, False, False),
+        ({"algorithm": "iqn"}, "not said", "not said"),
+    ],
+)
+def test_oracles_recorded_when_networks_were_shared_by_default_share_them(policy, before, now):
+    def shared(settings):
+        return settings.policy.get("network", {}).get("shared", "not said")
+
+    plain = OracleSettings(policy=policy).plain()
+    assert shared(OracleSettings.of(plain)) == now
+    assert shared(OracleSettings.of({**plain, "policy": policy})) == before
+
+
 def test_trained_oracles_come_near_the_equilibrium(tmp_path):
     found = run(setup_of(), tmp_path / "x", 5, enough=0.12)
     assert found.ended == ENOUGH

@@ -60,7 +60,7 @@ def test_it_computes_what_the_module_computes(algorithm):
     from policies.own_networks import Wide
 
     plain = Wide((5,))
-    tower = "policy_hidden" if not spec.config.network.shared else "hidden"
+    tower = "hidden" if spec.config.network.serves_both else "policy_hidden"
     plain.load_state_dict(
         {name: stack.parameters[f"{tower}_module.{name}"][0] for name in plain.state_dict()}
     )

@@ -117,6 +117,12 @@ def test_the_recording_is_shown_if_there_is_one(tmp_path: Path) -> None:
     assert 'data-from="play.gif"' in write_report(run).read_text()
 
 
+def test_the_pictures_of_a_run_in_another_directory_are_inside(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    run = a_run(tmp_path / "here" / "..", ["red"])
+    assert 'data-from="learning.png"' in write_report(run).read_text()
+
+
 QUICK = {(0, 1, False), (1, 1, False), (2, 1, True), (3, 64, True), (0, 64, True)}
 
 

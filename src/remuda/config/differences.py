@@ -15,14 +15,7 @@ from functools import reduce
 from typing import Any
 
 from remuda.algorithms import AlgorithmEntry, find_algorithm
-from remuda.config.policy import (
-    OF_OWN_VALUES,
-    OF_RECURRENT_VALUES,
-    OF_TWO_NETWORKS,
-    PolicyConfig,
-    has_two_networks,
-    with_module,
-)
+from remuda.config.policy import OF_OWN_VALUES, OF_RECURRENT_VALUES, PolicyConfig, with_module
 from remuda.config.sections import Section, overlay
 from remuda.errors import ConfigError
 
@@ -66,23 +59,18 @@ def with_former_order(data: Mapping[str, Any]) -> dict[str, Any]:
     """A tree as a run saved it, with presets where an earlier version took them from.
 
     There the presets of a policy's own algorithm went over what `policy` said, and were not
-    saved; and policy and value shared a network by default. What this version saves has a value of
-    its own wherever that differs from a preset, or from what `policy` says.
+    saved. What this version saves has a value of its own wherever that differs from a preset.
     """
     policies, policy = data.get("policies"), data.get("policy", {})
     if not isinstance(policies, Mapping) or not isinstance(policy, Mapping):
         return dict(data)
-    first = policy.get("algorithm", "iqn")
-    network = policy.get("network", {})
-    shared = network.get("shared", True) if isinstance(network, Mapping) else True
     filled = {}
     for name, own in policies.items():
         filled[name] = own
-        entry = _entry_of({"algorithm": first, **own}) if isinstance(own, Mapping) and own else None
-        if entry is not None and entry.name != first:
-            filled[name] = overlay(_presets_of(entry), with_module(own))
-        if entry is not None and entry.takes == "rollouts":
-            filled[name] = overlay({"network": {"shared": shared}}, filled[name])
+        if isinstance(own, Mapping) and "algorithm" in own:
+            entry = _entry_of(own)
+            if entry is not None and entry.name != policy.get("algorithm", "iqn"):
+                filled[name] = overlay(_presets_of(entry), with_module(own))
     return {**data, "policies": filled}
 
 
@@ -162,8 +150,6 @@ def _defaults(
         if draws:
             found = reduce(overlay, (OF_OWN_VALUES, *entry.presets), plain)
         found = overlay(found, {"network": {"hidden": ()}})
-    if has_two_networks(entry, network):
-        found = reduce(overlay, (OF_TWO_NETWORKS, *entry.presets), found)
     return overlay(found, OF_RECURRENT_VALUES) if draws and network.get("recurrent") else found
 
 

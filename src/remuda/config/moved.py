@@ -56,6 +56,10 @@ def with_moved_keys(tree: Mapping[str, Any]) -> dict[str, Any]:
         if policy.get("ppo"):
             # A run that does not say so has weights without these units.
             policy["ppo"] = {"normalise_values": False, **policy["ppo"]}
+        network = policy.get("network")
+        if isinstance(network, Mapping):
+            # Nor does one whose policy and value shared a network without being asked.
+            policy["network"] = {"shared": True, **network}
         found["policy"] = policy
     if isinstance(found.get("policies"), Mapping):
         found["policies"] = {

@@ -55,23 +55,6 @@ OF_OTHER_VALUES: dict[str, Any] = {"batch_size": 64, "experience": {"segment_len
 """The same where it is not."""
 OF_OWN_VALUES: dict[str, Any] = {"batch_size": None, "experience": {"segment_length": None}}
 """The same where only the network, a module of the user's, can tell whether it is."""
-OF_TWO_NETWORKS: dict[str, Any] = {"network": {"shared": False}}
-"""Defaults of algorithms that learn from rollouts, where `has_two_networks`."""
-
-
-def has_two_networks(entry: AlgorithmEntry, network: Mapping[str, Any]) -> bool:
-    """Whether, by default, policy and value have a network each.
-
-    A network of hidden layers is cheap, and shared ones failed in worlds whose episodes are cut off
-    after a few steps (docs/worlds.md). A memory there is only one of; convolutions and modules of
-    the user's cost most of an update, and are shared elsewhere too (Raffin et al. 2021).
-
-    Args:
-        entry: the algorithm.
-        network: what is said of it, over the algorithm's own defaults.
-    """
-    alone = not any(network.get(key) for key in ("recurrent", "convolutions", "module"))
-    return entry.takes == "rollouts" and alone
 
 
 class PolicyConfig(Section):
@@ -179,9 +162,6 @@ class PolicyConfig(Section):
                 plain = overlay(OF_RECURRENT_VALUES, plain)
         for preset in reversed(entry.presets):
             plain = overlay(preset, plain)
-        whole = plain.get("network", {})
-        if isinstance(whole, Mapping) and has_two_networks(entry, whole):
-            plain = overlay(OF_TWO_NETWORKS, plain)
         if entry.takes == "transitions" and isinstance(network, Mapping) and network.get("module"):
             plain = overlay(OF_OWN_VALUES, plain)
         return plain
@@ -382,7 +362,7 @@ class PolicyConfig(Section):
             raise ValueError("network.noisy is for iqn and dqn; ppo explores by its own entropy")
         if self.network.dueling:
             raise ValueError("network.dueling is for iqn and dqn; ppo has a value of its own")
-        if self.network.recurrent and not self.network.shared:
+        if self.network.recurrent and not self.network.serves_both:
             raise ValueError("network.recurrent needs network.shared true: there is one memory")
         if self.network.recurrent and self.ppo.anchor_cost:
             raise ValueError(

@@ -73,14 +73,27 @@ class NetworkConfig(Section):
     ones. IQN: before its quantile embedding. IQN and DQN then learn from whole segments (as R2D2,
     Kapturowski et al. 2019), with a `batch_size` of 256 and an `experience.segment_length` of 32
     unless you say others."""
-    shared: Annotated[bool, for_ppo()] = True
-    """PPO: the policy and the value share the hidden layers; else each has its own. By default
-    they share only where the network is recurrent, has convolutions, or is a `module`."""
+    shared: Annotated[bool | None, for_ppo()] = None
+    """PPO: the policy and the value share the hidden layers; else each has its own. None: they
+    share where the network is recurrent, has convolutions, or is a `module`."""
     dueling: bool = True
     """IQN and DQN: split the last layer into a state value and advantages (Wang et al. 2016)."""
     noisy: bool = False
     """Explore by noisy linear layers (Fortunato et al. 2018) after the first layer. In evaluations,
     tournaments and `Policy.act` they act on their means, sampled or not."""
+
+    @property
+    def serves_both(self) -> bool:
+        """Whether policy and value share it.
+
+        By default hidden layers, which are cheap, are not shared: that failed in worlds whose
+        episodes are cut off after a few steps (docs/worlds.md). Of memories there is only one;
+        convolutions and modules of the user's are most of an update, and shared elsewhere too
+        (Raffin et al. 2021).
+        """
+        if self.shared is not None:
+            return self.shared
+        return bool(self.recurrent or self.convolutions or self.module)
 
 
 class ExplorationConfig(Section):

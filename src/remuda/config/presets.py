@@ -37,7 +37,7 @@ PRESETS: Mapping[str, Preset] = {
                 "algorithm": "ppo",
                 "discount": 0.95,
                 "learning_rate": 7e-4,
-                "network": {"shared": False, "activation": "relu"},
+                "network": {"activation": "relu"},
                 "experience": {"segment_length": 25},
                 "ppo": {"rollout_length": 50, "epochs": 15, "minibatches": 1},
             },

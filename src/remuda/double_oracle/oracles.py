@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from remuda.algorithms import find_algorithm
 from remuda.config import Config, load_config
 from remuda.crossplay import Entrant, Player
 from remuda.double_oracle.oracle_game import name_of
@@ -51,11 +52,24 @@ class OracleSettings:
             "candidates": self.candidates,
             "seconds": self.seconds,
             "turns": self.turns,
-            "policy": dict(self.policy),
+            "policy": _with_shared(self.policy, None),
             "num_envs": self.num_envs,
             "schedule": self.schedule,
             "trials": self.trials,
         }
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> OracleSettings:
+        """It from plain data; in what an earlier version wrote, networks were shared by default."""
+        return cls(**{**plain, "policy": _with_shared(plain["policy"], True)})
+
+
+def _with_shared(policy: Mapping[str, Any], usual: bool | None) -> dict[str, Any]:
+    """A policy in which `network.shared` is said, where its algorithm reads that."""
+    network = policy.get("network", {})
+    if find_algorithm(policy.get("algorithm", "ppo")).takes != "rollouts":
+        return dict(policy)
+    return {**policy, "network": {"shared": usual, **network}}
 
 
 @dataclass(frozen=True)

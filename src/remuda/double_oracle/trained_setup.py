@@ -79,7 +79,7 @@ class TrainedSetup:
             description["meta_solver"],
             description["seed"],
             description["matches"],
-            OracleSettings(**description["oracles"]),
+            OracleSettings.of(description["oracles"]),
             description.get("levels", 1),  # an earlier version had no others
         )
 

@@ -37,7 +37,7 @@ def network_family(spec: PolicySpec) -> tuple[object, ...]:
     """
     network, config = spec.config.network, spec.config
     rest: dict[str, Any] = network.model_dump(
-        mode="json", exclude={"hidden", "recurrent", "convolutions"}
+        mode="json", exclude={"hidden", "recurrent", "convolutions", "shared"}
     )
     kernels = tuple(convolution[1:] for convolution in network.convolutions)
     return (
@@ -45,6 +45,7 @@ def network_family(spec: PolicySpec) -> tuple[object, ...]:
         repr(rest),
         bool(network.hidden),
         bool(network.recurrent),
+        config.entry.takes == "rollouts" and network.serves_both,
         kernels,
         (config.iqn.quantiles, config.iqn.cosines) if config.entry.section == "iqn" else (),
         (config.ppo.normalise_observations, config.ppo.normalise_values)

@@ -14,9 +14,9 @@ def with_pictures(page: str, folder: Path) -> str:
     """The page with every picture of the folder inside; one that is not there stays a name."""
 
     def inside(found: re.Match[str]) -> str:
-        path = folder / found[1]
+        name, path = Path(found[1]), folder / found[1]
         kind = KINDS.get(path.suffix.lower())
-        if kind is None or ".." in path.parts:
+        if kind is None or ".." in name.parts:
             return found[0]
         try:
             data = base64.b64encode(path.read_bytes()).decode()

@@ -94,7 +94,7 @@ class ActorCritic(Network):
 
     @property
     def _towers(self) -> tuple[str, ...]:
-        return ("hidden",) if self.config.shared else ("policy_hidden", "value_hidden")
+        return ("hidden",) if self.config.serves_both else ("policy_hidden", "value_hidden")
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -185,7 +185,7 @@ class ActorCritic(Network):
             x = self._features(weights, self._towers[0], inputs)
             if memory is not None:
                 x = recur_along(weights, x, memory)
-        if not self.config.shared:
+        if not self.config.serves_both:
             values = apply(weights, "value", self._features(weights, "value_hidden", inputs))
             return self._with_scales(weights, apply(weights, "policy", x)), values.squeeze(-1)
         # One product for both heads.
