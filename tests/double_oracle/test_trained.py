@@ -53,6 +53,11 @@ def test_oracles_recorded_when_networks_were_shared_by_default_share_them(policy
     assert shared(OracleSettings.of({**plain, "policy": policy})) == before
 
 
+def test_a_network_of_oracles_that_is_no_section_is_told(tmp_path):
+    with pytest.raises(ConfigError, match=r"policy\.network is 3"):
+        run(setup_of(network=3), tmp_path / "x", 1)
+
+
 def test_trained_oracles_come_near_the_equilibrium(tmp_path):
     found = run(setup_of(), tmp_path / "x", 5, enough=0.12)
     assert found.ended == ENOUGH

@@ -67,7 +67,8 @@ class OracleSettings:
 def _with_shared(policy: Mapping[str, Any], usual: bool | None) -> dict[str, Any]:
     """A policy in which `network.shared` is said, where its algorithm reads that."""
     network = policy.get("network", {})
-    if find_algorithm(policy.get("algorithm", "ppo")).takes != "rollouts":
+    reads = find_algorithm(policy.get("algorithm", "ppo")).takes == "rollouts"
+    if not reads or not isinstance(network, Mapping):  # what is none is told by its check
         return dict(policy)
     return {**policy, "network": {"shared": usual, **network}}
 
