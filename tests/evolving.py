@@ -45,7 +45,8 @@ def drawn(network, seed=0):
 
 def actor_critic(hidden=(8, 6), inputs=5, actions=3, normalised=False, **options):
     """A policy and a value, as PPO has them."""
-    config = NetworkConfig(hidden=hidden, activation="tanh", dueling=False, **options)
+    own = {"activation": "tanh", "dueling": False, "shared": True} | options
+    config = NetworkConfig(hidden=hidden, **own)
     return ActorCritic(inputs, DiscreteActions((actions,)), config, normalised)
 
 

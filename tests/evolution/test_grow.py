@@ -30,7 +30,8 @@ def config(hidden, **options):
 
 
 def ppo(hidden, recurrent=0, **options):
-    found = config(hidden, recurrent=recurrent, dueling=False, **options)
+    own = {"recurrent": recurrent, "dueling": False, "shared": True} | options
+    found = config(hidden, **own)
     return ActorCritic(INPUTS, DiscreteActions((ACTIONS,)), found, normalised=True)
 
 

@@ -19,7 +19,8 @@ POLICIES = 3
 
 
 def make(num_inputs=5, actions=None, normalised=False, image=None, scale=1.0, **config):
-    config = NetworkConfig(dueling=False, **{"hidden": (8, 6), "activation": "tanh"} | config)
+    usual = {"hidden": (8, 6), "activation": "tanh", "shared": True, "dueling": False}
+    config = NetworkConfig(**usual | config)
     actions = actions or DiscreteActions((4,))
     encoder = None
     if config.convolutions:
