@@ -58,7 +58,7 @@ def with_moved_keys(tree: Mapping[str, Any]) -> dict[str, Any]:
             policy["ppo"] = {"normalise_values": False, **policy["ppo"]}
         network = policy.get("network")
         if isinstance(network, Mapping):
-            # Nor does one whose policy and value shared a network without being asked.
+            # In one that does not say so, policy and value shared a network.
             policy["network"] = {"shared": True, **network}
         found["policy"] = policy
     if isinstance(found.get("policies"), Mapping):
