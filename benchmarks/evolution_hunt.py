@@ -89,7 +89,7 @@ def play(tree: dict[str, Any]) -> Played:
         directory = Path(parent) / "run"
         train(load_config(overlay(tree, {"run": {"directory": directory}})), PlainView())
         summary = read_run(directory)
-        greedy = tuple(policy.greedy_return or 0.0 for policy in summary.policies)
+        greedy = tuple(policy.evaluated_return or 0.0 for policy in summary.policies)
         record = summary.records[-1]
         trained = sum(policy.trained for policy in record.policies.values()) / record.seconds
         births = 0

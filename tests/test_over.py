@@ -227,7 +227,9 @@ def test_a_measurement_that_was_cut_does_not_replace_a_longer_one(tmp_path):
     again = replace(first, before=told, evaluation=cut)
     now = summarise(load_config({"game": "tag"}), again, "")
     assert now["evaluation"] == told["evaluation"]
-    assert "1 of 2 episodes; the returns are those" in cut_words(again, cut, interrupted=False)
+    assert "1 of 2 episodes; the returns are those" in cut_words(
+        load_config({}), again, cut, interrupted=False
+    )
     assert not is_told(again, cut)
     assert is_told(again, first.evaluation)
     assert is_told(first, cut)

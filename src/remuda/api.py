@@ -18,7 +18,7 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import Entrant, Player, Tournament
 from remuda.envs.registry import find_game, name_game
 from remuda.errors import RunDirectoryError, UnguardedScriptError, UsageError
-from remuda.evaluate import evaluate as play_greedily
+from remuda.evaluate import evaluate as play_episodes
 from remuda.evaluation import Evaluation
 from remuda.forkserver.child import check_guard
 from remuda.frame import Frame
@@ -53,7 +53,7 @@ def train(
     callbacks: Iterable[object] | None = (),
     **settings: Any,
 ) -> Result:
-    """Train the policies of a game, and measure them by greedy play.
+    """Train the policies of a game, and measure them by play.
 
     What the command `remuda train` does, but for picture and report (`Run.report` makes them).
 
@@ -379,9 +379,9 @@ class Run(Mapping[str, Policy]):
         checkpoint: Checkpoint = "final",
         seed: int = 0,
         scripted: Mapping[str, str | Callable[..., Any]] | None = None,
-        sampled: bool = False,
+        sampled: bool | None = None,
     ) -> Evaluation:
-        """Play greedily, and tell what each agent earned.
+        """Play, and tell what each agent earned.
 
         Args:
             episodes: how many.
@@ -389,7 +389,8 @@ class Run(Mapping[str, Policy]):
             seed: of the games.
             scripted: by agent, who plays in its place without having learned: `random`, what
                 `remuda games GAME` lists, `module:callable`, or such a function itself.
-            sampled: whether policies explore as they do at the end of training, instead.
+            sampled: whether policies explore as they do at the end of training, or are greedy;
+                None: as the run itself measures them, `run.evaluate_sampled`.
 
         Raises:
             UsageError: no episodes, a seed below zero, what is no checkpoint, or a function that
@@ -401,7 +402,7 @@ class Run(Mapping[str, Policy]):
         _check_play(episodes, seed)
         config, snapshots = load_run(self._files, _checked_checkpoint(checkpoint))
         named = None if scripted is None else name_scripted(scripted, "scripted")
-        return play_greedily(config, snapshots, episodes, seed, named, sampled)
+        return play_episodes(config, snapshots, episodes, seed, named, sampled)
 
     def report(self) -> Path:
         """Make its picture and its report; returns the page's path.

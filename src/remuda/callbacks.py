@@ -77,7 +77,7 @@ class Callback:
         """
 
     def on_end(self, run: ActiveRun, result: Result | None) -> None:
-        """The run is over; called once, after greedy play, if `on_start` was called.
+        """The run is over; called once, after the play that measures, if `on_start` was called.
 
         Args:
             run: that was under way.
@@ -114,7 +114,7 @@ class ActiveRun:
         self._table: Table | None = None
 
     def stop(self, why: str) -> None:
-        """End the run in order at the next look, with a last checkpoint and greedy play.
+        """End the run in order at the next look, with a last checkpoint, and measured.
 
         It counts as finished: it has reached the end that its user wanted. The first reason holds.
 

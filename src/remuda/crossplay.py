@@ -263,13 +263,14 @@ def margin(
 ) -> float:
     """How much more an agent of `one` earns among those of `other` than one of theirs among its.
 
-    Each seat is played for so many episodes both ways, greedily; not a number if that was cut by
-    the limits, which hold for all of it together.
+    Each seat is played for so many episodes both ways, as `run.evaluate_sampled` says; not a number
+    if that was cut by the limits, which hold for all of it together.
     """
     found, begun = [], time.monotonic()
     for way, (first, second) in enumerate(((one, other), (other, one))):
         left = limits.part(way, 2, time.monotonic() - begun)
-        returns = _meet(config, first, second, episodes, 2 * seed + way, False, left)
+        sampled = config.run.evaluate_sampled
+        returns = _meet(config, first, second, episodes, 2 * seed + way, sampled, left)
         if returns is None:
             return math.nan
         found.append(_mean_and_error(returns)[0])

@@ -1,4 +1,4 @@
-"""Greedy play of trained policies: to measure them, and to make a picture of them."""
+"""Play of trained policies: to measure them, and to make a picture of them."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def evaluate(
     episodes: int,
     seed: int = 0,
     scripted: Mapping[str, str] | None = None,
-    sampled: bool = False,
+    sampled: bool | None = None,
     seating: Mapping[str, str] | None = None,
     limits: Limits | None = None,
 ) -> Evaluation:
-    """Play `episodes` episodes, every policy greedy, and return what each agent earned.
+    """Play `episodes` episodes, and return what each agent earned.
 
     Each copy of the game plays the same number of episodes, so that short ones do not count more.
     The seats of a population are dealt by its matchmaker, to live policies. Where no episode is
@@ -58,7 +58,8 @@ def evaluate(
         episodes: how many, over all copies.
         seed: of the games.
         scripted: by agent, who plays in its place without having learned, besides those of the run.
-        sampled: whether policies explore as they do at the end of training, instead.
+        sampled: whether policies explore as they do at the end of training, or are greedy; None: as
+            `run.evaluate_sampled` says.
         seating: by agent, the policy whose network plays it for good; `snapshots` are then those of
             the agents.
         limits: how long it may take, who may interrupt it, and who watches; None: nothing of these.
@@ -66,12 +67,19 @@ def evaluate(
     Raises:
         ConfigError: there is no such agent, or no such scripted policy.
     """
+    explores = _explores(config, sampled)
 
     def make_actor(copies: int) -> Actor:
-        return actor_for_play(config, snapshots, copies, seed, scripted, sampled, seating)
+        return actor_for_play(config, snapshots, copies, seed, scripted, explores, seating)
 
     silent = {*config.env.scripted, *(scripted or {})}
-    return play_episodes(make_actor, tuple(snapshots), episodes, silent, limits)
+    played = play_episodes(make_actor, tuple(snapshots), episodes, silent, limits)
+    return replace(played, sampled=explores)
+
+
+def _explores(config: Config, sampled: bool | None) -> bool:
+    """Whether policies explore: as was asked for, or as the run itself measures them."""
+    return config.run.evaluate_sampled if sampled is None else sampled
 
 
 @dataclass(frozen=True)
@@ -204,7 +212,7 @@ class _Episode:
 
 
 class _Play:
-    """Episodes of greedy play, as many of each copy as of any other."""
+    """Episodes of play that measures, as many of each copy as of any other."""
 
     def __init__(self, actor: Actor, episodes: int, silent: set[str]) -> None:
         copies = actor.env.num_envs
@@ -257,16 +265,15 @@ def record(
     turns: int = 100,
     seed: int = 0,
     seconds: float | None = None,
-    sampled: bool = False,
+    sampled: bool | None = None,
 ) -> list[Array]:
-    """Pictures of one copy over so many turns of greedy play, each [height, width, 3] uint8.
+    """Pictures of one copy over so many turns of play, each [height, width, 3] uint8.
 
-    After so many seconds there are no more of them. With `sampled` policies explore as they do at
-    the end of training, instead.
+    After so many seconds there are no more of them. `sampled` is as of `evaluate`.
     """
     begun = time.monotonic()
     with threads(1):
-        actor = actor_for_play(config, snapshots, 1, seed, sampled=sampled)
+        actor = actor_for_play(config, snapshots, 1, seed, sampled=_explores(config, sampled))
         frames = [actor.env.render().copy()]
         episodes: list[Floats] = []
         actor.on_episode = lambda _, returns, facts: episodes.append(returns)  # noqa: ARG005

@@ -1,10 +1,11 @@
-"""What came of greedy play, and how far it may go."""
+"""What came of play that measures policies, and how far it may go."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Returns of greedy play."""
+    """Returns of play that measures policies."""
 
     agents: tuple[str, ...]
     returns: npt.NDArray[np.float64]
@@ -28,6 +29,13 @@ class Evaluation:
     histories: tuple[tuple[int, ...], ...] = ()
     """Of each episode all moves, those of chance too, as the game's library numbers them; empty
     where it knows no such thing (OpenSpiel does)."""
+    sampled: bool = False
+    """Whether policies explored as at the end of training; else they took their best actions."""
+
+    @property
+    def way(self) -> str:
+        """How policies played, as of `way_of`."""
+        return WAYS[self.sampled]
 
     @property
     def constant_sum(self) -> bool:
@@ -65,6 +73,7 @@ class Evaluation:
             "episodes": len(self.returns),
             "asked": self.asked,
             "cut": self.cut,
+            "sampled": self.sampled,
             "agents": {name: _summary_of(self.returns[:, i]) for i, name in enumerate(self.agents)},
             "facts": {name: _summary_of(self.metric(name)) for name in self.facts},
             "policies": {name: _summary_of(earned) for name, earned in self.policies.items()},
@@ -84,6 +93,20 @@ def standard_error(values: npt.NDArray[np.float64]) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
+def way_of(summary: Mapping[str, Any] | None) -> str:
+    """How policies played: `greedy` or `sampled`, in one word.
+
+    Args:
+        summary: as of `Evaluation.as_summary`; older ones do not say, and are of greedy play, as
+            what was not measured is taken to be.
+    """
+    return WAYS[bool((summary or {}).get("sampled"))]
+
+
+WAYS = ("greedy", "sampled")
+"""How policies play that are measured: they take their best actions, or explore."""
+
+
 def _never() -> bool:
     return False
 
@@ -94,7 +117,7 @@ def _unwatched(done: int, wanted: int) -> None:  # noqa: ARG001
 
 @dataclass(frozen=True)
 class Limits:
-    """How far greedy play goes, and who sees it."""
+    """How far play that measures policies goes, and who sees it."""
 
     seconds: float | None = None
     """After which it ends, between two turns; 0: before the first; None: as long as it takes."""

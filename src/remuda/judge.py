@@ -1,4 +1,4 @@
-"""Who is the best: greedy play by which the best checkpoint of a run is found."""
+"""Who is the best: play by which the best checkpoint of a run is found."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def judged(evaluation: Evaluation, scripted: Collection[str] = ()) -> dict[str, 
 
 
 class Judge:
-    """Greedy play by which the best checkpoint is found, within limits."""
+    """Play by which the best checkpoint is found, within limits."""
 
     def __init__(
         self,

@@ -210,7 +210,7 @@ def _weights(config: Config, specs: Sequence[PolicySpec], layout: Layout) -> Siz
             yield "what newborn policies are taught by", 3 * lessons, f"{EVOLUTION}.distil_states"
         judged = config.checkpoint.evaluate_episodes or config.run.evaluate_episodes
         if judged:  # as published, for whom it plays and for the checkpoint; as they act, twice
-            yield "greedy play of {}", 4 * size, hidden
+            yield "the play that measures {}", 4 * size, hidden
         if copies:
             yield (
                 "the frozen copies of {}",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from remuda.config import Config
 from remuda.coordinator.metrics import Record
-from remuda.evaluation import Evaluation
+from remuda.evaluation import WAYS, Evaluation
 from remuda.version import __version__
 
 PLAYED = (
@@ -66,31 +66,36 @@ class Result:
 
 
 def is_told(result: Result, evaluation: Evaluation) -> bool:
-    """Whether greedy play is told, and not what an earlier session measured with more episodes."""
+    """Whether this is told, and not what an earlier session measured with more episodes."""
     played = len(evaluation.returns)
     return played > 0 and (not evaluation.cut or played >= _episodes_before(result))
 
 
-def cut_words(result: Result, evaluation: Evaluation, interrupted: bool) -> str:
-    """That greedy play was cut short, and what the returns are of that are told."""
+def played_words(config: Config) -> str:
+    """What measures the policies of a run, in words."""
+    return f"{WAYS[config.run.evaluate_sampled]} play"
+
+
+def cut_words(config: Config, result: Result, evaluation: Evaluation, interrupted: bool) -> str:
+    """That the play that measures was cut short, and what the returns are of that are told."""
     why = "was interrupted" if interrupted else "ran out of run.evaluate_seconds"
     played, asked = len(evaluation.returns), evaluation.asked
     told = "; the returns are of those" if played else ""
     if _episodes_before(result) > played:
         told = BEFORE
-    return f"greedy play {why} after {played:,} of {asked:,} episodes{told}"
+    return f"{played_words(config)} {why} after {played:,} of {asked:,} episodes{told}"
 
 
-def failed_words(result: Result, error: str) -> str:
-    """That greedy play failed, and what the returns are of that are told."""
-    return f"greedy play failed: {error}{BEFORE if _episodes_before(result) else ''}"
+def failed_words(config: Config, result: Result, error: str) -> str:
+    """That the play that measures failed, and what the returns are of that are told."""
+    return f"{played_words(config)} failed: {error}{BEFORE if _episodes_before(result) else ''}"
 
 
 def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
     """What came of a run, as plain data.
 
-    Where nothing was left to do, what was played stays as it was told, and greedy play until it is
-    measured anew.
+    Where nothing was left to do, what was played stays as it was told, and what measured it until
+    that is done anew.
     """
     record, evaluation = result.record, result.evaluation
     summary: dict[str, object] = {
@@ -124,7 +129,7 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
 
 
 def _episodes_before(result: Result) -> int:
-    """Of the greedy play that was measured by an earlier session."""
+    """That an earlier session measured."""
     evaluation = result.before.get("evaluation")
     return int(evaluation["episodes"]) if isinstance(evaluation, dict) else 0
 

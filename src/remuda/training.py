@@ -41,7 +41,7 @@ from remuda.policies.initial import Beginning
 from remuda.population.imported import Imported
 from remuda.prepare import Prepared, prepare
 from remuda.publish.snapshot import Snapshot
-from remuda.result import Result, cut_words, failed_words, is_told, summarise
+from remuda.result import Result, cut_words, failed_words, is_told, played_words, summarise
 from remuda.resume import Resumed, find_checkpoint, note_changes, nothing_left
 from remuda.runtime.layout import Layout, make_layout
 from remuda.runtime.runtime import Runtime
@@ -73,7 +73,7 @@ def train(
     said: Collection[str] = (),
     user_callbacks: Iterable[object] | None = (),
 ) -> Result:
-    """Train every policy of `config`, save them, and measure them by greedy play.
+    """Train every policy of `config`, save them, and measure them by play.
 
     Args:
         config: the whole run.
@@ -377,7 +377,7 @@ def _finish(
     save_results()  # whatever comes after it
     callbacks.trained(run.path, result.record.turns)
     if config.run.evaluate_episodes and not (signals.stopped() or events.failure):
-        limits = replace(limits, watch=partial(callbacks.progress, "greedy play"))
+        limits = replace(limits, watch=partial(callbacks.progress, played_words(config)))
         result = _measure(config, result, snapshots, limits)
         save_results()
     result = replace(result, signal=signals.caught)
@@ -396,17 +396,17 @@ def _finish(
 def _measure(
     config: Config, result: Result, snapshots: Mapping[str, Snapshot], limits: Limits
 ) -> Result:
-    """The result with what greedy play earns, as far as that got."""
+    """The result with what policies earn, as far as that got."""
     try:
         evaluation = evaluate(
             config, snapshots, config.run.evaluate_episodes, config.seed, limits=limits
         )
     except Exception as error:  # the user's game; the run is worth more than its measurement
-        log.exception("greedy play failed")
+        log.exception("%s failed", played_words(config))
         told = where_raised(error) or f"{type(error).__name__}: {error}"
-        return result.with_note(failed_words(result, told))
+        return result.with_note(failed_words(config, result, told))
     if evaluation.cut:
-        result = result.with_note(cut_words(result, evaluation, limits.interrupted()))
+        result = result.with_note(cut_words(config, result, evaluation, limits.interrupted()))
     return replace(result, evaluation=evaluation if is_told(result, evaluation) else None)
 
 

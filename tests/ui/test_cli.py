@@ -86,7 +86,7 @@ def test_of_several_files_each_goes_over_those_before_it(tmp_path):
             "policy.device 'cuda:99' is not there: this machine",
         ),
         ("train --run.directory /proc/nothing", "cannot write the run directory /proc/nothing"),
-        ("evaluate", "name the run to play greedily, as in `remuda evaluate RUN`; `remuda runs`"),
+        ("evaluate", "name the run to evaluate, as in `remuda evaluate RUN`; `remuda runs`"),
         ("watch", "name the run to watch, as in `remuda watch RUN`; `remuda runs` lists runs"),
         ("status", "name the run to look at, as in `remuda status RUN`; `remuda runs` lists"),
         ("report", "name the run to report on, as in `remuda report RUN`; `remuda runs` lists"),

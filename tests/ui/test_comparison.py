@@ -40,10 +40,10 @@ def test_runs_that_differ_by_their_seed_are_one_group(six):
     assert [group.name for group in found.groups] == ["learning_rate 0.001", "learning_rate 0.01"]
     assert [group.seeds for group in found.groups] == [(0, 1, 2)] * 2
     assert found.policies == ("agent_0", "agent_1")
-    score = found.groups[0].greedy("agent_0")
+    score = found.groups[0].evaluated("agent_0")
     assert (score.mean, score.standard_error) == (11.0, pytest.approx(3**-0.5))
-    assert found.groups[1].greedy("agent_1").mean == 20.0
-    assert found.groups[1].greedy(MEAN).mean == 17.5
+    assert found.groups[1].evaluated("agent_1").mean == 20.0
+    assert found.groups[1].evaluated(MEAN).mean == 17.5
     # The last tenth of 40 lines is lines 36 to 40, weighted alike.
     lines = [r for r in found.groups[0].runs[0].records if r.turns >= 36000]
     mean = np.mean([r.policies["agent_0"].mean_return for r in lines])
@@ -79,7 +79,7 @@ def test_many_policies_are_told_by_their_mean(tmp_path):
     run = a_run(tmp_path / "a", names=[f"agent_{i}" for i in range(6)])
     found = compare([run])
     assert found.policies == (MEAN,)
-    assert found.groups[0].greedy().mean == 10 + 5 * 2.5
+    assert found.groups[0].evaluated().mean == 10 + 5 * 2.5
     assert "mean of 6" in page_of(found)
 
 
@@ -148,7 +148,7 @@ def test_the_command_compares(six, tmp_path, monkeypatch, capsys):
     assert command(["compare", str(six), "--out", "made", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["groups"]
     assert [group["seeds"] for group in found] == [[0, 1, 2], [0, 1, 2]]
-    assert found[1]["policies"]["agent_1"]["greedy"]["mean"] == 20.0
+    assert found[1]["policies"]["agent_1"]["evaluated"]["mean"] == 20.0
 
 
 def test_a_single_run_or_directory_may_be_compared(six):
@@ -179,7 +179,7 @@ def test_what_is_no_run_is_not_compared(runs, said):
 def test_a_policy_that_no_run_has_is_told(six):
     """It was None, as of one that was not measured."""
     (group,) = compare([six / "0.001-0", six / "0.001-1"]).groups
-    for score in (group.greedy, group.in_training):
+    for score in (group.evaluated, group.in_training):
         with pytest.raises(remuda.UsageError, match=r"'typo' in treasure_hunt; there are agent_0"):
             score("typo")
         assert score("agent_1").runs == score().runs == 2

@@ -204,13 +204,13 @@ def test_odd_names_are_escaped(tmp_path: Path) -> None:
 def test_one_episode_has_no_standard_error(tmp_path: Path) -> None:
     agents = {"red": {"mean": 7.0, "standard_error": float("nan")}}
     run = a_run(tmp_path, ["red"], evaluation={"episodes": 1, "agents": agents})
-    assert read_run(run).policies[0].greedy == "7.00"
+    assert read_run(run).policies[0].evaluated == "7.00"
     write_report(run)
 
 
 def test_what_is_summarised(tmp_path: Path) -> None:
     (policy,) = read_run(a_run(tmp_path, ["red"])).policies
-    assert policy.greedy == "40.0 ± 0.50"
+    assert policy.evaluated == "40.0 ± 0.50"
     assert policy.training_return == pytest.approx(38.0)  # of the intervals 36 to 40
     assert policy.staleness == pytest.approx(4.0)
     assert (policy.episodes, policy.updates, policy.version) == (400, 3900, 40)
@@ -269,7 +269,7 @@ def test_no_heading_is_cut_where_names_are_long(tmp_path: Path, width: int) -> N
     print_summary(run, console)
     assert isinstance(console.file, io.StringIO)
     (heading,) = [line for line in console.file.getvalue().split("\n") if "greedy return" in line]
-    known = {"policy", *(name for name, _ in COLUMNS)}
+    known = {"policy", "greedy return", *(name for name, _ in COLUMNS)}
     assert set(re.split(r"\s{2,}", heading.strip())) <= known
     assert "a_name_of_twenty_letters" in console.file.getvalue()
 

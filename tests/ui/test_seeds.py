@@ -39,9 +39,9 @@ def test_seeds_are_trained_into_one_directory_with_one_report(tmp_path, capfd, j
     found = compare([base])
     (group,) = found.groups
     assert group.seeds == (5, 6, 7)
-    assert group.greedy("agent_0").words in said
+    assert group.evaluated("agent_0").words in said
     html = (base / "report.html").read_text()
-    assert group.greedy("agent_0").words in html
+    assert group.evaluated("agent_0").words in html
     assert (base / "learning.png").exists()
     assert not list(base.glob("seed_*/report.html"))  # one report was asked for
     assert not list(base.glob("seed_*/*.png")) + list(base.glob("seed_*/*.gif"))

@@ -50,10 +50,13 @@ PRESETS: Mapping[str, Preset] = {
         "was. A turn costs milliseconds, so each rollout is learned from in twice as many passes "
         "as elsewhere, of half the size, at half the rate; and observations, counts divided by "
         "ten, are brought to mean 0 and deviation 1. Policy and value share a network: in "
-        "trials on a quick copy of pursuit three of four seeds came to more with it.",
+        "trials on a quick copy of pursuit three of four seeds came to more with it. Checkpoints "
+        "and the end are judged as it was learned, with actions that are drawn: pursuers that all "
+        "take their likeliest step get stuck.",
         game="pettingzoo:sisl/pursuit_v5",
         tree={
             "env": {"options": {"shared_reward": False}},
+            "run": {"evaluate_sampled": True},
             "policy": {
                 "algorithm": "ppo",
                 "learning_rate": 5e-4,

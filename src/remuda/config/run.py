@@ -127,7 +127,7 @@ class CheckpointConfig(Section):
     """Save experience too. None: in `sequential` and `lockstep`, where a resumed run then equals
     an uninterrupted one bit for bit, and not in `async`, where a learner collects afresh."""
     evaluate_episodes: CountOrNone = 20
-    """Greedy episodes played on each checkpoint, to find the best. 0: keep no best."""
+    """Episodes played on each checkpoint, to find the best. 0: keep no best."""
     write_limit: Annotated[PositiveFloat, CHILDREN] = 10.0
     """Seconds that a role has to write its part; the part before stands in for a later one."""
 
@@ -194,7 +194,10 @@ class RunConfig(Section):
     """Seconds between two lines of metrics. `auto`: a tenth of the time so far, from 0.25 to 5, so
     that a short run has curves too."""
     evaluate_episodes: CountOrNone = 200
-    """Greedy episodes played after training."""
+    """Episodes played after training."""
+    evaluate_sampled: bool = False
+    """Let policies explore in these, in those of checkpoints and in the picture, as at the end of
+    training: where they are to be judged as they learned to play. Else they are greedy."""
     evaluate_seconds: Annotated[
         PositiveFloat | None,
         Only(

@@ -20,7 +20,7 @@ COORDINATOR = "coordinator"
 """The part of a checkpoint that holds what no role owns: counters and published snapshots."""
 
 Measure = Callable[[Mapping[str, Snapshot]], Mapping[str, Any] | None]
-"""Plays greedily with snapshots, and returns at least `mean_return`; None: that was given up. Where
+"""Plays with snapshots, and returns at least `mean_return`; None: that was given up. Where
 `constant_sum` is true, the mean is the same whichever policies play; where `same_returns` is true
 too, that is so only if the best has that mean as well, but for rounding, which is by
 `largest_return`."""
@@ -120,7 +120,7 @@ class Checkpointer:
 
 
 class BestKeeper:
-    """Finds the best checkpoint by greedy play, beside the run or, inline, in its place.
+    """Finds the best checkpoint by play, beside the run or, inline, in its place.
 
     The best is the one with the highest mean return over all agents. In a game in which agents win
     what others lose that mean is the same for all; there a checkpoint becomes the best by earning
@@ -141,7 +141,7 @@ class BestKeeper:
 
         Args:
             checkpoints: of the run.
-            measure: plays greedily with snapshots.
+            measure: plays with snapshots.
             say: tells the user.
             inline: whether to play in place of the run.
             challenge: lets snapshots play against a checkpoint; None: means decide everywhere.
@@ -237,7 +237,7 @@ class BestKeeper:
         except Exception as error:  # the run is worth more than the measurement
             log.exception("the evaluation of checkpoint %d failed", number)
             self._failed = True
-            self._say(f"greedy play failed, so no best checkpoint is kept: {error}")
+            self._say(f"the evaluation failed, so no best checkpoint is kept: {error}")
 
     def _tell_once(self, what: str) -> None:
         """Say what could not be played to its end, unless that was asked for."""
@@ -269,9 +269,18 @@ def _was_cut(found: Mapping[str, Any]) -> bool:
     return math.isnan(found.get("margin", 0.0))
 
 
+def _are_alike(found: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
+    """Whether both were measured by greedy play, or both by play that explores.
+
+    They are not where a resumed run has another `run.evaluate_sampled`: then the best so far says
+    nothing.
+    """
+    return bool(found.get("sampled")) == bool(best.get("sampled"))
+
+
 def _tells_nothing(found: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
     """Whether means cannot say who is better, so that they must play each other."""
-    if not found.get("constant_sum"):
+    if not (found.get("constant_sum") and _are_alike(found, best)):
         return False
     mean, before = found["mean_return"], best["mean_return"]
     # Returns are float32, and a mean of 0 is rounded as they are: what matters is their size.
@@ -280,7 +289,7 @@ def _tells_nothing(found: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
 
 
 def _is_better(found: Mapping[str, Any], best: Mapping[str, Any] | None) -> bool:
-    if best is None:
+    if best is None or not _are_alike(found, best):
         return True
     if "margin" in found:
         return bool(found["rival"] == best["checkpoint"] and found["margin"] > 0.0)

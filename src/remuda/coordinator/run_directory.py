@@ -397,7 +397,7 @@ class RunDirectory:
 NEWER = {"restarts": {}, "halted": [], "notes": [], "processors": {}, "earlier": 0.0}
 """Of a summary, what older ones have not, and what it is then taken to be."""
 MEASURED = ("mean", "standard_error")
-"""Of greedy play; None where there was one episode only, or a return was not finite."""
+"""Of what was measured; None where there was one episode only, or a return was not finite."""
 
 
 def _checked(data: object) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from remuda.coordinator.run_directory import write_file
 from remuda.errors import ConfigError
+from remuda.evaluation import way_of
 from remuda.result import Result
 
 IDS = "loggers.json"
@@ -40,10 +41,14 @@ def measured(row: Mapping[str, float]) -> dict[str, float]:
 
 
 def evaluated(result: Result) -> dict[str, float]:
-    """What greedy play earned, as columns `greedy/agent_0`; empty: it was not played."""
+    """What play after training earned, as columns `greedy/agent_0`, or `sampled/agent_0`.
+
+    Empty: there was none.
+    """
     found: dict[str, Any] = result.evaluation.as_summary() if result.evaluation else {}
     groups: tuple[dict[str, Any], ...] = (found.get("agents", {}), found.get("policies", {}))
-    return {f"greedy/{name}": each["mean"] for group in groups for name, each in group.items()}
+    way = way_of(found)
+    return {f"{way}/{name}": each["mean"] for group in groups for name, each in group.items()}
 
 
 def known_id(directory: Path, logger: str) -> str | None:

@@ -20,7 +20,7 @@ LONGEST = 500
 
 
 class MLflowLogger(Callback):
-    """Logs every line of metrics, with the turns as its step, and what greedy play earned.
+    """Logs every line of metrics, with the turns as its step, and what play after it earned.
 
     Where to is MLFLOW_TRACKING_URI's, the experiment MLFLOW_EXPERIMENT_NAME's, or `remuda`. A
     resumed run goes on in the same run there.

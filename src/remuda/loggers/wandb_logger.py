@@ -12,7 +12,7 @@ from remuda.result import Result
 
 
 class WandbLogger(Callback):
-    """Logs every line of metrics over `turns`, and what greedy play earned at the end.
+    """Logs every line of metrics over `turns`, and what play after it earned at the end.
 
     Its files lie in the run directory, under `wandb/`. WANDB_MODE, WANDB_PROJECT, WANDB_ENTITY and
     all the rest hold as everywhere. A resumed run goes on under the same id.

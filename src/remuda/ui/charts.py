@@ -91,7 +91,7 @@ def draw_charts(summary: RunSummary) -> dict[str, bytes]:
 
 
 def learning_chart(summary: RunSummary) -> Figure:
-    """Return over turns, with the greedy evaluation at its end, above small charts of the losses.
+    """Return over turns, with the evaluation at its end, above small charts of the losses.
 
     On-policy these are the total, the policy's own, and that of the values.
     """
@@ -208,13 +208,13 @@ def _mean_returns(records: Iterable[Record]) -> Iterator[Point]:
 
 
 def _mark_evaluation(axes: Axes, summary: RunSummary, turns: int) -> bool:
-    """Set the greedy returns, with their standard errors, beyond the end; False: there are none."""
-    marked = [policy for policy in summary.policies if policy.greedy_return is not None]
+    """Set the evaluation, with its standard errors, beyond the end; False: there was none."""
+    marked = [policy for policy in summary.policies if policy.evaluated_return is not None]
     if not marked:
         return False
     axes.axvspan(1.01 * turns, 1.10 * turns, color="#f2f3f5", linewidth=0, zorder=0)
     axes.annotate(
-        "greedy",
+        summary.way,
         (1.055 * turns, 1.0),
         (0, 3),
         xycoords=axes.get_xaxis_transform(),
@@ -228,7 +228,7 @@ def _mark_evaluation(axes: Axes, summary: RunSummary, turns: int) -> bool:
     for place, policy in zip(places, marked, strict=True):
         axes.errorbar(
             [place],
-            [policy.greedy_return or 0.0],
+            [policy.evaluated_return or 0.0],
             yerr=[policy.standard_error or 0.0],
             fmt="o",
             markersize=size,

@@ -12,7 +12,7 @@ from remuda.coordinator.run_directory import write_file
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
 from remuda.loggers.common import flat
 from remuda.result import Result
-from remuda.ui.comparison_groups import Group, Groups, Score, rows_of, same_seeds
+from remuda.ui.comparison_groups import Group, Groups, Score, rows_of, same_seeds, way_words
 from remuda.ui.embedding import with_pictures
 from remuda.ui.found_runs import find_runs
 from remuda.ui.summary import RunSummary, read_run
@@ -64,7 +64,7 @@ class Comparison(Groups):
                     "seeds": list(group.seeds),
                     "policies": {
                         name: {
-                            "greedy": plain(group.greedy(name)),
+                            "evaluated": plain(group.evaluated(name)),
                             "in_training": plain(group.in_training(name)),
                         }
                         for name in dict.fromkeys((*self.policies, *group.policies))
@@ -200,7 +200,7 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
     table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
     table.add_column("runs", style="bold", overflow="fold")
     table.add_column("policy", overflow="fold")
-    for heading in ("seeds", "greedy return", "in training", "turns"):
+    for heading in ("seeds", f"{way_words(comparison)} return", "in training", "turns"):
         table.add_column(heading, justify="right", no_wrap=True)
     for group, name, cells in rows_of(comparison):
         table.add_row(Text(group), Text(name), *map(Text, cells))

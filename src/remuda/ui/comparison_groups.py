@@ -66,8 +66,10 @@ class Group:
         first, *others = ([policy.name for policy in run.policies] for run in self.runs)
         return tuple(name for name in first if all(name in other for other in others))
 
-    def greedy(self, policy: str = MEAN) -> Score | None:
-        """What a policy earned in greedy play after training, over the runs that measured it.
+    def evaluated(self, policy: str = MEAN) -> Score | None:
+        """What a policy earned in play after training, over the runs that measured it.
+
+        Greedily, or with exploration where runs have `run.evaluate_sampled`.
 
         Args:
             policy: by name; `MEAN`: the mean over all policies.
@@ -75,13 +77,13 @@ class Group:
         Raises:
             UsageError: no run of the group has such a policy.
         """
-        return self._score(policy, lambda found: found.greedy_return)
+        return self._score(policy, lambda found: found.evaluated_return)
 
     def in_training(self, policy: str = MEAN) -> Score | None:
         """What a policy earned over the last tenth of training, exploration included.
 
         Args:
-            policy: as of `greedy`.
+            policy: as of `evaluated`.
 
         Raises:
             UsageError: no run of the group has such a policy.
@@ -120,6 +122,11 @@ class Groups:
         return first
 
 
+def way_words(comparison: Groups) -> str:
+    """How policies played that were evaluated: `greedy`, `sampled`, or some runs' this or that."""
+    return " or ".join(dict.fromkeys(run.way for group in comparison.groups for run in group.runs))
+
+
 def same_seeds(comparison: Groups) -> list[str]:
     """What a reader must know: runs of one group that have the same seed."""
     found = []
@@ -137,7 +144,7 @@ def rows_of(comparison: Groups) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         turns = [run.ending["turns"] for run in group.runs]
         span = f"{min(turns):,}" + (f" to {max(turns):,}" if min(turns) < max(turns) else "")
         for i, name in enumerate(comparison.policies):
-            greedy, training = group.greedy(name), group.in_training(name)
+            evaluated, training = group.evaluated(name), group.in_training(name)
             count = len(group.runs[0].policies)
             shown = f"mean of {count}" if name == MEAN and MEAN not in group.policies else name
             yield (
@@ -145,7 +152,7 @@ def rows_of(comparison: Groups) -> Iterator[tuple[str, str, tuple[str, ...]]]:
                 shown,
                 (
                     str(len(group.runs)),
-                    NOTHING if greedy is None else _counted(greedy, group),
+                    NOTHING if evaluated is None else _counted(evaluated, group),
                     NOTHING if training is None else _counted(training, group),
                     span,
                 ),

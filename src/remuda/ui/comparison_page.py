@@ -17,7 +17,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from remuda.ui.charts import FEW, LOOK, PALETTE, QUIET, Numbers, smooth
-from remuda.ui.comparison_groups import MEAN, Group, Groups, rows_of, same_seeds
+from remuda.ui.comparison_groups import MEAN, Group, Groups, rows_of, same_seeds, way_words
 from remuda.ui.numbers import clock, number
 from remuda.ui.report import STYLE
 from remuda.ui.summary import RunSummary, returns
@@ -160,9 +160,9 @@ def page_of(comparison: Groups) -> str:
 {_table(comparison)}
 </div>
 {warnings}
-<p class="note">Mean over seeds ± its standard error. Greedy return: of each run the mean over its
-episodes without exploration, after training. In training: of each run the mean over the last tenth
-of its turns, with exploration.</p>
+<p class="note">Mean over seeds ± its standard error. {_return_of(comparison).capitalize()}: of each
+run the mean over its episodes after training; greedy ones are without exploration, sampled ones
+with it. In training: of each run the mean over the last tenth of its turns, with exploration.</p>
 <h2>Learning</h2>
 <figure><img class="chart" src="learning.png" alt="Return over the turns played, by group"></figure>
 <p class="note">Thick: the mean over seeds, where all of them played; band: one standard error on
@@ -179,14 +179,14 @@ each side of it; thin: the seeds. All are smoothed over a twentieth of their lin
 def _table(comparison: Groups) -> str:
     colours = iter(colours_of(comparison))
     rows = []
-    for name, policy, (seeds, greedy, *rest) in rows_of(comparison):
+    for name, policy, (seeds, evaluated, *rest) in rows_of(comparison):
         dot = _dot(next(colours)) if name else ""
         cells = "".join(f"<td>{_cell(cell)}</td>" for cell in rest)
         rows.append(
             f'<tr><th scope="row">{dot}{escape(name)}</th><td>{escape(policy)}</td>'
-            f'<td>{escape(seeds)}</td><td class="main">{_cell(greedy)}</td>{cells}</tr>'
+            f'<td>{escape(seeds)}</td><td class="main">{_cell(evaluated)}</td>{cells}</tr>'
         )
-    headings = ("runs", "policy", "seeds", "greedy return", "in training", "turns")
+    headings = ("runs", "policy", "seeds", _return_of(comparison), "in training", "turns")
     return _html_table(headings, rows)
 
 
@@ -194,22 +194,27 @@ def _runs(comparison: Groups) -> str:
     rows = []
     for group, colour in zip(comparison.groups, colours_of(comparison), strict=True):
         for run in group.runs:
-            ending, greedy = run.ending, _mean_greedy(run)
+            ending, evaluated = run.ending, _mean_evaluated(run)
             cells: tuple[Any, ...] = (
                 ending["seed"],
                 f"{ending['turns']:,}",
                 clock(ending["seconds"]),
-                number(greedy),
+                number(evaluated),
                 ending["ended"],
             )
             data = "".join(f"<td>{_cell(str(cell))}</td>" for cell in cells)
             path = escape(str(run.files.path))
             rows.append(f'<tr><th scope="row">{_dot(colour)}{path}</th>{data}</tr>')
-    return _html_table(("run", "seed", "turns", "duration", "greedy return", "how it ended"), rows)
+    returns = _return_of(comparison)
+    return _html_table(("run", "seed", "turns", "duration", returns, "how it ended"), rows)
 
 
-def _mean_greedy(run: RunSummary) -> float | None:
-    known = [p.greedy_return for p in run.policies if p.greedy_return is not None]
+def _return_of(comparison: Groups) -> str:
+    return f"{way_words(comparison)} return"
+
+
+def _mean_evaluated(run: RunSummary) -> float | None:
+    known = [p.evaluated_return for p in run.policies if p.evaluated_return is not None]
     return sum(known) / len(known) if known else None
 
 

@@ -1,4 +1,4 @@
-"""What the end of a run needs, made ready beside greedy play."""
+"""What the end of a run needs, made ready beside the play that measures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Preparation:
         self._began = 0.0
 
     def begin(self, run: RunDirectory, has_picture: bool) -> None:
-        """The weights are saved, and greedy play is about to begin."""
+        """The weights are saved, and the play that measures is about to begin."""
         # What the system refuses here is done later, by this process.
         with contextlib.suppress(OSError, RuntimeError):
             loading = Thread(target=_load, args=("remuda.ui.charts",), daemon=True)

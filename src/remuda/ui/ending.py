@@ -53,7 +53,7 @@ def tell_files(
 
 
 def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: None) -> list[str]:
-    """Make a picture of greedy play, then the report; returns what could not be made, and why.
+    """Make a picture of play, then the report; returns what could not be made, and why.
 
     A run in which nothing was played has neither.
 
@@ -86,7 +86,7 @@ def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: Non
 
 
 def draw_picture(run: RunDirectory) -> None:
-    """Write the picture of greedy play that belongs to a run, if its game has one."""
+    """Write the picture of play that belongs to a run, if its game has one."""
     draw_play(
         run,
         run.recording,
@@ -106,7 +106,7 @@ def draw_play(
     frames_per_second: int,
     checkpoint: int | str = "final",
     seconds: float | None = None,
-    sampled: bool = False,
+    sampled: bool | None = None,
 ) -> bool:
     """Write a GIF or a film of a run's policies at play; False where there is no picture."""
     from remuda.evaluate import record

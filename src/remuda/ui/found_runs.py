@@ -45,7 +45,7 @@ class FoundRun:
     state: str = ""
     """How it ended, or that it goes on."""
     best: float | None = None
-    """The best mean greedy return over its agents: of its checkpoints, or at its end."""
+    """The best mean return over its agents: of its checkpoints, or at its end."""
     damaged: str = ""
     """What of it could not be read, in words."""
 

@@ -54,8 +54,8 @@ NOTABLE = 0.1
 def _worse_greedily(summary: RunSummary) -> Iterator[str]:
     """Say which policies play far worse by their likeliest actions than by drawn ones."""
     worse = []
-    for policy in summary.policies:
-        greedy, error = policy.greedy_return, policy.standard_error
+    for policy in summary.policies if summary.way == "greedy" else ():
+        greedy, error = policy.evaluated_return, policy.standard_error
         found = list(returns(summary.records, policy.name))
         if greedy is None or error is None or policy.scripted or not found:
             continue
@@ -75,8 +75,9 @@ def _worse_greedily(summary: RunSummary) -> Iterator[str]:
         more = f" (so did {others} more)" if others else ""
         yield (
             f"{name} earned {number(greedy)} an episode in greedy play, and {number(training)} in "
-            f"training, where actions are drawn{more}: remuda evaluate {summary.files.path} "
-            "--sampled measures that"
+            f"training, where actions are drawn{more}; a run with --run.evaluate_sampled true is "
+            f"judged by those, and of this one remuda evaluate {summary.files.path} --sampled "
+            "measures that"
         )
 
 

@@ -177,14 +177,14 @@ def _game(summary: RunSummary) -> str:
         return ""
     rows = "\n".join(
         f'<tr><th scope="row">{escape(title_of(metric))}</th>'
-        f'<td class="main">{escape(metric.greedy_words).replace("-", "−")}</td>'
+        f'<td class="main">{escape(metric.evaluated_words).replace("-", "−")}</td>'
         f"<td>{number(metric.training).replace('-', '−')}</td></tr>"
         for metric in summary.episode_metrics
     )
     return f"""<h2>Episodes</h2>
 <div class="scroll">
 <table>
-<thead><tr><th scope="col">of an episode, on average</th><th scope="col">greedy</th>
+<thead><tr><th scope="col">of an episode, on average</th><th scope="col">{summary.way}</th>
 <th scope="col">in training</th></tr></thead>
 <tbody>
 {rows}
@@ -238,13 +238,15 @@ def _remarks(summary: RunSummary) -> str:
 def _notes(summary: RunSummary) -> str:
     """What the numbers of the table mean."""
     episodes = summary.episodes_evaluated
-    greedy = (
-        f"Greedy return: mean ± standard error over {episodes:,} episodes without exploration."
+    without = "with" if summary.way == "sampled" else "without"
+    evaluated = (
+        f"{summary.way.capitalize()} return: mean ± standard error over {episodes:,} episodes "
+        f"{without} exploration."
         if episodes
         else "The policies were not evaluated."
     )
     return (
-        f"{greedy} In training: the mean over the last tenth of the turns, with exploration. "
+        f"{evaluated} In training: the mean over the last tenth of the turns, with exploration. "
         "Staleness: versions by which the acting weights lagged behind the learner's, on average. "
         "Replay ratio: training samples per collected step."
     )
@@ -257,5 +259,5 @@ def _figure(source: str, kind: str, words: str) -> str:
 def _play(summary: RunSummary) -> str:
     if not summary.files.recording.is_file():
         return ""
-    figure = _figure("play.gif", "play", "The trained policies at play, greedy")
+    figure = _figure("play.gif", "play", f"The trained policies at play, {summary.way}")
     return f'<section class="screen">\n<h2>Play</h2>\n{figure}\n</section>'

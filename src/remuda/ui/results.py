@@ -21,7 +21,6 @@ Column = tuple[str, Callable[[PolicySummary], str]]
 
 
 COLUMNS: tuple[Column, ...] = (
-    ("greedy return", lambda p: p.greedy),
     ("in training", lambda p: number(p.training_return)),
     ("episodes", lambda p: f"{p.episodes:,}"),
     ("updates", lambda p: f"{p.updates:,}"),
@@ -42,9 +41,12 @@ STANDING: tuple[Column, ...] = (
 
 def columns_of(summary: RunSummary) -> tuple[Column, ...]:
     """What there is to tell of each policy."""
+    evaluated: Column = (f"{summary.way} return", lambda p: p.evaluated)
+    in_training, *others = COLUMNS
     if not any(policy.member for policy in summary.policies):
-        return COLUMNS
-    return (*COLUMNS[:2], *STANDING, *(column for column in COLUMNS[2:] if column[0] != "episodes"))
+        return (evaluated, *COLUMNS)
+    others = [column for column in others if column[0] != "episodes"]
+    return (evaluated, in_training, *STANDING, *others)
 
 
 LEARNED = ("updates", "version", "staleness", "replay ratio")
@@ -173,10 +175,10 @@ def _episode_metrics_table(summary: RunSummary) -> Table:
 
     table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
     table.add_column("of an episode", style="bold")
-    for heading in ("greedy", "in training"):
+    for heading in (summary.way, "in training"):
         table.add_column(heading, justify="right", no_wrap=True)
     for metric in summary.episode_metrics:
-        table.add_row(metric.words, metric.greedy_words, number(metric.training))
+        table.add_row(metric.words, metric.evaluated_words, number(metric.training))
     return table
 
 

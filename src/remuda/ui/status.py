@@ -12,6 +12,7 @@ from rich.text import Text
 
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import read_status
+from remuda.evaluation import way_of
 from remuda.ui.numbers import clock, number, percent, rate
 from remuda.ui.population_line import population_line
 
@@ -81,7 +82,9 @@ def _checkpoints(status: dict[str, Any]) -> str:
         return "no checkpoint yet"
     words = f"checkpoint {numbers[-1]}"
     if best:
-        words += f" (best: {best['checkpoint']}, greedy return {number(best['mean_return'])})"
+        words += (
+            f" (best: {best['checkpoint']}, {way_of(best)} return {number(best['mean_return'])})"
+        )
     return words
 
 

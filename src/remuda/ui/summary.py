@@ -11,6 +11,7 @@ from typing import Any
 from remuda.config import read_config
 from remuda.coordinator.metrics import MemberRecord, Record
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.evaluation import WAYS, way_of
 from remuda.ui.numbers import NOTHING, with_error
 
 END = 0.1
@@ -22,7 +23,7 @@ class PolicySummary:
     """What came of one policy. None: there was nothing to measure."""
 
     name: str
-    greedy_return: float | None = None
+    evaluated_return: float | None = None
     """Mean over the episodes of the evaluation."""
     standard_error: float | None = None
     """Of that mean."""
@@ -51,9 +52,9 @@ class PolicySummary:
         return NOTHING if found is None else f"{found.rating:.1f} ± {found.uncertainty:.1f}"
 
     @property
-    def greedy(self) -> str:
-        """The greedy return in words."""
-        return with_error(self.greedy_return, self.standard_error)
+    def evaluated(self) -> str:
+        """The return of the evaluation in words."""
+        return with_error(self.evaluated_return, self.standard_error)
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class EpisodeMetric:
     """One of the game's metrics of its episodes. None: there was nothing to measure."""
 
     name: str
-    greedy: float | None
+    evaluated: float | None
     """Mean over the episodes of the evaluation."""
     standard_error: float | None
     """Of that mean."""
@@ -74,9 +75,9 @@ class EpisodeMetric:
         return self.name.replace("_", " ")
 
     @property
-    def greedy_words(self) -> str:
-        """The greedy mean in words."""
-        return with_error(self.greedy, self.standard_error)
+    def evaluated_words(self) -> str:
+        """The mean of the evaluation in words."""
+        return with_error(self.evaluated, self.standard_error)
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,18 @@ class RunSummary:
         return float(self.ending.get("earlier", 0.0))
 
     @property
+    def way(self) -> str:
+        """How policies played in the evaluation: `greedy` or `sampled`, that is with exploration.
+
+        Where there was none, as it would have been.
+        """
+        if self.ending.get("evaluation"):
+            return way_of(self.ending["evaluation"])
+        return WAYS[bool((self.config.get("run") or {}).get("evaluate_sampled"))]
+
+    @property
     def episodes_evaluated(self) -> int:
-        """Greedy episodes played after training; 0: none."""
+        """Episodes played after training; 0: none."""
         return int((self.ending.get("evaluation") or {}).get("episodes", 0))
 
 
@@ -133,13 +144,13 @@ def _episode_metrics(ending: dict[str, Any], records: Sequence[Record]) -> Itera
     evaluated = (ending.get("evaluation") or {}).get("facts", {})
     trained = records[-1].facts if records else {}
     for name in trained or evaluated:
-        greedy = evaluated.get(name, {})
+        found = evaluated.get(name, {})
         begin = (1 - END) * records[-1].turns if records else 0
         at_end = [r.facts.get(name) for r in records if r.turns >= begin]
         yield EpisodeMetric(
             name,
-            _finite(greedy.get("mean")),
-            _finite(greedy.get("standard_error")),
+            _finite(found.get("mean")),
+            _finite(found.get("standard_error")),
             weighted_mean([(value, 1) for value in at_end if value is not None]),
         )
 
@@ -156,8 +167,8 @@ def _policies(
     order = {name: at for at, name in enumerate(records[0].playing if records else ())}
     listed = sorted([*trained, *away], key=lambda name: order.get(name, len(order)))
     for name in listed or evaluated:
-        greedy = evaluated.get(name, {})
-        mean, error = _finite(greedy.get("mean")), _finite(greedy.get("standard_error"))
+        found = evaluated.get(name, {})
+        mean, error = _finite(found.get("mean")), _finite(found.get("standard_error"))
         if name not in trained:
             yield PolicySummary(name, mean, error)
             continue

@@ -29,7 +29,7 @@ def needs_run(what: str, command: str) -> Mapping[str, str]:
 class EvaluateOptions(Section):
     """What a run's policies earn, greedily or not: each agent's mean return, and its error."""
 
-    NEEDED = needs_run("play greedily", "evaluate")
+    NEEDED = needs_run("evaluate", "evaluate")
 
     run: Path
     """The run directory."""
@@ -39,8 +39,9 @@ class EvaluateOptions(Section):
     """Seconds after which those that are over must do. None: as long as it takes."""
     seed: NonNegativeInt = 0
     """Seed of the games."""
-    sampled: bool = False
-    """Let policies explore as at the end of training; else they are greedy."""
+    sampled: bool | None = None
+    """Let policies explore as at the end of training, or, with `false`, be greedy. None: as the run
+    itself measures them, which is greedily unless it has `run.evaluate_sampled`."""
     checkpoint: Literal["final", "best"] | PositiveInt = "final"
     """`final`: the weights at the end of the run, or the newest there are; `best`: those of the
     checkpoint that did best in evaluation; or a checkpoint's number."""
@@ -67,7 +68,7 @@ class WatchOptions(Section):
     """The most turns to show; an episode's end comes first."""
     seed: NonNegativeInt = 0
     """Seed of the game."""
-    sampled: bool = False
+    sampled: bool | None = None
     """As for `remuda evaluate`."""
     checkpoint: Literal["final", "best"] | PositiveInt = "final"
     """As for `remuda evaluate`."""
@@ -131,8 +132,7 @@ def evaluate(words: Sequence[str]) -> int:
         check_histories(config)
     progress, signals = Progress(sys.stderr), Signals()
     with signals.watching():
-        what = "play" if options.sampled else "greedy play"
-        limits = Limits(options.seconds, signals.stopped, partial(progress, what))
+        limits = Limits(options.seconds, signals.stopped, partial(progress, "play"))
         evaluation = play(
             config,
             snapshots,
@@ -168,8 +168,7 @@ def _print_evaluation(options: EvaluateOptions, game: str, evaluation: Evaluatio
     from remuda.ui.numbers import number
 
     played = len(evaluation.returns)
-    how = "sampled" if options.sampled else "greedy"
-    print(f"{game}: {played} {how} episodes of {options.run}")
+    print(f"{game}: {played} {evaluation.way} episodes of {options.run}")
     width = max(len(name) for name in (*evaluation.agents, *evaluation.policies))
     for i, name in enumerate(evaluation.agents):
         mean, error = evaluation.mean(i), evaluation.standard_error(i)

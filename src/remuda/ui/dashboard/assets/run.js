@@ -78,7 +78,7 @@ export function make(main, id) {
       ? [tile(number(status.turns), ["turns", late]), tile(span(status.seconds), "running time"), tile(rate(status.agent_steps_per_second), "agent-steps/s"),
         tile(percent(status.shares?.wait), "of the actors' time is waiting"), tile(number(status.wait_seconds), "seconds waited in all"),
         status.matches > 0 && tile(number(status.matches), "matches"),
-        tile(number(told.checkpoints), "checkpoints"), tile(told.best ? number(told.best.mean_return) : "–", "best greedy return")]
+        tile(number(told.checkpoints), "checkpoints"), tile(told.best ? number(told.best.mean_return) : "–", `best ${told.best?.sampled ? "sampled" : "greedy"} return`)]
       : h("p", { class: "note" }, "It has no status: it did not begin, or it is damaged."));
     if (!status) return;
     const names = Object.keys(status.policies);
