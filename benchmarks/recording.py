@@ -60,6 +60,10 @@ class Results:
         self.name = name
         self.so_far = ""
         """Of a row of many runs that is not over, how many are. It takes no whole one's place."""
+        self.commits: tuple[str, ...] = ()
+        """What it is of, where not all is of the one that this is."""
+        self.parts: list[dict[str, Cell]] = []
+        """What rows are made of, run by run; it is in no table."""
         self.rows: list[dict[str, Cell]] = []
         self.bars: list[Bar] = []
 
@@ -118,12 +122,13 @@ class Results:
             "command": command(sys.argv),
             "date": datetime.now(UTC).date().isoformat(),
             "machine": machine(),
-            "commit": commit(_package().parents[1]),
+            "commit": ", ".join(self.commits) or commit_of_package(),
             "python": platform.python_version(),
             "torch": metadata.version("torch"),
             "numpy": metadata.version("numpy"),
             **({"so_far": self.so_far} if self.so_far else {}),
             "figures": self.figures(),
+            **({"runs": self.parts} if self.parts else {}),
         }
 
     def show(self) -> None:
@@ -204,6 +209,11 @@ def _gpus() -> dict[str, str]:
     asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
     return {"gpu": ", ".join(done.stdout.splitlines())} if done.returncode == 0 else {}
+
+
+def commit_of_package() -> str:
+    """The commit of the package that this process measures."""
+    return commit(_package().parents[1])
 
 
 def commit(folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 python benchmarks/worlds.py spread --seeds 5 --record
 python benchmarks/worlds.py spread lbf_coop --seeds 2 --peers PYTHON
+python benchmarks/worlds.py spread --seeds 8 --go-on --record    with the five of before
 python benchmarks/worlds.py tic_tac_toe              against a player that makes no mistake
 python benchmarks/worlds.py --quick                 every world for a moment, with wide bars
 
@@ -20,7 +21,9 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import shlex
 import subprocess
+import sys
 import tempfile
 import venv
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +36,7 @@ from typing import Any
 import numpy as np
 import torch
 from perfect import perfect
-from recording import FIGURES, ROOT, Results, error_of, options_of
+from recording import FIGURES, ROOT, Results, command, commit_of_package, error_of, options_of
 
 import remuda
 from remuda.config import load_config, overlay, preset_tree
@@ -247,6 +250,13 @@ class Outcome:
     seconds: float
     curve: list[tuple[float, int, float]]
     """Seconds, turns, and the mean return of episodes that were over lately."""
+    commit: str = field(default_factory=commit_of_package)
+    """Of Remuda, when it was trained."""
+
+    @property
+    def turns(self) -> int:
+        """That were played, as far as is known."""
+        return self.curve[-1][1] if self.curve else 0
 
 
 ONE_FOR_ALL: dict[str, Any] = {"population": {"policies": 1, "matchmaker": "self_play"}}
@@ -258,7 +268,12 @@ def ours(
     """Train independent policies, or one that plays all agents."""
     run = {
         "seed": seed,
-        "run": {"turns": turns, "evaluate_episodes": world.episodes, "log_every": 0.5},
+        "run": {
+            "turns": turns,
+            "evaluate_episodes": world.episodes,
+            "evaluate_sampled": False,  # as a preset may say; here both are measured
+            "log_every": 0.5,
+        },
         "checkpoint": {"every": 3600, "evaluate_episodes": 0},
     }
     tree = overlay(overlay(world.settings(defaults), run), ONE_FOR_ALL if shared else {})
@@ -406,7 +421,8 @@ def ways(world: World, options: argparse.Namespace) -> tuple[str, ...]:
 def planned(world: World, options: argparse.Namespace) -> list[tuple[int, str]]:
     """The seeds and the libraries of all runs, in their order."""
     peers = [SHARED] if world.peers and not options.alone else []
-    if peers and not (options.quick or options.shared or world.alone or options.times):
+    one = options.quick or options.shared or world.alone or (options.times and not options.separate)
+    if peers and not one:
         peers.append(SEPARATE)
     return [
         (seed, which)
@@ -416,9 +432,18 @@ def planned(world: World, options: argparse.Namespace) -> list[tuple[int, str]]:
 
 
 def measured(
-    name: str, options: argparse.Namespace, python: str | None
+    name: str,
+    options: argparse.Namespace,
+    python: str | None,
+    had: Mapping[tuple[str, int], Outcome],
 ) -> Iterator[tuple[dict[str, list[Outcome]], str]]:
     """One world, seed by seed, all libraries in turns.
+
+    Args:
+        name: of the world.
+        options: of the command line.
+        python: an interpreter with the other library; None: it does not play.
+        had: runs that were recorded before, by library and seed.
 
     Yields:
         After each run what is known so far, and how many runs are over; empty: all are.
@@ -428,7 +453,9 @@ def measured(
     found: dict[str, list[Outcome]] = {}
     plan = planned(world, options)
     for count, (seed, which) in enumerate(plan, 1):
-        if which in (OURS, OURS_SHARED):
+        if (which, seed) in had:
+            outcome = had[which, seed]
+        elif which in (OURS, OURS_SHARED):
             outcome = ours(world, turns, seed, options.defaults, which == OURS_SHARED)
         else:
             assert python is not None
@@ -438,7 +465,8 @@ def measured(
         found.setdefault(which, []).append(outcome)
         print(
             f"{name}, seed {seed}, {which}: greedy {outcome.greedy:.2f}, sampled "
-            f"{outcome.sampled:.2f} in {outcome.seconds / 60:.1f} minutes",
+            f"{outcome.sampled:.2f} in {outcome.seconds / 60:.1f} minutes"
+            + (" (as recorded)" if (which, seed) in had else ""),
             flush=True,
         )
         yield found, f"{count} of {len(plan)} runs" if count < len(plan) else ""
@@ -458,7 +486,7 @@ def tell(results: Results, name: str, found: dict[str, list[Outcome]], quick: bo
                 "sampled": spread_of(sampled),
                 "floor": f"{floor:.2f}",
                 "known": world.known,
-                "turns": int(mean(o.curve[-1][1] if o.curve else 0 for o in outcomes)),
+                "turns": int(mean(o.turns for o in outcomes)),
                 "minutes": mean(o.seconds for o in outcomes) / 60,
             }
         )
@@ -473,6 +501,78 @@ def tell(results: Results, name: str, found: dict[str, list[Outcome]], quick: bo
         other, error = best_of(found, (SHARED, SEPARATE))
         least = other - 2.0 * float(np.hypot(own_error, error))
         results.bar(f"{name}: beside the other library", own, least=least)
+
+
+def tell_runs(results: Results, found: Mapping[str, Sequence[Outcome]]) -> None:
+    """What each run came to, and of which commits they are."""
+    every = [outcome for outcomes in found.values() for outcome in outcomes]
+    results.commits = tuple(dict.fromkeys(outcome.commit for outcome in every))
+    for which, outcomes in found.items():
+        for seed, each in enumerate(outcomes):
+            results.parts.append(
+                {
+                    "library": which,
+                    "seed": seed,
+                    "greedy": each.greedy,
+                    "sampled": each.sampled,
+                    "seconds": each.seconds,
+                    "turns": each.turns,
+                    "commit": each.commit,
+                }
+            )
+
+
+COUNTED = ("--seeds", "--peer-seeds", "--peers", "--record", "--go-on")
+"""Of a command, what does not say how a run is trained."""
+
+
+def without_counts(command: str) -> list[str]:
+    """The words of a command that say how each run is trained."""
+    words, left = iter(shlex.split(command)), []
+    for word in words:
+        name, is_one_word, _ = word.partition("=")
+        if name not in COUNTED:
+            left.append(word)
+        elif not is_one_word and name not in ("--record", "--go-on"):
+            next(words, None)
+    return left
+
+
+def recorded(called: str) -> dict[tuple[str, int], Outcome]:
+    """The runs of a row that the same command recorded, by library and seed.
+
+    It ends here where what is recorded is of another command, or does not tell of each run.
+    """
+    found: dict[tuple[str, int], Outcome] = {}
+    for kind in ("", ".part"):  # of a row that was stopped the last runs are in this
+        file = FIGURES / f"{called}{kind}.json"
+        if not file.exists():
+            continue
+        record = json.loads(file.read_text())
+        own = without_counts(command(sys.argv))
+        if without_counts(record["command"]) != own:
+            raise SystemExit(
+                f"{file.name} is of `{record['command']}`, which trains otherwise than "
+                f"`{shlex.join(own)}`; say what it says, or leave --go-on out"
+            )
+        if "runs" not in record:
+            raise SystemExit(f"{file.name} does not tell of each run; leave --go-on out")
+        curves = curves_in(FIGURES / f"{called}{kind}.csv")
+        for run in record["runs"]:
+            key = run["library"], run["seed"]
+            figures = (run[name] for name in ("greedy", "sampled", "seconds"))
+            found[key] = Outcome(*figures, curves.get(key, []), run["commit"])
+    return found
+
+
+def curves_in(file: Path) -> dict[tuple[str, int], list[tuple[float, int, float]]]:
+    """The curves that `write_curves` wrote, by library and seed."""
+    found: dict[tuple[str, int], list[tuple[float, int, float]]] = {}
+    with file.open(newline="") as lines:
+        for line in csv.DictReader(lines):
+            point = float(line["seconds"]), int(line["turns"]), float(line["return"])
+            found.setdefault((line["library"], int(line["seed"])), []).append(point)
+    return found
 
 
 def best_of(found: Mapping[str, list[Outcome]], ways: Sequence[str]) -> tuple[float, float]:
@@ -564,6 +664,7 @@ def main() -> None:
     add("--peers", help="an interpreter with stable-baselines3 and the worlds")
     add("--peer-seeds", type=int, help="of the other library; without it all seeds")
     add("--times", type=float, default=0.0, help="of our first way's seconds")
+    add("--separate", action="store_true", help="with --times: their learner for each, too")
     add("--shared", action="store_true", help="one policy for all alone, of both libraries")
     add("--alone", action="store_true", help="without the other library")
     add(
@@ -573,6 +674,7 @@ def main() -> None:
         choices=(PPO, *OFF_POLICY),
         help="nothing of the policy is chosen but its algorithm, PPO if none is named",
     )
+    add("--go-on", action="store_true", help="with the runs that the same command recorded")
     add("--quick", action="store_true", help="one seed, and a fiftieth of the turns")
     options = options_of(parser)
     known = [*WORLDS, "tic_tac_toe"]
@@ -595,8 +697,12 @@ def main() -> None:
         for name in [name for name in chosen if name in WORLDS and WORLDS[name].continuous]:
             print(f"{name} is left out: its actions are continuous", flush=True)
             chosen = [other for other in chosen if other != name]
-    if options.quick and (options.shared or options.record):
+    if options.quick and (options.shared or options.record or options.go_on):
         parser.error("--quick trains a policy for each agent, and is no row; leave the other out")
+    if options.go_on and (len(options.worlds) != 1 or options.worlds == ["tic_tac_toe"]):
+        parser.error("--go-on: name one world, which has a row for all seeds")
+    if options.separate and (not options.times or options.shared or options.alone):
+        parser.error("--separate: with --times, and without --shared and --alone")
     if options.share <= 0.0 or options.seeds < 1:
         parser.error("--share: above 0; --seeds: at least 1")
     if options.quick:
@@ -634,10 +740,12 @@ def found_in(
         tic_tac_toe(results, options)
         yield results
         return
-    for found, so_far in measured(name, options, python):
+    had = recorded(called) if options.go_on else {}
+    for found, so_far in measured(name, options, python, had):
         results = Results(called)
         results.so_far = so_far
         tell(results, name, found, options.quick)
+        tell_runs(results, found)
         if options.record:
             write_curves(results, name, found)
         yield results

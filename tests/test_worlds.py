@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -81,6 +82,81 @@ def test_a_row_that_was_stopped_takes_no_whole_ones_place(programs, tmp_path):
     assert (tmp_path / "worlds.spread.json").read_bytes() != whole
 
 
+@pytest.fixture
+def row(programs, monkeypatch):
+    """Makes a row of spread by a command; tells what was trained, which is made up here."""
+    monkeypatch.setattr(programs.worlds, "floor_of", lambda name: -27.0)
+    monkeypatch.setattr(programs.worlds, "make_env", lambda *_, **__: SimpleNamespace(close=print))
+
+    def make(words, stop_after=100, commit="aaa"):
+        trained = []
+
+        def ours(world, turns, seed, defaults, shared):
+            if len(trained) == stop_after:
+                raise KeyboardInterrupt
+            trained.append((seed, shared))
+            (made,) = outcomes(programs, [-seed - 0.25], [-10.0 * seed - shared])
+            return replace(made, commit=commit)
+
+        monkeypatch.setattr(programs.worlds, "ours", ours)
+        monkeypatch.setattr(sys, "argv", ["worlds.py", "spread", "--alone", *words.split()])
+        programs.worlds.main()
+        return trained
+
+    return make
+
+
+def recorded(folder, kind="json"):
+    return (folder / f"worlds.spread.{kind}").read_text()
+
+
+def test_a_row_goes_on_with_the_seeds_that_it_has(row, tmp_path):
+    """Its figures are those of the same row in one go."""
+    assert row("--seeds 3 --record") == [(seed, way) for seed in range(3) for way in (False, True)]
+    whole, curves = json.loads(recorded(tmp_path)), recorded(tmp_path, "csv")
+    (tmp_path / "worlds.spread.json").unlink()
+    assert len(row("--seeds 2 --record --go-on")) == 4, "nothing was recorded: it begins"
+    assert row("--seeds 3 --record --go-on") == [(2, False), (2, True)]
+    again = json.loads(recorded(tmp_path))
+    assert (again["figures"], again["runs"]) == (whole["figures"], whole["runs"])
+    assert recorded(tmp_path, "csv") == curves
+
+
+def test_a_row_that_was_stopped_goes_on_there(row, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        row("--seeds 3 --record", stop_after=3)
+    assert row("--seeds=3 --go-on --record") == [(1, True), (2, False), (2, True)]
+    assert not list(tmp_path.glob("*.part.*"))
+    assert len(json.loads(recorded(tmp_path))["runs"]) == 6
+
+
+def test_a_row_tells_of_all_commits_that_it_is_of(row, tmp_path):
+    for i, name in enumerate(("aaa", "bbb", "ccc"), 1):
+        row(f"--seeds {i} --record --go-on", commit=name)
+    assert json.loads(recorded(tmp_path))["commit"] == "aaa, bbb, ccc"
+
+
+@pytest.mark.parametrize("words", ["--share 0.5", "--defaults", "--share=0.5"])
+def test_a_row_does_not_go_on_with_runs_of_another_kind(row, tmp_path, words):
+    row("--seeds 1 --record")
+    before = recorded(tmp_path)
+    if words == "--defaults":  # a row of its own, of which there is none
+        assert len(row(f"--seeds 1 --record --go-on {words}")) == 2
+    else:
+        with pytest.raises(SystemExit, match=r"is of `python .*`, which trains otherwise than"):
+            row(f"--seeds 2 --record --go-on {words}")
+    assert recorded(tmp_path) == before
+
+
+def test_a_row_of_before_runs_were_told_one_by_one_is_not_gone_on_with(row, tmp_path):
+    row("--seeds 1 --record")
+    record = json.loads(recorded(tmp_path))
+    del record["runs"]
+    (tmp_path / "worlds.spread.json").write_text(json.dumps(record))
+    with pytest.raises(SystemExit, match="does not tell of each run"):
+        row("--seeds 2 --record --go-on")
+
+
 def written(programs, folder, name, command, greedy, floor=0.0):
     results = programs.recording.Results(name)
     row = {"world": name, "library": "Remuda", "seeds": 1, "greedy": greedy, "sampled": greedy}
@@ -139,6 +215,9 @@ def test_rows_of_defaults_are_those_of_their_algorithm(programs, tmp_path):
         ("spread --alone --share 0", "--share: above 0"),
         ("spread --alone --peer-seeds 1", "--peer-seeds: 1 to 5"),
         ("spread --defaults iqn", "add --alone"),
+        ("spread --alone --separate", "--separate: with --times"),
+        ("spread speaker --go-on --alone", "--go-on: name one world"),
+        ("tic_tac_toe --go-on --alone", "--go-on: name one world"),
         ("spread --def", "unrecognized arguments"),
     ],
 )
