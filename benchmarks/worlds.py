@@ -522,7 +522,10 @@ def tell_runs(results: Results, found: Mapping[str, Sequence[Outcome]]) -> None:
             )
 
 
-COUNTED = ("--seeds", "--peer-seeds", "--peers", "--record", "--go-on")
+COUNTED, SWITCHES = (
+    ("--seeds", "--peer-seeds", "--peers", "--out"),
+    ("--record", "--go-on", "--json"),
+)
 """Of a command, what does not say how a run is trained."""
 
 
@@ -531,10 +534,11 @@ def without_counts(command: str) -> list[str]:
     words, left = iter(shlex.split(command)), []
     for word in words:
         name, is_one_word, _ = word.partition("=")
-        if name not in COUNTED:
+        if name in COUNTED:
+            if not is_one_word:
+                next(words, None)
+        elif name not in SWITCHES:
             left.append(word)
-        elif not is_one_word and name not in ("--record", "--go-on"):
-            next(words, None)
     return left
 
 
@@ -741,6 +745,13 @@ def found_in(
         yield results
         return
     had = recorded(called) if options.go_on else {}
+    plan = [(which, seed) for seed, which in planned(WORLDS[name], options)]
+    if more := [key for key in had if key not in plan]:
+        raise SystemExit(
+            f"{len(more)} runs of {called} are recorded besides, {more[-1][0]} with seed "
+            f"{more[-1][1]} among them: ask for as many with --seeds and --peer-seeds, or leave "
+            "--go-on out"
+        )
     for found, so_far in measured(name, options, python, had):
         results = Results(called)
         results.so_far = so_far

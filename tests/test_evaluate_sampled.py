@@ -2,6 +2,8 @@
 
 import io
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,14 +15,17 @@ from remuda import evaluate as evaluate_module
 from remuda.config import load_config
 from remuda.coordinator.checkpointing import BestKeeper
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.effects import without_effect
 from remuda.evaluation import Evaluation, Limits
 from remuda.judge import judged
 from remuda.loggers.common import evaluated
+from remuda.result import is_told
 from remuda.ui import status
 from remuda.ui.cli import run as command
 from remuda.ui.comparison import compare, print_comparison
 from remuda.ui.comparison_page import page_of
 from remuda.ui.ending import draw_picture
+from remuda.ui.found_runs import list_runs
 from remuda.ui.live import PlainView
 from remuda.ui.remarks import remarks
 from remuda.ui.report import write_report
@@ -190,6 +195,121 @@ def test_runs_of_both_kinds_are_set_apart_and_named(tmp_path):
         "evaluate_sampled True",
     ]
     assert "greedy or sampled return" in printed(print_comparison, found)
+
+
+def resumed_otherwise(tmp_path, cut):
+    """A greedy run of three seeds, gone on with to be sampled; of one that play was cut."""
+    for seed in range(3):
+        made(tmp_path / str(seed), True, seed, mean=10.0 * seed)
+    file = tmp_path / "0" / "summary.json"
+    summary = json.loads(file.read_text())
+    summary["evaluation"]["sampled"] = not cut
+    file.write_text(json.dumps(summary))
+    return compare([tmp_path / str(seed) for seed in range(3)])
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_mean_is_of_one_kind_of_play(tmp_path, cut):
+    """Red before: a greedy return was in the mean of sampled ones, where that play had failed."""
+    found = resumed_otherwise(tmp_path, cut)
+    score = found.groups[0].evaluated("agent_0")
+    assert (score.mean, score.runs) == ((15.0, 2) if cut else (10.0, 3))
+    shown = printed(print_comparison, found)
+    assert ("(of 2)" in shown) is cut
+    assert "sampled return" in shown
+    assert "greedy" not in shown
+    assert (">0, greedy<" in page_of(found)) is cut
+    assert found.as_summary()["groups"][0]["play"] == "sampled"
+
+
+def test_each_group_says_how_it_played_where_they_differ(tmp_path):
+    runs = [made(tmp_path / str(sampled), sampled) for sampled in (False, True)]
+    shown = printed(print_comparison, compare(runs))
+    assert "-30.0, greedy" in shown
+    assert "-30.0, sampled" in shown
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_what_stands_of_before_says_how_it_was_played(tmp_path, failed, monkeypatch):
+    """Red before: the note said that the returns are older, and not that they are greedy."""
+    train(tmp_path / "run")
+
+    def fail(*_, **__):
+        raise ValueError("no")
+
+    if failed:
+        monkeypatch.setattr("remuda.training.evaluate", fail)
+    cut = {} if failed else {"evaluate_seconds": 1e-9}
+    train(None, resume=tmp_path / "run", evaluate_sampled=True, **cut)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert not summary["evaluation"]["sampled"]
+    (note,) = summary["notes"]
+    assert note.startswith("sampled play ")
+    assert note.endswith("; the returns are those that were measured before, greedy")
+    page = write_report(tmp_path / "run").read_text()
+    assert ">greedy return<" in page
+
+
+def test_fewer_episodes_of_what_is_asked_for_are_told(tmp_path):
+    """Red before: more greedy ones stood for it."""
+    train(tmp_path / "run")
+    before = json.loads((tmp_path / "run" / "summary.json").read_text())
+    first = remuda.load(tmp_path / "run").evaluate(2, sampled=True)
+    cut = replace(first, cut="the time was up", asked=EPISODES)
+    assert is_told(SimpleNamespace(before=before), cut)
+    assert not is_told(SimpleNamespace(before=before), replace(cut, sampled=False))
+
+
+def test_seeds_are_measured_anew_where_that_changes(tmp_path):
+    """Red before: they were done already, and what was asked for was dropped without a word."""
+    words = ("--schedule", "sequential", "--policy.algorithm", "ppo", "--policy.network.hidden")
+    small = (*words, "8", "--run.turns", "200", "--policy.ppo.rollout_length", "20")
+    runs = str(tmp_path / "runs")
+    train = ["train", "treasure_hunt", *small, "--seeds", "2", "--run.directory", runs]
+    assert command([*train, "--run.evaluate_episodes", "2"]) == 0
+    assert command(["train", "--resume", runs, "--run.evaluate_sampled", "true"]) == 0
+    for seed in (0, 1):
+        summary = json.loads((tmp_path / "runs" / f"seed_{seed}" / "summary.json").read_text())
+        assert summary["evaluation"]["sampled"]
+
+
+@pytest.mark.parametrize("best", [False, True])
+@pytest.mark.parametrize("last", [False, True])
+def test_a_list_of_runs_compares_play_of_one_kind(tmp_path, best, last):
+    """Red before: the larger of a greedy and a sampled return was the best."""
+    train(tmp_path / "run", evaluate_sampled=last)
+    store = RunDirectory.open(tmp_path / "run").checkpoints
+    store.mark_best({"checkpoint": store.numbers()[0], "mean_return": 5000.0, "sampled": best})
+    (found,) = list_runs(tmp_path)
+    assert not found.damaged
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    mean = np.mean(list(means_of(summary["evaluation"]).values()))
+    assert found.best == pytest.approx(5000.0 if best is last else mean)
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_an_analysis_plays_as_the_run_is_measured(tmp_path, sampled, capsys):
+    train(tmp_path / "run", evaluate_sampled=sampled)
+    words = ["analyse", str(tmp_path / "run"), "--out", str(tmp_path / "found")]
+    assert command([*words, "--seconds", "60"]) == 0
+    way = "sampled" if sampled else "greedy"
+    assert f"2 agents, 200 {way} episodes" in capsys.readouterr().out
+    told = json.loads((tmp_path / "found" / "analysis.json").read_text())
+    assert told["play"] == way
+    by_hand = remuda.load(tmp_path / "run").evaluate(200, sampled=sampled)
+    earned = [each["value"] for each in told["agents"].values()]
+    assert earned == pytest.approx([by_hand.mean(0), by_hand.mean(1)], rel=1e-5)
+
+
+def test_where_nobody_explores_it_is_told_to_do_nothing():
+    """Red before: greedy play of noisy networks without exploration was called sampled."""
+    tree = {"run": {"evaluate_sampled": True}}
+    noisy = {"policy": {"network": {"noisy": True}, "exploration": {"end": 0.0}}}
+    told = "run.evaluate_sampled has no effect without a policy that draws its actions"
+    assert any(each.startswith(told) for each in without_effect(load_config(tree | noisy)))
+    assert not without_effect(load_config(tree))
+    own = {"policies": {"agent_0": {"exploration": {"end": 0.1}}}}
+    assert not any(told in each for each in without_effect(load_config(tree | noisy | own)))
 
 
 def test_the_status_says_what_the_best_was_found_by():

@@ -148,6 +148,18 @@ def test_a_row_does_not_go_on_with_runs_of_another_kind(row, tmp_path, words):
     assert recorded(tmp_path) == before
 
 
+def test_a_row_that_goes_on_loses_no_run(row, tmp_path):
+    """Red before: it was written with fewer seeds than it had."""
+    row("--seeds 3 --record")
+    before = recorded(tmp_path)
+    with pytest.raises(
+        SystemExit, match=r"2 runs of worlds.spread are recorded besides, .* seed 2"
+    ):
+        row("--seeds 2 --record --go-on")
+    assert recorded(tmp_path) == before
+    assert row("--seeds 3 --go-on --json") == []
+
+
 def test_a_row_of_before_runs_were_told_one_by_one_is_not_gone_on_with(row, tmp_path):
     row("--seeds 1 --record")
     record = json.loads(recorded(tmp_path))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.config import Config
+from remuda.config.resolved import resolved, resolved_policy
 from remuda.pickled import without_digests
 
 OF_POLICY = (
@@ -101,7 +102,7 @@ def changes(before: Config, after: Config) -> list[Change]:
             found.append(Change(key, one, other, allowed))
     common = {change.key: (change.before, change.after) for change in found}
     for name in dict.fromkeys((*before.policies, *after.policies)):
-        own, now = (config.policy_of(name).model_dump(mode="json") for config in (before, after))
+        own, now = (resolved_policy(config.policy_of(name)) for config in (before, after))
         for key, one, other in _differences(own, now):
             if common.get(f"policy.{key}") != (one, other):
                 found.append(Change(f"policies.{name}.{key}", one, other, key in OF_POLICY))
@@ -109,7 +110,7 @@ def changes(before: Config, after: Config) -> list[Change]:
 
 
 def _tree(config: Config) -> dict[str, Any]:
-    return config.model_dump(mode="json", exclude={"policies"})
+    return {key: value for key, value in resolved(config).items() if key != "policies"}
 
 
 def _differences(

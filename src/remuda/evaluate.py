@@ -122,7 +122,7 @@ def play_recorded(
     episodes: int,
     seed: int = 0,
     *,
-    sampled: bool = False,
+    sampled: bool | None = None,
     states: int = 0,
     frames: int = 1,
     seconds: float | None = None,
@@ -134,7 +134,7 @@ def play_recorded(
         snapshots: the policies, by name.
         episodes: how many, over all copies.
         seed: of the games.
-        sampled: whether policies explore as they do at the end of training; else they are greedy.
+        sampled: as of `evaluate`.
         states: so many observations of each agent are kept.
         frames: each with those before it, so many together.
         seconds: after which play ends; None: as long as it takes.
@@ -142,6 +142,7 @@ def play_recorded(
     Returns:
         What was recorded, and whether the time was up before all of it was played.
     """
+    explores = _explores(config, sampled)
     recorded: list[Recorded] = []
 
     def make_actor(copies: int) -> Actor:
@@ -149,7 +150,7 @@ def play_recorded(
             recorded.append(Recorded(env, -(-episodes // copies), states, frames))
             return recorded[-1]
 
-        actor = actor_for_play(config, snapshots, copies, seed, sampled=sampled, wrap=wrap)
+        actor = actor_for_play(config, snapshots, copies, seed, sampled=explores, wrap=wrap)
         recorded[-1].start()
         return actor
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from remuda.config import Config
 from remuda.coordinator.metrics import Record
-from remuda.evaluation import WAYS, Evaluation
+from remuda.evaluation import WAYS, Evaluation, way_of
 from remuda.version import __version__
 
 PLAYED = (
@@ -66,9 +66,13 @@ class Result:
 
 
 def is_told(result: Result, evaluation: Evaluation) -> bool:
-    """Whether this is told, and not what an earlier session measured with more episodes."""
-    played = len(evaluation.returns)
-    return played > 0 and (not evaluation.cut or played >= _episodes_before(result))
+    """Whether this is told, and not what an earlier session measured with more episodes.
+
+    What was played otherwise before, greedily or not, is not what was asked for now.
+    """
+    played, before = len(evaluation.returns), result.before.get("evaluation")
+    is_alike = isinstance(before, dict) and way_of(before) == evaluation.way
+    return played > 0 and (not evaluation.cut or not is_alike or played >= _episodes_before(result))
 
 
 def played_words(config: Config) -> str:
@@ -81,14 +85,23 @@ def cut_words(config: Config, result: Result, evaluation: Evaluation, interrupte
     why = "was interrupted" if interrupted else "ran out of run.evaluate_seconds"
     played, asked = len(evaluation.returns), evaluation.asked
     told = "; the returns are of those" if played else ""
-    if _episodes_before(result) > played:
-        told = BEFORE
+    if _episodes_before(result) and not is_told(result, evaluation):
+        told = _before_words(config, result)
     return f"{played_words(config)} {why} after {played:,} of {asked:,} episodes{told}"
 
 
 def failed_words(config: Config, result: Result, error: str) -> str:
     """That the play that measures failed, and what the returns are of that are told."""
-    return f"{played_words(config)} failed: {error}{BEFORE if _episodes_before(result) else ''}"
+    return f"{played_words(config)} failed: {error}{_before_words(config, result)}"
+
+
+def _before_words(config: Config, result: Result) -> str:
+    """That what an earlier session measured stands, and how; empty: it measured nothing."""
+    before = result.before.get("evaluation")
+    if not isinstance(before, dict):
+        return ""
+    way = way_of(before)
+    return BEFORE + (f", {way}" if way != WAYS[config.run.evaluate_sampled] else "")
 
 
 def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:

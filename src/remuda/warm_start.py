@@ -110,9 +110,8 @@ def differences(there: PolicySpec, here: PolicySpec) -> Iterator[str]:
     yield from differ("what observations are multiplied by", there.scale, here.scale)
     yield from differ("actions", _actions(there), _actions(here))
     if algorithm == other_algorithm:
-        if here.config.entry.takes == "rollouts":
-            first, second = (spec.config.network.serves_both for spec in (there, here))
-            yield from differ("network.shared", first, second)
+        first, second = (spec.config.shares_network for spec in (there, here))
+        yield from differ("network.shared", first, second)
         for name in NetworkConfig.model_fields:
             if name == "shared":  # None is one of the two
                 continue

@@ -42,6 +42,10 @@ def plain(found):
         ({"algorithm": "ppo"}, True, None),
         ({"algorithm": "ppo", "network": {"shared": False}}, False, False),
         ({"algorithm": "iqn"}, "not said", "not said"),
+        # Red before: what was written went over their own presets.
+        ({"algorithm": "policies.own_algorithms:Together"}, "not said", "not said"),
+        ({"algorithm": "policies.own_algorithms:Apart"}, "not said", "not said"),
+        ({"algorithm": "policies.own_algorithms:Vanilla"}, True, None),
     ],
 )
 def test_oracles_recorded_when_networks_were_shared_by_default_share_them(policy, before, now):

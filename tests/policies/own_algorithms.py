@@ -19,6 +19,18 @@ class Vanilla(remuda.RolloutAlgorithm):
         return -push * rows.advantages * rows.log_probs, (rows.targets - rows.values).square()
 
 
+class Together(Vanilla):
+    """Has one network for policy and value, unless told otherwise."""
+
+    preset = {"network": {"shared": True}}  # noqa: RUF012
+
+
+class Apart(Vanilla):
+    """Has a network for each, likewise."""
+
+    preset = {"network": {"shared": False}}  # noqa: RUF012
+
+
 class Soft(remuda.TransitionAlgorithm):
     """Soft Q-learning (Haarnoja et al. 2017), with targets that follow slowly."""
 

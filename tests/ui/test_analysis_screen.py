@@ -44,7 +44,7 @@ def group(*rewards, **facts):
 
 def test_measures_that_no_run_tells_are_left_out():
     one = group((1.0, 2.0), (2.0, 1.0), f=[np.nan, np.nan], g=[1.0, 2.0])
-    report = SocietyReport(("x", "y"), (one, one), ({}, {}))
+    report = SocietyReport(("x", "y"), (one, one), ({}, {}), ("greedy", "greedy"))
     shown = screen(lambda console: print_societies(report, console), 200)
     assert "nan" not in shown
     assert "g: 1.50 on the mean" in shown

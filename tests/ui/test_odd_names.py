@@ -73,11 +73,11 @@ def test_exploited_seats_of_odd_names():
 def test_societies_with_odd_measures():
     rewards = np.random.default_rng(0).normal(size=(5, 1, 2))
     one = society(("[/a]", "[b]"), rewards, [1] * 5, {"apples[/x]": np.arange(5.0)})
-    both = SocietyReport(("[/r]", "[s]"), (one, one), ({}, {}))
+    both = SocietyReport(("[/r]", "[s]"), (one, one), ({}, {}), ("greedy", "greedy"))
     shown = screen(lambda console: print_societies(both, console))
     assert "apples[/x]" in shown
     assert "[/r]" in shown
-    alone = SocietyReport(("[/r]",), (one,), ({},))
+    alone = SocietyReport(("[/r]",), (one,), ({},), ("greedy",))
     assert "[/a]" in screen(lambda console: print_societies(alone, console))
 
 

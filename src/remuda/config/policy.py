@@ -172,6 +172,11 @@ class PolicyConfig(Section):
         return find_algorithm(self.algorithm)
 
     @property
+    def shares_network(self) -> bool | None:
+        """Whether policy and value share a network; None: its algorithm has no such two."""
+        return self.network.serves_both if self.entry.takes == "rollouts" else None
+
+    @property
     def first_epsilon(self) -> float:
         """The exploration rate at its first step; 1 where a distribution explores by itself."""
         return 1.0 if self.entry.samples else self.exploration.start

@@ -195,7 +195,16 @@ class RunConfig(Section):
     that a short run has curves too."""
     evaluate_episodes: CountOrNone = 200
     """Episodes played after training."""
-    evaluate_sampled: bool = False
+    evaluate_sampled: Annotated[
+        bool,
+        Only(
+            when=lambda config: any(
+                policy.last_epsilon > 0.0
+                for policy in (config.policy, *map(config.policy_of, config.policies))
+            ),
+            needs="a policy that draws its actions, or exploration.end above 0",
+        ),
+    ] = False
     """Let policies explore in these, in those of checkpoints and in the picture, as at the end of
     training: where they are to be judged as they learned to play. Else they are greedy."""
     evaluate_seconds: Annotated[

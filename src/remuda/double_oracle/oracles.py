@@ -65,10 +65,11 @@ class OracleSettings:
 
 
 def _with_shared(policy: Mapping[str, Any], usual: bool | None) -> dict[str, Any]:
-    """A policy in which `network.shared` is said, where its algorithm reads that."""
-    network = policy.get("network", {})
-    reads = find_algorithm(policy.get("algorithm", "ppo")).takes == "rollouts"
-    if not reads or not isinstance(network, Mapping):  # what is none is told by its check
+    """A policy in which `network.shared` is said, where its algorithm leaves that open."""
+    network, algorithm = policy.get("network", {}), find_algorithm(policy.get("algorithm", "ppo"))
+    says = any("shared" in preset.get("network", {}) for preset in algorithm.presets)
+    is_open = algorithm.takes == "rollouts" and not says
+    if not is_open or not isinstance(network, Mapping):  # what is none is told by its check
         return dict(policy)
     return {**policy, "network": {"shared": usual, **network}}
 

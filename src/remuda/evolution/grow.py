@@ -45,7 +45,7 @@ def network_family(spec: PolicySpec) -> tuple[object, ...]:
         repr(rest),
         bool(network.hidden),
         bool(network.recurrent),
-        config.entry.takes == "rollouts" and network.serves_both,
+        config.shares_network,
         kernels,
         (config.iqn.quantiles, config.iqn.cosines) if config.entry.section == "iqn" else (),
         (config.ppo.normalise_observations, config.ppo.normalise_values)

@@ -87,7 +87,8 @@ class PolicySpec:
             config.algorithm,
             # Those that are floats are each policy's own, as its hyperparameters are.
             repr({k: v for k, v in config.settings.items() if f"settings.{k}" not in numbers}),
-            config.network.model_dump_json(),
+            config.network.model_dump_json(exclude={"shared"}),
+            config.shares_network,
             # Noise is drawn for a whole stack at once; so that each draws its own, each is alone.
             self.name if config.network.noisy else "",
             config.n_frames,

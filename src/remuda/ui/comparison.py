@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from remuda.config import load_saved_config
+from remuda.config.resolved import resolved
 from remuda.coordinator.run_directory import write_file
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
 from remuda.loggers.common import flat
@@ -62,6 +63,7 @@ class Comparison(Groups):
                     "name": group.name,
                     "runs": [str(run.files.path) for run in group.runs],
                     "seeds": list(group.seeds),
+                    "play": group.way,
                     "policies": {
                         name: {
                             "evaluated": plain(group.evaluated(name)),
@@ -148,7 +150,7 @@ def _groups(runs: Sequence[RunSummary]) -> Iterator[Group]:
 def _settings(run: RunSummary) -> dict[str, Any]:
     """What runs of one group have in common, by key."""
     try:  # what another version did not know has its default, and what it called otherwise is moved
-        tree = load_saved_config(run.config).model_dump(mode="json")
+        tree = resolved(load_saved_config(run.config))
     except ConfigError:
         tree = run.config
     return {key: value for key, value in flat(tree).items() if key not in ASIDE}

@@ -61,6 +61,11 @@ class Group:
         return tuple(run.ending["seed"] for run in self.runs)
 
     @property
+    def way(self) -> str:
+        """How its policies play that are evaluated, `greedy` or `sampled`, that is exploring."""
+        return self.runs[0].way_asked
+
+    @property
     def policies(self) -> tuple[str, ...]:
         """Those that all of its runs have."""
         first, *others = ([policy.name for policy in run.policies] for run in self.runs)
@@ -69,7 +74,8 @@ class Group:
     def evaluated(self, policy: str = MEAN) -> Score | None:
         """What a policy earned in play after training, over the runs that measured it.
 
-        Greedily, or with exploration where runs have `run.evaluate_sampled`.
+        Greedily, or with exploration where runs have `run.evaluate_sampled`; runs that still have
+        what was measured the other way, before they were resumed, do not count.
 
         Args:
             policy: by name; `MEAN`: the mean over all policies.
@@ -77,7 +83,8 @@ class Group:
         Raises:
             UsageError: no run of the group has such a policy.
         """
-        return self._score(policy, lambda found: found.evaluated_return)
+        runs = [run for run in self.runs if run.way == self.way]
+        return self._score(policy, lambda found: found.evaluated_return, runs)
 
     def in_training(self, policy: str = MEAN) -> Score | None:
         """What a policy earned over the last tenth of training, exploration included.
@@ -88,10 +95,15 @@ class Group:
         Raises:
             UsageError: no run of the group has such a policy.
         """
-        return self._score(policy, lambda found: found.training_return)
+        return self._score(policy, lambda found: found.training_return, self.runs)
 
-    def _score(self, policy: str, value: Callable[[PolicySummary], float | None]) -> Score | None:
-        """Over runs; of `MEAN` the mean over the policies of each run."""
+    def _score(
+        self,
+        policy: str,
+        value: Callable[[PolicySummary], float | None],
+        runs: Sequence[RunSummary],
+    ) -> Score | None:
+        """Over some of its runs; of `MEAN` the mean over the policies of each run."""
         there = dict.fromkeys(each.name for run in self.runs for each in run.policies)
         if policy != MEAN and policy not in there:
             raise UsageError(
@@ -99,7 +111,7 @@ class Group:
                 f"{MEAN!r} of all"
             )
         found = []
-        for run in self.runs:
+        for run in runs:
             values = [value(each) for each in run.policies if policy in (MEAN, each.name)]
             known = [each for each in values if each is not None]
             if known:
@@ -123,8 +135,8 @@ class Groups:
 
 
 def way_words(comparison: Groups) -> str:
-    """How policies played that were evaluated: `greedy`, `sampled`, or some runs' this or that."""
-    return " or ".join(dict.fromkeys(run.way for group in comparison.groups for run in group.runs))
+    """How policies play that are evaluated: `greedy`, `sampled`, or some groups' this or that."""
+    return " or ".join(dict.fromkeys(group.way for group in comparison.groups))
 
 
 def same_seeds(comparison: Groups) -> list[str]:
@@ -143,6 +155,7 @@ def rows_of(comparison: Groups) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     for group in comparison.groups:
         turns = [run.ending["turns"] for run in group.runs]
         span = f"{min(turns):,}" + (f" to {max(turns):,}" if min(turns) < max(turns) else "")
+        way = f", {group.way}" if " or " in way_words(comparison) else ""
         for i, name in enumerate(comparison.policies):
             evaluated, training = group.evaluated(name), group.in_training(name)
             count = len(group.runs[0].policies)
@@ -152,7 +165,7 @@ def rows_of(comparison: Groups) -> Iterator[tuple[str, str, tuple[str, ...]]]:
                 shown,
                 (
                     str(len(group.runs)),
-                    NOTHING if evaluated is None else _counted(evaluated, group),
+                    NOTHING if evaluated is None else _counted(evaluated, group) + way,
                     NOTHING if training is None else _counted(training, group),
                     span,
                 ),

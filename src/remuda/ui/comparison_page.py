@@ -18,7 +18,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from remuda.ui.charts import FEW, LOOK, PALETTE, QUIET, Numbers, smooth
 from remuda.ui.comparison_groups import MEAN, Group, Groups, rows_of, same_seeds, way_words
-from remuda.ui.numbers import clock, number
+from remuda.ui.numbers import NOTHING, clock, number
 from remuda.ui.report import STYLE
 from remuda.ui.summary import RunSummary, returns
 
@@ -195,11 +195,12 @@ def _runs(comparison: Groups) -> str:
     for group, colour in zip(comparison.groups, colours_of(comparison), strict=True):
         for run in group.runs:
             ending, evaluated = run.ending, _mean_evaluated(run)
+            way = f", {run.way}" if run.way != way_words(comparison) else ""
             cells: tuple[Any, ...] = (
                 ending["seed"],
                 f"{ending['turns']:,}",
                 clock(ending["seconds"]),
-                number(evaluated),
+                NOTHING if evaluated is None else number(evaluated) + way,
                 ending["ended"],
             )
             data = "".join(f"<td>{_cell(str(cell))}</td>" for cell in cells)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from remuda.config import Config, read_tree
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import read_status
 from remuda.errors import RemudaError, RunDirectoryError
+from remuda.evaluation import way_of
 from remuda.ui.numbers import NOTHING, number
 
 if TYPE_CHECKING:
@@ -95,10 +96,23 @@ def look_at(path: Path) -> FoundRun:
             facts |= read(files, running)
         except (RemudaError, OSError) as error:
             faults.append(_fault(path, error))
-    best = files.checkpoints.best()
-    if best is not None:
-        facts["best"] = max(best["mean_return"], facts.get("best", best["mean_return"]))
-    return FoundRun(path, damaged="; ".join(faults), **facts)
+    measured = facts.pop("measured", None)
+    best = _best_of(measured, files.checkpoints.best())
+    return FoundRun(path, best=best, damaged="; ".join(faults), **facts)
+
+
+def _best_of(measured: Mapping[str, Any] | None, best: Mapping[str, Any] | None) -> float | None:
+    """The best mean return, of the last evaluation and of the best checkpoint.
+
+    Greedy play and play that explores are not compared: the evaluation's own counts.
+    """
+    agents = (measured or {}).get("agents", {})
+    if not agents:
+        return None if best is None else float(best["mean_return"])
+    mean = sum(float(each["mean"]) for each in agents.values()) / len(agents)
+    if best is None or way_of(best) != way_of(measured):
+        return mean
+    return max(mean, float(best["mean_return"]))
 
 
 def _game_of(path: Path) -> str:
@@ -135,10 +149,7 @@ def _by_summary(files: RunDirectory, running: bool) -> dict[str, Any]:
         return {}
     summary = files.read_summary()
     found: dict[str, Any] = {"turns": summary["turns"], "state": summary["ended"]}
-    agents = (summary["evaluation"] or {}).get("agents", {})
-    if agents:
-        found["best"] = sum(each["mean"] for each in agents.values()) / len(agents)
-    return found
+    return found | {"measured": summary["evaluation"]}
 
 
 def _modified(path: Path) -> float | None:

@@ -259,5 +259,5 @@ def _figure(source: str, kind: str, words: str) -> str:
 def _play(summary: RunSummary) -> str:
     if not summary.files.recording.is_file():
         return ""
-    figure = _figure("play.gif", "play", f"The trained policies at play, {summary.way}")
+    figure = _figure("play.gif", "play", "The trained policies at play")
     return f'<section class="screen">\n<h2>Play</h2>\n{figure}\n</section>'

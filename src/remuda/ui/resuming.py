@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.config import Config
+from remuda.config.resolved import resolved
 from remuda.coordinator.metrics import read_metrics
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RemudaError
@@ -59,6 +60,6 @@ def _progress(path: Path) -> str:
 
 
 def _without_directory(config: Config) -> dict[str, Any]:
-    tree = config.model_dump(mode="json")
+    tree = resolved(config)
     tree["run"]["directory"] = None
     return tree

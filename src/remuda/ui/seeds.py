@@ -22,6 +22,8 @@ from remuda.errors import ConfigError, RemudaError, RunDirectoryError
 from remuda.ui.commands.several_runs import ONE_OF_SEEDS, SEEDS
 from remuda.ui.interrupts import HALTED, tell_at_the_end
 
+ENDING = ("turns", "seconds", "evaluate_episodes", "evaluate_sampled")
+"""Of `run`: by which a run is over, and measured."""
 GLANCE = 0.1
 """Seconds between two looks at runs that train beside each other."""
 
@@ -91,12 +93,12 @@ class Seeds:
         return self.directory / f"seed_{seed}"
 
     def is_done(self, seed: int) -> bool:
-        """Whether the run of one seed reached its end, and that is the end asked for now."""
+        """Whether the run of one seed reached the end, and was measured, as is asked for now."""
         run = RunDirectory(self.path(seed))
         if not run.is_finished():
             return False
         was, wanted = run.read_config().run, self.config.run
-        return (was.turns, was.seconds) == (wanted.turns, wanted.seconds)
+        return all(getattr(was, key) == getattr(wanted, key) for key in ENDING)
 
     def done(self) -> list[Path]:
         """The runs that reached their end."""

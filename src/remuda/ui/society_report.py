@@ -13,6 +13,7 @@ from rich.text import Text
 
 from remuda.analysis.several import Spread, spread
 from remuda.analysis.society import Society
+from remuda.evaluation import WAYS
 from remuda.ui.analysis_extras import society_of
 from remuda.ui.analysis_sources import Source
 from remuda.ui.numbers import between, number, to_width, with_error
@@ -29,11 +30,13 @@ class SocietyReport:
         labels: of the runs.
         societies: what became of the agents of each.
         extras: of each, by name, what else is told.
+        ways: how the policies of each played, `greedy` or `sampled`, that is exploring.
     """
 
     labels: tuple[str, ...]
     societies: tuple[Society, ...]
     extras: tuple[Mapping[str, Any], ...]
+    ways: tuple[str, ...]
 
     @property
     def common(self) -> dict[str, Spread]:
@@ -49,11 +52,11 @@ class SocietyReport:
     def as_summary(self) -> dict[str, Any]:
         """Plain data: what `analysis.json` holds."""
         parts = []
-        for found, extras in zip(self.societies, self.extras, strict=True):
+        for found, extras, way in zip(self.societies, self.extras, self.ways, strict=True):
             summary = found.as_summary()
             words = summary["in_words"] | {name: each.in_words() for name, each in extras.items()}
             told = {name: each.as_summary() for name, each in extras.items()}
-            parts.append(summary | told | {"in_words": words})
+            parts.append(summary | told | {"play": way, "in_words": words})
         if len(parts) == 1:
             return parts[0]
         return {
@@ -72,14 +75,16 @@ def report_societies(
         RunDirectoryError: weights are missing or damaged.
         UsageError: no episode was over in time.
     """
-    found = []
+    found, ways = [], []
     for source in sources:
         assert source.run is not None
+        ways.append(WAYS[source.run.read_config().run.evaluate_sampled])
         found.append(society_of(source.run, rng, seconds, seed))
     return SocietyReport(
         tuple(source.label for source in sources),
         tuple(each for each, _ in found),
         tuple(extras for _, extras in found),
+        tuple(ways),
     )
 
 
@@ -87,9 +92,10 @@ def print_societies(report: SocietyReport, console: Console | None = None) -> No
     """One screen: of one run a line for each agent; of several one for each run."""
     console = console or Console()
     if len(report.societies) == 1:
-        _print_one(report.societies[0], report.extras[0], console)
+        _print_one(report, console)
         return
-    table = Table(title=f"{len(report.labels)} runs of one game, fresh greedy episodes of each")
+    ways = " or ".join(dict.fromkeys(report.ways))
+    table = Table(title=f"{len(report.labels)} runs of one game, fresh {ways} episodes of each")
     table.add_column("run", overflow="fold", max_width=max(console.width // 3, 10))
     for name in report.common:
         table.add_column(Text(name.replace("_", " ")), justify="right")
@@ -108,9 +114,10 @@ def print_societies(report: SocietyReport, console: Console | None = None) -> No
             console.print(Text.assemble((f"{label}, {name}: ", "bold"), extra.in_words()))
 
 
-def _print_one(found: Society, extras: Mapping[str, Any], console: Console) -> None:
+def _print_one(report: SocietyReport, console: Console) -> None:
+    (found,), (extras,), (way,) = report.societies, report.extras, report.ways
     agents = f"{len(found.agents)} agent{'s' * (len(found.agents) != 1)}"
-    table = Table(title=f"{agents}, {len(found.returns):,} greedy episodes")
+    table = Table(title=f"{agents}, {len(found.returns):,} {way} episodes")
     for column in ("agent", "return", "lowest", "highest"):
         table.add_column(column, justify="left" if column == "agent" else "right")
     earned = found.earned

@@ -109,8 +109,12 @@ class RunSummary:
 
         Where there was none, as it would have been.
         """
-        if self.ending.get("evaluation"):
-            return way_of(self.ending["evaluation"])
+        evaluation = self.ending.get("evaluation")
+        return way_of(evaluation) if evaluation else self.way_asked
+
+    @property
+    def way_asked(self) -> str:
+        """How they were to play, as of `way`: they did otherwise where that was measured before."""
         return WAYS[bool((self.config.get("run") or {}).get("evaluate_sampled"))]
 
     @property

@@ -88,6 +88,11 @@ class ActorCritic(Network):
         self.shapes: Shapes = shapes
 
     @property
+    def settings(self) -> tuple[str, ...]:
+        """As of every network, and whether policy and value share it."""
+        return (*super().settings, f"shared {self.config.serves_both}")
+
+    @property
     def towers(self) -> tuple[tuple[str, ...], ...]:
         """The hidden layers of each tower: that of the policy first, that of the value last."""
         return tuple(self._hidden(tower) for tower in self._towers)

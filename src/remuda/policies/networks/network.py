@@ -40,7 +40,7 @@ class Network(ABC):
     @property
     def settings(self) -> tuple[str, ...]:
         """What it was made with: those of one kind, with the same shapes and these, act alike."""
-        return (self.config.model_dump_json(),)
+        return (self.config.model_dump_json(exclude={"shared"}),)
 
     @property
     def encoder_memory(self) -> int:

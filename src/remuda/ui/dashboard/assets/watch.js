@@ -131,6 +131,7 @@ export function make(main, id) {
     if (!here.shown) {
       const found = await ask("run", { run: id });  // whether it is there at all
       mayAsk = found.control && found.running;
+      draws.checked = found.settings["run.evaluate_sampled"] === true;  // as the run itself measures
       layout();
       await begin();
     }
