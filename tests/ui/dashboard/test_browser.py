@@ -140,6 +140,26 @@ def test_an_episode_plays(dashboard):
     page.wait("document.querySelector('[aria-label=\"Choices\"] canvas')")
 
 
+@pytest.mark.parametrize("sampled", [False, True])
+def test_a_run_is_watched_and_told_of_as_it_is_measured(dashboard, tmp_path, sampled):
+    """Red before: policies of a run that is judged by exploring play were watched greedily."""
+    run = shutil.copytree(fixed_run(), tmp_path / "run")
+    file, best = run / "config.yaml", run / "checkpoints" / "best.json"
+    assert file.read_text().count("evaluate_sampled: false") == 1
+    if sampled:
+        file.write_text(file.read_text().replace("_sampled: false", "_sampled: true"))
+    number = RunDirectory.open(run).checkpoints.numbers()[-1]
+    best.write_text(json.dumps({"checkpoint": number, "mean_return": 7.0, "sampled": sampled}))
+    page = dashboard(tmp_path)
+    page.open("#/run/run")
+    page.wait(
+        f"document.body.innerText.includes('best {'sampled' if sampled else 'greedy'} return')"
+    )
+    page.open("#/watch/run")
+    page.wait("document.querySelector('.stage img')?.src.startsWith('data:image/png')")
+    assert page.ask("document.getElementById('sampled').checked") is sampled
+
+
 def test_curves_are_asked_for_where_there_is_more_of_them(dashboard, tmp_path):
     run = made_run(tmp_path / "run")
     page = dashboard(tmp_path)
