@@ -30,6 +30,7 @@ from remuda.ui.live import PlainView
 from remuda.ui.remarks import remarks
 from remuda.ui.report import write_report
 from remuda.ui.results import print_summary
+from remuda.ui.seeds import Seeds
 from remuda.ui.summary import read_run
 from ui.made_runs import a_run
 
@@ -260,17 +261,99 @@ def test_fewer_episodes_of_what_is_asked_for_are_told(tmp_path):
     assert not is_told(SimpleNamespace(before=before), replace(cut, sampled=False))
 
 
-def test_seeds_are_measured_anew_where_that_changes(tmp_path):
+@pytest.fixture
+def two_seeds(tmp_path):
+    """Two seeds that are over, each measured by two greedy episodes, and what tells of them."""
+    runs = tmp_path / "runs"
+    words = (
+        "--schedule",
+        "sequential",
+        "--policy.algorithm",
+        "ppo",
+        "--policy.network.hidden",
+        "8",
+    )
+    small = (*words, "--run.turns", "200", "--policy.ppo.rollout_length", "20", "--seeds", "2")
+    where = ("--run.directory", str(runs), "--run.evaluate_episodes", "2")
+    assert command(["train", "treasure_hunt", *small, *where]) == 0
+
+    def resume(*words, run=runs):
+        return command(["train", "--resume", str(run), *words])
+
+    def measured():
+        files = [runs / f"seed_{seed}" / "summary.json" for seed in (0, 1)]
+        found = [json.loads(file.read_text())["evaluation"] for file in files]
+        return [(each["sampled"], each["episodes"]) for each in found]
+
+    return SimpleNamespace(runs=runs, resume=resume, measured=measured)
+
+
+JOBS = pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.slow)])
+
+
+@JOBS
+def test_seeds_are_measured_anew_where_that_changes(two_seeds, jobs):
     """Red before: they were done already, and what was asked for was dropped without a word."""
-    words = ("--schedule", "sequential", "--policy.algorithm", "ppo", "--policy.network.hidden")
-    small = (*words, "8", "--run.turns", "200", "--policy.ppo.rollout_length", "20")
-    runs = str(tmp_path / "runs")
-    train = ["train", "treasure_hunt", *small, "--seeds", "2", "--run.directory", runs]
-    assert command([*train, "--run.evaluate_episodes", "2"]) == 0
-    assert command(["train", "--resume", runs, "--run.evaluate_sampled", "true"]) == 0
+    assert two_seeds.resume("--run.evaluate_sampled", "true", "--jobs", jobs) == 0
+    assert two_seeds.measured() == [(True, 2)] * 2
+    assert two_seeds.resume("--run.evaluate_episodes", "3", "--jobs", jobs) == 0
+    assert two_seeds.measured() == [(True, 3)] * 2
+
+
+@JOBS
+def test_what_is_known_better_of_a_seed_stays(two_seeds, jobs, capfd):
+    """More episodes of one seed were played by itself."""
+    assert two_seeds.resume("--run.evaluate_episodes", "5", run=two_seeds.runs / "seed_0") == 0
+    capfd.readouterr()
+    assert two_seeds.resume("--jobs", jobs) == 0
+    assert "done already: 2" in capfd.readouterr().out
+    assert two_seeds.measured() == [(False, 5), (False, 2)]
+
+
+@JOBS
+def test_seeds_that_were_not_measured_in_time_are_measured_later(two_seeds, jobs, capfd):
+    """Red before: what the configuration says counted as measured."""
+    short = ("--run.evaluate_sampled", "true", "--run.evaluate_seconds", "1e-9")
+    assert two_seeds.resume(*short, "--jobs", jobs) == 0
+    assert two_seeds.measured() == [(False, 2)] * 2
+    assert two_seeds.resume("--run.evaluate_seconds", "null", "--jobs", jobs) == 0
+    assert two_seeds.measured() == [(True, 2)] * 2
+    capfd.readouterr()
+    assert two_seeds.resume("--jobs", jobs) == 0
+    assert "done already: 2" in capfd.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["turns", "evaluate_sampled"])
+def test_what_was_asked_of_seeds_holds_in_later_sessions_beside_each_other(two_seeds, key):
+    """Red before: children went on with their own settings, and were never done."""
+    wanted = {"turns": 300, "evaluate_sampled": True}[key]
+    Seeds.open(two_seeds.runs, {"run": {key: wanted}})  # as where it is stopped at once
+    assert two_seeds.resume("--jobs", "2") == 0
     for seed in (0, 1):
-        summary = json.loads((tmp_path / "runs" / f"seed_{seed}" / "summary.json").read_text())
-        assert summary["evaluation"]["sampled"]
+        run = RunDirectory.open(two_seeds.runs / f"seed_{seed}")
+        assert getattr(run.read_config().run, key) == wanted
+        assert run.is_finished()
+
+
+@pytest.mark.parametrize(
+    ("mean", "best", "listed"),
+    [(None, None, None), (None, 5.0, 5.0), (float("nan"), 5.0, 5.0), (2.0, float("nan"), 2.0)],
+)
+def test_a_list_of_runs_leaves_out_what_is_no_number(tmp_path, mean, best, listed):
+    """Red before: one such run was a traceback in place of the whole list."""
+    train(tmp_path / "run")
+    file = tmp_path / "run" / "summary.json"
+    summary = json.loads(file.read_text())
+    summary["evaluation"]["agents"]["agent_1"]["mean"] = mean
+    summary["evaluation"]["agents"]["agent_0"]["mean"] = 2.0
+    file.write_text(json.dumps(summary))
+    store = RunDirectory.open(tmp_path / "run").checkpoints
+    (store.path / "best.json").unlink()
+    if best is not None:
+        store.mark_best({"checkpoint": store.numbers()[0], "mean_return": best})
+    (found,) = list_runs(tmp_path)
+    assert found.best == listed
 
 
 @pytest.mark.parametrize("best", [False, True])

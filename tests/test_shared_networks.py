@@ -70,17 +70,17 @@ def test_another_network_is_refused_by_what_it_is():
 @said
 def test_the_same_command_is_known_by_what_it_comes_to(tmp_path, policy, shared):
     """Red before: a run that an earlier version had begun was not offered to be gone on with."""
-    directory = tmp_path / "runs" / "one"
-    config = load_config({"policy": saying(policy, shared)})
-    directory.mkdir(parents=True)
-    (directory / "config.yaml").write_text(config_text(config))
-    checkpoint = directory / "checkpoints" / "000001"
-    checkpoint.mkdir(parents=True)
-    found = find_unfinished(load_config({"policy": policy}), tmp_path / "runs")
-    other = find_unfinished(load_config({"policy": {**policy, "discount": 0.5}}), tmp_path / "runs")
-    assert (found, other) == (directory, None)
+    own = {"policies": {"agent_0": saying({}, shared), "agent_1": {}}}
+    for i, tree in enumerate(({"policy": saying(policy, shared)}, {"policy": policy} | own)):
+        directory = tmp_path / str(i) / "one"
+        (directory / "checkpoints" / "000001").mkdir(parents=True)
+        (directory / "config.yaml").write_text(config_text(load_config(tree)))
+        found = find_unfinished(load_config({"policy": policy}), directory.parent)
+        other = find_unfinished(load_config({"policy": policy | OTHER}), directory.parent)
+        assert (found, other) == (directory, None)
 
 
+OTHER = {"discount": 0.5}
 POPULATION = {"policies": ["a", "b", "c"], "matchmaker": "random"}
 BIRTHS = {"births": {"every": 1000, "places": 1}}
 EVOLUTION = {"evolution": {"every": 1000, "networks": "alike"}}
@@ -124,5 +124,5 @@ def test_what_is_resolved_says_what_differs_alone():
     tree = resolved(config)
     assert tree["policy"]["network"]["shared"] is False
     assert tree["policies"]["a"]["network"] == {"shared": True}
-    assert "network" not in tree["policies"]["b"]
+    assert "b" not in tree["policies"]
     assert tree["policies"]["c"]["network"]["shared"] is None

@@ -98,7 +98,7 @@ def failed_words(config: Config, result: Result, error: str) -> str:
 def _before_words(config: Config, result: Result) -> str:
     """That what an earlier session measured stands, and how; empty: it measured nothing."""
     before = result.before.get("evaluation")
-    if not isinstance(before, dict):
+    if not isinstance(before, dict) or not _episodes_before(result):
         return ""
     way = way_of(before)
     return BEFORE + (f", {way}" if way != WAYS[config.run.evaluate_sampled] else "")

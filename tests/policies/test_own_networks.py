@@ -120,6 +120,14 @@ def test_where_a_recurrent_module_cannot_work_is_told(options, told):
         spec.network()
 
 
+@pytest.mark.parametrize("algorithm", ["iqn", "dqn"])
+def test_a_recurrent_module_of_values_does_not_ask_for_what_they_do_not_read(algorithm):
+    """Red before: it was refused where `policy` says `shared false`, for PPO among others."""
+    own = {"network": {"module": f"{OWN}:Remembers", "shared": False}, "algorithm": algorithm}
+    config = PolicyConfig.model_validate(own)
+    assert PolicySpec("a", config, (5,), "float32", DiscreteActions((3,))).network().memory
+
+
 @pytest.mark.parametrize(("length", "fits"), [(100, True), (101, False)])
 def test_a_recurrent_module_whose_segments_are_longer_than_the_actor_may_be_ahead(length, fits):
     """As with `network.recurrent`, the actor and the learner would wait for each other."""

@@ -25,7 +25,8 @@ def resolved_policy(policy: PolicyConfig) -> dict[str, Any]:
 def resolved(config: Config) -> dict[str, Any]:
     """Plain data of all of it.
 
-    Of one policy, `network.shared` is there where it is not what it is for `policy`.
+    Of one policy, `network.shared` is there where it is not what it is for `policy`; one that then
+    says nothing of its own is not there.
     """
     tree = config.model_dump(mode="json")
     tree["policy"] = resolved_policy(config.policy)
@@ -37,4 +38,5 @@ def resolved(config: Config) -> dict[str, Any]:
             network = rest if shares == usual else {**rest, "shared": shares}
         left = {key: value for key, value in own.items() if key != "network"}
         tree["policies"][name] = {**left, "network": network} if network else left
+    tree["policies"] = {name: own for name, own in tree["policies"].items() if own}
     return tree

@@ -6,6 +6,7 @@ user's that it names, and a pickle that lies beside it runs whatever it holds.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -106,13 +107,11 @@ def _best_of(measured: Mapping[str, Any] | None, best: Mapping[str, Any] | None)
 
     Greedy play and play that explores are not compared: the evaluation's own counts.
     """
-    agents = (measured or {}).get("agents", {})
-    if not agents:
-        return None if best is None else float(best["mean_return"])
-    mean = sum(float(each["mean"]) for each in agents.values()) / len(agents)
-    if best is None or way_of(best) != way_of(measured):
-        return mean
-    return max(mean, float(best["mean_return"]))
+    means = [each["mean"] for each in (measured or {}).get("agents", {}).values()]
+    found = [] if best is None else [float(best["mean_return"])]
+    if means and None not in means:  # of a return that is not finite no mean is known
+        found = [*(found if way_of(best) == way_of(measured) else ()), sum(means) / len(means)]
+    return max(filter(math.isfinite, found), default=None)
 
 
 def _game_of(path: Path) -> str:

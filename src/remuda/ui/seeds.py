@@ -19,11 +19,12 @@ from remuda.checkpoint.state import write_whole
 from remuda.config import Config, load_config, load_saved_config, overlay
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError, RemudaError, RunDirectoryError
+from remuda.evaluation import WAYS, way_of
 from remuda.ui.commands.several_runs import ONE_OF_SEEDS, SEEDS
 from remuda.ui.interrupts import HALTED, tell_at_the_end
 
-ENDING = ("turns", "seconds", "evaluate_episodes", "evaluate_sampled")
-"""Of `run`: by which a run is over, and measured."""
+MEASURED_BY = ("evaluate_episodes", "evaluate_sampled", "evaluate_seconds")
+"""Of `run`: what play after training is asked for."""
 GLANCE = 0.1
 """Seconds between two looks at runs that train beside each other."""
 
@@ -93,12 +94,30 @@ class Seeds:
         return self.directory / f"seed_{seed}"
 
     def is_done(self, seed: int) -> bool:
-        """Whether the run of one seed reached the end, and was measured, as is asked for now."""
+        """Whether the run of one seed reached its end, and that is the end asked for now."""
         run = RunDirectory(self.path(seed))
         if not run.is_finished():
             return False
         was, wanted = run.read_config().run, self.config.run
-        return all(getattr(was, key) == getattr(wanted, key) for key in ENDING)
+        return (was.turns, was.seconds) == (wanted.turns, wanted.seconds)
+
+    def is_measured(self, seed: int) -> bool:
+        """Whether what a run that is over earned is known as it is asked for now.
+
+        That is, by play of that kind, in as many episodes or more. What was cut, or failed, is so
+        again unless its limits are other ones now.
+        """
+        run = RunDirectory(self.path(seed))
+        was, wanted = run.read_config().run, self.config.run
+        found = run.summary_so_far().get("evaluation")
+        if not wanted.evaluate_episodes:
+            return True
+        if found is None:
+            return all(getattr(was, key) == getattr(wanted, key) for key in MEASURED_BY)
+        if way_of(found) != WAYS[wanted.evaluate_sampled]:
+            return False
+        enough = found.get("asked", found["episodes"]) >= wanted.evaluate_episodes
+        return enough and not (found.get("cut") and was.evaluate_seconds != wanted.evaluate_seconds)
 
     def done(self) -> list[Path]:
         """The runs that reached their end."""
@@ -147,7 +166,7 @@ def number_of(words: str, option: str) -> int:
 
 
 def train_seeds(seeds: Seeds, jobs: int, said: Collection[str], flags: Sequence[str]) -> int:
-    """Train those that are not done, `jobs` at a time; returns the exit code.
+    """Train those that are not done, or not measured, `jobs` at a time; returns the exit code.
 
     Args:
         seeds: which there are to be.
@@ -158,7 +177,7 @@ def train_seeds(seeds: Seeds, jobs: int, said: Collection[str], flags: Sequence[
     Raises:
         RemudaError: one of them cannot be trained; those that are done stay done.
     """
-    left = [seed for seed in seeds.seeds if not seeds.is_done(seed)]
+    left = [s for s in seeds.seeds if not (seeds.is_done(s) and seeds.is_measured(s))]
     go_on = f"remuda train --resume {seeds.directory}"
     print(f"{len(seeds.seeds)} seeds of {seeds.config.game} in {seeds.directory}")
     if len(left) < len(seeds.seeds):
@@ -258,11 +277,12 @@ def _side_by_side(
 
 
 def _start(seeds: Seeds, seed: int, flags: Sequence[str]) -> subprocess.Popen[bytes]:
-    words = [*flags, "--resume", str(seeds.path(seed))]
-    if not seeds.prepare(seed):
-        file = seeds.directory / f"seed_{seed}.json"
-        file.write_text(json.dumps(seeds.config_of(seed).model_dump(mode="json")))
-        words = ["--config", str(file)]
+    resumed = seeds.prepare(seed)
+    file = seeds.directory / f"seed_{seed}.json"
+    file.write_text(json.dumps(seeds.config_of(seed).model_dump(mode="json")))
+    words = ["--config", str(file)]
+    if resumed:  # the flags are in the file, too, and are told where they have no effect
+        words = [*flags, *words, "--resume", str(seeds.path(seed))]
     with _log(seeds, seed).open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-c", CHILD, ONE_OF_SEEDS, *words],

@@ -146,7 +146,7 @@ def _check_recurrent(spec: Observer) -> None:
     told = f"policy.network.module {network.module} has a state_size"
     if network.recurrent:
         raise ConfigError(f"{told}, and network.recurrent is {network.recurrent}; set that to 0")
-    if not network.serves_both:
+    if config.shares_network is False:
         raise ConfigError(f"{told}, which needs network.shared true: there is one memory")
     if config.experience.group:
         raise ConfigError(

@@ -28,17 +28,17 @@ def train(words: Sequence[str]) -> int:
     resumed = os.path.expanduser(resumed)
     if count or jobs or (resumed and (Path(resumed) / SEEDS).is_file()):
         return _train_seeds(words, resumed, count, jobs)
-    return _train_run(words, resumed, with_report=True)
+    config = read_resumed(words, Path(resumed)) if resumed else read_arguments(words)
+    return _train_run(config, words, resumed, with_report=True)
 
 
 def train_one_of_seeds(words: Sequence[str]) -> int:
-    """Train one of several seeds, which have one report together."""
+    """Train one of several seeds, which have one report together, by a file that says all."""
     words, resumed = take_option(words, "--resume", "the directory of the run to go on with")
-    return _train_run(words, resumed, with_report=False)
+    return _train_run(read_arguments(words), words, resumed, with_report=False)
 
 
-def _train_run(words: Sequence[str], resumed: str, with_report: bool) -> int:
-    config = read_resumed(words, Path(resumed)) if resumed else read_arguments(words)
+def _train_run(config: Config, words: Sequence[str], resumed: str, with_report: bool) -> int:
     without_config = take_configs(words)[0]
     if config.schedule != "sequential" or config.env.workers > 1:
         from remuda.forkserver.program import load_and_begin
