@@ -76,6 +76,31 @@ def test_the_end_and_the_best_checkpoint_are_measured_as_was_asked(tmp_path, alg
         assert means_of(told) != means_of(other)
 
 
+@pytest.mark.parametrize("schedule", ["sequential", "lockstep", "async"])
+@pytest.mark.parametrize("sampled", [False, True])
+def test_members_whose_seats_are_dealt_are_measured_likewise(tmp_path, schedule, sampled):
+    """With unlike algorithms, in a game in which checkpoints play the best so far."""
+    tree = {
+        "schedule": schedule,
+        "seed": 3,
+        "policy": {"algorithm": "ppo", "network": {"hidden": (8,)}, "ppo": {"rollout_length": 20}},
+        "population": {"policies": 3, "matchmaker": "random"},
+        "policies": {"policy_1": {"algorithm": "iqn", "experience": {"learning_starts": 100}}},
+        "env": {"num_envs": 4},
+        "run": {"turns": 400, "evaluate_episodes": 50, "evaluate_sampled": sampled},
+        "checkpoint": {"evaluate_episodes": 10},
+    }
+    places = {"directory": tmp_path / "run"}
+    remuda.train("rock_paper_scissors", config=tree, run=places, view=PlainView())
+    run = remuda.load(tmp_path / "run")
+    told = json.loads((tmp_path / "run" / "summary.json").read_text())["evaluation"]
+    found = {way: run.evaluate(50, seed=3, sampled=way).as_summary() for way in (False, True)}
+    assert told["sampled"] is sampled
+    assert told["policies"] == found[sampled]["policies"]
+    assert told["policies"] != found[not sampled]["policies"]
+    assert RunDirectory.open(tmp_path / "run").checkpoints.best()["sampled"] is sampled
+
+
 @pytest.mark.parametrize("sampled", [False, True])
 def test_play_against_the_best_so_far_is_of_the_same_kind(sampled, monkeypatch):
     asked = []

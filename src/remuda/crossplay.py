@@ -266,10 +266,9 @@ def margin(
     Each seat is played for so many episodes both ways, as `run.evaluate_sampled` says; not a number
     if that was cut by the limits, which hold for all of it together.
     """
-    found, begun = [], time.monotonic()
+    found, begun, sampled = [], time.monotonic(), config.run.evaluate_sampled
     for way, (first, second) in enumerate(((one, other), (other, one))):
         left = limits.part(way, 2, time.monotonic() - begun)
-        sampled = config.run.evaluate_sampled
         returns = _meet(config, first, second, episodes, 2 * seed + way, sampled, left)
         if returns is None:
             return math.nan

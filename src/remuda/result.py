@@ -107,8 +107,8 @@ def _before_words(config: Config, result: Result) -> str:
 def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
     """What came of a run, as plain data.
 
-    Where nothing was left to do, what was played stays as it was told, and what measured it until
-    that is done anew.
+    Where nothing was left to do, what was played stays as it was told, and what was measured until
+    it is measured anew.
     """
     record, evaluation = result.record, result.evaluation
     summary: dict[str, object] = {
