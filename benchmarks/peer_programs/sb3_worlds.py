@@ -5,10 +5,10 @@ Arguments: JSON with `game` and `options`, `turns`, `seconds` (0: no limit), `se
 (whether every agent has a learner of its own), `episodes` to be judged by, `team` (whether returns
 are added up over agents), `scripted` (by agent the `module:function` that plays it without
 learning), `counted` (how the names of agents begin whose returns count), and PPO's
-`learning_rate`, `discount`, `rollout`, `epochs`, `minibatches`, `entropy_cost`, `gae_lambda`,
-`max_grad_norm`, `normalise_observations` (as its own VecNormalize does, with its running mean). Its
-buffers, its networks and its updates are the library's; the loop around them is that of its own
-`collect_rollouts`, for several learners at once.
+`learning_rate`, `discount`, `rollout`, `epochs`, `minibatches` (null: by how many steps there are),
+`entropy_cost`, `gae_lambda`, `max_grad_norm`, `normalise_observations` (as its own VecNormalize
+does, with its running mean). Its buffers, its networks and its updates are the library's; the loop
+around them is that of its own `collect_rollouts`, for several learners at once.
 The last line is JSON: the curve, greedy and sampled returns, and the seconds.
 """
 
@@ -133,6 +133,11 @@ class World:
         return given, over, was_cut, last
 
 
+def parts_of(steps):
+    """Minibatches of so many steps, as Remuda has them where nobody says how many."""
+    return next((parts for parts in (4, 8, 16) if steps <= 1_250 * parts), 32)
+
+
 class Group:
     """Agents of one learner: rows are theirs in every copy, agent by agent."""
 
@@ -141,7 +146,8 @@ class Group:
         sees, does = env.observation_space(names[0]), env.action_space(names[0])
         self.continuous = hasattr(does, "low")
         self.known = RunningMeanStd(shape=sees.shape) if asked["normalise_observations"] else None
-        batch = self.rows * asked["rollout"] // asked["minibatches"]
+        steps = self.rows * asked["rollout"]
+        batch = steps // (asked["minibatches"] or parts_of(steps))
         self.model = PPO(
             "MlpPolicy",
             Spaces(self.rows, sees, does),

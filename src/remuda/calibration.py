@@ -123,8 +123,9 @@ def _with_short_rollouts(
     """
     turns = int(PATIENCE / 2 * seconds / (costs.play * config.env.num_envs * len(agents)))
     policies = [config.policy, *map(config.policy_of, config.policies)]
-    most = [policy.ppo.minibatches for policy in policies if policy.rollout_length]
-    if not most or turns * config.env.num_envs < FEWEST * max(most):
+    steps = turns * config.env.num_envs
+    most = [policy.ppo.parts(steps) for policy in policies if policy.rollout_length]
+    if not most or steps < FEWEST * max(most):
         return costs
     try:
         return replace(costs, learn=_measure(config, agents, seconds, 1, turns).learn)
@@ -204,7 +205,7 @@ def _in_small(config: Config, turns: int | None = None) -> Config:
 
 def _sooner(policy: PolicyConfig, num_envs: int, turns: int | None) -> dict[str, object]:
     if policy.rollout_length:
-        enough = -(-policy.ppo.minibatches * MINIBATCH // num_envs)
+        enough = -(-policy.ppo.parts(0) * MINIBATCH // num_envs)
         return {"ppo": {"rollout_length": min(policy.rollout_length, enough, turns or enough)}}
     return {"experience": {"learning_starts": policy.with_network(recurrent=True).batch_size}}
 

@@ -22,7 +22,7 @@ def without_steps(config: Config, specs: Sequence[PolicySpec], seats: int) -> li
     found: dict[str, str] = {}
     for spec in specs:
         policy, asked = spec.config, spec.config.ppo.minibatches
-        if not policy.rollout_length:
+        if not policy.rollout_length or asked is None:
             continue
         length = policy.experience.segment_length
         steps = policy.rollout_length

@@ -104,7 +104,7 @@ def test_what_a_policy_trained_on_before_it_stopped_is_what_counts(kind):
     passes = [int(together.optimizer.state(k)["steps"]) for k in range(5)]
     assert len(set(passes)) > 1  # they stop at different times
     for k in range(5):
-        per_epoch = together.configs[0].ppo.minibatches
+        per_epoch = together.configs[0].ppo.parts(whole[k])
         assert passes[k] < per_epoch * together.configs[0].ppo.epochs
         assert learned.samples[k] == pytest.approx(whole[k] * passes[k] / per_epoch, rel=0.2)
         assert learned.steps[k] == min(learned.samples[k], whole[k])

@@ -9,6 +9,11 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from remuda.config.sections import Count, CountOrNone, Only, Section, Share, Size, Width, at_most
 
 MOST_PARTS = at_most(10**6, "each with a gradient step of its own")
+FEWEST, MOST = 4, 32
+"""Minibatches of an epoch, where nobody says how many: the more, the more steps it has."""
+LARGEST = 1_250
+"""Steps of such a minibatch, as long as there are fewer than `MOST`. Not a power of 2, as amounts
+of steps often are: with one step more they would be parted otherwise."""
 
 
 class QLearningConfig(Section):
@@ -47,8 +52,11 @@ class PPOConfig(Section):
     """Turns that each stream plays for one update; an update trains on streams x turns steps."""
     epochs: Annotated[Size, Only(instead="experience.replay_ratio")] = 4
     """Times that an update goes through its steps."""
-    minibatches: Annotated[PositiveInt, MOST_PARTS, Only(instead="batch_size")] = 4
-    """Parts of an epoch, with a gradient step each."""
+    minibatches: Annotated[
+        Annotated[PositiveInt, MOST_PARTS] | None, Only(instead="batch_size")
+    ] = None
+    """Parts of an epoch, with a gradient step each. None: 4, or 8, 16 or 32 where an update has so
+    many steps, of all seats and copies that the policy plays, that parts are larger than 1,250."""
     gae_lambda: Annotated[Share, Only(instead="n_steps")] = 0.95
     """Decay of temporal-difference errors in advantages (Schulman et al. 2016)."""
     clip: PositiveFloat = 0.2
@@ -108,3 +116,16 @@ class PPOConfig(Section):
     where the actor is at most one rollout ahead."""
     anneal_steps: Count | None = None
     """Trained steps over which the learning rate falls in a straight line to 0. None: it stays."""
+
+    def parts(self, steps: float) -> int:
+        """Minibatches of an epoch over so many steps of one policy.
+
+        By default their size is bounded: a fourth of all that a policy plays in three seats of 64
+        copies made so few gradient steps that it learned less from as much (docs/worlds.md).
+        """
+        if self.minibatches is not None:
+            return self.minibatches
+        parts = FEWEST
+        while parts < MOST and steps > parts * LARGEST:
+            parts *= 2
+        return parts

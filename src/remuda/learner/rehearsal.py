@@ -127,7 +127,7 @@ def _in_small(config: PolicyConfig) -> PolicyConfig:
     )
     # Cut as always, since a part of the rows of two policies is not contiguous; into few parts, as
     # each is played step by step.
-    parts = min(config.ppo.minibatches, MOST_PARTS)
+    parts = min(config.ppo.parts(0), MOST_PARTS)
     steps = 2 * max(length, parts)
     ppo = config.ppo.model_copy(update={"rollout_length": steps, "epochs": 1, "minibatches": parts})
     return config.model_copy(update={"batch_size": 2, "experience": experience, "ppo": ppo})

@@ -82,7 +82,7 @@ class RolloutAlgorithm(Algorithm):
         self._trained = [0] * len(self.configs)
         self._returns = [RunningReturns() for _ in self.configs]
         ppo = self.configs[0].ppo
-        self._epochs, self._minibatches = ppo.epochs, ppo.minibatches
+        self._epochs, self._parts = ppo.epochs, ppo.parts
         self._normalises = ppo.normalise_advantages
         self._workspace: Workspace | None = None
         self._by_kernels = (
@@ -302,7 +302,7 @@ class RolloutAlgorithm(Algorithm):
         """Policies whose minibatches are alike, so that none waits for one with much more."""
         counts: dict[int, list[int]] = {}
         for i, units in enumerate(samples.units):
-            counts.setdefault(min(self._minibatches, len(units)), []).append(i)
+            counts.setdefault(min(self._parts(samples.steps(i)), len(units)), []).append(i)
         return [
             self._group([those[i] for i in found], [members[those[i]] for i in found], count)
             for count, those in counts.items()

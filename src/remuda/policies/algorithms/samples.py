@@ -75,6 +75,10 @@ class Rows:
         ]
         """By policy, what can be picked."""
 
+    def steps(self, member: int) -> int:
+        """How many there are of a policy."""
+        return len(self.units[member])
+
     def minibatch(self, member: int, minibatches: int) -> Amount:
         """What one of so many minibatches of a policy is made of."""
         return Amount(-(-len(self.units[member]) // minibatches))
@@ -129,6 +133,10 @@ class Sequences:
         self._longest: Integers = np.array([int(lengths.max()) for lengths in self._lengths])
         self.units: list[Integers] = [np.arange(len(starts)) for starts in self._starts]
         """By policy, what can be picked."""
+
+    def steps(self, member: int) -> int:
+        """How many there are in all segments of a policy."""
+        return int(self._lengths[member].sum())
 
     def minibatch(self, member: int, minibatches: int) -> Amount:
         """What one of so many minibatches of a policy is made of."""
