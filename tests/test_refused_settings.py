@@ -241,6 +241,7 @@ def test_a_replay_ratio_is_looked_at_once_the_network_says_how_large_batches_are
     ("tree", "said"),
     [
         ({"ppo": {"minibatches": 128}}, []),
+        ({"ppo": {"rollout_length": 2}, "experience": {"segment_length": 2}}, []),  # none is said
         (
             {"ppo": {"minibatches": 129}},
             [

@@ -95,6 +95,23 @@ def test_every_step_is_trained_on_in_every_epoch_and_counted(kind):
             assert said[i][0].steps[k] == steps
 
 
+@pytest.mark.parametrize("kind", ["trunk", "towers", "recurrent", "masks", "continuous"])
+@pytest.mark.parametrize("asked", [None, 3])
+def test_gradient_steps_go_by_how_much_each_brings_unless_their_number_is_given(kind, asked):
+    """Red before: a fourth of an epoch was one step, however large it was."""
+    own = {"epochs": 2} | ({"minibatches": asked} if asked else {})
+    stack, steps = make_stack(kind, range(3), ppo=own), (LENGTH, 4_900, 5_100)
+    room = room_for(stack, max(steps))
+    for k, count in enumerate(steps):
+        lengths = [LENGTH] * (count // LENGTH)
+        fill(room, k, lengths, stack, np.random.default_rng(k))
+    stack.update(room, range(3))
+    parts = [min(asked or most, count) for count, most in zip(steps, (4, 4, 8), strict=True)]
+    if kind == "recurrent":  # its sequences are not parted, and the first has one
+        parts[0] = 1
+    assert [int(stack.optimizer.state(k)["steps"]) for k in range(3)] == [2 * n for n in parts]
+
+
 @pytest.mark.parametrize("kind", ["target_kl", "recurrent, target_kl"])
 def test_what_a_policy_trained_on_before_it_stopped_is_what_counts(kind):
     segments = AMOUNTS["nearly alike"][0]

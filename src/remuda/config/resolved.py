@@ -15,10 +15,13 @@ from remuda.config.tree import Config
 def resolved_policy(policy: PolicyConfig) -> dict[str, Any]:
     """Plain data, in which `network.shared` is what it comes to.
 
-    None: its algorithm has no network for both policy and value, nor one for each.
+    None: its algorithm has no network for both policy and value, nor one for each; nor has it
+    `ppo.minibatches` then, of which earlier versions saved a number for every algorithm.
     """
     tree = policy.model_dump(mode="json")
     tree["network"]["shared"] = policy.shares_network
+    if not policy.rollout_length:
+        tree["ppo"]["minibatches"] = None
     return tree
 
 
