@@ -56,7 +56,7 @@ DEALT: dict[str, Any] = {
 }
 SPEED: dict[str, Any] = {
     "game": "treasure_hunt",
-    "policy": {"algorithm": "ppo", "network": {"shared": True}},
+    "policy": {"algorithm": "ppo", "network": {"shared": True}, "ppo": {"minibatches": 4}},
     "env": {"num_envs": 64, "options": {"num_agents": 8}},
     "actor": {"processes": 1},
     "learners": {"processes": 1},

@@ -24,7 +24,7 @@ LEAST = 10
 """Processes that there are: the run's own, four roles and bridges on two nodes, an agent, Ray's."""
 TREE: dict[str, Any] = {
     "game": "treasure_hunt",
-    "policy": {"algorithm": "ppo", "network": {"shared": True}},
+    "policy": {"algorithm": "ppo", "network": {"shared": True}, "ppo": {"minibatches": 4}},
     "env": {"num_envs": 64, "options": {"num_agents": 8}},
     "actor": {"processes": 1},
     "learners": {"processes": 1},

@@ -54,7 +54,7 @@ PUBLISH, COUNT = "REMUDA_BENCHMARK_PUBLISH", "REMUDA_BENCHMARK_COUNT"
 LOOPBACK = "127.0.0.1"
 SPEED: dict[str, Any] = {
     "game": "treasure_hunt",
-    "policy": {"algorithm": "ppo", "network": {"shared": True}},
+    "policy": {"algorithm": "ppo", "network": {"shared": True}, "ppo": {"minibatches": 4}},
     "env": {"num_envs": 64, "options": {"num_agents": 8}},
     "actor": {"processes": 1},
     "learners": {"processes": 1},

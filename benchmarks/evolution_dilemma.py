@@ -51,7 +51,7 @@ DILEMMAS = {
                 "algorithm": "ppo",
                 "network": {"shared": True},
                 "reward_scale": 0.01,
-                "ppo": {"rollout_length": 64},
+                "ppo": {"rollout_length": 64, "minibatches": 4},
             },
             "population": {"matchmaker": "random", "policies": 8, "evolution": EVOLUTION},
             "run": {"turns": 10_000_000, "evaluate_episodes": 2000},

@@ -18,7 +18,7 @@ from remuda.ui.summary import read_run
 TREE: dict[str, Any] = {
     "game": "treasure_hunt",
     "env": {"num_envs": 64, "options": {"num_agents": 8}},
-    "policy": {"algorithm": "ppo", "network": {"shared": True}},
+    "policy": {"algorithm": "ppo", "network": {"shared": True}, "ppo": {"minibatches": 4}},
     "run": {"evaluate_episodes": 1000, "evaluate_seconds": 120},
     "checkpoint": {"evaluate_episodes": 0},
 }

@@ -59,7 +59,7 @@ def measure(policies: int, seconds: float) -> Watch:
         config = {
             "game": "treasure_hunt",
             "env": {"num_envs": 64, "options": {"num_agents": 8}},
-            "policy": {"algorithm": "ppo", "network": {"shared": True}},
+            "policy": {"algorithm": "ppo", "network": {"shared": True}, "ppo": {"minibatches": 4}},
             "population": {"matchmaker": "random", "policies": names, "seats": few | many},
             "learners": {"processes": 1},
             "run": {

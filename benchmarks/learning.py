@@ -76,13 +76,18 @@ OWN_NETWORK: dict[str, dict[str, Any]] = {
 TREASURE_HUNT: dict[str, Any] = {
     "game": "treasure_hunt",
     "env": {"num_envs": 64},
-    "policy": {"algorithm": "ppo", "network": {"shared": True}},
+    "policy": {"algorithm": "ppo", "network": {"shared": True}, "ppo": {"minibatches": 4}},
     "run": {"evaluate_episodes": 200, "log_every": 0.5},
 }
 BUCKET_BRIGADE: dict[str, Any] = {
     "game": "bucket_brigade",
     "env": {"num_envs": 64},
-    "policy": {"algorithm": "ppo", "network": {"shared": True}, "reward_scale": 0.01},
+    "policy": {
+        "algorithm": "ppo",
+        "network": {"shared": True},
+        "reward_scale": 0.01,
+        "ppo": {"minibatches": 4},
+    },
     "run": {"evaluate_episodes": 2000},
 }
 

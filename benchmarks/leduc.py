@@ -54,7 +54,12 @@ SELF_PLAY: dict[str, Any] = {
         "reward_scale": 0.25,  # 1 to 13 chips are won
         "learning_rate": 5.0e-4,
         "experience": {"segment_length": 8},
-        "ppo": {"entropy_cost": 0.06, "rollout_length": 8, "normalise_advantages": False},
+        "ppo": {
+            "entropy_cost": 0.06,
+            "rollout_length": 8,
+            "minibatches": 4,
+            "normalise_advantages": False,
+        },
     },
     "population": {
         "matchmaker": "self_play",

@@ -62,7 +62,7 @@ CONNECT_FOUR = overlay(
     read_config(EXAMPLES / "connect_four.yaml"), overlay(QUIET, {"checkpoint": {"every": 60}})
 )
 SPEED: dict[str, Any] = {
-    "policy": {"algorithm": "ppo", "network": {"shared": True}},
+    "policy": {"algorithm": "ppo", "network": {"shared": True}, "ppo": {"minibatches": 4}},
     "env": {"num_envs": 64, "options": {"num_agents": 8}},
     "run": {"turns": 10**9, "evaluate_episodes": 0, "log_every": 0.5},
     "checkpoint": {"every": 3600, "evaluate_episodes": 0},

@@ -40,7 +40,7 @@ from remuda.training import train
 BASE: dict[str, Any] = {
     "game": "treasure_hunt",
     "env": {"num_envs": 64, "options": {"num_agents": 8}},
-    "policy": {"algorithm": "ppo", "network": {"shared": True}},
+    "policy": {"algorithm": "ppo", "network": {"shared": True}, "ppo": {"minibatches": 4}},
     "run": {"turns": 10**9, "evaluate_episodes": 0, "log_every": 0.5},
     "checkpoint": {"every": 3600, "evaluate_episodes": 0},
 }
