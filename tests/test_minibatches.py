@@ -3,8 +3,9 @@
 import pytest
 
 from remuda.changes import changes
-from remuda.config import config_text, load_config
+from remuda.config import config_text, load_config, overlay
 from remuda.config.algorithms import PPOConfig
+from remuda.effects import without_effect
 from remuda.ui.comparison import compare
 from remuda.ui.resuming import find_unfinished
 from ui.made_runs import a_run
@@ -17,30 +18,71 @@ others = pytest.mark.parametrize("policy", OTHERS, ids=["iqn", "dqn", "own"])
 
 @pytest.mark.parametrize(
     ("steps", "parts"),
-    [(0, 4), (1, 4), (5_000, 4), (5_001, 8), (24_576, 32), (40_001, 32), (10**9, 32)],
+    [(0, 4), (1, 4), (5_200, 4), (5_201, 8), (24_576, 32), (41_601, 32), (10**9, 32)],
 )
 def test_larger_updates_have_more_of_them_up_to_a_bound(steps, parts):
     assert PPOConfig().parts(steps) == parts
     assert PPOConfig(minibatches=3).parts(steps) == 3
 
 
+def one_group(tmp_path, first, second):
+    """Whether runs of two configurations are seeds of one, and an unfinished one is found again."""
+    for seed, tree in enumerate((first, second)):
+        a_run(tmp_path / str(seed), seed, **tree)
+    directory = tmp_path / "unfinished" / "one"
+    (directory / "checkpoints" / "000001").mkdir(parents=True)
+    (directory / "config.yaml").write_text(config_text(load_config(first)))
+    is_found = find_unfinished(load_config(second), directory.parent) == directory
+    groups = compare([tmp_path / "0", tmp_path / "1"]).groups
+    assert is_found == (len(groups) == 1)
+    return is_found
+
+
 @others
 def test_what_earlier_versions_saved_of_it_sets_no_other_algorithm_apart(tmp_path, policy):
     """Red before: no IQN or DQN run of before was like one of now."""
-    before, now = (load_config({"policy": policy | own}) for own in (FOUR, {}))
-    assert changes(before, now) == changes(now, before) == []
-    a_run(tmp_path / "a", 0, policy=policy | FOUR)
-    a_run(tmp_path / "b", 1, policy=policy)
-    (group,) = compare([tmp_path / "a", tmp_path / "b"]).groups
-    assert group.seeds == (0, 1)
-    directory = tmp_path / "one"
-    (directory / "checkpoints" / "000001").mkdir(parents=True)
-    (directory / "config.yaml").write_text(config_text(before))
-    assert find_unfinished(now, tmp_path) == directory
+    before, now = ({"policy": policy | own} for own in (FOUR, {}))
+    assert changes(load_config(before), load_config(now)) == []
+    assert one_group(tmp_path, before, now)
+    own = {"policies": {"agent_0": FOUR}}
+    assert one_group(tmp_path / "own", now | own, now)
 
 
-def test_of_ppo_it_is_another_setting_that_a_resumed_run_may_have():
-    before, now = (load_config({"policy": {"algorithm": "ppo"} | own}) for own in (FOUR, {}))
-    (found,) = changes(before, now)
-    assert str(found) == "policy.ppo.minibatches was 4 and is None"
-    assert found.allowed
+@others
+def test_what_a_policy_of_ppo_takes_over_from_another_algorithm_sets_runs_apart(tmp_path, policy):
+    """Red before: whatever the number, such runs were seeds of one configuration."""
+    own = {"policies": {"agent_0": {"algorithm": "ppo"}}, "env": {"num_envs": 64}}
+    before, now = ({"policy": policy | said} | own for said in (FOUR, {}))
+    (found,) = changes(load_config(before), load_config(now))
+    assert str(found) == "policies.agent_0.ppo.minibatches was 4 and is None"
+    assert not one_group(tmp_path, before, now)
+
+
+@pytest.mark.parametrize(
+    ("more", "same"),
+    [
+        ({"env": {"num_envs": 40}}, True),  # 5,120 steps
+        ({"env": {"num_envs": 41}}, False),
+        ({"policy": {"learning_mode": "off_policy"}}, False),
+        ({"policy": {"learning_mode": "hybrid", "experience": {"group": "one"}}}, False),
+        ({"population": {"policies": 2, "matchmaker": "random"}}, False),
+    ],
+    ids=["small", "large", "replayed", "grouped", "dealt"],
+)
+def test_runs_of_before_are_like_those_of_now_where_updates_are_small(tmp_path, more, same):
+    before, now = (overlay({"policy": {"algorithm": "ppo"} | own}, more) for own in (FOUR, {}))
+    found = changes(load_config(before), load_config(now))
+    told = [] if same else ["policy.ppo.minibatches was 4 and is None"]
+    assert [str(one) for one in found if one.key.startswith("policy.")] == told
+    assert all(one.allowed for one in found)
+    assert one_group(tmp_path, before, now) == same
+
+
+@others
+def test_a_file_of_an_earlier_version_is_told_nothing_of_it(policy):
+    """Red before: `--config OLD/config.yaml` was told that a number has no effect."""
+    file = load_config({"policy": policy | FOUR | {"network": {"shared": True}}})
+    assert without_effect(file) == []
+    assert without_effect(file, ["policy.ppo.minibatches"])[0].startswith("policy.ppo.minib")
+    eight = load_config({"policy": policy | {"ppo": {"minibatches": 8}}})
+    assert len(without_effect(eight)) == 1

@@ -135,7 +135,7 @@ class World:
 
 def parts_of(steps):
     """Minibatches of so many steps, as Remuda has them where nobody says how many."""
-    return next((parts for parts in (4, 8, 16) if steps <= 1_250 * parts), 32)
+    return next((parts for parts in (4, 8, 16) if steps <= 1_300 * parts), 32)
 
 
 class Group:

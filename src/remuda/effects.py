@@ -68,6 +68,15 @@ def _for_nobody(config: Config, policies: Collection[str]) -> Iterator[tuple[str
             yield f"{key}.experience.group", f"{name} is the only one of the group {group!r}"
 
 
+FORMER: Mapping[str, tuple[object, ...]] = {"ppo.minibatches": (4,), "network.shared": (True,)}
+"""Defaults of earlier versions, which stand in every file that those wrote: nobody set them."""
+
+
+def _is_changed(policy: object, usual: object, key: str) -> bool:
+    value = _value(policy, key)
+    return value != _value(usual, key) and value not in FORMER.get(key, ())
+
+
 def _unread_by_policies(
     config: Config, wrote: Callable[[str], bool], resumed: bool
 ) -> Iterator[str]:
@@ -79,7 +88,7 @@ def _unread_by_policies(
     }
     default = defaults[config.policy.algorithm]
     for key, only in _marked(PolicyConfig):
-        changed = not resumed and _value(config.policy, key) != _value(default, key)
+        changed = not resumed and _is_changed(config.policy, default, key)
         is_set = changed or wrote(f"policy.{key}")
         if is_set and not any(only.reads(policy) for policy in policies):
             yield f"policy.{key} {only.words(config.policy.algorithm, 'policy.')}"
@@ -94,7 +103,7 @@ def _unread_by_policies(
                 yield f"{prefix}{key} {only.words(policy.algorithm, prefix)}"
     for prefix, policy in (("policy.", config.policy), *_of_policies(config)):
         for key in policy.entry.unused:
-            changed = not resumed and _value(policy, key) != _value(defaults[policy.algorithm], key)
+            changed = not resumed and _is_changed(policy, defaults[policy.algorithm], key)
             if changed or wrote(prefix + key):
                 yield f"{prefix}{key} has no effect: {policy.algorithm} has no use for it"
     if not IN_CLUSTER.reads(config):  # asked of the whole tree, though it is about policies

@@ -100,7 +100,7 @@ def test_every_step_is_trained_on_in_every_epoch_and_counted(kind):
 def test_gradient_steps_go_by_how_much_each_brings_unless_their_number_is_given(kind, asked):
     """Red before: a fourth of an epoch was one step, however large it was."""
     own = {"epochs": 2} | ({"minibatches": asked} if asked else {})
-    stack, steps = make_stack(kind, range(3), ppo=own), (LENGTH, 4_900, 5_100)
+    stack, steps = make_stack(kind, range(3), ppo=own), (LENGTH, 5_100, 5_300)
     room = room_for(stack, max(steps))
     for k, count in enumerate(steps):
         lengths = [LENGTH] * (count // LENGTH)

@@ -11,9 +11,10 @@ from remuda.config.sections import Count, CountOrNone, Only, Section, Share, Siz
 MOST_PARTS = at_most(10**6, "each with a gradient step of its own")
 FEWEST, MOST = 4, 32
 """Minibatches of an epoch, where nobody says how many: the more, the more steps it has."""
-LARGEST = 1_250
-"""Steps of such a minibatch, as long as there are fewer than `MOST`. Not a power of 2, as amounts
-of steps often are: with one step more they would be parted otherwise."""
+LARGEST = 1_300
+"""Steps of such a minibatch, as long as there are fewer than `MOST`. Round amounts and powers of 2
+are no edges by it: an update has up to a segment more than it asks for, so that on an edge one
+would have twice the minibatches of another."""
 
 
 class QLearningConfig(Section):
@@ -55,8 +56,8 @@ class PPOConfig(Section):
     minibatches: Annotated[
         Annotated[PositiveInt, MOST_PARTS] | None, Only(instead="batch_size")
     ] = None
-    """Parts of an epoch, with a gradient step each. None: 4, or 8, 16 or 32 where an update has so
-    many steps, of all seats and copies that the policy plays, that parts are larger than 1,250."""
+    """Parts of an epoch, with a gradient step each. None: 4, or 8, 16 or 32 where parts would have
+    more than 1,300 steps: by what an update has of all seats and copies that the policy plays."""
     gae_lambda: Annotated[Share, Only(instead="n_steps")] = 0.95
     """Decay of temporal-difference errors in advantages (Schulman et al. 2016)."""
     clip: PositiveFloat = 0.2
@@ -121,7 +122,8 @@ class PPOConfig(Section):
         """Minibatches of an epoch over so many steps of one policy.
 
         By default their size is bounded: a fourth of all that a policy plays in three seats of 64
-        copies made so few gradient steps that it learned less from as much (docs/worlds.md).
+        copies made so few gradient steps that it learned less from as much (docs/worlds.md, "What
+        PPO's defaults come to").
         """
         if self.minibatches is not None:
             return self.minibatches
@@ -129,3 +131,9 @@ class PPOConfig(Section):
         while parts < MOST and steps > parts * LARGEST:
             parts *= 2
         return parts
+
+    def largest_part(self, steps: float) -> float:
+        """The most steps that a minibatch has of an update of up to so many."""
+        if self.minibatches is not None:
+            return steps / self.minibatches
+        return min(steps / FEWEST, max(LARGEST, steps / MOST))
