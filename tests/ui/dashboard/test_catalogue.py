@@ -4,9 +4,11 @@ import shutil
 import threading
 
 import pytest
+import yaml
 
 from dashboard_runs import made_run
 from remuda.ui.dashboard.catalogue import Catalogue, UnknownRunError
+from remuda.ui.dashboard.pages import differences
 
 
 def test_runs_come_change_and_go(tmp_path):
@@ -72,6 +74,31 @@ def test_a_thread_looks_again(tmp_path):
         assert [run.id for run in catalogue.runs()] == ["one"]
     finally:
         catalogue.stop()
+
+
+OPEN = {"ppo": {"minibatches": None}, "network": {"shared": None}}
+SAID = {"ppo": {"minibatches": 4}, "network": {"shared": True}}
+"""As they stand in files of this version, and of earlier ones."""
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "copies", "groups"),
+    [("iqn", 1, 1), ("dqn", 64, 1), ("ppo", 1, 2), ("no_such_module:Own", 1, 2)],
+)
+def test_runs_are_one_group_by_what_they_come_to(tmp_path, algorithm, copies, groups):
+    """Red before: what an earlier version saved of PPO set runs of IQN and DQN apart."""
+    for name, own in (("before", SAID), ("now", OPEN)):
+        tree = {"policy": {"algorithm": algorithm, **own}, "env": {"num_envs": copies}}
+        (made_run(tmp_path / name) / "config.yaml").write_text(yaml.safe_dump(tree))
+    catalogue = Catalogue(tmp_path)
+    catalogue.look()
+    runs = catalogue.runs()
+    assert len({run.group for run in runs}) == groups
+    apart = differences(runs)
+    if algorithm == "ppo":  # whose four minibatches are what updates of one copy have anyway
+        assert set(apart) == {"policy.network.shared"}
+    else:
+        assert len(apart) == 2 * (groups - 1)
 
 
 def test_settings_of_any_kind_are_plain(tmp_path):

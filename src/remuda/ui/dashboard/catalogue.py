@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from remuda.config import read_tree
+from remuda.algorithms import BUILT_IN
+from remuda.config import load_saved_config, read_tree
+from remuda.config.resolved import resolved
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RemudaError
 from remuda.loggers.common import flat
@@ -47,7 +49,8 @@ class CataloguedRun:
     Attributes:
         id: its path below the directory, with slashes; `.` is the directory itself.
         found: what is known of it at a glance.
-        settings: by dotted key, what its configuration says, as it stands in the file.
+        settings: by dotted key, what its configuration comes to; where it cannot be validated, or
+            not without code of the user's, what stands in the file.
         group: the same for runs that differ by nothing but their seed.
     """
 
@@ -215,12 +218,23 @@ def _signature(path: Path) -> tuple[Any, ...]:
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    """What a configuration says, as it stands there; it is not validated: see `found_runs`."""
+    """What a configuration comes to, so that runs of earlier versions are like those of now."""
     try:
-        tree = flat(read_tree(path / "config.yaml"))
+        tree = read_tree(path / "config.yaml")
     except Exception:  # YAML's own constructors raise anything
         return {}
-    return {str(key): _shown(value) for key, value in tree.items()}
+    try:
+        tree = _resolved(tree)
+    except Exception as error:  # of a later version, or a stranger's
+        log.debug("the settings of %s stand as they are in its file: %s", path, error)
+    return {str(key): _shown(value) for key, value in flat(tree).items()}
+
+
+def _resolved(tree: dict[str, Any]) -> dict[str, Any]:
+    """The same where an algorithm is the user's own: to validate it would run the user's code."""
+    policies = [tree.get("policy", {}), *tree.get("policies", {}).values()]
+    named = {policy["algorithm"] for policy in policies if "algorithm" in policy}
+    return resolved(load_saved_config(tree)) if named <= BUILT_IN.keys() else tree
 
 
 def _shown(value: Any) -> Any:
