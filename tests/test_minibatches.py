@@ -5,6 +5,7 @@ import pytest
 from remuda.changes import changes
 from remuda.config import config_text, load_config, overlay
 from remuda.config.algorithms import PPOConfig
+from remuda.config.resolved import resolved
 from remuda.effects import without_effect
 from remuda.ui.comparison import compare
 from remuda.ui.resuming import find_unfinished
@@ -48,11 +49,33 @@ def test_what_earlier_versions_saved_of_it_sets_no_other_algorithm_apart(tmp_pat
     assert one_group(tmp_path / "own", now | own, now)
 
 
+MIXED = [(one, other) for one in ("iqn", "dqn", "ppo") for other in ("iqn", "dqn", "ppo")]
+MIXED = [pair for pair in MIXED if pair[0] != pair[1]]
+
+
+@pytest.mark.parametrize(("algorithm", "other"), MIXED)
+def test_a_run_of_unlike_algorithms_is_known_again_by_its_command(tmp_path, algorithm, other):
+    """Red before: what its file holds so that it is read back alike made it another."""
+    tree = {"policy": {"algorithm": algorithm}, "policies": {"agent_0": {"algorithm": other}}}
+    assert one_group(tmp_path, tree, tree)
+    rate = overlay(tree, {"policies": {"agent_0": {"learning_rate": 0.25}}})
+    assert not one_group(tmp_path / "other", tree, rate)
+
+
+def test_another_algorithm_of_one_policy_has_no_minibatches_to_differ_by():
+    policies = {"agent_0": {"algorithm": "iqn"}}
+    tree = {"policy": {"algorithm": "ppo"}, "policies": policies, "env": {"num_envs": 64}}
+    before, now = (resolved(load_config(overlay(tree, {"policy": own}))) for own in (FOUR, {}))
+    assert before["policies"] == now["policies"]
+    assert before["policy"] != now["policy"]
+
+
 @others
 def test_what_a_policy_of_ppo_takes_over_from_another_algorithm_sets_runs_apart(tmp_path, policy):
     """Red before: whatever the number, such runs were seeds of one configuration."""
     own = {"policies": {"agent_0": {"algorithm": "ppo"}}, "env": {"num_envs": 64}}
     before, now = ({"policy": policy | said} | own for said in (FOUR, {}))
+    assert one_group(tmp_path / "same", before, before)
     (found,) = changes(load_config(before), load_config(now))
     assert str(found) == "policies.agent_0.ppo.minibatches was 4 and is None"
     assert not one_group(tmp_path, before, now)

@@ -12,9 +12,6 @@ from remuda.config.algorithms import FEWEST
 from remuda.config.policy import PolicyConfig
 from remuda.config.tree import Config
 
-LEFT_OPEN = (("network", "shared"), ("ppo", "minibatches"))
-"""Section and key of what comes to something else than it says, or to nothing."""
-
 
 def resolved_policy(policy: PolicyConfig, config: Config) -> dict[str, Any]:
     """Plain data, in which `network.shared` and `ppo.minibatches` are what they come to.
@@ -37,8 +34,8 @@ def resolved_policy(policy: PolicyConfig, config: Config) -> dict[str, Any]:
 
 def _is_small(policy: PolicyConfig, config: Config) -> bool:
     """Whether no update of it can have more than the fewest minibatches, as in earlier versions."""
-    if config.population.dealt or policy.experience.group or policy.replays:
-        return False  # it plays any number of seats, or learns from more than it plays
+    if config.population.dealt or policy.experience.group or policy.replays or policy.entry.own:
+        return False  # it plays any number of seats, learns from more, or may read the setting
     # A rollout is of whole segments.
     most = policy.rollout_length * config.env.num_envs + policy.experience.segment_length
     return policy.ppo.parts(most) == FEWEST
@@ -47,29 +44,35 @@ def _is_small(policy: PolicyConfig, config: Config) -> bool:
 def resolved(config: Config) -> dict[str, Any]:
     """Plain data of all of it.
 
-    Of one policy, what is resolved is there where it is not what it is for `policy`; one that then
-    says nothing of its own is not there.
+    Of each policy, what is not as it is for `policy`, however that is written; one with nothing of
+    its own is not there. What a file holds besides, so that it is read back alike, makes no
+    difference.
     """
     tree = config.model_dump(mode="json")
     tree["policy"] = usual = resolved_policy(config.policy, config)
-    for name, own in tree["policies"].items():
-        comes_to, left = resolved_policy(config.policy_of(name), config), own
-        for section, key in LEFT_OPEN:
-            value = comes_to[section][key]
-            left = _with(left, section, key, value, value != usual[section][key])
-        tree["policies"][name] = left
-    tree["policies"] = {name: own for name, own in tree["policies"].items() if own}
+    policies = {}
+    for name in config.policies:
+        policy = config.policy_of(name)
+        comes_to = resolved_policy(policy, config)
+        if not policy.rollout_length:
+            del comes_to["ppo"]["minibatches"]  # `policy` may have some, which is no difference
+        policies[name] = _differing(comes_to, usual)
+    tree["policies"] = {name: own for name, own in policies.items() if own}
     return tree
 
 
-def _with(
-    own: Mapping[str, Any], section: str, key: str, value: object, differs: bool
-) -> dict[str, Any]:
-    """What a policy says of its own, with this value where it differs, and else without the key."""
-    there = own.get(section, {})
-    if not isinstance(there, Mapping):
-        return dict(own)
-    rest = {name: said for name, said in there.items() if name != key}
-    rest |= {key: value} if differs else {}
-    left = {name: said for name, said in own.items() if name != section}
-    return {**left, section: rest} if rest else left
+def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The leaves of one tree that another has not, or not so; all of what has other keys there."""
+    found: dict[str, Any] = {}
+    for key, value in one.items():
+        there = other.get(key)
+        if (
+            isinstance(value, Mapping)
+            and isinstance(there, Mapping)
+            and value.keys() <= there.keys()
+        ):
+            below = _differing(value, there)
+            found |= {key: below} if below else {}
+        elif value != there:
+            found[key] = value
+    return found

@@ -1,6 +1,7 @@
 """Which runs the dashboard knows, while they come, change and go."""
 
 import shutil
+import sys
 import threading
 
 import pytest
@@ -83,16 +84,22 @@ SAID = {"ppo": {"minibatches": 4}, "network": {"shared": True}}
 
 @pytest.mark.parametrize(
     ("algorithm", "copies", "groups"),
-    [("iqn", 1, 1), ("dqn", 64, 1), ("ppo", 1, 2), ("no_such_module:Own", 1, 2)],
+    [("iqn", 1, 1), ("dqn", 64, 1), ("ppo", 1, 2), ("of_a_user:Own", 1, 2)],
 )
-def test_runs_are_one_group_by_what_they_come_to(tmp_path, algorithm, copies, groups):
+def test_runs_are_one_group_by_what_they_come_to(tmp_path, algorithm, copies, groups, monkeypatch):
     """Red before: what an earlier version saved of PPO set runs of IQN and DQN apart."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "of_a_user.py").write_text(
+        "from remuda.policies.algorithms.ppo import PPO as Own\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path / "code")
     for name, own in (("before", SAID), ("now", OPEN)):
         tree = {"policy": {"algorithm": algorithm, **own}, "env": {"num_envs": copies}}
         (made_run(tmp_path / name) / "config.yaml").write_text(yaml.safe_dump(tree))
     catalogue = Catalogue(tmp_path)
     catalogue.look()
     runs = catalogue.runs()
+    assert "of_a_user" not in sys.modules  # a page of runs runs nobody's code
     assert len({run.group for run in runs}) == groups
     apart = differences(runs)
     if algorithm == "ppo":  # whose four minibatches are what updates of one copy have anyway

@@ -34,6 +34,8 @@ FILES = (
     *("checkpoints", "trace.json", "requests", "weights", "checkpoints/best.json"),
 )
 """Those of a run that are read here."""
+MOST_POLICIES = 200
+"""Of a run whose configuration is validated: 0.1 seconds for these."""
 LONGEST = 200
 """Letters of a setting's value that are shown."""
 
@@ -231,10 +233,14 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _resolved(tree: dict[str, Any]) -> dict[str, Any]:
-    """The same where an algorithm is the user's own: to validate it would run the user's code."""
+    """The same where an algorithm is the user's own: to validate it would run the user's code.
+
+    So too where there are very many policies, each of which takes its time.
+    """
     policies = [tree.get("policy", {}), *tree.get("policies", {}).values()]
     named = {policy["algorithm"] for policy in policies if "algorithm" in policy}
-    return resolved(load_saved_config(tree)) if named <= BUILT_IN.keys() else tree
+    is_known = named <= BUILT_IN.keys() and len(policies) <= MOST_POLICIES
+    return resolved(load_saved_config(tree)) if is_known else tree
 
 
 def _shown(value: Any) -> Any:
