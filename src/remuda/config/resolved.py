@@ -55,7 +55,7 @@ def resolved(config: Config) -> dict[str, Any]:
         policy = config.policy_of(name)
         comes_to = resolved_policy(policy, config)
         if not policy.rollout_length:
-            del comes_to["ppo"]["minibatches"]  # `policy` may have some, which is no difference
+            comes_to["ppo"]["minibatches"] = usual["ppo"]["minibatches"]  # it has none to differ by
         policies[name] = _differing(comes_to, usual)
     tree["policies"] = {name: own for name, own in policies.items() if own}
     return tree
@@ -66,13 +66,10 @@ def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, An
     found: dict[str, Any] = {}
     for key, value in one.items():
         there = other.get(key)
-        if (
-            isinstance(value, Mapping)
-            and isinstance(there, Mapping)
-            and value.keys() <= there.keys()
-        ):
-            below = _differing(value, there)
-            found |= {key: below} if below else {}
-        elif value != there:
-            found[key] = value
+        if value == there:
+            continue
+        found[key] = value
+        if isinstance(value, Mapping) and isinstance(there, Mapping):
+            if value.keys() == there.keys():
+                found[key] = _differing(value, there)
     return found
