@@ -69,7 +69,8 @@ def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, An
         if value == there:
             continue
         found[key] = value
-        if isinstance(value, Mapping) and isinstance(there, Mapping):
-            if value.keys() == there.keys():
-                found[key] = _differing(value, there)
+        if not isinstance(value, Mapping) or not isinstance(there, Mapping):
+            continue
+        if value.keys() == there.keys():
+            found[key] = _differing(value, there)
     return found
