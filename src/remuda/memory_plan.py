@@ -278,10 +278,10 @@ def _learning(
             # Rows that hold a step, and those between segments; there is room for twice as many,
             # which takes no memory until episodes are as short.
             kept = 1.5 * (steps + policy.experience.segment_length) * _step_size(shape)
-            whole = policy.experience.segment_length if spec.memory else 1  # sequences are
-            minibatch = (
-                max(policy.ppo.largest_part(steps), whole) * FLOAT * (2 * inputs + 6 * units)
-            )
+            rows = policy.ppo.largest_part(steps)
+            if spec.memory:  # whole segments, one at least
+                rows = max(rows, policy.experience.segment_length)
+            minibatch = rows * FLOAT * (2 * inputs + 6 * units)
             keys = ("env.num_envs", *keys_of(config, spec, "ppo.rollout_length"))
             keys = keys if streams >= policy.rollout_length else keys[::-1]
             keys += keys_of(config, spec, "experience.segment_length")

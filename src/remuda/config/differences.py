@@ -19,6 +19,8 @@ from remuda.config.policy import OF_OWN_VALUES, OF_RECURRENT_VALUES, PolicyConfi
 from remuda.config.sections import Section, overlay
 from remuda.errors import ConfigError
 
+NOTHING: Mapping[str, Any] = {}
+
 
 def with_own_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     """Write the defaults of each policy of `policies` that are not those of `policy` into it.
@@ -47,7 +49,7 @@ def with_own_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
         # A section that was made from its values holds what it has by default of its algorithm and
         # of its network as if that was said, but no plain default.
         usual = _defaults(entry, said, {}) if is_section else _defaults(entry, said)
-        said = {"algorithm": entry.name} | _beyond(said, usual, {})
+        said = {"algorithm": entry.name} | beyond(said, usual)
     filled = {
         name: _filled(said, _plain(own)) if isinstance(own, Mapping) and own else own
         for name, own in policies.items()
@@ -104,7 +106,7 @@ def _filled(said: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     # And an earlier version's order, in which a saved tree is read, puts the presets over `policy`
     presets = _presets_of(second) if first is not second else {}
     covered = _against(presets, overlay(here, said))
-    return reduce(overlay, (covered, lost, own), _beyond(here, there, said))
+    return reduce(overlay, (covered, lost, own), beyond(here, there, said))
 
 
 def _plain(policy: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,15 +175,15 @@ def _plain_value(value: Any) -> Any:
     return [_plain_value(part) for part in value] if isinstance(value, tuple | list) else value
 
 
-def _beyond(
-    here: Mapping[str, Any], there: Mapping[str, Any], said: Mapping[str, Any]
+def beyond(
+    here: Mapping[str, Any], there: Mapping[str, Any], said: Mapping[str, Any] = NOTHING
 ) -> dict[str, Any]:
     """The leaves of `here` that are others in `there`, and that `said` does not have."""
     found: dict[str, Any] = {}
     for key, value in here.items():
         other, own = there.get(key), said.get(key)
         if isinstance(value, Mapping) and isinstance(other, Mapping):
-            below = _beyond(value, other, own if isinstance(own, Mapping) else {})
+            below = beyond(value, other, own if isinstance(own, Mapping) else {})
             found |= {key: below} if below else {}
         elif _plain_value(value) != _plain_value(other) and key not in said:
             found[key] = value

@@ -5,10 +5,10 @@ Whoever compares runs compares these: one that says what is the default anyway i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from remuda.config.algorithms import FEWEST
+from remuda.config.differences import beyond
 from remuda.config.policy import PolicyConfig
 from remuda.config.tree import Config
 
@@ -56,21 +56,6 @@ def resolved(config: Config) -> dict[str, Any]:
         comes_to = resolved_policy(policy, config)
         if not policy.rollout_length:
             comes_to["ppo"]["minibatches"] = usual["ppo"]["minibatches"]  # it has none to differ by
-        policies[name] = _differing(comes_to, usual)
+        policies[name] = beyond(comes_to, usual)
     tree["policies"] = {name: own for name, own in policies.items() if own}
     return tree
-
-
-def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """The leaves of one tree that another has not, or not so; all of what has other keys there."""
-    found: dict[str, Any] = {}
-    for key, value in one.items():
-        there = other.get(key)
-        if value == there:
-            continue
-        found[key] = value
-        if not isinstance(value, Mapping) or not isinstance(there, Mapping):
-            continue
-        if value.keys() == there.keys():
-            found[key] = _differing(value, there)
-    return found
