@@ -150,7 +150,6 @@ WORLDS: dict[str, World] = {
         options={"N": 3, "local_ratio": 0.5, "max_cycles": 25},
         least=-16.0,
         known="greedy assignment -8.4",
-        preset="mpe",
         alike=True,
     ),
     "speaker": World(
@@ -169,7 +168,6 @@ WORLDS: dict[str, World] = {
         copies=64,
         options={"max_cycles": 25},
         known="a prey that flees, by hand",
-        preset="mpe",
         scripted={"agent_0": "fleeing:flee"},
         counted="adversary",
         alike=True,
@@ -180,7 +178,6 @@ WORLDS: dict[str, World] = {
         copies=64,
         options={"max_cycles": 25},
         known="both learn: what adversaries earn depends on their prey",
-        preset="mpe",
         counted="adversary",
     ),
     "lbf_coop": World(
