@@ -190,8 +190,8 @@ def written(programs, folder, name, command, greedy, floor=0.0):
     ],
 )
 def test_the_share_of_defaults(programs, tmp_path, floor, chosen, defaults, share, enough):
-    written(programs, tmp_path, "worlds.spread", "--alone", chosen, floor)
-    written(programs, tmp_path, "worlds.spread.defaults", "--defaults", defaults, floor)
+    written(programs, tmp_path, "worlds.speaker", "--alone", chosen, floor)
+    written(programs, tmp_path, "worlds.speaker.defaults", "--defaults", defaults, floor)
     results = programs.summary.summary()
     assert [row["share"] for row in results.rows] == [share]
     (bar,) = results.bars
@@ -201,7 +201,7 @@ def test_the_share_of_defaults(programs, tmp_path, floor, chosen, defaults, shar
 
 def test_a_row_for_which_nothing_was_chosen_tells_what_defaults_come_to(programs, tmp_path):
     written(programs, tmp_path, "worlds.pendulum", "--alone", "-150.0", -1200.0)
-    written(programs, tmp_path, "worlds.spread", "--alone", "-10.0", -27.0)
+    written(programs, tmp_path, "worlds.speaker", "--alone", "-10.0", -27.0)
     results = programs.summary.summary()
     assert [row["share"] for row in results.rows] == ["", "1.00"]
     assert results.rows[1]["PPO's defaults"] == "the row itself"
@@ -211,12 +211,12 @@ def test_a_row_for_which_nothing_was_chosen_tells_what_defaults_come_to(programs
 
 
 def test_rows_of_defaults_are_those_of_their_algorithm(programs, tmp_path):
-    written(programs, tmp_path, "worlds.spread", "--alone", "1.0")
-    written(programs, tmp_path, "worlds.spread.iqn", "--defaults iqn --alone", "0.5")
+    written(programs, tmp_path, "worlds.speaker", "--alone", "1.0")
+    written(programs, tmp_path, "worlds.speaker.iqn", "--defaults iqn --alone", "0.5")
     (row,) = programs.summary.summary().rows
     assert row["IQN's defaults"] == "0.5 after 1,000"
-    written(programs, tmp_path, "worlds.spread.defaults", "--defaults iqn --alone", "0.5")
-    with pytest.raises(ConfigError, match=r"spread\.defaults is no row of --defaults"):
+    written(programs, tmp_path, "worlds.speaker.defaults", "--defaults iqn --alone", "0.5")
+    with pytest.raises(ConfigError, match=r"speaker\.defaults is no row of --defaults"):
         programs.summary.summary()
 
 

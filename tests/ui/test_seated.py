@@ -26,6 +26,7 @@ from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
 from remuda.ui.live import PlainView
 from remuda.ui.playing import episode, play
 from remuda.ui.seated import Trained, take_seats
+from ui.made_runs import a_run
 
 
 class Terminal:
@@ -239,6 +240,83 @@ def test_a_game_between_policies_is_shown_without_a_terminal(trained, capsys):
     words = ["play", "kuhn_poker", "--seat", f"agent_0={trained / 'kuhn_poker'}", "agent_1=random"]
     assert run(words) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("(over)")
+
+
+@pytest.fixture(scope="module")
+def unlike(tmp_path_factory):
+    """Runs of tag with three agents, one of them of shorter episodes, and one with two agents."""
+    base = tmp_path_factory.mktemp("unlike")
+    pole = "gymnasium:CartPole-v1"
+    limit = "gymnasium.wrappers:TimeLimit(max_episode_steps=100)"
+    a_run(base / "pole", game=pole, env={"episode_metrics": {"x": "last"}})
+    a_run(base / "limited", game=pole, env={"wrappers": [limit]})
+    for name, options in (
+        ("three", {"num_agents": 3}),
+        ("short", {"num_agents": 3, "max_turns": 7}),
+        ("two", {"num_agents": 2}),
+    ):
+        tree = {
+            "game": "tag",
+            "schedule": "sequential",
+            "policy": {"algorithm": "ppo", "network": {"hidden": (8,)}},
+            "env": {"options": options, "num_envs": 1},
+            "run": {"turns": 150, "directory": base / name, "evaluate_episodes": 0},
+            "checkpoint": {"evaluate_episodes": 0},
+        }
+        train(load_config(tree), PlainView())
+    return base
+
+
+@pytest.mark.parametrize("game", [[], ["tag"]])
+def test_a_game_is_made_as_in_the_runs_of_its_seats(game, unlike, capsys):
+    """With no agents but these, and episodes as long."""
+    own, other = unlike / "short", unlike / "three"
+    assert run(["play", *game, "--seat", f"agent_0={own}", f"agent_2={own}:agent_1"]) == 0
+    first, played = capsys.readouterr().out.split("\n", 1)
+    assert first == f"tag as {own} was trained: num_agents 3, max_turns 7"
+    assert played.count("turn ") == 7
+    assert "agent_2" in played
+    assert "agent_3" not in played
+    said = ["--env.options.max_turns", "4"]  # what is said goes over it, and decides
+    assert run(["play", *game, "--seat", f"agent_0={own}", f"agent_1={other}", *said]) == 0
+    first, played = capsys.readouterr().out.split("\n", 1)
+    assert first == f"tag as {own} was trained: num_agents 3"
+    assert played.count("turn ") == 4
+
+
+def test_a_game_that_nobody_was_trained_in_is_as_it_is_by_default(trained, capsys):
+    assert run(["play", "--turns", "1"]) == 0
+    plain = capsys.readouterr().out
+    assert run(["play", "treasure_hunt", "--turns", "1"]) == 0
+    assert capsys.readouterr().out == plain
+    assert run(["play", "--seat", f"agent_0={trained / 'kuhn_poker'}"]) == 0
+    assert capsys.readouterr().out.startswith("turn 1 ")  # nothing was chosen for it
+
+
+def test_runs_that_had_the_game_otherwise_are_told_of(unlike, trained, capsys):
+    three, short, two = (unlike / name for name in ("three", "short", "two"))
+    kuhn, pole, limited = trained / "kuhn_poker", unlike / "pole", unlike / "limited"
+    for seats, said in (
+        (
+            (three, short),
+            f"{three} and {short} were trained with unlike env.options.max_turns: as it is by "
+            "default and 7; say --env.options.max_turns yourself",
+        ),
+        ((two, three), "with unlike env.options.num_agents: 2 and 3; say --env.options.num_agents"),
+        (
+            (pole, limited),
+            "unlike env.wrappers: as it is by default and ('gymnasium.wrappers:TimeLimit(max_episod"
+            "e_steps=100)',); seat policies of alike runs",
+        ),
+        ((pole, pole), "gymnasium:CartPole-v1 has no agent agent_1"),
+        ((three, kuhn), f"{three} was trained in tag and {kuhn} in kuhn_poker; name with --game"),
+        ((unlike / "none",), "none"),
+    ):
+        words = [f"agent_{i}={seat}" for i, seat in enumerate(seats)]
+        assert run(["play", "--seat", *words]) in (1, 2)
+        captured = capsys.readouterr()
+        assert said in captured.err
+        assert captured.err.count("\n") == 1
 
 
 def test_seats_are_told_in_three_ways():

@@ -19,7 +19,6 @@ from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.text import Text
 
-from remuda.envs.registry import find_game
 from remuda.envs.scripted import ScriptedPolicy, room_for
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
@@ -27,7 +26,15 @@ from remuda.types import Array
 from remuda.ui.interrupts import ends_in_order
 from remuda.ui.numbers import number
 from remuda.ui.recording import check_format, write_recording
-from remuda.ui.seated import Human, LeftError, Remembering, names_of, picture_of, take_seats
+from remuda.ui.seated import (
+    Human,
+    LeftError,
+    Remembering,
+    game_of,
+    names_of,
+    picture_of,
+    take_seats,
+)
 
 LOWER_HALF = "\u2584"
 """A character whose lower half is ink: two pixels, one above the other."""
@@ -48,7 +55,7 @@ class Moment:
 
 
 def play(
-    game: str,
+    game: str | None,
     policy: str | None,
     *,
     turns: int,
@@ -63,14 +70,14 @@ def play(
     """Show one episode, or the beginning of it.
 
     Args:
-        game: its name.
+        game: its name; None: that of the runs whose policies have seats.
         policy: of all seats not in `seats`: `random`, which None stands for, or one of those
             written for the game.
         turns: the most to show.
         seed: of the game and the policies.
         frames_per_second: turns shown in a second.
         out: the GIF or film to write; None: show it in the terminal.
-        options: the game's own.
+        options: the game's own; they go over those of the runs whose policies have seats.
         console: where to show it.
         seats: by agent, who plays it: `me`, `RUN:policy`, or one that plays without learning.
         sampled: whether policies of runs explore as at the end of training.
@@ -81,16 +88,20 @@ def play(
         UsageError: a policy of a run cannot play there.
     """
     console = console or Console()
-    found = find_game(game)
-    env = found.make(1, **options)
+    played = game_of(game, options, seats or {})
+    env = played.game.make(1, **played.options)
     if out is not None:
         check_format(out)
-    taken = take_seats(found, env, seats or {}, policy, sampled, console)
+    taken = take_seats(played.game, env, seats or {}, policy, sampled, console)
+    if played.as_in_run:
+        own = ", ".join(f"{key} {value}" for key, value in played.as_in_run.items())
+        told = Text(f"{played.game.name} as {played.run} was trained: {own}")
+        console.print(told, soft_wrap=True)
     moments = episode(env, taken.policies, turns, seed)
     if taken.human is not None:
         moments = _played(env, moments, taken.human, console)
     if out is not None:
-        _write(game, moments, out, frames_per_second, console)
+        _write(played.game.name, moments, out, frames_per_second, console)
     elif taken.human is not None:
         for _ in moments:
             pass

@@ -20,6 +20,14 @@ class GameOptions(Section):
     """The game's own parameters by name, as in `--env.options.num_agents 4`."""
 
 
+class PlayedOptions(Section):
+    """The game that is played."""
+
+    options: dict[str, Any] = Field(default_factory=dict)
+    """The game's own parameters by name, as in `--env.options.num_agents 4`; the others are as in
+    the runs whose policies have seats."""
+
+
 class GamesOptions(Section):
     """The games that can be played."""
 
@@ -32,8 +40,9 @@ class GamesOptions(Section):
 class PlayOptions(Section):
     """A game to look at or to take part in, without any learning."""
 
-    game: str = "treasure_hunt"
-    """The game; `remuda games` lists them."""
+    game: str | None = None
+    """The game; `remuda games` lists them. None: that of the runs whose policies have seats, or
+    treasure_hunt."""
     policy: str = "random"
     """Who plays all seats, or those that `seat` does not name: `random`, or one that `remuda games
     GAME` lists."""
@@ -51,7 +60,7 @@ class PlayOptions(Section):
     """Seed of the game and of the policies."""
     frames_per_second: PositiveInt = 8
     """Turns shown in a second."""
-    env: GameOptions = GameOptions()
+    env: PlayedOptions = PlayedOptions()
 
 
 def games(words: Sequence[str]) -> int:
