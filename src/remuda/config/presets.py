@@ -26,11 +26,13 @@ class Preset:
 
 PRESETS: Mapping[str, Preset] = {
     "mpe": Preset(
-        suits="MPE (`pettingzoo:mpe2...`), and other small worlds of short episodes",
+        suits="MPE's speaker and listener (`pettingzoo:mpe2.simple_speaker_listener_v4`), and "
+        "small worlds like it, in which one is to understand another",
         reason="Episodes of 25 steps, of which each pays: so a short horizon, and a segment for "
         "each episode; 15 passes over each rollout, in one piece, since a world in Python is "
         "slower than the network; and large rollouts of many copies: with fewer steps in an "
-        "update a speaker's words are lost in noise, and nobody begins to listen.",
+        "update a speaker's words are lost in noise, and nobody begins to listen. Spread and tag "
+        "come to as much without it, or to more.",
         tree={
             "env": {"num_envs": 64},
             "policy": {
