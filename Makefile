@@ -12,7 +12,7 @@ JOBS ?= 2
 
 .PHONY: train test test-all test-sorrel test-pythons test-minimum check format bench figures site clean
 
-# The main job: two agents learn Treasure Hunt, each in a process of its own, in a few minutes
+# The main job: two agents learn Treasure Hunt, in a process beside the game, in a minute or two
 # on two cores. Networks half as wide as by default, so that the learners keep up with the game.
 train: $(INSTALLED)
 	$(BIN)/remuda train treasure_hunt --policy.network.hidden 128 128 --run.turns 500000 $(ARGS)

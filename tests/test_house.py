@@ -1,6 +1,7 @@
 """The house: a room imports from its own floor or below, and no two rooms import each other."""
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -78,6 +79,15 @@ def imports():
 def test_every_room_has_a_floor():
     rooms = {p.stem for p in ROOT.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
     assert rooms - {"__init__", "__main__"} == set(FLOOR_OF)
+
+
+def test_the_map_tells_of_every_room_and_its_floor():
+    text = (ROOT.parents[1] / "ARCHITECTURE.md").read_text()
+    told = text.split("Floors, from the ground: ")[1].split(". A room imports")[0]
+    floors = [set(" ".join(part.split()).strip(" `").split()) for part in told.split("|")]
+    assert floors == list(FLOORS)
+    table = text.split("| room | what it is |")[1].split("Floors, from the ground: ")[0]
+    assert [room for room in FLOOR_OF if not re.search(rf"`{room}(\.py|/)`", table)] == []
 
 
 def test_nobody_imports_from_above():

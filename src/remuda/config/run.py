@@ -47,7 +47,7 @@ class EnvConfig(Section):
     With more, a resumed run begins new episodes."""
     check: bool = True
     """Check every value that the game hands over for presence, shape and finiteness, and end with a
-    message that names the agent, the copy and the turn. It costs about nothing."""
+    message that names the agent, the copy and the turn. It costs 0.4 to 3.4% of a turn."""
     options: Options = {}
     """The game's own parameters by name; `remuda games` lists them."""
     wrappers: tuple[str, ...] = ()
