@@ -280,7 +280,7 @@ class Reference:
 
         Names of directories and of policies may hold a colon: the longest directory counts.
         """
-        whole = Path(text).expanduser()
+        whole = Path(os.path.expanduser(text))
         if os.path.isdir(whole):  # False of names that are too long for the disk, too
             return Reference(text, whole)
         run, colon, policy = text.rpartition(":")
@@ -294,7 +294,7 @@ class Reference:
         name, at, which = policy.rpartition("@")
         if not at:
             name, which = policy, ""
-        return Reference(text, Path(run).expanduser(), name, which)
+        return Reference(text, Path(os.path.expanduser(run)), name, which)
 
     def open(self) -> SavedPolicies:
         """The run's policies.

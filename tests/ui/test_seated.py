@@ -19,11 +19,13 @@ from rich.console import Console
 import remuda
 from remuda.config import load_config
 from remuda.envs.registry import find_game
+from remuda.errors import UsageError
 from remuda.training import train
 from remuda.ui.arguments import take_pairs
 from remuda.ui.cli import run
 from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
 from remuda.ui.live import PlainView
+from remuda.ui.played_game import game_of
 from remuda.ui.playing import episode, play
 from remuda.ui.seated import Trained, take_seats
 from ui.made_runs import a_run
@@ -244,76 +246,116 @@ def test_a_game_between_policies_is_shown_without_a_terminal(trained, capsys):
 
 @pytest.fixture(scope="module")
 def unlike(tmp_path_factory):
-    """Runs of tag with three agents, one of them of shorter episodes, and one with two agents."""
+    """Runs of tag that differ in options, and one of connect four with a seat that is taken."""
     base = tmp_path_factory.mktemp("unlike")
-    pole = "gymnasium:CartPole-v1"
-    limit = "gymnasium.wrappers:TimeLimit(max_episode_steps=100)"
-    a_run(base / "pole", game=pole, env={"episode_metrics": {"x": "last"}})
-    a_run(base / "limited", game=pole, env={"wrappers": [limit]})
-    for name, options in (
-        ("three", {"num_agents": 3}),
-        ("short", {"num_agents": 3, "max_turns": 7}),
-        ("two", {"num_agents": 2}),
+    for name, game, env in (
+        ("three", "tag", {"options": {"num_agents": 3}}),
+        ("said", "tag", {"options": {"num_agents": 3, "max_turns": 20}}),  # as by default
+        ("short", "tag", {"options": {"num_agents": 3, "max_turns": 7}}),
+        ("taken", "connect_four", {"options": {"width": 5}, "scripted": {"agent_1": "tactician"}}),
     ):
         tree = {
-            "game": "tag",
+            "game": game,
             "schedule": "sequential",
             "policy": {"algorithm": "ppo", "network": {"hidden": (8,)}},
-            "env": {"options": options, "num_envs": 1},
+            "env": {"num_envs": 1, **env},
             "run": {"turns": 150, "directory": base / name, "evaluate_episodes": 0},
             "checkpoint": {"evaluate_episodes": 0},
         }
         train(load_config(tree), PlainView())
+    pole = "gymnasium:CartPole-v1"
+    limit = "gymnasium.wrappers:TimeLimit(max_episode_steps=3)"
+    options = {"render_mode": None, "sutton_barto_reward": True}
+    a_run(base / "pole", game=pole, env={"wrappers": [limit], "options": options})
     return base
 
 
-@pytest.mark.parametrize("game", [[], ["tag"]])
-def test_a_game_is_made_as_in_the_runs_of_its_seats(game, unlike, capsys):
+def test_a_game_that_is_not_named_is_as_in_the_first_run_of_its_seats(unlike, capsys):
     """With no agents but these, and episodes as long."""
-    own, other = unlike / "short", unlike / "three"
-    assert run(["play", *game, "--seat", f"agent_0={own}", f"agent_2={own}:agent_1"]) == 0
+    short, three, said = (unlike / name for name in ("short", "three", "said"))
+    assert run(["play", "--seat", f"agent_0={short}", f"agent_2={short}:agent_1"]) == 0
     first, played = capsys.readouterr().out.split("\n", 1)
-    assert first == f"tag as {own} was trained: num_agents 3, max_turns 7"
+    assert first == f"tag as in {short}, with num_agents 3, max_turns 7"
     assert played.count("turn ") == 7
     assert "agent_2" in played
     assert "agent_3" not in played
-    said = ["--env.options.max_turns", "4"]  # what is said goes over it, and decides
-    assert run(["play", *game, "--seat", f"agent_0={own}", f"agent_1={other}", *said]) == 0
+    over = ["--env.options.max_turns", "4"]
+    assert run(["play", "--seat", f"agent_0={short}", f"agent_1={three}", *over]) == 0
     first, played = capsys.readouterr().out.split("\n", 1)
-    assert first == f"tag as {own} was trained: num_agents 3"
+    assert first == f"tag as in {short}, with num_agents 3"
+    assert played.startswith("turn 1 ")  # and they differ in nothing else
     assert played.count("turn ") == 4
+    assert run(["play", "--seat", f"agent_0={said}", f"agent_1={three}", "--turns", "1"]) == 0
+    assert capsys.readouterr().out.split("\n")[1].startswith("turn 1 ")
+    assert run(["play", "--seat", f"agent_0={three}", f"agent_1={short}"]) == 0
+    lines = capsys.readouterr().out.split("\n")
+    assert lines[1].startswith(f"{short} learned with env.options.max_turns 7; all play tag as in")
 
 
-def test_a_game_that_nobody_was_trained_in_is_as_it_is_by_default(trained, capsys):
-    assert run(["play", "--turns", "1"]) == 0
-    plain = capsys.readouterr().out
+def test_a_game_that_is_named_is_as_it_is_said(unlike, capsys):
+    assert run(["play", "tag", "--seat", f"agent_0={unlike / 'short'}", "--turns", "1"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("turn 1 ")
+    assert "agent_4" in told
+
+
+def test_seats_that_a_run_left_to_a_scripted_policy_stay_with_it(unlike, trained):
+    played = game_of(None, {}, {"agent_0": str(unlike / "taken")})
+    assert played.notes == (
+        f"connect_four as in {unlike / 'taken'}, with width 5, agent_1 played by tactician",
+    )
+    env = played.game.make(1, **played.options)
+    seats = {"agent_0": str(unlike / "taken")}
+    game, tactician = played.game, played.game.policy("tactician")
+    taken = take_seats(game, env, seats, None, False, Console(), played.scripted)
+    assert taken.policies[1] is tactician
+    taken = take_seats(game, env, seats, "random", False, Console(), played.scripted)
+    assert taken.policies[1] is game.policy("random")
+    seats = {"agent_0": f"{unlike / 'taken'}:agent_1"}
+    with pytest.raises(UsageError, match=r"agent_1 has learned nothing: in .* tactician takes"):
+        take_seats(game, env, seats, None, False, Console(), played.scripted)
+
+
+def test_wrappers_are_those_of_the_run_and_pictures_are_not(unlike):
+    """A run may have had no pictures, and no episodes of 500 steps."""
+    played = game_of(None, {}, {"agent_0": str(unlike / "pole")})
+    env = played.game.make(1, **played.options)
+    assert len(list(episode(env, played.game.policy("random"), 50, seed=0))) == 4
+    assert played.options["sutton_barto_reward"]
+    assert env.render().ndim == 3
+
+
+def test_what_is_said_of_an_option_leaves_the_rest_of_it(tmp_path):
+    own = a_run(tmp_path / "nested", game="tag", env={"options": {"parts": {"a": 1, "b": 2}}})
+    played = game_of(None, {"parts": {"a": 9}}, {"agent_0": str(own)})
+    assert played.options == {"parts": {"a": 9, "b": 2}}
+
+
+def test_who_plays_sees_which_game_it_is(typed, unlike):
+    shown = typed(None, b"3", {"agent_0": "me", "agent_1": str(unlike / "short")}, turns=1)
+    told = f"tag as in {unlike / 'short'}, with num_agents 3, max_turns 7"
+    assert told in shown.replace("\n", "")
+
+
+def test_without_a_game_or_a_run_treasure_hunt_is_played(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    a_run(tmp_path / "random", game="tag")  # which is no policy's name
+    a_run(tmp_path / "sweep" / "seed_0", game="tag")
     assert run(["play", "treasure_hunt", "--turns", "1"]) == 0
-    assert capsys.readouterr().out == plain
-    assert run(["play", "--seat", f"agent_0={trained / 'kuhn_poker'}"]) == 0
-    assert capsys.readouterr().out.startswith("turn 1 ")  # nothing was chosen for it
-
-
-def test_runs_that_had_the_game_otherwise_are_told_of(unlike, trained, capsys):
-    three, short, two = (unlike / name for name in ("three", "short", "two"))
-    kuhn, pole, limited = trained / "kuhn_poker", unlike / "pole", unlike / "limited"
-    for seats, said in (
+    plain = capsys.readouterr().out
+    for seats in ([], ["--seat", "agent_0=random"]):
+        assert run(["play", *seats, "--turns", "1"]) == 0
+        assert capsys.readouterr().out == plain
+    for who, said in (
         (
-            (three, short),
-            f"{three} and {short} were trained with unlike env.options.max_turns: as it is by "
-            "default and 7; say --env.options.max_turns yourself",
+            "nosuch:player_0",
+            "agent_0=nosuch:player_0: there is no run nosuch; and where no game is",
         ),
-        ((two, three), "with unlike env.options.num_agents: 2 and 3; say --env.options.num_agents"),
-        (
-            (pole, limited),
-            "unlike env.wrappers: as it is by default and ('gymnasium.wrappers:TimeLimit(max_episod"
-            "e_steps=100)',); seat policies of alike runs",
-        ),
-        ((pole, pole), "gymnasium:CartPole-v1 has no agent agent_1"),
-        ((three, kuhn), f"{three} was trained in tag and {kuhn} in kuhn_poker; name with --game"),
-        ((unlike / "none",), "none"),
+        ("sweep", "sweep is no run directory, it holds runs: name one of them"),
+        ("chase_and_flee", "treasure_hunt is played: treasure_hunt has no scripted policy"),
+        ("~nobody_here/run", "is no run directory: nothing is there"),
     ):
-        words = [f"agent_{i}={seat}" for i, seat in enumerate(seats)]
-        assert run(["play", "--seat", *words]) in (1, 2)
+        assert run(["play", "--seat", f"agent_0={who}"]) in (1, 2)
         captured = capsys.readouterr()
         assert said in captured.err
         assert captured.err.count("\n") == 1

@@ -20,7 +20,7 @@ from remuda.population.ledger import read_records
 from remuda.publish.snapshot import Snapshot
 from remuda.training import train
 from remuda.ui.cli import run
-from remuda.ui.crossplay import _other_games
+from remuda.ui.crossplay import other_games
 from remuda.ui.live import PlainView
 from remuda.ui.tournament import MatchProgress, print_tournament
 
@@ -201,10 +201,10 @@ def test_only_what_makes_another_game_is_told(env, said):
     """Red before: a default that one run wrote out was told as another game."""
     configs = {Path("one"): {}, Path("other"): env}
     configs = {run: load_config({"game": "tag", "env": tree}) for run, tree in configs.items()}
-    notes = _other_games(configs, {})
+    notes = other_games(configs, {})
     assert len(notes) == bool(said)
     assert said in "".join(notes)
-    assert not _other_games(configs, env["options"])
+    assert not other_games(configs, env["options"])
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_only_what_makes_another_game_is_told(env, said):
 def test_a_game_that_cannot_be_made_any_more_is_told_too(tree, said):
     """Red before: the tournament was refused, though only the first run's game is played."""
     configs = {Path("one"): load_config({"game": "tag"}), Path("other"): load_config(tree)}
-    assert said in "".join(_other_games(configs, {}))
+    assert said in "".join(other_games(configs, {}))
 
 
 def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):

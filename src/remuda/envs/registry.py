@@ -114,7 +114,7 @@ class Game:
             raise ConfigError(f"cannot load the scripted policy {name!r}: {error}") from None
         return policy
 
-    def make(self, num_envs: int, **options: Any) -> VectorEnv:
+    def make(self, num_envs: int, /, **options: Any) -> VectorEnv:
         """Build `num_envs` copies.
 
         Args:
@@ -128,6 +128,11 @@ class Game:
                 agents cannot observe together.
             UserCodeError: code of the user's raised.
         """
+        if "num_envs" in options:
+            raise ConfigError(
+                "env.options.num_envs: how many copies are played is no option of a game; it is "
+                "env.num_envs"
+            )
         together = options.pop(TOGETHER, False)
         made = self._make(num_envs, options)
         if together:
@@ -339,6 +344,6 @@ def name_game(game: object) -> str:
     return next((own.name for own in GAMES.values() if own.factory == name), name)
 
 
-def make_env(name: str, num_envs: int, **options: Any) -> VectorEnv:
+def make_env(name: str, num_envs: int, /, **options: Any) -> VectorEnv:
     """Build `num_envs` copies of the game called `name`, with its options."""
     return find_game(name).make(num_envs, **options)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from remuda.config import Config
+from remuda.config import Config, overlay
 from remuda.crossplay import Entrant, setup_of_entrants
 from remuda.envs.registry import RANDOM, find_game, make_env
 from remuda.errors import ConfigError, UsageError
@@ -207,7 +207,7 @@ def set_up(
             found.append((reference.policy, f"{reference.run.name}:{reference.policy}", member))
             runs.append("")
             continue
-        _check_learned(word, reference, opened[reference.run].config)
+        check_learned(word, reference, opened[reference.run].config)
         saved = reference.find(opened[reference.run])
         name = reference.which and f"{reference.policy or saved.name}@{reference.which}"
         own = name or saved.name
@@ -221,8 +221,8 @@ def set_up(
             )
         configs = {run: saved.config for run, saved in opened.items()}
         config = next(iter(configs.values()))
-        notes = _other_games(configs, options)
-        game, options = config.game, {**config.env.made_with, **options}
+        notes = other_games(configs, options)
+        game, options = config.game, overlay(config.env.made_with, options)
         scripted = {**config.env.scripted, **(scripted or {})}
     kind = find_game(game)
     for _, _, entrant in found:
@@ -233,7 +233,7 @@ def set_up(
     return Crossplay(game, options, named, sources, scripted or {}, notes)
 
 
-def _other_games(configs: Mapping[Path, Config], asked: Mapping[str, Any]) -> tuple[str, ...]:
+def other_games(configs: Mapping[Path, Config], asked: Mapping[str, Any]) -> tuple[str, ...]:
     """A line for each run that learned in another game than the first one, which is played.
 
     Args:
@@ -269,9 +269,8 @@ def _in_force(config: Config, asked: Mapping[str, Any]) -> dict[str, Any] | None
 
     None: it cannot be made here any more; the tournament is of the game that is played.
     """
-    given = {k: v for k, v in config.env.made_with.items() if k != "env.episode_metrics"} | {
-        **asked
-    }
+    own = {k: v for k, v in config.env.made_with.items() if k != "env.episode_metrics"}
+    given = overlay(own, asked)
     try:
         with closing(make_env(config.game, 1, **given)) as env:
             return env.options() | given
@@ -279,7 +278,7 @@ def _in_force(config: Config, asked: Mapping[str, Any]) -> dict[str, Any] | None
         return None
 
 
-def _check_learned(word: str, reference: Reference, config: Config) -> None:
+def check_learned(word: str, reference: Reference, config: Config) -> None:
     """Raise a `UsageError` where a policy is named that never played: its seat is taken."""
     who = config.env.scripted.get(reference.policy)
     if who is not None and not config.population.dealt:

@@ -30,7 +30,7 @@ def print_games(console: Console | None = None) -> None:
     """All games, three lines each."""
     console = console or Console()
     for game in GAMES.values():
-        env = game.make(num_envs=1)
+        env = game.make(1)
         agent = env.agents[0]
         known = ", ".join(f"{name} {value:g}" for name, value in game.reference.items())
         console.print(
@@ -80,7 +80,7 @@ def _spread(names: list[str], count: int) -> list[str]:
 def print_game(game: Game, console: Console | None = None) -> None:
     """The rules of one game, its options, and the policies written for it."""
     console = console or Console()
-    env = game.make(num_envs=1)
+    env = game.make(1)
     console.print(Text(game.name, "bold"))
     console.print(Text(reflow(_rules(env), min(console.width, 100))))
     rows = {

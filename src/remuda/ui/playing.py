@@ -25,12 +25,12 @@ from remuda.errors import ConfigError
 from remuda.types import Array
 from remuda.ui.interrupts import ends_in_order
 from remuda.ui.numbers import number
+from remuda.ui.played_game import game_of
 from remuda.ui.recording import check_format, write_recording
 from remuda.ui.seated import (
     Human,
     LeftError,
     Remembering,
-    game_of,
     names_of,
     picture_of,
     take_seats,
@@ -77,7 +77,7 @@ def play(
         seed: of the game and the policies.
         frames_per_second: turns shown in a second.
         out: the GIF or film to write; None: show it in the terminal.
-        options: the game's own; they go over those of the runs whose policies have seats.
+        options: the game's own; where no game is named they go over those of the run.
         console: where to show it.
         seats: by agent, who plays it: `me`, `RUN:policy`, or one that plays without learning.
         sampled: whether policies of runs explore as at the end of training.
@@ -92,14 +92,14 @@ def play(
     env = played.game.make(1, **played.options)
     if out is not None:
         check_format(out)
-    taken = take_seats(played.game, env, seats or {}, policy, sampled, console)
-    if played.as_in_run:
-        own = ", ".join(f"{key} {value}" for key, value in played.as_in_run.items())
-        told = Text(f"{played.game.name} as {played.run} was trained: {own}")
-        console.print(told, soft_wrap=True)
+    taken = take_seats(played.game, env, seats or {}, policy, sampled, console, played.scripted)
+    notes = [Text(note, style="dim") for note in played.notes]
+    if taken.human is None:  # who plays sees them above each question
+        for note in notes:
+            console.print(note, soft_wrap=True)
     moments = episode(env, taken.policies, turns, seed)
     if taken.human is not None:
-        moments = _played(env, moments, taken.human, console)
+        moments = _played(env, moments, taken.human, console, notes)
     if out is not None:
         _write(played.game.name, moments, out, frames_per_second, console)
     elif taken.human is not None:
@@ -131,17 +131,20 @@ def _write(
 
 
 def _played(
-    env: VectorEnv, moments: Iterator[Moment], human: Human, console: Console
+    env: VectorEnv, moments: Iterator[Moment], human: Human, console: Console, notes: list[Text]
 ) -> Iterator[Moment]:
     """The moments of an episode that a person plays in.
 
-    The world, as it is when they are asked, and the turn before stand above each question.
+    What is to be known of the game, the world, as it is when they are asked, and the turn before
+    stand above each question.
     """
     last: Moment | None = None
 
     def above() -> list[RenderableType]:
         picture = picture_of(env)
-        shown: list[RenderableType] = [] if picture is None else [_drawn(picture, console)]
+        shown: list[RenderableType] = list(notes)
+        if picture is not None:
+            shown.append(_drawn(picture, console))
         return shown if last is None or not last.turn else [*shown, _words(last)]
 
     human.above = above

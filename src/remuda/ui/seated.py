@@ -5,30 +5,27 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Discrete
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from remuda.config import Config
 from remuda.crossplay import check_fits
-from remuda.envs.registry import RANDOM, Game, find_game
+from remuda.envs.registry import RANDOM, Game
 from remuda.envs.scripted import ScriptedPolicy, masks_of
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, RemudaError
 from remuda.saved import Reference, SavedPolicies, is_of_run
 from remuda.trained import Policy
 from remuda.types import Array, Bools
+from remuda.ui.crossplay import check_learned
 from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
 
 ME = "me"
 """The name of the person at the keyboard."""
-DEFAULT_GAME = "treasure_hunt"
-"""What is played where neither the game nor a policy of a run is named."""
 MOST_SHOWN = 40
 """Numbers of an observation that are printed, where a game has neither picture nor words."""
 SINGLE_KEYS = 10
@@ -173,76 +170,6 @@ def names_of(env: VectorEnv, agent: int) -> list[str]:
 
 
 @dataclass(frozen=True)
-class PlayedGame:
-    """The game that is played, and how it is made."""
-
-    game: Game
-    options: Mapping[str, Any]
-    """Of `Game.make`."""
-    run: str = ""
-    """A policy of the run that the game is as in; empty: seats have none of such a run."""
-    as_in_run: Mapping[str, Any] = field(default_factory=dict)
-    """Of the options those that come from there."""
-
-
-def game_of(name: str | None, options: Mapping[str, Any], seats: Mapping[str, str]) -> PlayedGame:
-    """The game, made as it was for the policies of runs in its seats.
-
-    Args:
-        name: of the game; None: the one that runs in the seats were trained in, if there are such.
-        options: that were asked for; they go over those of the runs.
-        seats: by agent, who plays it.
-
-    Raises:
-        ConfigError: runs were trained in unlike games, or with unlike options.
-        RunDirectoryError: there is no such run.
-    """
-    by_name = () if name is None else find_game(name).scripted
-    of_runs = [who for who in seats.values() if who not in (ME, *by_name) and is_of_run(who)]
-    configs = {who: Reference.parse(who).open().config for who in of_runs}
-    if name is None:
-        name = _game_of_all({who: config.game for who, config in configs.items()})
-    made = {who: _made_with(config) for who, config in configs.items() if config.game == name}
-    game = find_game(name)
-    if not made:
-        return PlayedGame(game, options)
-    (run, own), *others = made.items()
-    for who, other in others:
-        for key in sorted({*own, *other} - {*options}):
-            if own.get(key) != other.get(key):
-                is_option = "." not in key  # else, as `env.wrappers`, what is put round the game
-                word = f"env.options.{key}" if is_option else key
-                step = f"say --{word} yourself" if is_option else "seat policies of alike runs"
-                raise ConfigError(
-                    f"{run} and {who} were trained with unlike {word}: {_value(own, key)} and "
-                    f"{_value(other, key)}; {step}"
-                )
-    as_in_run = {key: value for key, value in own.items() if key not in options}
-    return PlayedGame(game, as_in_run | dict(options), run, as_in_run)
-
-
-def _game_of_all(games: Mapping[str, str]) -> str:
-    """The one game of some runs, or the one that is played where nobody names any."""
-    found = list(dict.fromkeys(games.values()))
-    if len(found) > 1:
-        first, second = (next(who for who in games if games[who] == game) for game in found[:2])
-        raise ConfigError(
-            f"{first} was trained in {found[0]} and {second} in {found[1]}; name with --game the "
-            "one that is played"
-        )
-    return found[0] if found else DEFAULT_GAME
-
-
-def _made_with(config: Config) -> dict[str, Any]:
-    """All that changes what agents see and do."""
-    return config.env.model_copy(update={"episode_metrics": {}}).made_with
-
-
-def _value(options: Mapping[str, Any], key: str) -> str:
-    return str(options[key]) if key in options else "as it is by default"
-
-
-@dataclass(frozen=True)
 class Seats:
     """Who sits where."""
 
@@ -259,6 +186,7 @@ def take_seats(
     policy: str | None,
     sampled: bool,
     console: Console,
+    scripted: Mapping[str, str] | None = None,
 ) -> Seats:
     """Give each agent the one that plays it.
 
@@ -266,9 +194,10 @@ def take_seats(
         game: that is played.
         env: one copy of it.
         seats: by agent: `me`, `RUN:policy`, or who plays without having learned.
-        policy: who plays all other seats; None: at random.
+        policy: who plays all other seats; None: those of `scripted`, and else at random.
         sampled: whether policies of runs explore as at the end of training.
         console: where a person is asked what to do.
+        scripted: by agent, who has its seat in the run whose game it is.
 
     Raises:
         ConfigError: there is no such agent or policy, or no terminal for a person.
@@ -291,11 +220,11 @@ def take_seats(
     found: list[ScriptedPolicy] = []
     opened: dict[Path, SavedPolicies] = {}
     for spec in env.agents:
-        who = seats.get(spec.name, policy or RANDOM)
+        who = seats.get(spec.name, policy or (scripted or {}).get(spec.name, RANDOM))
         if who == ME and spec.name in seats:
             assert human is not None
             found.append(human)
-        elif spec.name in seats and _is_of_run(game, who):
+        elif spec.name in seats and is_policy_of_run(who):
             found.append(_trained(game, env, spec.name, who, sampled, opened))
         else:
             found.append(_scripted(game, spec.name, who, named=spec.name in seats))
@@ -320,9 +249,9 @@ def _human(game: Game, env: VectorEnv, seats: Mapping[str, str], console: Consol
     return Human(console, Keyboard())
 
 
-def _is_of_run(game: Game, who: str) -> bool:
-    """Whether a policy of a run is meant."""
-    return who != RANDOM and who not in game.scripted and is_of_run(who)
+def is_policy_of_run(who: str) -> bool:
+    """Whether a policy of a run is meant, by who takes a seat."""
+    return who not in (ME, RANDOM) and is_of_run(who)
 
 
 def _trained(
@@ -338,6 +267,7 @@ def _trained(
     place = reference.run.resolve()
     if place not in opened:
         opened[place] = reference.open()
+    check_learned(who, reference, opened[place].config)
     found = reference.find(opened[place], default=agent)
     player = found.player
     spec = next(spec for spec in env.agents if spec.name == agent)

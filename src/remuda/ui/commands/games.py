@@ -24,8 +24,8 @@ class PlayedOptions(Section):
     """The game that is played."""
 
     options: dict[str, Any] = Field(default_factory=dict)
-    """The game's own parameters by name, as in `--env.options.num_agents 4`; the others are as in
-    the runs whose policies have seats."""
+    """The game's own parameters by name, as in `--env.options.num_agents 4`; where no game is
+    named they go over those of the run."""
 
 
 class GamesOptions(Section):
@@ -41,8 +41,8 @@ class PlayOptions(Section):
     """A game to look at or to take part in, without any learning."""
 
     game: str | None = None
-    """The game; `remuda games` lists them. None: that of the runs whose policies have seats, or
-    treasure_hunt."""
+    """The game; `remuda games` lists them. None: that of the first run whose policy has a seat,
+    with its options and wrappers; or treasure_hunt."""
     policy: str = "random"
     """Who plays all seats, or those that `seat` does not name: `random`, or one that `remuda games
     GAME` lists."""
