@@ -593,7 +593,7 @@ TIC_TAC_TOE: dict[str, Any] = {
     "policy": {
         "algorithm": "ppo",
         "discount": 1.0,
-        "network": {"hidden": [128, 128], "activation": "relu"},
+        "network": {"hidden": [128, 128], "activation": "relu", "shared": True},
         "experience": {"segment_length": 5},
         # Less of it, and both settle on one line of play that ends in a draw: off it they lose.
         "ppo": {"rollout_length": 32, "entropy_cost": 0.06},
