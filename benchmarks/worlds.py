@@ -10,8 +10,9 @@ Leduc poker of OpenSpiel has its own program: `leduc.py self_play --game open_sp
 
 For each seed, in turns: Remuda's independent policies, one for each agent, and where all agents are
 alike one policy for all of them (self-play); Stable-Baselines3's PPO with one network for all
-agents that are alike; and with a learner for each agent. All get the same
-number of turns of the same world, networks of the same sizes, and the same copies. Each is judged
+agents that are alike; and with a learner for each agent. All get the same world, networks of the
+same sizes, and the same copies; the same number of turns or, with `--times`, the other library so
+many times our seconds, and then a learner for each agent with `--separate` alone. Each is judged
 by whole episodes afterwards, greedily and sampled. Beside them stand a floor (random) and what is
 known of the world. Raw curves go into a CSV next to the recorded figures.
 """
