@@ -380,7 +380,7 @@ class Reference:
 def is_of_run(text: str) -> bool:
     """Whether a text names a run, or a policy of one, rather than one that plays untrained."""
     run = Reference.parse(text).run
-    return "/" in text or (run / "config.yaml").is_file()
+    return "/" in text or os.path.isfile(run / "config.yaml")  # False of names too long, too
 
 
 def learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str, Any]]:

@@ -305,7 +305,7 @@ def faulty_from_the_third(num_envs, fault):
 
 
 def test_a_worker_tells_the_copy_by_its_number_in_the_whole():
-    env = WorkerEnvs("envs.test_checks:faulty_from_the_third", 5, 2, fault="no reward")
+    env = WorkerEnvs("envs.test_checks:faulty_from_the_third", 5, 2, options={"fault": "no reward"})
     try:
         with pytest.raises(RemudaError, match=r"bob in copy 4, turn 4 .*: the reward is None"):
             play(actor_of(env))

@@ -79,7 +79,11 @@ def test_an_actor_tells_for_which_workers_it_waits(tmp_path, monkeypatch, compil
     (status,) = WorkerStatus.of_all(1, 2)
     told, until = [], tmp_path / "until"
     env = WorkerEnvs(
-        "envs.test_worker_status:Waits", 2, 2, status=status, until=str(until), compiling=compiling
+        "envs.test_worker_status:Waits",
+        2,
+        2,
+        status=status,
+        options={"until": str(until), "compiling": compiling},
     )
     tell_waiting = WorkerStatus.tell_waiting
 
@@ -123,7 +127,7 @@ def test_an_actor_whose_workers_answer_is_not_silent_however_long_its_turn_takes
     (status,) = WorkerStatus.of_all(1, 2)
     control = Control((Wakeup(),))
     child = Child(0, Place(None, control.wakeups[0], None, workers=status), tmp_path / "log")
-    env = WorkerEnvs("support:Tape", 2, 2, status=status, num_agents=12)
+    env = WorkerEnvs("support:Tape", 2, 2, status=status, options={"num_agents": 12})
     try:
         env.reset(np.arange(2), np.ones(2, bool))
         child.hear(control, 0.0, os.getpid())

@@ -29,6 +29,20 @@ def test_it_is_the_same_game(game):
     assert all(first.same_as(second, copy, copy) for copy in range(5))
 
 
+@pytest.mark.parametrize("name", ["check", "first_copy", "game", "self", "name"])
+def test_an_option_may_be_called_as_anything(name):
+    """Red before: these were taken for parameters of the workers."""
+    env = WorkerEnvs("envs.test_workers:named", 2, 2, options={name: 3})
+    assert env.options() == {name: 3}
+    env.close()
+
+
+def named(num_envs, **options):
+    env = make_env("tag", num_envs)
+    env.options = lambda: options
+    return env
+
+
 def test_facts_come_along():
     envs = make_env("bucket_brigade", 4), WorkerEnvs("bucket_brigade", 4, 2)
     told = []

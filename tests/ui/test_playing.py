@@ -96,8 +96,14 @@ def test_a_game_without_pictures_is_read(capsys):
         ("play tag --policy x", "tag has no scripted policy 'x'; it has random, chase_and_flee"),
         ("play kuhn_poker --out x.gif", "kuhn_poker draws no pictures"),
         ("play tag --env.options.nothing 3", "tag has no such option"),
-        ("play tag --env.options.num_envs 3", "is no option of a game; it is env.num_envs"),
-        ("train tag --env.options.num_envs 3 --run.turns 9", "no option of a game; it is env.num"),
+        (
+            "play tag --env.options.num_envs 3",
+            "is no option of a game; to train it is env.num_envs",
+        ),
+        (
+            "train tag --env.options.num_envs 3 --run.turns 9",
+            "no option of a game; to train it is env.num",
+        ),
         ("games nothing", "there is no game called 'nothing'"),
     ],
 )

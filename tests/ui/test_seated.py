@@ -19,14 +19,15 @@ from rich.console import Console
 import remuda
 from remuda.config import load_config
 from remuda.envs.registry import find_game
-from remuda.errors import UsageError
+from remuda.errors import ConfigError, UsageError
 from remuda.training import train
 from remuda.ui.arguments import take_pairs
 from remuda.ui.cli import run
+from remuda.ui.dashboard.player import played as played_on_a_page
 from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
 from remuda.ui.live import PlainView
 from remuda.ui.played_game import game_of
-from remuda.ui.playing import episode, play
+from remuda.ui.playing import Moment, episode, play, write
 from remuda.ui.seated import Trained, take_seats
 from ui.made_runs import a_run
 
@@ -265,7 +266,7 @@ def unlike(tmp_path_factory):
         train(load_config(tree), PlainView())
     pole = "gymnasium:CartPole-v1"
     limit = "gymnasium.wrappers:TimeLimit(max_episode_steps=3)"
-    options = {"render_mode": None, "sutton_barto_reward": True}
+    options = {"sutton_barto_reward": True}
     a_run(base / "pole", game=pole, env={"wrappers": [limit], "options": options})
     return base
 
@@ -301,9 +302,9 @@ def test_a_game_that_is_named_is_as_it_is_said(unlike, capsys):
 
 def test_seats_that_a_run_left_to_a_scripted_policy_stay_with_it(unlike, trained):
     played = game_of(None, {}, {"agent_0": str(unlike / "taken")})
-    assert played.notes == (
-        f"connect_four as in {unlike / 'taken'}, with width 5, agent_1 played by tactician",
-    )
+    own = f"connect_four as in {unlike / 'taken'}, with width 5"
+    assert played.notes(["agent_1"]) == [f"{own}, agent_1 played by tactician"]
+    assert played.notes([]) == [own]
     env = played.game.make(1, **played.options)
     seats = {"agent_0": str(unlike / "taken")}
     game, tactician = played.game, played.game.policy("tactician")
@@ -311,24 +312,41 @@ def test_seats_that_a_run_left_to_a_scripted_policy_stay_with_it(unlike, trained
     assert taken.policies[1] is tactician
     taken = take_seats(game, env, seats, "random", False, Console(), played.scripted)
     assert taken.policies[1] is game.policy("random")
-    seats = {"agent_0": f"{unlike / 'taken'}:agent_1"}
-    with pytest.raises(UsageError, match=r"agent_1 has learned nothing: in .* tactician takes"):
-        take_seats(game, env, seats, None, False, Console(), played.scripted)
+    for seats in ({"agent_0": f"{unlike / 'taken'}:agent_1"}, {"agent_1": str(unlike / "taken")}):
+        with pytest.raises(UsageError, match=r" has learned nothing: in .* tactician takes"):
+            take_seats(game, env, seats, None, False, Console(), played.scripted)
 
 
-def test_wrappers_are_those_of_the_run_and_pictures_are_not(unlike):
-    """A run may have had no pictures, and no episodes of 500 steps."""
+@pytest.mark.parametrize(("policy", "told"), [([], True), (["--policy", "random"], False)])
+def test_who_takes_a_seat_is_told_where_they_take_it(policy, told, unlike, capsys):
+    assert run(["play", "--seat", f"agent_0={unlike / 'taken'}", "--turns", "1", *policy]) == 0
+    assert ("agent_1 played by tactician" in capsys.readouterr().out) is told
+
+
+def test_wrappers_are_those_of_the_run(unlike):
+    """Which had no episodes of 500 steps."""
     played = game_of(None, {}, {"agent_0": str(unlike / "pole")})
     env = played.game.make(1, **played.options)
     assert len(list(episode(env, played.game.policy("random"), 50, seed=0))) == 4
     assert played.options["sutton_barto_reward"]
-    assert env.render().ndim == 3
+
+
+def test_why_a_game_draws_nothing_is_told(tmp_path):
+    """A run may have had no pictures."""
+    options = {"render_mode": "ansi"}
+    lake = a_run(tmp_path / "lake", game="gymnasium:FrozenLake-v1", env={"options": options})
+    played = game_of(None, {}, {"agent_0": str(lake)})
+    with pytest.raises(
+        ConfigError, match=r"no pictures with env\.options\.render_mode ansi; leave"
+    ):
+        write(played, iter([Moment(0, {}, {}, None)]), tmp_path / "x.gif", 8, Console())
 
 
 def test_what_is_said_of_an_option_leaves_the_rest_of_it(tmp_path):
     own = a_run(tmp_path / "nested", game="tag", env={"options": {"parts": {"a": 1, "b": 2}}})
     played = game_of(None, {"parts": {"a": 9}}, {"agent_0": str(own)})
     assert played.options == {"parts": {"a": 9, "b": 2}}
+    assert played.of_run == {"parts.b": 2}
 
 
 def test_who_plays_sees_which_game_it_is(typed, unlike):
@@ -337,23 +355,51 @@ def test_who_plays_sees_which_game_it_is(typed, unlike):
     assert told in shown.replace("\n", "")
 
 
+def test_a_run_that_is_called_as_a_scripted_policy_is_not_taken_for_it(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    a_run(tmp_path / "chase_and_flee", game="tag")
+    assert run(["play", "tag", "--seat", "agent_0=chase_and_flee", "--turns", "1"]) == 0
+    assert capsys.readouterr().out.startswith("turn 1 ")  # by who is written for tag
+    assert run(["play", "--seat", "agent_0=chase_and_flee"]) == 2
+    said = "chase_and_flee is a run, and a scripted policy of tag: say ./chase_and_flee for the run"
+    assert said in capsys.readouterr().err
+
+
+def test_a_page_looks_for_no_run_where_a_policy_is_scripted(unlike, tmp_path, monkeypatch):
+    """Red before: it played a run of that name, of whatever game."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tactician").symlink_to(unlike / "three")
+    asked = {"run": str(unlike / "taken"), "seats": {"agent_0": "tactician"}, "seed": 0}
+    told = next(
+        iter(played_on_a_page(asked | dict.fromkeys(("turns", "sampled", "live", "may_ask"), 0)))
+    )
+    assert told["seats"] == {"agent_0": "tactician", "agent_1": "tactician"}
+    assert told["versions"] == {}
+
+
 def test_without_a_game_or_a_run_treasure_hunt_is_played(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     a_run(tmp_path / "random", game="tag")  # which is no policy's name
     a_run(tmp_path / "sweep" / "seed_0", game="tag")
+    (tmp_path / "greedy_walker").mkdir()  # nor is this a run
     assert run(["play", "treasure_hunt", "--turns", "1"]) == 0
     plain = capsys.readouterr().out
     for seats in ([], ["--seat", "agent_0=random"]):
         assert run(["play", *seats, "--turns", "1"]) == 0
         assert capsys.readouterr().out == plain
+    assert run(["play", "--seat", "agent_0=greedy_walker", "--turns", "1"]) == 0
+    assert capsys.readouterr().out.startswith("turn 1 ")
     for who, said in (
         (
             "nosuch:player_0",
-            "agent_0=nosuch:player_0: there is no run nosuch; and where no game is",
+            "agent_0=nosuch:player_0: there is no run nosuch (a policy of one is RUN:policy",
         ),
         ("sweep", "sweep is no run directory, it holds runs: name one of them"),
         ("chase_and_flee", "treasure_hunt is played: treasure_hunt has no scripted policy"),
         ("~nobody_here/run", "is no run directory: nothing is there"),
+        ("x" * 300, "there is no run xxx"),
     ):
         assert run(["play", "--seat", f"agent_0={who}"]) in (1, 2)
         captured = capsys.readouterr()

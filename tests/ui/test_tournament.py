@@ -207,6 +207,17 @@ def test_only_what_makes_another_game_is_told(env, said):
     assert not other_games(configs, env["options"])
 
 
+def test_what_is_asked_of_an_option_leaves_the_rest_of_it_to_tell():
+    """Red before: nothing was told of the other keys."""
+    trees = {"one": {"a": 1, "b": 2}, "other": {"a": 3, "b": 4}}
+    configs = {
+        Path(run): load_config({"game": "tag", "env": {"options": {"parts": parts}}})
+        for run, parts in trees.items()
+    }
+    (note,) = other_games(configs, {"parts": {"a": 9}})
+    assert "other learned with env.options.parts.b 4; all play tag" in note
+
+
 @pytest.mark.parametrize(
     ("tree", "said"),
     [

@@ -218,6 +218,6 @@ class ActorRole:
                 check=env.check,
                 first_copy=first,
                 status=self.workers,
-                **env.made_with,
+                options=env.made_with,
             )
         return game

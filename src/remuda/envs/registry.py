@@ -130,8 +130,8 @@ class Game:
         """
         if "num_envs" in options:
             raise ConfigError(
-                "env.options.num_envs: how many copies are played is no option of a game; it is "
-                "env.num_envs"
+                "env.options.num_envs: how many copies are played is no option of a game; to train "
+                "it is env.num_envs, and num_envs for exploit and psro"
             )
         together = options.pop(TOGETHER, False)
         made = self._make(num_envs, options)

@@ -10,7 +10,9 @@ worker that was never begun, because the fork server died with the request, is a
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -71,7 +73,7 @@ class WorkerEnvs(VectorEnv):
         check: bool = True,
         first_copy: int = 0,
         status: WorkerStatus | None = None,
-        **options: Any,
+        options: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Spawn the workers, and wait until all are ready.
 
@@ -91,6 +93,7 @@ class WorkerEnvs(VectorEnv):
         """
         game = find_game(game) if isinstance(game, str) else game
         self.num_envs, self.first_copy = num_envs, first_copy
+        options = dict(options)
         one = game.make(1, **options)
         self._describe(one)
         one.close()

@@ -207,8 +207,8 @@ def set_up(
             found.append((reference.policy, f"{reference.run.name}:{reference.policy}", member))
             runs.append("")
             continue
-        check_learned(word, reference, opened[reference.run].config)
         saved = reference.find(opened[reference.run])
+        check_learned(word, reference.run, saved.name, opened[reference.run].config)
         name = reference.which and f"{reference.policy or saved.name}@{reference.which}"
         own = name or saved.name
         found.append((own, f"{reference.run.name}:{own}", saved.player))
@@ -243,15 +243,16 @@ def other_games(configs: Mapping[Path, Config], asked: Mapping[str, Any]) -> tup
     first, *others = configs.values()
     missing, notes = object(), []
     for run, config in zip(list(configs)[1:], others, strict=True):
-        played, theirs = first.env.made_with, config.env.made_with
+        played, theirs = _said(first, asked), _said(config, asked)
         if config.game == first.game and played != theirs:
             first_in_force, their_in_force = _in_force(first, asked), _in_force(config, asked)
             if first_in_force is not None and their_in_force is not None:  # else what was said
                 played, theirs = first_in_force, their_in_force
+        played, theirs = by_leaf(played), by_leaf(theirs)
         unlike = [
             f"{name if name.startswith('env.') else f'env.options.{name}'} "
             f"{theirs.get(name, 'as it is by default')}"
-            for name in sorted({*theirs, *played} - {*asked})
+            for name in sorted({*theirs, *played})
             if theirs.get(name, missing) != played.get(name, missing)
         ]
         if config.game != first.game:
@@ -264,13 +265,27 @@ def other_games(configs: Mapping[Path, Config], asked: Mapping[str, Any]) -> tup
     return tuple(notes)
 
 
+def by_leaf(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Options by their dotted keys, those of mappings in them too."""
+    found: dict[str, Any] = {}
+    for key, value in options.items():
+        is_deeper = isinstance(value, Mapping)
+        found |= by_leaf(value, f"{prefix}{key}.") if is_deeper else {f"{prefix}{key}": value}
+    return found
+
+
+def _said(config: Config, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run's game is made with, under what was asked for, but for what is only measured."""
+    own = {k: v for k, v in config.env.made_with.items() if k != "env.episode_metrics"}
+    return overlay(own, asked)
+
+
 def _in_force(config: Config, asked: Mapping[str, Any]) -> dict[str, Any] | None:
     """What a run's game is made with, and what it takes where nothing is said.
 
     None: it cannot be made here any more; the tournament is of the game that is played.
     """
-    own = {k: v for k, v in config.env.made_with.items() if k != "env.episode_metrics"}
-    given = overlay(own, asked)
+    given = _said(config, asked)
     try:
         with closing(make_env(config.game, 1, **given)) as env:
             return env.options() | given
@@ -278,13 +293,13 @@ def _in_force(config: Config, asked: Mapping[str, Any]) -> dict[str, Any] | None
         return None
 
 
-def check_learned(word: str, reference: Reference, config: Config) -> None:
+def check_learned(word: str, run: Path, policy: str, config: Config) -> None:
     """Raise a `UsageError` where a policy is named that never played: its seat is taken."""
-    who = config.env.scripted.get(reference.policy)
+    who = config.env.scripted.get(policy)
     if who is not None and not config.population.dealt:
         raise UsageError(
-            f"{word} has learned nothing: in {reference.run} {who} takes its seat (env.scripted); "
-            f"name {who} itself, or another policy"
+            f"{word} has learned nothing: in {run} {who} takes the seat of {policy} "
+            f"(env.scripted); name {who} itself, or another policy"
         )
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from remuda.config import overlay
-from remuda.envs.registry import RANDOM, Game, find_game
+from remuda.envs.registry import Game, find_game
 from remuda.errors import ConfigError, RemudaError
 from remuda.saved import Reference
-from remuda.ui.crossplay import other_games
+from remuda.ui.crossplay import by_leaf, other_games
 from remuda.ui.seated import ME, is_policy_of_run
 
 DEFAULT_GAME = "treasure_hunt"
 """What is played where neither the game nor a policy of a run is named."""
-OF_PICTURES = "render_mode"
-"""The option of other libraries by which a game draws; a run may have had none."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +25,29 @@ class PlayedGame:
     game: Game
     options: Mapping[str, Any]
     """Of `Game.make`."""
+    run: str = ""
+    """Whose game it is; empty: the user named it, or nobody did."""
+    of_run: Mapping[str, Any] = field(default_factory=dict)
+    """Those of its options, by dotted key, that the user did not set."""
     scripted: Mapping[str, str] = field(default_factory=dict)
-    """By agent, who has its seat for good in the run whose game it is."""
-    notes: tuple[str, ...] = ()
-    """What the user may not expect, a line each."""
+    """By agent, who has its seat for good in that run."""
+    others: tuple[str, ...] = ()
+    """A line for each other run that learned in another game than this."""
+
+    def notes(self, seats: Sequence[str]) -> list[str]:
+        """What the user may not expect, a line each.
+
+        Args:
+            seats: agents whose seats are taken as in the run.
+        """
+        if not self.run:
+            return []
+        taken = [f"{agent} played by {self.scripted[agent]}" for agent in seats]
+        told = [*(f"{key} {value}" for key, value in self.of_run.items()), *taken]
+        return [
+            f"{self.game.name} as in {self.run}" + ", with " * bool(told) + ", ".join(told),
+            *self.others,
+        ]
 
 
 def game_of(name: str | None, options: Mapping[str, Any], seats: Mapping[str, str]) -> PlayedGame:
@@ -41,31 +59,34 @@ def game_of(name: str | None, options: Mapping[str, Any], seats: Mapping[str, st
         seats: by agent, who plays it.
 
     Raises:
-        ConfigError: no game is named, and a seat is meant for a policy of none that is known.
+        ConfigError: no game is named, and a seat is meant for a policy of none that is known, or
+            for one that may be either of a run or scripted.
         RunDirectoryError: there is no such run.
     """
     if name is not None:
         return PlayedGame(find_game(name), options)
-    of_runs = [Reference.parse(who) for who in seats.values() if is_policy_of_run(who)]
+    of_runs = {who: Reference.parse(who) for who in seats.values() if is_policy_of_run(who)}
     if not of_runs:
         _check_scripted(seats)
         return PlayedGame(find_game(DEFAULT_GAME), options)
-    configs = {reference.run.resolve(): reference.open().config for reference in of_runs}
-    run, config = of_runs[0].run, next(iter(configs.values()))
-    notes = other_games(configs, options)
-    own = {key: value for key, value in config.env.made_with.items() if key != OF_PICTURES}
-    told = [f"{key} {value}" for key, value in own.items() if key not in options]
-    told += [
-        f"{agent} played by {who}"
-        for agent, who in config.env.scripted.items()
-        if agent not in seats
-    ]
-    told_of = f", with {', '.join(told)}" if told else ""
+    configs = {each.run.resolve(): each.open().config for each in of_runs.values()}
+    others = other_games(configs, options)
+    config = next(iter(configs.values()))
+    game = find_game(config.game)
+    for who in of_runs:
+        if who in game.scripted:
+            raise ConfigError(
+                f"{who} is a run, and a scripted policy of {game.name}: say ./{who} for the run, "
+                f"or --game {game.name} for the other"
+            )
+    own, asked = by_leaf(config.env.made_with), by_leaf(options)
     return PlayedGame(
-        find_game(config.game),
-        overlay(own, options),
+        game,
+        overlay(config.env.made_with, options),
+        str(next(iter(of_runs.values())).run),
+        {key: value for key, value in own.items() if key not in asked},
         config.env.scripted,
-        (f"{config.game} as in {run}{told_of}", *notes),
+        others,
     )
 
 
@@ -75,13 +96,14 @@ def _check_scripted(seats: Mapping[str, str]) -> None:
     for agent, who in seats.items():
         if who == ME:
             continue
-        run = Reference.parse(who).run
-        if who != RANDOM and run.is_dir():
-            Reference.parse(who).open()  # which tells what is wrong with it
         try:
             game.policy(who)
         except RemudaError as error:
+            reference = Reference.parse(who)
+            if os.path.isdir(reference.run):
+                reference.open()  # which tells what is wrong with it
             raise ConfigError(
-                f"--seat {agent}={who}: there is no run {run}; and where no game is named, "
-                f"{game.name} is played: {error}"
+                f"--seat {agent}={who}: there is no run {reference.run} (a policy of one is "
+                f"RUN:policy, or RUN:policy@best); and where no game is named, {game.name} is "
+                f"played: {error}"
             ) from None

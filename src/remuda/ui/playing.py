@@ -25,7 +25,7 @@ from remuda.errors import ConfigError
 from remuda.types import Array
 from remuda.ui.interrupts import ends_in_order
 from remuda.ui.numbers import number
-from remuda.ui.played_game import game_of
+from remuda.ui.played_game import PlayedGame, game_of
 from remuda.ui.recording import check_format, write_recording
 from remuda.ui.seated import (
     Human,
@@ -36,6 +36,8 @@ from remuda.ui.seated import (
     take_seats,
 )
 
+MISSING = object()
+"""Stands where an option was not set."""
 LOWER_HALF = "\u2584"
 """A character whose lower half is ink: two pixels, one above the other."""
 
@@ -93,7 +95,9 @@ def play(
     if out is not None:
         check_format(out)
     taken = take_seats(played.game, env, seats or {}, policy, sampled, console, played.scripted)
-    notes = [Text(note, style="dim") for note in played.notes]
+    kept = {} if policy is not None else played.scripted
+    as_in_run = [each.name for each in env.agents if each.name in {*kept} - {*(seats or {})}]
+    notes = [Text(note, style="dim") for note in played.notes(as_in_run)]
     if taken.human is None:  # who plays sees them above each question
         for note in notes:
             console.print(note, soft_wrap=True)
@@ -101,7 +105,7 @@ def play(
     if taken.human is not None:
         moments = _played(env, moments, taken.human, console, notes)
     if out is not None:
-        _write(played.game.name, moments, out, frames_per_second, console)
+        write(played, moments, out, frames_per_second, console)
     elif taken.human is not None:
         for _ in moments:
             pass
@@ -117,14 +121,22 @@ def play(
     env.close()
 
 
-def _write(
-    game: str, moments: Iterator[Moment], out: Path, frames_per_second: int, console: Console
+def write(
+    game: PlayedGame,
+    moments: Iterator[Moment],
+    out: Path,
+    frames_per_second: int,
+    console: Console,
 ) -> None:
     """Write the GIF of an episode, and print how the episode stands at its end."""
     played = list(moments)
     pictures = [moment.picture for moment in played if moment.picture is not None]
     if not pictures:
-        raise ConfigError(f"{game} draws no pictures; leave out --out to read what happens")
+        mode = game.options.get("render_mode", MISSING)
+        how = "" if mode is MISSING else f" with env.options.render_mode {mode}"
+        raise ConfigError(
+            f"{game.game.name} draws no pictures{how}; leave out --out to read what happens"
+        )
     write_recording(pictures, out, frames_per_second)
     console.print(f"wrote {out}", soft_wrap=True)  # a path can be copied from the screen
     console.print(_words(played[-1]))

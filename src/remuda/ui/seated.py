@@ -224,7 +224,7 @@ def take_seats(
         if who == ME and spec.name in seats:
             assert human is not None
             found.append(human)
-        elif spec.name in seats and is_policy_of_run(who):
+        elif spec.name in seats and who not in game.scripted and is_policy_of_run(who):
             found.append(_trained(game, env, spec.name, who, sampled, opened))
         else:
             found.append(_scripted(game, spec.name, who, named=spec.name in seats))
@@ -267,8 +267,8 @@ def _trained(
     place = reference.run.resolve()
     if place not in opened:
         opened[place] = reference.open()
-    check_learned(who, reference, opened[place].config)
     found = reference.find(opened[place], default=agent)
+    check_learned(who, reference.run, found.name, opened[place].config)
     player = found.player
     spec = next(spec for spec in env.agents if spec.name == agent)
     check_fits(game.name, who, player, spec)

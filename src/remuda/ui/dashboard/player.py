@@ -147,7 +147,7 @@ def played(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     known = [spec.name for spec in saved.specs]
     agents = [agent.name for agent in env.agents]
     seats: dict[str, str] = {}
-    learned = False
+    scripted: dict[str, str] = {}  # which no directory is looked up for
     for agent in agents:
         who = asked["seats"].get(agent) or config.env.scripted.get(agent)
         if who is None:
@@ -158,16 +158,18 @@ def played(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 f"{who} cannot sit there: seats are taken by policies of this run, by those that "
                 f"are written for {game.name}, or by {RANDOM}"
             )
-        learned |= is_own
         if asked["live"] and who in known:
             who = f"{who}@{LIVE}"
         if who not in known and who.endswith(f"@{LIVE}") and not asked["may_ask"]:
             raise UsageError(ONLY_LOOKS)  # a seat of the run's own configuration, too
-        seats[agent] = f"{run.path}:{who}" if is_own else who
+        if is_own:
+            seats[agent] = f"{run.path}:{who}"
+        else:
+            scripted[agent] = who
     if unknown := set(asked["seats"]) - set(agents):
         raise UsageError(f"{config.game} has no agent {min(unknown)}; it has {', '.join(agents)}")
-    sampled = bool(asked["sampled"]) and learned
-    taken = take_seats(game, env, seats, None, sampled, Console(file=sys.stderr))
+    sampled, silent = bool(asked["sampled"]) and bool(seats), Console(file=sys.stderr)
+    taken = take_seats(game, env, seats, None, sampled, silent, scripted)
     policies: list[Callable[..., Array]] = [
         Explained(policy, _values_are_known(config, policy))
         if isinstance(policy, Trained)
@@ -180,7 +182,7 @@ def played(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         "scripted": sorted(game.scripted),
         "seats": {
             agent: who.removeprefix(f"{run.path}:").removesuffix(f"@{LIVE}")
-            for agent, who in seats.items()
+            for agent, who in ((agent, {**seats, **scripted}[agent]) for agent in agents)
         },
         "versions": {
             agent: seat.policy.version
