@@ -73,6 +73,7 @@ class World:
         counted: how the names of agents begin whose returns count; empty: all do.
         theirs: what goes over the tree for the other library, where it comes to little with ours.
         alike: whether all agents that learn see and do the same, so that one policy may play them.
+        kinds: else, where some are alike, by kind the agents that one policy may play.
         continuous: whether actions are, so that PPO alone learns there.
     """
 
@@ -91,6 +92,7 @@ class World:
     theirs: Mapping[str, Any] = field(default_factory=dict)
     counted: str = ""
     alike: bool = False
+    kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     continuous: bool = False
 
     def settings(self, defaults: str | None = None) -> dict[str, Any]:
@@ -180,6 +182,10 @@ WORLDS: dict[str, World] = {
         options={"max_cycles": 25},
         known="both learn: what adversaries earn depends on their prey",
         counted="adversary",
+        kinds={
+            "adversaries": ("adversary_0", "adversary_1", "adversary_2"),
+            "prey": ("agent_0",),
+        },
     ),
     "lbf_coop": World(
         "lbf:Foraging-8x8-2p-2f-coop-v3",
@@ -260,10 +266,21 @@ class Outcome:
 ONE_FOR_ALL: dict[str, Any] = {"population": {"policies": 1, "matchmaker": "self_play"}}
 
 
+def sharing(world: World) -> dict[str, Any]:
+    """A tree by which one policy plays all agents that are alike."""
+    if not world.kinds:
+        return ONE_FOR_ALL
+    teams = {
+        kind: {"policies": [kind], "agents": list(agents)} for kind, agents in world.kinds.items()
+    }
+    policies = list(world.kinds)
+    return {"population": {"policies": policies, "matchmaker": "teams", "teams": teams}}
+
+
 def ours(
     world: World, turns: int, seed: int, defaults: str | None, shared: bool = False
 ) -> Outcome:
-    """Train independent policies, or one that plays all agents."""
+    """Train independent policies, or one that plays all agents that are alike."""
     run = {
         "seed": seed,
         "run": {
@@ -274,7 +291,7 @@ def ours(
         },
         "checkpoint": {"every": 3600, "evaluate_episodes": 0},
     }
-    tree = overlay(overlay(world.settings(defaults), run), ONE_FOR_ALL if shared else {})
+    tree = overlay(overlay(world.settings(defaults), run), sharing(world) if shared else {})
     with tempfile.TemporaryDirectory() as directory:
         places = {"run": {"directory": str(Path(directory) / "run")}}
         result = remuda.train(world.game, **overlay(tree, places))
@@ -303,13 +320,19 @@ def curve_of(world: World, run: remuda.Run, seats: int) -> list[tuple[float, int
     metrics = run.metrics()
     wanted = [name for name in metrics if name.endswith("/mean_return")]
     if seats:
-        wanted = wanted[:1] * seats
+        wanted = [name for name in wanted if name.startswith(kind_of(world))][:1] * seats
     wanted = [name for name in wanted if seats or name.startswith(world.counted)]
     returns = np.array([metrics[name] for name in wanted])
     known = ~np.isnan(returns).any(0)
     values = returns.sum(0) if world.team else returns.mean(0)
     points = zip(metrics["seconds"][known], metrics["turns"][known], values[known], strict=True)
     return [(float(seconds), int(turns), float(value)) for seconds, turns, value in points]
+
+
+def kind_of(world: World) -> str:
+    """The kind whose returns count; empty: there is one alone."""
+    counted = (kind for kind, agents in world.kinds.items() if agents[0].startswith(world.counted))
+    return next(counted, "")
 
 
 def returns_of(world: World, agents: Sequence[str], returns: np.ndarray) -> float:
@@ -413,7 +436,8 @@ def ways(world: World, options: argparse.Namespace) -> tuple[str, ...]:
     """How Remuda is to train there."""
     if options.shared:
         return (OURS_SHARED,)
-    return (OURS, OURS_SHARED) if world.alike and not options.quick else (OURS,)
+    is_shared = (world.alike or world.kinds) and not options.quick
+    return (OURS, OURS_SHARED) if is_shared else (OURS,)
 
 
 def planned(world: World, options: argparse.Namespace) -> list[tuple[int, str]]:
@@ -691,7 +715,7 @@ def main() -> None:
             print(f"{name} is left out: {error}", flush=True)
             chosen = [other for other in chosen if other != name]
     for name in chosen:
-        if options.shared and not (name in WORLDS and WORLDS[name].alike):
+        if options.shared and not (name in WORLDS and (WORLDS[name].alike or WORLDS[name].kinds)):
             parser.error(f"--shared: the agents of {name} are not alike; leave one of the two out")
     if options.defaults in OFF_POLICY:
         if not options.alone:
