@@ -7,9 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from remuda.config import load_config, overlay
+from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
+from remuda.policies.spec import policy_specs
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -80,6 +84,29 @@ def test_a_row_that_was_stopped_takes_no_whole_ones_place(programs, tmp_path):
     again.write()
     assert not part.exists()
     assert (tmp_path / "worlds.spread.json").read_bytes() != whole
+
+
+def test_one_policy_plays_each_kind_of_agents(programs):
+    """And its curve is that of the kind whose returns count."""
+    pytest.importorskip("mpe2")
+    both, tag = (programs.worlds.WORLDS[name] for name in ("tag_both", "tag"))
+    tree = overlay(both.settings(), programs.worlds.sharing(both))
+    config = load_config(tree | {"game": both.game})
+    env = make_env(both.game, 1, **both.options)
+    assert [spec.name for spec in policy_specs(config, env.agents)] == ["adversaries", "prey"]
+    seats = [agent for kind in both.kinds.values() for agent in kind]
+    assert sorted(seats) == sorted(spec.name for spec in env.agents)
+    env.close()
+    told = {
+        f"{name}/mean_return": np.array([r]) for name, r in (("prey", -9.0), ("adversaries", 5))
+    }
+    told |= {"seconds": np.ones(1), "turns": np.full(1, 7)}
+    curve = programs.worlds.curve_of(both, SimpleNamespace(metrics=lambda: told), 3)
+    assert curve == [(1.0, 7, 5.0)]
+    assert programs.worlds.sharing(tag) == programs.worlds.ONE_FOR_ALL
+    options = SimpleNamespace(shared=False, quick=False)
+    assert programs.worlds.ways(both, options) == programs.worlds.ways(tag, options)
+    assert len(programs.worlds.ways(programs.worlds.WORLDS["speaker"], options)) == 1
 
 
 @pytest.fixture
