@@ -33,6 +33,8 @@ TITLES = {
     "multiwalker": "multiwalker, mean of agents",
     "pendulum": "Pendulum",
 }
+HEIGHT, LEGEND = 3.0, 0.3
+"""Inches of a row of worlds, and of the names above all."""
 WINDOW = 0.05
 """Of the turns; a point is the mean of the records in so long a stretch."""
 Points = list[tuple[int, float]]
@@ -68,7 +70,9 @@ def main() -> None:
     files = {name: file for name, file in files.items() if file.exists()}
     columns = min(3, len(files))
     rows = -(-len(files) // columns)
-    figure, panels = plt.subplots(rows, columns, figsize=(4.2 * columns, 3.3 * rows), squeeze=False)
+    figure, panels = plt.subplots(
+        rows, columns, figsize=(4.2 * columns, HEIGHT * rows), squeeze=False
+    )
     for axes in panels.flat[len(files) :]:
         axes.set_visible(False)
     for axes, (name, file) in zip(panels.flat, files.items(), strict=False):
@@ -98,7 +102,7 @@ def main() -> None:
     )
     figure.supxlabel("turns of all copies", fontsize=9)
     figure.supylabel("return of an episode in training", fontsize=9)
-    figure.tight_layout(rect=(0.0, 0.0, 1.0, 0.94))
+    figure.tight_layout(rect=(0.0, 0.0, 1.0, 1.0 - LEGEND / (HEIGHT * rows)))
     figure.savefig(PICTURE, dpi=110)
     print(f"wrote {PICTURE.relative_to(ROOT)}")
 
