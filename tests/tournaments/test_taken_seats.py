@@ -220,7 +220,7 @@ def test_a_policy_whose_seat_is_taken_does_not_play(trained, capsys):
     assert run(["tournament", f"{trained}:dealer", f"{trained}:guest_0"]) == 1
     told = " ".join(capsys.readouterr().err.split())
     assert "dealer has learned nothing: in " in told
-    assert f"{FOUR} takes its seat" in told
+    assert f"{FOUR} takes the seat of dealer (env.scripted)" in told
 
 
 def test_one_that_was_begun_when_taken_seats_counted_is_refused(trained, capsys, tmp_path):
