@@ -267,7 +267,9 @@ def unlike(tmp_path_factory):
     pole = "gymnasium:CartPole-v1"
     limit = "gymnasium.wrappers:TimeLimit(max_episode_steps=3)"
     options = {"sutton_barto_reward": True}
-    a_run(base / "pole", game=pole, env={"wrappers": [limit], "options": options})
+    measured = {"x": "last"}
+    env = {"wrappers": [limit], "options": options, "episode_metrics": measured}
+    a_run(base / "pole", game=pole, env=env)
     return base
 
 
@@ -329,6 +331,7 @@ def test_wrappers_are_those_of_the_run(unlike):
     env = played.game.make(1, **played.options)
     assert len(list(episode(env, played.game.policy("random"), 50, seed=0))) == 4
     assert played.options["sutton_barto_reward"]
+    assert {*played.of_run} == {"env.wrappers", "sutton_barto_reward"}  # not what is measured
 
 
 def test_why_a_game_draws_nothing_is_told(tmp_path):

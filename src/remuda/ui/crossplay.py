@@ -243,7 +243,7 @@ def other_games(configs: Mapping[Path, Config], asked: Mapping[str, Any]) -> tup
     first, *others = configs.values()
     missing, notes = object(), []
     for run, config in zip(list(configs)[1:], others, strict=True):
-        played, theirs = _said(first, asked), _said(config, asked)
+        played, theirs = made_with(first, asked), made_with(config, asked)
         if config.game == first.game and played != theirs:
             first_in_force, their_in_force = _in_force(first, asked), _in_force(config, asked)
             if first_in_force is not None and their_in_force is not None:  # else what was said
@@ -274,7 +274,7 @@ def by_leaf(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _said(config: Config, asked: Mapping[str, Any]) -> dict[str, Any]:
+def made_with(config: Config, asked: Mapping[str, Any]) -> dict[str, Any]:
     """What a run's game is made with, under what was asked for, but for what is only measured."""
     own = {k: v for k, v in config.env.made_with.items() if k != "env.episode_metrics"}
     return overlay(own, asked)
@@ -285,7 +285,7 @@ def _in_force(config: Config, asked: Mapping[str, Any]) -> dict[str, Any] | None
 
     None: it cannot be made here any more; the tournament is of the game that is played.
     """
-    given = _said(config, asked)
+    given = made_with(config, asked)
     try:
         with closing(make_env(config.game, 1, **given)) as env:
             return env.options() | given

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from remuda.config import overlay
 from remuda.envs.registry import Game, find_game
 from remuda.errors import ConfigError, RemudaError
 from remuda.saved import Reference
-from remuda.ui.crossplay import by_leaf, other_games
+from remuda.ui.crossplay import by_leaf, made_with, other_games
 from remuda.ui.seated import ME, is_policy_of_run
 
 DEFAULT_GAME = "treasure_hunt"
@@ -79,12 +78,12 @@ def game_of(name: str | None, options: Mapping[str, Any], seats: Mapping[str, st
                 f"{who} is a run, and a scripted policy of {game.name}: say ./{who} for the run, "
                 f"or --game {game.name} for the other"
             )
-    own, asked = by_leaf(config.env.made_with), by_leaf(options)
+    made, asked = made_with(config, options), by_leaf(options)
     return PlayedGame(
         game,
-        overlay(config.env.made_with, options),
+        made,
         str(next(iter(of_runs.values())).run),
-        {key: value for key, value in own.items() if key not in asked},
+        {key: value for key, value in by_leaf(made).items() if key not in asked},
         config.env.scripted,
         others,
     )

@@ -94,9 +94,9 @@ def play(
     env = played.game.make(1, **played.options)
     if out is not None:
         check_format(out)
-    taken = take_seats(played.game, env, seats or {}, policy, sampled, console, played.scripted)
-    kept = {} if policy is not None else played.scripted
-    as_in_run = [each.name for each in env.agents if each.name in {*kept} - {*(seats or {})}]
+    scripted = played.scripted if policy is None else {}
+    taken = take_seats(played.game, env, seats or {}, policy, sampled, console, scripted)
+    as_in_run = [each.name for each in env.agents if each.name in {*scripted} - {*(seats or {})}]
     notes = [Text(note, style="dim") for note in played.notes(as_in_run)]
     if taken.human is None:  # who plays sees them above each question
         for note in notes:
