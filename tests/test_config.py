@@ -192,6 +192,22 @@ def test_what_is_written_is_read(tmp_path):
     assert load_config(read_config(path)) == config
 
 
+def test_a_saved_file_that_is_cut_off_anywhere_is_told_as_damaged(tmp_path):
+    """What was left of it could be YAML, and the run went on with the defaults of the rest."""
+    path = tmp_path / "config.yaml"
+    write_config(load_config({"run": {"turns": 400}}), path)
+    text = path.read_text()
+    whole = text.rstrip("\n")
+    for length in range(1, len(whole)):
+        path.write_text(whole[:length])
+        with pytest.raises(ConfigError, match=r"config\.yaml is damaged: it is cut off"):
+            read_config(path)
+    path.write_text(whole)
+    assert read_config(path)["run"]["turns"] == 400
+    path.write_text(f"{text}seeds: 3\n")  # by hand
+    assert read_config(path)["seeds"] == 3
+
+
 @pytest.mark.parametrize("text", ["a: [", "- 1\n- 2"])
 def test_a_file_that_is_no_tree_is_refused(tmp_path, text):
     path = tmp_path / "broken.yaml"

@@ -20,6 +20,11 @@ from remuda.config.tree import Config
 from remuda.errors import ConfigError
 from remuda.pickled import read_beside
 
+# A cut file may still be YAML, and say something else: 400 turns are 4, or as many as by default.
+# Comments, so that keys can be added below the last line by hand.
+FIRST_LINE = "# Saved by Remuda, as far down as the line `# end`."
+LAST_LINE = "# end"
+
 
 def load_config(data: Mapping[str, Any], source: str = "") -> Config:
     """Validate a tree of plain data, for example the content of a YAML file.
@@ -58,7 +63,7 @@ def read_tree(path: Path) -> dict[str, Any]:
     """The tree in a YAML file, not yet validated, and nothing besides; no code is run or known.
 
     Raises:
-        ConfigError: the file is missing, no YAML, or no tree of keys.
+        ConfigError: the file is missing, cut off, no YAML, or no tree of keys.
     """
     import yaml
 
@@ -66,7 +71,13 @@ def read_tree(path: Path) -> dict[str, Any]:
     if fault:
         raise ConfigError(f"cannot read the configuration {str(path)[:LONGEST_SHOWN]!r}: {fault}")
     try:
-        data = read_yaml(Path(os.path.expanduser(path)).read_text())
+        text = Path(os.path.expanduser(path)).read_text()
+        if _cut_off(text):
+            raise ConfigError(
+                f"the configuration {path} is damaged: it is cut off, its last line, "
+                f"`{LAST_LINE}`, is missing"
+            )
+        data = read_yaml(text)
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
     except RefusedYAMLError as error:
@@ -81,6 +92,12 @@ def read_tree(path: Path) -> dict[str, Any]:
     return data
 
 
+def _cut_off(text: str) -> bool:
+    """Whether it begins as `config_text` does, and lacks the line below the last key."""
+    begun = text[: len(FIRST_LINE)] == FIRST_LINE[: len(text)] != ""
+    return begun and LAST_LINE not in text.splitlines()
+
+
 def write_config(config: Config, path: Path) -> None:
     """Write the whole tree as YAML, by way of a temporary name: it is there whole or not at all.
 
@@ -93,5 +110,5 @@ def write_config(config: Config, path: Path) -> None:
 
 
 def config_text(config: Config) -> str:
-    """The whole tree as YAML."""
-    return write_yaml(config.model_dump(mode="json"))
+    """The whole tree as YAML, between two comments by which a file that was cut off is told."""
+    return f"{FIRST_LINE}\n{write_yaml(config.model_dump(mode='json'))}{LAST_LINE}\n"
