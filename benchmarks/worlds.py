@@ -13,8 +13,11 @@ alike one policy for all of them (self-play); Stable-Baselines3's PPO with one n
 agents that are alike; and with a learner for each agent. All get the same world, networks of the
 same sizes, and the same copies; the same number of turns or, with `--times`, the other library so
 many times our seconds, and then a learner for each agent with `--separate` alone. Each is judged
-by whole episodes afterwards, greedily and sampled. Beside them stand a floor (random) and what is
-known of the world. Raw curves go into a CSV next to the recorded figures.
+by whole episodes afterwards, greedily and sampled. Where two sides learn against each other, those
+whose returns count also meet the other library's other side, and it is this that the libraries are
+compared by: what one side earns of its own opponents tells as much of them as of itself. Beside
+them stand a floor (random) and what is known of the world. Raw curves go into a CSV next to the
+recorded figures.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from across import players
 from perfect import perfect
 from recording import FIGURES, ROOT, Results, command, commit_of_package, error_of, options_of
 
@@ -48,6 +52,11 @@ HERE = Path(__file__).parent
 PEERS = ROOT / ".peers"
 OURS, OURS_SHARED = "Remuda", "Remuda, one policy for all"
 SHARED, SEPARATE = "SB3, one network for all", "SB3, a learner for each"
+OURS_ACROSS, THEIRS_ACROSS = "Remuda against SB3", "SB3 against Remuda"
+HUNTERS = {OURS_ACROSS: OURS_SHARED, THEIRS_ACROSS: SHARED}
+"""Of play across, whose returns count: those that this way trained."""
+PLACES = {OURS: "independent", OURS_SHARED: "shared", SHARED: "other"}
+"""Where the trained policies of a seed are until the row is over."""
 PPO, OFF_POLICY = "ppo", ("iqn", "dqn")
 QUICK = 0.02
 """Of the turns that a world gets, where it is to be quick."""
@@ -73,7 +82,8 @@ class World:
         counted: how the names of agents begin whose returns count; empty: all do.
         theirs: what goes over the tree for the other library, where it comes to little with ours.
         alike: whether all agents that learn see and do the same, so that one policy may play them.
-        kinds: else, where some are alike, by kind the agents that one policy may play.
+        kinds: else, where some are alike, by kind the agents that one policy may play. Those whose
+            returns count and the others are two sides, which the libraries play across.
         continuous: whether actions are, so that PPO alone learns there.
     """
 
@@ -278,7 +288,7 @@ def sharing(world: World) -> dict[str, Any]:
 
 
 def ours(
-    world: World, turns: int, seed: int, defaults: str | None, shared: bool = False
+    world: World, turns: int, seed: int, defaults: str | None, shared: bool, directory: Path
 ) -> Outcome:
     """Train independent policies, or one that plays all agents that are alike."""
     run = {
@@ -292,21 +302,39 @@ def ours(
         "checkpoint": {"every": 3600, "evaluate_episodes": 0},
     }
     tree = overlay(overlay(world.settings(defaults), run), sharing(world) if shared else {})
-    with tempfile.TemporaryDirectory() as directory:
-        places = {"run": {"directory": str(Path(directory) / "run")}}
-        result = remuda.train(world.game, **overlay(tree, places))
-        run = remuda.load(result)
-        greedy, sampled = result.evaluation, run.evaluate(world.episodes, sampled=True)
-        if greedy is None:
-            raise SystemExit(f"the run of {world.game} was stopped: its seed is not recorded")
-        counted = [agent for agent in greedy.agents if agent.startswith(world.counted)]
-        curve = curve_of(world, run, len(counted) if shared else 0)
+    result = remuda.train(world.game, **overlay(tree, {"run": {"directory": str(directory)}}))
+    run = remuda.load(result)
+    greedy, sampled = result.evaluation, run.evaluate(world.episodes, sampled=True)
+    if greedy is None:
+        raise SystemExit(f"the run of {world.game} was stopped: its seed is not recorded")
+    counted = [agent for agent in greedy.agents if agent.startswith(world.counted)]
     return Outcome(
         returns_of(world, greedy.agents, greedy.returns),
         returns_of(world, sampled.agents, sampled.returns),
         result.record.seconds,
-        curve,
+        curve_of(world, run, len(counted) if shared else 0),
     )
+
+
+def across(world: World, run: Path, kept: Path, hunters: str) -> Outcome:
+    """Those whose returns count of one library, with the other side of the other library.
+
+    Args:
+        world: which it is.
+        run: a directory, of one policy for each kind.
+        kept: by the other library, as `players` takes it.
+        hunters: the way by which those were trained whose returns count.
+    """
+    found = []
+    for sampled in (False, True):
+        theirs = {
+            agent: play
+            for agent, play in players(kept, sampled).items()
+            if agent.startswith(world.counted) == (hunters == SHARED)
+        }
+        played = remuda.load(run).evaluate(world.episodes, sampled=sampled, scripted=theirs)
+        found.append(returns_of(world, played.agents, played.returns))
+    return Outcome(*found, seconds=0.0, curve=[])
 
 
 def curve_of(world: World, run: remuda.Run, seats: int) -> list[tuple[float, int, float]]:
@@ -349,8 +377,12 @@ def theirs(
     python: str,
     separate: bool,
     seconds: float = 0.0,
+    kept: Path | None = None,
 ) -> Outcome:
-    """Train with Stable-Baselines3; with `seconds`, for so long, however many turns these are."""
+    """Train with Stable-Baselines3; with `seconds`, for so long, however many turns these are.
+
+    In `kept`, where that is named, it writes its policies.
+    """
     asked = {
         "game": world.game,
         "options": dict(world.options),
@@ -363,6 +395,7 @@ def theirs(
         "team": world.team,
         "scripted": dict(world.scripted),
         "counted": world.counted,
+        "kept": None if kept is None else str(kept),
         **world.hyperparameters(defaults),
     }
     words = [python, "sb3_worlds.py", json.dumps(asked)]
@@ -446,6 +479,8 @@ def planned(world: World, options: argparse.Namespace) -> list[tuple[int, str]]:
     one = options.quick or options.shared or world.alone or (options.times and not options.separate)
     if peers and not one:
         peers.append(SEPARATE)
+    if peers and world.kinds and OURS_SHARED in ways(world, options):
+        peers += HUNTERS
     return [
         (seed, which)
         for seed in range(options.seeds)
@@ -474,24 +509,32 @@ def measured(
     turns = max(int(world.turns * (QUICK if options.quick else options.share)), 1)
     found: dict[str, list[Outcome]] = {}
     plan = planned(world, options)
-    for count, (seed, which) in enumerate(plan, 1):
-        if (which, seed) in had:
-            outcome = had[which, seed]
-        elif which in (OURS, OURS_SHARED):
-            outcome = ours(world, turns, seed, options.defaults, which == OURS_SHARED)
-        else:
-            assert python is not None
-            of = found[OURS_SHARED if options.shared else OURS]
-            seconds, separate = options.times * of[-1].seconds, which == SEPARATE
-            outcome = theirs(world, turns, seed, options.defaults, python, separate, seconds)
-        found.setdefault(which, []).append(outcome)
-        print(
-            f"{name}, seed {seed}, {which}: greedy {outcome.greedy:.2f}, sampled "
-            f"{outcome.sampled:.2f} in {outcome.seconds / 60:.1f} minutes"
-            + (" (as recorded)" if (which, seed) in had else ""),
-            flush=True,
-        )
-        yield found, f"{count} of {len(plan)} runs" if count < len(plan) else ""
+    with tempfile.TemporaryDirectory() as directory:
+        for count, (seed, which) in enumerate(plan, 1):
+            places = {way: Path(directory) / f"{place}_{seed}" for way, place in PLACES.items()}
+            if (which, seed) in had:
+                outcome = had[which, seed]
+            elif which in (OURS, OURS_SHARED):
+                is_one = which == OURS_SHARED
+                outcome = ours(world, turns, seed, options.defaults, is_one, places[which])
+            elif which in HUNTERS:
+                outcome = across(world, places[OURS_SHARED], places[SHARED], HUNTERS[which])
+            else:
+                assert python is not None
+                of = found[OURS_SHARED if options.shared else OURS]
+                seconds, separate = options.times * of[-1].seconds, which == SEPARATE
+                keep = places.get(which) if (seed, THEIRS_ACROSS) in plan else None
+                outcome = theirs(
+                    world, turns, seed, options.defaults, python, separate, seconds, keep
+                )
+            found.setdefault(which, []).append(outcome)
+            print(
+                f"{name}, seed {seed}, {which}: greedy {outcome.greedy:.2f}, sampled "
+                f"{outcome.sampled:.2f} in {outcome.seconds / 60:.1f} minutes"
+                + (" (as recorded)" if (which, seed) in had else ""),
+                flush=True,
+            )
+            yield found, f"{count} of {len(plan)} runs" if count < len(plan) else ""
 
 
 def tell(results: Results, name: str, found: dict[str, list[Outcome]], quick: bool) -> None:
@@ -499,6 +542,7 @@ def tell(results: Results, name: str, found: dict[str, list[Outcome]], quick: bo
     world, floor = WORLDS[name], floor_of(name)
     for which, outcomes in found.items():
         greedy, sampled = ([getattr(o, what) for o in outcomes] for what in ("greedy", "sampled"))
+        trained = found[HUNTERS.get(which, which)]
         results.row(
             {
                 "world": name,
@@ -508,8 +552,8 @@ def tell(results: Results, name: str, found: dict[str, list[Outcome]], quick: bo
                 "sampled": spread_of(sampled),
                 "floor": f"{floor:.2f}",
                 "known": world.known,
-                "turns": int(mean(o.turns for o in outcomes)),
-                "minutes": mean(o.seconds for o in outcomes) / 60,
+                "turns": int(mean(o.turns for o in trained)),
+                "minutes": mean(o.seconds for o in trained) / 60,
             }
         )
     own, own_error = best_of(found, (OURS, OURS_SHARED))
@@ -518,9 +562,14 @@ def tell(results: Results, name: str, found: dict[str, list[Outcome]], quick: bo
         return
     if world.least is not None:
         results.bar(f"{name}: greedy or sampled return", own, least=world.least)
+    if world.kinds and SHARED in found and THEIRS_ACROSS not in found:
+        return  # of a row that is not over: it is compared by play across alone
     if SHARED in found:
         # Within what seeds differ by: two standard errors of the difference.
         other, error = best_of(found, (SHARED, SEPARATE))
+        if THEIRS_ACROSS in found:
+            own, own_error = best_of(found, (OURS_ACROSS,))
+            other, error = best_of(found, (THEIRS_ACROSS,))
         least = other - 2.0 * float(np.hypot(own_error, error))
         results.bar(f"{name}: beside the other library", own, least=least)
 
@@ -774,6 +823,9 @@ def found_in(
             f"{more[-1][1]} among them: ask for as many with --seeds and --peer-seeds, or leave "
             "--go-on out"
         )
+    if any(which in HUNTERS for which, _ in plan):  # who is to be played across is not recorded
+        lacking = {seed for which, seed in plan if (which, seed) not in had}
+        had = {key: outcome for key, outcome in had.items() if key[1] not in lacking}
     for found, so_far in measured(name, options, python, had):
         results = Results(called)
         results.so_far = so_far

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recording import FIGURES, Cell, Results, options_of
-from worlds import GAMES, OFF_POLICY, PPO, WORLDS
+from worlds import GAMES, HUNTERS, OFF_POLICY, PPO, WORLDS
 
 from remuda.errors import ConfigError
 
@@ -59,14 +59,18 @@ class Recorded:
         return 0.0 if self.is_tic_tac_toe else float(self.rows[0]["floor"])
 
     def best(self, library: str) -> str:
-        """The best of a library's returns, with its standard error; empty: it was not run."""
+        """The best of a library's returns, with its standard error; empty: it was not run.
+
+        Where two sides learn, those with the other library's other side count.
+        """
         if not any(row["library"].startswith(library) for row in self.rows):
             return ""
         row = self._row(library)
         return max(row["greedy"], row["sampled"], key=_mean)
 
     def _row(self, library: str) -> dict[str, Any]:
-        own = (row for row in self.rows if row["library"].startswith(library))
+        own = [row for row in self.rows if row["library"].startswith(library)]
+        own = [row for row in own if row["library"] in HUNTERS] or own
         return max(own, key=lambda row: max(_mean(row["greedy"]), _mean(row["sampled"])))
 
     def reached(self) -> float:

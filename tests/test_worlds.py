@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
@@ -37,6 +38,7 @@ def test_every_world_is_measured(tmp_path):
 def programs(monkeypatch, tmp_path):
     """The modules of benchmarks, which record in a folder of the test's own."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import across
     import recording
     import worlds
     import worlds_summary
@@ -45,7 +47,9 @@ def programs(monkeypatch, tmp_path):
     monkeypatch.setattr(recording, "ROOT", tmp_path)
     monkeypatch.setattr(worlds, "FIGURES", tmp_path)
     monkeypatch.setattr(worlds_summary, "FIGURES", tmp_path)
-    return SimpleNamespace(recording=recording, worlds=worlds, summary=worlds_summary)
+    return SimpleNamespace(
+        recording=recording, worlds=worlds, summary=worlds_summary, across=across
+    )
 
 
 def outcomes(programs, greedy, sampled):
@@ -66,6 +70,68 @@ def test_the_other_library_is_compared_by_what_counts_of_each(programs, monkeypa
     (bar,) = results.bars
     assert bar.held_to == "at least 47.2"  # 50 - 2 sqrt(1 + 1)
     assert not bar.met
+
+
+def test_sides_that_both_learn_are_compared_by_play_across(programs, monkeypatch, tmp_path):
+    """What adversaries earn of their own prey tells as much of the prey."""
+    monkeypatch.setattr(programs.worlds, "floor_of", lambda name: 0.0)
+    worlds = programs.worlds
+    found = {
+        worlds.OURS: outcomes(programs, [20.0, 20.0], [20.0, 20.0]),
+        worlds.OURS_SHARED: outcomes(programs, [30.0, 30.0], [30.0, 30.0]),
+        worlds.SHARED: outcomes(programs, [50.0, 50.0], [50.0, 50.0]),
+    }
+    results = programs.recording.Results("worlds.tag_both")
+    worlds.tell(results, "tag_both", found, quick=False)
+    assert results.bars == [], "so far they were not played across"
+    for which, greedy in ((worlds.OURS_ACROSS, 40.0), (worlds.THEIRS_ACROSS, 10.0)):
+        played = outcomes(programs, [greedy, greedy], [5.0, 6.0])
+        found[which] = [replace(outcome, seconds=0.0, curve=[]) for outcome in played]
+    results = programs.recording.Results("worlds.tag_both")
+    worlds.tell(results, "tag_both", found, quick=False)
+    (bar,) = results.bars
+    assert (bar.figure, bar.held_to) == (40.0, "at least 10")
+    assert {row["turns"] for row in results.rows} == {1000}, "of those that were trained"
+    results.write()
+    told = programs.summary.recorded("tag_both")
+    assert (told.words(), told.others()) == ("40.00 ± 0.00", "10.00 ± 0.00")
+
+
+def test_the_other_librarys_policies_are_played_in_their_seats(programs, tmp_path):
+    """Greedily the likeliest action; else each as often as its probability."""
+    probabilities = np.array([0.1, 0.6, 0.3])
+    layers = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3))
+    with torch.no_grad():
+        layers[1].weight.zero_()
+        layers[1].bias.copy_(torch.as_tensor(np.log(probabilities)))
+    torch.save([(["a", "b"], layers)], tmp_path / "kept")
+    rows, random = np.zeros((30_000, 4), np.float32), np.random.default_rng(0)
+    for sampled in (False, True):
+        plays = programs.across.players(tmp_path / "kept", sampled)
+        assert list(plays) == ["a", "b"]
+        actions = plays["b"](None, 1, rows, random)
+        shares = np.bincount(actions, minlength=3) / len(rows)
+        wanted = probabilities if sampled else np.array([0.0, 1.0, 0.0])
+        assert np.abs(shares - wanted).max() < 0.015
+
+
+def test_who_hunts_and_who_is_hunted_across(programs, monkeypatch, tmp_path):
+    worlds, asked = programs.worlds, []
+    agents = ("adversary_0", "agent_0")
+    monkeypatch.setattr(worlds, "players", lambda kept, sampled: dict.fromkeys(agents, "SB3"))
+
+    def evaluate(episodes, sampled, scripted):
+        asked.append((sampled, list(scripted)))
+        returns = np.array([[2.0 + sampled, -9.0]])
+        return SimpleNamespace(agents=agents, returns=returns)
+
+    monkeypatch.setattr(worlds.remuda, "load", lambda run: SimpleNamespace(evaluate=evaluate))
+    both = worlds.WORLDS["tag_both"]
+    for which, seat in ((worlds.OURS_ACROSS, "agent_0"), (worlds.THEIRS_ACROSS, "adversary_0")):
+        asked.clear()
+        outcome = worlds.across(both, tmp_path, tmp_path, worlds.HUNTERS[which])
+        assert asked == [(False, [seat]), (True, [seat])]
+        assert (outcome.greedy, outcome.sampled) == (2.0, 3.0)
 
 
 def test_a_row_that_was_stopped_takes_no_whole_ones_place(programs, tmp_path):
@@ -118,7 +184,7 @@ def row(programs, monkeypatch):
     def make(words, stop_after=100, commit="aaa"):
         trained = []
 
-        def ours(world, turns, seed, defaults, shared):
+        def ours(world, turns, seed, defaults, shared, directory):
             if len(trained) == stop_after:
                 raise KeyboardInterrupt
             trained.append((seed, shared))

@@ -7,9 +7,10 @@ are added up over agents), `scripted` (by agent the `module:function` that plays
 learning), `counted` (how the names of agents begin whose returns count), and PPO's
 `learning_rate`, `discount`, `rollout`, `epochs`, `minibatches` (null: by how many steps there are),
 `entropy_cost`, `gae_lambda`, `max_grad_norm`, `normalise_observations` (as its own VecNormalize
-does, with its running mean). Its buffers, its networks and its updates are the library's; the loop
-around them is that of its own `collect_rollouts`, for several learners at once.
-The last line is JSON: the curve, greedy and sampled returns, and the seconds.
+does, with its running mean); and `kept`, a file for what chooses the actions of each learner at
+the end, which must be discrete and of observations as they are. Its buffers, its networks and its
+updates are the library's; the loop around them is that of its own `collect_rollouts`, for several
+learners at once. The last line is JSON: the curve, greedy and sampled returns, and the seconds.
 """
 
 import json
@@ -240,6 +241,20 @@ def judged(asked, groups, greedy):
     return float(found.mean()), float(found.std(ddof=1) / len(found) ** 0.5)
 
 
+def keep(groups, file):
+    """Write pairs: the agents of a learner, and the layers from observations to logits."""
+    pairs = []
+    for group in groups:
+        policy = group.model.policy
+        if group.continuous or group.known is not None:
+            raise SystemExit("kept: for discrete actions, and observations as they are")
+        first = policy.pi_features_extractor
+        first = first.layers if isinstance(first, Trunk) else torch.nn.Flatten()
+        layers = torch.nn.Sequential(first, policy.mlp_extractor.policy_net, policy.action_net)
+        pairs.append((group.names, layers))
+    torch.save(pairs, file)
+
+
 def main():
     asked = json.loads(sys.argv[1])
     torch.set_num_threads(asked.get("threads", 2))
@@ -288,6 +303,8 @@ def main():
             mean = float((recent.sum(1) if asked["team"] else recent.mean(1)).mean())
             curve.append([round(time.perf_counter() - begun, 2), turns, mean])
     seconds = time.perf_counter() - begun
+    if asked.get("kept"):
+        keep(groups, asked["kept"])
     greedy, sampled = judged(asked, groups, True), judged(asked, groups, False)
     print(
         json.dumps(

@@ -1,0 +1,49 @@
+"""Policies of Stable-Baselines3 in seats of a Remuda game, as `worlds.py` plays sides across.
+
+Where both sides of a game learn, what one side earns tells as much of the other side as of itself.
+So the sides of two libraries meet: each plays one of the sides against the other one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+Plays = Callable[[Any, int, np.ndarray, np.random.Generator], np.ndarray]
+"""What `env.scripted` takes: actions [N] of an agent of N copies by its observations [N, ...]."""
+
+
+def players(kept: Path, sampled: bool) -> dict[str, Plays]:
+    """By agent, what the other library's policy does in its seat.
+
+    Args:
+        kept: what `peer_programs/sb3_worlds.py` kept: pairs of the agents of a learner and the
+            layers that make the logits of their discrete actions.
+        sampled: whether actions are drawn by their probabilities; else the likeliest is chosen.
+    """
+    found: dict[str, Plays] = {}
+    for agents, layers in torch.load(kept, weights_only=False):
+        for agent in agents:
+            found[agent] = _playing(layers.eval(), sampled)
+    return found
+
+
+def _playing(layers: torch.nn.Module, sampled: bool) -> Plays:
+    def play(
+        env: Any,  # noqa: ARG001 - as all scripted policies
+        agent: int,  # noqa: ARG001
+        observations: np.ndarray,
+        random: np.random.Generator,
+    ) -> np.ndarray:
+        with torch.no_grad():
+            logits = layers(torch.as_tensor(np.asarray(observations, np.float32))).numpy()
+        # The largest of logits with Gumbel noise is a draw by their probabilities.
+        noise = random.gumbel(size=logits.shape) if sampled else 0.0
+        actions: np.ndarray = (logits + noise).argmax(-1).astype(np.int64)
+        return actions
+
+    return play
