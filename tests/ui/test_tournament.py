@@ -207,6 +207,25 @@ def test_only_what_makes_another_game_is_told(env, said):
     assert not other_games(configs, env["options"])
 
 
+def test_who_had_a_seat_for_good_is_told_of_later_runs():
+    """Red before: the first run's scripted seats were taken, whatever others had learned with."""
+    trees = {
+        "one": {"agent_1": "random"},
+        "other": {"agent_1": "hunt", "agent_2": "random"},
+        "third": {},
+    }
+    configs = {
+        Path(run): load_config({"game": "tag", "env": {"scripted": seats}})
+        for run, seats in trees.items()
+    }
+    other, third = other_games(configs, {})
+    assert other.startswith("other learned with env.scripted.agent_1 hunt, env.scripted.agent_2 ")
+    assert third.startswith("third learned with env.scripted.agent_1 nobody; all play tag as in")
+    (other,) = other_games(configs, {}, ["agent_1"])
+    assert other.startswith("other learned with env.scripted.agent_2 random; all play tag as in")
+    assert not other_games(configs, {}, ["agent_1", "agent_2"])
+
+
 def test_what_is_asked_of_an_option_leaves_the_rest_of_it_to_tell():
     """Red before: nothing was told of the other keys."""
     trees = {"one": {"a": 1, "b": 2}, "other": {"a": 3, "b": 4}}

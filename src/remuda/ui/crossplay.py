@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -221,7 +221,7 @@ def set_up(
             )
         configs = {run: saved.config for run, saved in opened.items()}
         config = next(iter(configs.values()))
-        notes = other_games(configs, options)
+        notes = other_games(configs, options, scripted or {})
         game, options = config.game, overlay(config.env.made_with, options)
         scripted = {**config.env.scripted, **(scripted or {})}
     kind = find_game(game)
@@ -233,12 +233,15 @@ def set_up(
     return Crossplay(game, options, named, sources, scripted or {}, notes)
 
 
-def other_games(configs: Mapping[Path, Config], asked: Mapping[str, Any]) -> tuple[str, ...]:
+def other_games(
+    configs: Mapping[Path, Config], asked: Mapping[str, Any], seated: Collection[str] = ()
+) -> tuple[str, ...]:
     """A line for each run that learned in another game than the first one, which is played.
 
     Args:
         configs: of the runs, the first one first.
         asked: options of the game that the user gave, by which all play.
+        seated: agents whose seats the user gave to somebody, whoever had them in a run.
     """
     first, *others = configs.values()
     missing, notes = object(), []
@@ -255,12 +258,19 @@ def other_games(configs: Mapping[Path, Config], asked: Mapping[str, Any]) -> tup
             for name in sorted({*theirs, *played})
             if theirs.get(name, missing) != played.get(name, missing)
         ]
+        own, played_by = config.env.scripted, first.env.scripted
+        unlike += [
+            f"env.scripted.{agent} {own.get(agent, 'nobody')}"
+            for agent in sorted({*own, *played_by} - {*seated})
+            if own.get(agent) != played_by.get(agent)
+        ]
         if config.game != first.game:
             unlike = [config.game]
         if unlike:
             notes.append(
                 f"{run} learned with {', '.join(unlike)}; all play {first.game} as in the first "
-                "run; where another is meant, name its run first, or give --game and --env.options"
+                "run; where another is meant, name its run first, or give --game, --env.options "
+                "and the seats"
             )
     return tuple(notes)
 

@@ -69,7 +69,7 @@ def game_of(name: str | None, options: Mapping[str, Any], seats: Mapping[str, st
         _check_scripted(seats)
         return PlayedGame(find_game(DEFAULT_GAME), options)
     configs = {each.run.resolve(): each.open().config for each in of_runs.values()}
-    others = other_games(configs, options)
+    others = other_games(configs, options, seats)
     config = next(iter(configs.values()))
     game = find_game(config.game)
     for who in of_runs:
