@@ -61,6 +61,24 @@ class TestForbiddenMoves(VectorEnvContract):
         return GymnasiumEnv(Corridor, num_envs)
 
 
+class Called(Corridor):
+    """One that takes an option of the name that its maker has for it."""
+
+    def __init__(self, name="nobody", limit=6):
+        super().__init__(limit)
+        if name != "corridor":
+            raise ValueError(f"it is {name}")
+
+
+def test_an_option_may_be_called_name():
+    """Red before: `multiple values for argument 'name'`."""
+    gymnasium.register("Called-v0", Called)
+    try:
+        make_env("gymnasium:Called-v0", 2, name="corridor").close()
+    finally:
+        del gymnasium.registry["Called-v0"]
+
+
 def test_actions_are_handed_on_as_the_library_takes_them():
     class Odd(Corridor):
         """Acts in a space of its own, and notes what it was given."""

@@ -156,7 +156,7 @@ class GymnasiumEnv(VectorEnv):
 
 
 def make_gymnasium(
-    name: str, num_envs: int = 1, *, wrapping: Wrapping = NOTHING, **options: Any
+    name: str, /, num_envs: int = 1, *, wrapping: Wrapping = NOTHING, **options: Any
 ) -> VectorEnv:
     """Copies of the environment that Gymnasium knows as `name`.
 

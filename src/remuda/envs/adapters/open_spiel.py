@@ -238,7 +238,7 @@ class OpenSpielEnv(VectorEnv):
             active[state.current_player()] = True
 
 
-def make_open_spiel(name: str, num_envs: int = 1, *, sees: str = "auto") -> OpenSpielEnv:
+def make_open_spiel(name: str, /, num_envs: int = 1, *, sees: str = "auto") -> OpenSpielEnv:
     """Copies of a game of OpenSpiel: see `OpenSpielEnv`."""
     return OpenSpielEnv(name, num_envs, sees)
 

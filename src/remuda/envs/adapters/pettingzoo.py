@@ -20,6 +20,7 @@ from remuda.user_code import where_raised
 
 def make_pettingzoo(
     name: str,
+    /,
     num_envs: int = 1,
     *,
     api: str = "auto",

@@ -99,7 +99,7 @@ def names() -> list[str]:
     return list(EXAMPLES)
 
 
-def make_sorrel(name: str, num_envs: int = 1, **sections: Any) -> SorrelCopies:
+def make_sorrel(name: str, /, num_envs: int = 1, **sections: Any) -> SorrelCopies:
     """Copies of a game that comes with Sorrel.
 
     Args:

@@ -205,7 +205,7 @@ def made_quietly(name: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, An
 
 
 def make_lbf(
-    name: str, num_envs: int = 1, *, wrapping: Wrapping = NOTHING, **options: Any
+    name: str, /, num_envs: int = 1, *, wrapping: Wrapping = NOTHING, **options: Any
 ) -> ParallelCopies:
     """Copies of level-based foraging (Papoudakis et al. 2021), `Foraging-8x8-2p-2f-coop-v3`."""
     return _make("lbf", "lbforaging", name, num_envs, wrapping, options, _without_places)
@@ -218,7 +218,7 @@ def _without_places(env: Any) -> None:
 
 
 def make_rware(
-    name: str, num_envs: int = 1, *, wrapping: Wrapping = NOTHING, **options: Any
+    name: str, /, num_envs: int = 1, *, wrapping: Wrapping = NOTHING, **options: Any
 ) -> ParallelCopies:
     """Copies of the robotic warehouse (Papoudakis et al. 2021): `rware-tiny-4ag-v2`, `tiny-4ag`."""
     full = name if name.startswith(RWARE) else f"{RWARE}-{name}-v2"
