@@ -1,4 +1,4 @@
-"""Policies of Stable-Baselines3 in seats of a Remuda game, as `worlds.py` plays sides across.
+"""Trained policies in seats of a Remuda game, as `worlds.py` plays the sides of two libraries.
 
 Where both sides of a game learn, what one side earns tells as much of the other side as of itself.
 So the sides of two libraries meet: each plays one of the sides against the other one's.
@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import torch
+
+import remuda
 
 Plays = Callable[[Any, int, np.ndarray, np.random.Generator], np.ndarray]
 """What `env.scripted` takes: actions [N] of an agent of N copies by its observations [N, ...]."""
@@ -28,11 +30,25 @@ def players(kept: Path, sampled: bool) -> dict[str, Plays]:
     found: dict[str, Plays] = {}
     for agents, layers in torch.load(kept, weights_only=False):
         for agent in agents:
-            found[agent] = _playing(layers.eval(), sampled)
+            found[agent] = _by_logits(layers.eval(), sampled)
     return found
 
 
-def _playing(layers: torch.nn.Module, sampled: bool) -> Plays:
+def playing(policy: remuda.Policy, sampled: bool) -> Plays:
+    """What a policy of Remuda's does in a seat."""
+
+    def play(
+        env: Any,  # noqa: ARG001 - as all scripted policies
+        agent: int,  # noqa: ARG001
+        observations: np.ndarray,
+        random: np.random.Generator,
+    ) -> np.ndarray:
+        return policy.act(observations, deterministic=not sampled, rng=random)
+
+    return play
+
+
+def _by_logits(layers: torch.nn.Module, sampled: bool) -> Plays:
     def play(
         env: Any,  # noqa: ARG001 - as all scripted policies
         agent: int,  # noqa: ARG001

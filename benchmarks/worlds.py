@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from across import players
+from across import Plays, players, playing
 from perfect import perfect
 from recording import FIGURES, ROOT, Results, command, commit_of_package, error_of, options_of
 
@@ -53,8 +53,13 @@ PEERS = ROOT / ".peers"
 OURS, OURS_SHARED = "Remuda", "Remuda, one policy for all"
 SHARED, SEPARATE = "SB3, one network for all", "SB3, a learner for each"
 OURS_ACROSS, THEIRS_ACROSS = "Remuda against SB3", "SB3 against Remuda"
-HUNTERS = {OURS_ACROSS: OURS_SHARED, THEIRS_ACROSS: SHARED}
-"""Of play across, whose returns count: those that this way trained."""
+ACROSS = {
+    OURS_ACROSS: (OURS_SHARED, SHARED),
+    THEIRS_ACROSS: (SHARED, OURS_SHARED),
+    "Remuda against Remuda": (OURS_SHARED, OURS_SHARED),
+    "SB3 against SB3": (SHARED, SHARED),
+}
+"""Of play across: how those were trained whose returns count, and how the other side."""
 PLACES = {OURS: "independent", OURS_SHARED: "shared", SHARED: "other"}
 """Where the trained policies of a seed are until the row is over."""
 PPO, OFF_POLICY = "ppo", ("iqn", "dqn")
@@ -316,25 +321,41 @@ def ours(
     )
 
 
-def across(world: World, run: Path, kept: Path, hunters: str) -> Outcome:
-    """Those whose returns count of one library, with the other side of the other library.
+def across(world: World, run: Path, kept: Path, ways: tuple[str, str]) -> Outcome:
+    """Those whose returns count of one library, with the other side of one.
+
+    Their greedy and their sampled play count, each against the better play of the other side.
 
     Args:
         world: which it is.
         run: a directory, of one policy for each kind.
         kept: by the other library, as `players` takes it.
-        hunters: the way by which those were trained whose returns count.
+        ways: by which those were trained whose returns count, and by which the other side.
     """
-    found = []
-    for sampled in (False, True):
-        theirs = {
-            agent: play
-            for agent, play in players(kept, sampled).items()
-            if agent.startswith(world.counted) == (hunters == SHARED)
+    own = remuda.load(run)
+
+    def side(way: str, sampled: bool) -> dict[str, Plays]:
+        if way == SHARED:
+            return players(kept, sampled)
+        return {
+            agent: playing(own[kind], sampled)
+            for kind, agents in world.kinds.items()
+            for agent in agents
         }
-        played = remuda.load(run).evaluate(world.episodes, sampled=sampled, scripted=theirs)
-        found.append(returns_of(world, played.agents, played.returns))
-    return Outcome(*found, seconds=0.0, curve=[])
+
+    def earned(sampled: bool, others_sampled: bool) -> float:
+        first, others = side(ways[0], sampled), side(ways[1], others_sampled)
+        seats = {
+            agent: first[agent] if agent.startswith(world.counted) else play
+            for agent, play in others.items()
+        }
+        played = own.evaluate(world.episodes, scripted=seats)
+        return returns_of(world, played.agents, played.returns)
+
+    greedy, sampled = (
+        min(earned(plays, others) for others in (False, True)) for plays in (False, True)
+    )
+    return Outcome(greedy, sampled, seconds=0.0, curve=[])
 
 
 def curve_of(world: World, run: remuda.Run, seats: int) -> list[tuple[float, int, float]]:
@@ -480,7 +501,7 @@ def planned(world: World, options: argparse.Namespace) -> list[tuple[int, str]]:
     if peers and not one:
         peers.append(SEPARATE)
     if peers and world.kinds and OURS_SHARED in ways(world, options):
-        peers += HUNTERS
+        peers += ACROSS
     return [
         (seed, which)
         for seed in range(options.seeds)
@@ -517,8 +538,8 @@ def measured(
             elif which in (OURS, OURS_SHARED):
                 is_one = which == OURS_SHARED
                 outcome = ours(world, turns, seed, options.defaults, is_one, places[which])
-            elif which in HUNTERS:
-                outcome = across(world, places[OURS_SHARED], places[SHARED], HUNTERS[which])
+            elif which in ACROSS:
+                outcome = across(world, places[OURS_SHARED], places[SHARED], ACROSS[which])
             else:
                 assert python is not None
                 of = found[OURS_SHARED if options.shared else OURS]
@@ -542,7 +563,7 @@ def tell(results: Results, name: str, found: dict[str, list[Outcome]], quick: bo
     world, floor = WORLDS[name], floor_of(name)
     for which, outcomes in found.items():
         greedy, sampled = ([getattr(o, what) for o in outcomes] for what in ("greedy", "sampled"))
-        trained = found[HUNTERS.get(which, which)]
+        trained = found[ACROSS[which][0] if which in ACROSS else which]
         results.row(
             {
                 "world": name,
@@ -562,16 +583,18 @@ def tell(results: Results, name: str, found: dict[str, list[Outcome]], quick: bo
         return
     if world.least is not None:
         results.bar(f"{name}: greedy or sampled return", own, least=world.least)
-    if world.kinds and SHARED in found and THEIRS_ACROSS not in found:
-        return  # of a row that is not over: it is compared by play across alone
-    if SHARED in found:
-        # Within what seeds differ by: two standard errors of the difference.
+    if SHARED not in found:
+        return
+    # Within what seeds differ by: two standard errors of the difference.
+    if not world.kinds:
         other, error = best_of(found, (SHARED, SEPARATE))
-        if THEIRS_ACROSS in found:
-            own, own_error = best_of(found, (OURS_ACROSS,))
-            other, error = best_of(found, (THEIRS_ACROSS,))
         least = other - 2.0 * float(np.hypot(own_error, error))
         results.bar(f"{name}: beside the other library", own, least=least)
+    elif THEIRS_ACROSS in found:  # both have the same runs of a seed: their errors are not two
+        ours, theirs = (best_play(found[which]) for which in (OURS_ACROSS, THEIRS_ACROSS))
+        error = error_of([a - b for a, b in zip(ours, theirs, strict=False)])
+        least = mean(theirs) - 2.0 * error
+        results.bar(f"{name}: played across, beside the other library", mean(ours), least=least)
 
 
 def tell_runs(results: Results, found: Mapping[str, Sequence[Outcome]]) -> None:
@@ -591,6 +614,22 @@ def tell_runs(results: Results, found: Mapping[str, Sequence[Outcome]]) -> None:
                     "commit": each.commit,
                 }
             )
+
+
+def with_whole_seeds(
+    had: Mapping[tuple[str, int], Outcome], plan: Sequence[tuple[str, int]]
+) -> tuple[dict[tuple[str, int], Outcome], list[int]]:
+    """The runs of before that can be gone on with, and the seeds whose runs are to be had anew.
+
+    What is played across must have been trained, by both libraries, by this command.
+
+    Args:
+        had: that are recorded.
+        plan: what there is to be.
+    """
+    missing = {seed for which, seed in plan if which in ACROSS and (which, seed) not in had}
+    again = sorted({seed for _, seed in had} & missing)
+    return {key: outcome for key, outcome in had.items() if key[1] not in missing}, again
 
 
 COUNTED, SWITCHES = (
@@ -652,14 +691,14 @@ def curves_in(file: Path) -> dict[tuple[str, int], list[tuple[float, int, float]
 
 def best_of(found: Mapping[str, list[Outcome]], ways: Sequence[str]) -> tuple[float, float]:
     """The best mean return of some ways, greedy or sampled, and its standard error."""
-    every = [
-        [getattr(outcome, play) for outcome in found[which]]
-        for which in ways
-        if which in found
-        for play in ("greedy", "sampled")
-    ]
-    best = max(every, key=mean)
+    best = max((best_play(found[which]) for which in ways if which in found), key=mean)
     return mean(best), error_of(best)
+
+
+def best_play(outcomes: Sequence[Outcome]) -> list[float]:
+    """Returns by seed, of greedy or of sampled play: of the one with the best mean."""
+    each = ([getattr(outcome, play) for outcome in outcomes] for play in ("greedy", "sampled"))
+    return max(each, key=mean)
 
 
 TIC_TAC_TOE: dict[str, Any] = {
@@ -823,9 +862,9 @@ def found_in(
             f"{more[-1][1]} among them: ask for as many with --seeds and --peer-seeds, or leave "
             "--go-on out"
         )
-    if any(which in HUNTERS for which, _ in plan):  # who is to be played across is not recorded
-        lacking = {seed for which, seed in plan if (which, seed) not in had}
-        had = {key: outcome for key, outcome in had.items() if key[1] not in lacking}
+    had, again = with_whole_seeds(had, plan)
+    if again:
+        print(f"{name}: whom to play across is not recorded, so anew: seeds {again}", flush=True)
     for found, so_far in measured(name, options, python, had):
         results = Results(called)
         results.so_far = so_far

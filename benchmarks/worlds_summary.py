@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recording import FIGURES, Cell, Results, options_of
-from worlds import GAMES, HUNTERS, OFF_POLICY, PPO, WORLDS
+from worlds import GAMES, OFF_POLICY, OURS_ACROSS, PPO, THEIRS_ACROSS, WORLDS
 
 from remuda.errors import ConfigError
 
@@ -29,6 +29,8 @@ ALIKE = 0.95
 ORDER = (*WORLDS, "tic_tac_toe")
 """That of the page."""
 BESIDE = "beside the other library"
+ACROSS = {OURS_ACROSS, THEIRS_ACROSS}
+"""Rows of play across: those count where there are some."""
 REMUDA, SB3 = "Remuda", "SB3"
 
 
@@ -44,6 +46,11 @@ class Recorded:
     def is_tic_tac_toe(self) -> bool:
         """Whether its rows are seeds that are played against a perfect player."""
         return "lost first" in self.rows[0]
+
+    @property
+    def is_across(self) -> bool:
+        """Whether the sides of two libraries met."""
+        return any(row.get("library") in ACROSS for row in self.rows)
 
     def turns(self, library: str = REMUDA) -> int:
         """That were trained, with each seed, where a library came to most."""
@@ -70,7 +77,7 @@ class Recorded:
 
     def _row(self, library: str) -> dict[str, Any]:
         own = [row for row in self.rows if row["library"].startswith(library)]
-        own = [row for row in own if row["library"] in HUNTERS] or own
+        own = [row for row in own if row["library"] in ACROSS] or own
         return max(own, key=lambda row: max(_mean(row["greedy"]), _mean(row["sampled"])))
 
     def reached(self) -> float:
@@ -83,14 +90,14 @@ class Recorded:
     def words(self) -> str:
         """The same to be read."""
         if not self.is_tic_tac_toe:
-            return self.best(REMUDA)
+            return self.best(REMUDA) + ", across" * self.is_across
         return f"{self.reached():.1%} of games not lost"
 
     def others(self) -> str:
         """What the other library comes to, and how it was trained where that is not as long."""
         if self.is_tic_tac_toe or not self.best(SB3):
             return ""
-        told = [self.best(SB3)]
+        told = [self.best(SB3), *["across"] * self.is_across]
         if self.seeds(SB3) != self.seeds():
             told.append("1 seed" if self.seeds(SB3) == 1 else f"{self.seeds(SB3)} seeds")
         if not alike(self.turns(SB3), self.turns()):

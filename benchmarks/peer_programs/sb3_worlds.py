@@ -246,8 +246,6 @@ def keep(groups, file):
     pairs = []
     for group in groups:
         policy = group.model.policy
-        if group.continuous or group.known is not None:
-            raise SystemExit("kept: for discrete actions, and observations as they are")
         first = policy.pi_features_extractor
         first = first.layers if isinstance(first, Trunk) else torch.nn.Flatten()
         layers = torch.nn.Sequential(first, policy.mlp_extractor.policy_net, policy.action_net)
@@ -260,6 +258,8 @@ def main():
     torch.set_num_threads(asked.get("threads", 2))
     world = World(asked, asked["copies"], asked["seed"])
     groups, copies = groups_of(asked, world), asked["copies"]
+    if asked.get("kept") and any(g.continuous or g.known is not None for g in groups):
+        raise SystemExit("kept: for discrete actions, and observations as they are")
     begun, turns, curve = time.perf_counter(), 0, []
     while turns < asked["turns"]:
         seconds = time.perf_counter() - begun
