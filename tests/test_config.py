@@ -198,14 +198,21 @@ def test_a_saved_file_that_is_cut_off_anywhere_is_told_as_damaged(tmp_path):
     write_config(load_config({"run": {"turns": 400}}), path)
     text = path.read_text()
     whole = text.rstrip("\n")
-    for length in range(1, len(whole)):
+    for length in range(len("# Saved by Remuda"), len(whole)):
         path.write_text(whole[:length])
         with pytest.raises(ConfigError, match=r"config\.yaml is damaged: it is cut off"):
             read_config(path)
     path.write_text(whole)
     assert read_config(path)["run"]["turns"] == 400
-    path.write_text(f"{text}seeds: 3\n")  # by hand
-    assert read_config(path)["seeds"] == 3
+    for before in ("\ufeff", "\n", "---\n", "# mine\n"):
+        path.write_text(before + text[: text.index("policies:")])
+        with pytest.raises(ConfigError, match="it is cut off"):
+            read_config(path)
+        path.write_text(f"{before}{whole}  \nseeds: 3\n")  # by hand
+        assert read_config(path)["seeds"] == 3
+    part = text[: text.index("policies:")].split("\n", 1)[1]
+    path.write_text(part)
+    assert read_config(path)["game"]
 
 
 @pytest.mark.parametrize("text", ["a: [", "- 1\n- 2"])

@@ -383,6 +383,16 @@ def is_of_run(text: str) -> bool:
     return "/" in text or os.path.isfile(run / "config.yaml")  # False of names too long, too
 
 
+def check_learned(word: str, run: Path, policy: str, config: Config) -> None:
+    """Raise a `UsageError` where a policy is named that never played: its seat is taken."""
+    who = config.env.scripted.get(policy)
+    if who is not None and not config.population.dealt:
+        raise UsageError(
+            f"{word} has learned nothing: in {run} {who} takes the seat of {policy} "
+            f"(env.scripted); name {who} itself, or another policy"
+        )
+
+
 def learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str, Any]]:
     """What the learner of a policy had saved, and the policy with the weights that belong to it.
 

@@ -253,6 +253,11 @@ def unlike(tmp_path_factory):
         ("three", "tag", {"options": {"num_agents": 3}}),
         ("said", "tag", {"options": {"num_agents": 3, "max_turns": 20}}),  # as by default
         ("short", "tag", {"options": {"num_agents": 3, "max_turns": 7}}),
+        (
+            "hunted",
+            "tag",
+            {"options": {"num_agents": 3}, "scripted": {"agent_2": "chase_and_flee"}},
+        ),
         ("taken", "connect_four", {"options": {"width": 5}, "scripted": {"agent_1": "tactician"}}),
     ):
         tree = {
@@ -317,6 +322,16 @@ def test_seats_that_a_run_left_to_a_scripted_policy_stay_with_it(unlike, trained
     for seats in ({"agent_0": f"{unlike / 'taken'}:agent_1"}, {"agent_1": str(unlike / "taken")}):
         with pytest.raises(UsageError, match=r" has learned nothing: in .* tactician takes"):
             take_seats(game, env, seats, None, False, Console(), played.scripted)
+
+
+def test_nothing_is_said_of_seats_that_the_user_gave_to_others(unlike, capsys):
+    """Red before: they were told to be as in the first run, whoever had them."""
+    hunted, three = unlike / "hunted", unlike / "three"
+    words = ["play", "--seat", f"agent_0={hunted}", f"agent_1={three}", "--turns", "1"]
+    for more, told in (([], True), (["--policy", "random"], False)):
+        assert run([*words, *more]) == 0
+        shown = capsys.readouterr().out.replace("\n", "")
+        assert (f"{three} learned with env.scripted.agent_2 nobody; all play" in shown) is told
 
 
 @pytest.mark.parametrize(("policy", "told"), [([], True), (["--policy", "random"], False)])

@@ -5,7 +5,9 @@ import json
 import re
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from rich.console import Console
 import remuda
 from remuda.config import load_config
 from remuda.crossplay import Tournament, play_tournament
-from remuda.envs.registry import make_env
+from remuda.envs.registry import GAMES, find_game, make_env
 from remuda.policies.spec import policy_specs
 from remuda.population.ledger import read_records
 from remuda.publish.snapshot import Snapshot
@@ -224,6 +226,7 @@ def test_who_had_a_seat_for_good_is_told_of_later_runs():
     (other,) = other_games(configs, {}, ["agent_1"])
     assert other.startswith("other learned with env.scripted.agent_2 random; all play tag as in")
     assert not other_games(configs, {}, ["agent_1", "agent_2"])
+    assert not other_games(configs, {}, None), "whoever has all seats"
 
 
 def test_what_is_asked_of_an_option_leaves_the_rest_of_it_to_tell():
@@ -235,6 +238,43 @@ def test_what_is_asked_of_an_option_leaves_the_rest_of_it_to_tell():
     }
     (note,) = other_games(configs, {"parts": {"a": 9}})
     assert "other learned with env.options.parts.b 4; all play tag" in note
+
+
+def test_what_a_game_takes_by_itself_in_a_nested_option_is_no_other_game(monkeypatch):
+    """Red before: of an option that was given in part, the rest was taken to be missing."""
+    usual = {"parts": {"a": 1, "b": 2}}
+    made = SimpleNamespace(options=lambda: usual, close=lambda: None)
+    monkeypatch.setattr("remuda.ui.crossplay.make_env", lambda *_, **__: made)
+    trees = {"one": {"a": 9}, "other": {"a": 9, "b": 2}, "third": {"a": 9, "b": 3}}
+    configs = {
+        Path(run): load_config({"game": "tag", "env": {"options": {"parts": parts}}})
+        for run, parts in trees.items()
+    }
+    (note,) = other_games(configs, {})
+    assert note.startswith("third learned with env.options.parts.b 3; all play tag")
+
+
+def test_a_run_that_is_called_as_a_scripted_policy_is_not_taken_for_it(
+    runs, tmp_path, monkeypatch, capsys
+):
+    """Red before: the run was, where `remuda play` refuses to choose."""
+    monkeypatch.chdir(tmp_path)
+    tree = {
+        "game": "rock_paper_scissors",
+        "schedule": "sequential",
+        "policy": {"algorithm": "ppo", "network": {"hidden": (4,)}},
+        "population": {"policies": 1, "matchmaker": "self_play"},
+        "run": {"turns": 50, "directory": tmp_path / "rocks", "evaluate_episodes": 0},
+        "checkpoint": {"evaluate_episodes": 0},
+    }
+    train(load_config(tree), PlainView())
+    game = find_game("rock_paper_scissors")
+    scripted = {"rocks": "nowhere:rocks"}
+    monkeypatch.setitem(GAMES, game.name, replace(game, scripted=scripted))
+    for named in (["rocks"], ["rocks", "random", "--game", game.name]):
+        assert run(["tournament", *named, f"{runs / 'other'}:agent_0", "--episodes", "1"]) == 2
+        said = "rocks is a run, and a scripted policy of rock_paper_scissors: say ./rocks for"
+        assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

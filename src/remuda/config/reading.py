@@ -22,7 +22,8 @@ from remuda.pickled import read_beside
 
 # A cut file may still be YAML, and say something else: 400 turns are 4, or as many as by default.
 # Comments, so that keys can be added below the last line by hand.
-FIRST_LINE = "# Saved by Remuda, as far down as the line `# end`."
+SAVED = "# Saved by Remuda"
+FIRST_LINE = f"{SAVED}, as far down as the line `# end`."
 LAST_LINE = "# end"
 
 
@@ -75,7 +76,7 @@ def read_tree(path: Path) -> dict[str, Any]:
         if _cut_off(text):
             raise ConfigError(
                 f"the configuration {path} is damaged: it is cut off, its last line, "
-                f"`{LAST_LINE}`, is missing"
+                f"`{LAST_LINE}`, is missing (where a part of it is meant, take its first line away)"
             )
         data = read_yaml(text)
     except OSError as error:
@@ -93,9 +94,10 @@ def read_tree(path: Path) -> dict[str, Any]:
 
 
 def _cut_off(text: str) -> bool:
-    """Whether it begins as `config_text` does, and lacks the line below the last key."""
-    begun = text[: len(FIRST_LINE)] == FIRST_LINE[: len(text)] != ""
-    return begun and LAST_LINE not in text.splitlines()
+    """Whether `config_text` wrote it, and the line below the last key is missing."""
+    lines = [line.rstrip() for line in text.lstrip("\ufeff").splitlines()]  # with hands in it
+    in_first = len(text) >= len(SAVED) and FIRST_LINE.startswith(text)
+    return in_first or (FIRST_LINE in lines and LAST_LINE not in lines)
 
 
 def write_config(config: Config, path: Path) -> None:

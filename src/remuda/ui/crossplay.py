@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +12,9 @@ from typing import Any
 
 from remuda.config import Config, overlay
 from remuda.crossplay import Entrant, setup_of_entrants
-from remuda.envs.registry import RANDOM, find_game, make_env
+from remuda.envs.registry import RANDOM, Game, find_game, make_env
 from remuda.errors import ConfigError, UsageError
-from remuda.saved import Reference, SavedPolicies, is_of_run
+from remuda.saved import Reference, SavedPolicies, check_learned, is_of_run
 from remuda.tournaments.record import read_description
 from remuda.tournaments.setup import TournamentSetup
 
@@ -225,6 +225,7 @@ def set_up(
         game, options = config.game, overlay(config.env.made_with, options)
         scripted = {**config.env.scripted, **(scripted or {})}
     kind = find_game(game)
+    check_not_both(words, kind)
     for _, _, entrant in found:
         if isinstance(entrant, str):
             kind.policy(entrant)  # what cannot be loaded is told before anything is played
@@ -234,14 +235,14 @@ def set_up(
 
 
 def other_games(
-    configs: Mapping[Path, Config], asked: Mapping[str, Any], seated: Collection[str] = ()
+    configs: Mapping[Path, Config], asked: Mapping[str, Any], seated: Collection[str] | None = ()
 ) -> tuple[str, ...]:
     """A line for each run that learned in another game than the first one, which is played.
 
     Args:
         configs: of the runs, the first one first.
         asked: options of the game that the user gave, by which all play.
-        seated: agents whose seats the user gave to somebody, whoever had them in a run.
+        seated: agents whose seats the user gave to somebody, whoever had them in a run; None: all.
     """
     first, *others = configs.values()
     missing, notes = object(), []
@@ -259,9 +260,10 @@ def other_games(
             if theirs.get(name, missing) != played.get(name, missing)
         ]
         own, played_by = config.env.scripted, first.env.scripted
+        taken = {*own, *played_by} - {*seated} if seated is not None else ()
         unlike += [
             f"env.scripted.{agent} {own.get(agent, 'nobody')}"
-            for agent in sorted({*own, *played_by} - {*seated})
+            for agent in sorted(taken)
             if own.get(agent) != played_by.get(agent)
         ]
         if config.game != first.game:
@@ -269,8 +271,7 @@ def other_games(
         if unlike:
             notes.append(
                 f"{run} learned with {', '.join(unlike)}; all play {first.game} as in the first "
-                "run; where another is meant, name its run first, or give --game, --env.options "
-                "and the seats"
+                "run; where another is meant, name its run first"
             )
     return tuple(notes)
 
@@ -298,19 +299,19 @@ def _in_force(config: Config, asked: Mapping[str, Any]) -> dict[str, Any] | None
     given = made_with(config, asked)
     try:
         with closing(make_env(config.game, 1, **given)) as env:
-            return env.options() | given
+            return overlay(env.options(), given)
     except Exception:  # whatever a game of the user's may raise
         return None
 
 
-def check_learned(word: str, run: Path, policy: str, config: Config) -> None:
-    """Raise a `UsageError` where a policy is named that never played: its seat is taken."""
-    who = config.env.scripted.get(policy)
-    if who is not None and not config.population.dealt:
-        raise UsageError(
-            f"{word} has learned nothing: in {run} {who} takes the seat of {policy} "
-            f"(env.scripted); name {who} itself, or another policy"
-        )
+def check_not_both(words: Iterable[str], game: Game) -> None:
+    """Raise a `ConfigError` where a word may be a run or a scripted policy of the game."""
+    for word in words:
+        if word in game.scripted and is_of_run(word):
+            raise ConfigError(
+                f"{word} is a run, and a scripted policy of {game.name}: say ./{word} for the run, "
+                "or rename it for the other"
+            )
 
 
 def _named(found: Sequence[tuple[str, str, Entrant]]) -> dict[str, Entrant]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from remuda.envs.registry import Game, find_game
 from remuda.errors import ConfigError, RemudaError
 from remuda.saved import Reference
-from remuda.ui.crossplay import by_leaf, made_with, other_games
+from remuda.ui.crossplay import by_leaf, check_not_both, made_with, other_games
 from remuda.ui.seated import ME, is_policy_of_run
 
 DEFAULT_GAME = "treasure_hunt"
@@ -49,13 +50,19 @@ class PlayedGame:
         ]
 
 
-def game_of(name: str | None, options: Mapping[str, Any], seats: Mapping[str, str]) -> PlayedGame:
+def game_of(
+    name: str | None,
+    options: Mapping[str, Any],
+    seats: Mapping[str, str],
+    are_all_seated: bool = False,
+) -> PlayedGame:
     """The game that is named, or as the first run had it that has a policy in the seats.
 
     Args:
         name: of the game; None: nobody named it.
         options: that were asked for; they go over those of the run.
         seats: by agent, who plays it.
+        are_all_seated: whether the user gave the other seats, too, whoever had them in a run.
 
     Raises:
         ConfigError: no game is named, and a seat is meant for a policy of none that is known, or
@@ -68,16 +75,14 @@ def game_of(name: str | None, options: Mapping[str, Any], seats: Mapping[str, st
     if not of_runs:
         _check_scripted(seats)
         return PlayedGame(find_game(DEFAULT_GAME), options)
-    configs = {each.run.resolve(): each.open().config for each in of_runs.values()}
-    others = other_games(configs, options, seats)
+    runs: dict[Path, Reference] = {}
+    for each in of_runs.values():
+        runs.setdefault(each.run.resolve(), each)
+    configs = {each.run: each.open().config for each in runs.values()}
+    others = other_games(configs, options, None if are_all_seated else seats)
     config = next(iter(configs.values()))
     game = find_game(config.game)
-    for who in of_runs:
-        if who in game.scripted:
-            raise ConfigError(
-                f"{who} is a run, and a scripted policy of {game.name}: say ./{who} for the run, "
-                f"or --game {game.name} for the other"
-            )
+    check_not_both(of_runs, game)
     made, asked = made_with(config, options), by_leaf(options)
     return PlayedGame(
         game,

@@ -90,7 +90,7 @@ def play(
         UsageError: a policy of a run cannot play there.
     """
     console = console or Console()
-    played = game_of(game, options, seats or {})
+    played = game_of(game, options, seats or {}, policy is not None)
     env = played.game.make(1, **played.options)
     if out is not None:
         check_format(out)

@@ -18,10 +18,9 @@ from remuda.envs.registry import RANDOM, Game
 from remuda.envs.scripted import ScriptedPolicy, masks_of
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, RemudaError
-from remuda.saved import Reference, SavedPolicies, is_of_run
+from remuda.saved import Reference, SavedPolicies, check_learned, is_of_run
 from remuda.trained import Policy
 from remuda.types import Array, Bools
-from remuda.ui.crossplay import check_learned
 from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
 
 ME = "me"
