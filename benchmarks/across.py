@@ -36,25 +36,11 @@ def players(kept: Path, sampled: bool) -> dict[str, Plays]:
 
 def playing(policy: remuda.Policy, sampled: bool) -> Plays:
     """What a policy of Remuda's does in a seat."""
-
-    def play(
-        env: Any,  # noqa: ARG001 - as all scripted policies
-        agent: int,  # noqa: ARG001
-        observations: np.ndarray,
-        random: np.random.Generator,
-    ) -> np.ndarray:
-        return policy.act(observations, deterministic=not sampled, rng=random)
-
-    return play
+    return _in_a_seat(lambda seen, rng: policy.act(seen, deterministic=not sampled, rng=rng))
 
 
 def _by_logits(layers: torch.nn.Module, sampled: bool) -> Plays:
-    def play(
-        env: Any,  # noqa: ARG001 - as all scripted policies
-        agent: int,  # noqa: ARG001
-        observations: np.ndarray,
-        random: np.random.Generator,
-    ) -> np.ndarray:
+    def choose(observations: np.ndarray, random: np.random.Generator) -> np.ndarray:
         with torch.no_grad():
             logits = layers(torch.as_tensor(np.asarray(observations, np.float32))).numpy()
         # The largest of logits with Gumbel noise is a draw by their probabilities.
@@ -62,4 +48,9 @@ def _by_logits(layers: torch.nn.Module, sampled: bool) -> Plays:
         actions: np.ndarray = (logits + noise).argmax(-1).astype(np.int64)
         return actions
 
-    return play
+    return _in_a_seat(choose)
+
+
+def _in_a_seat(choose: Callable[[np.ndarray, np.random.Generator], np.ndarray]) -> Plays:
+    """One who looks at nothing but observations."""
+    return lambda _env, _agent, observations, random: choose(observations, random)
