@@ -260,10 +260,10 @@ def other_games(
             if theirs.get(name, missing) != played.get(name, missing)
         ]
         own, played_by = config.env.scripted, first.env.scripted
-        taken = {*own, *played_by} - {*seated} if seated is not None else ()
+        left = {*own, *played_by} - {*seated} if seated is not None else ()
         unlike += [
             f"env.scripted.{agent} {own.get(agent, 'nobody')}"
-            for agent in sorted(taken)
+            for agent in sorted(left)
             if own.get(agent) != played_by.get(agent)
         ]
         if config.game != first.game:
