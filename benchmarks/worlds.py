@@ -655,23 +655,26 @@ def without_counts(command: str) -> list[str]:
 def recorded(called: str) -> dict[tuple[str, int], Outcome]:
     """The runs of a row that the same command recorded, by library and seed.
 
-    It ends here where what is recorded is of another command, or does not tell of each run.
+    It ends here where what is recorded is of another command, or does not tell of each run; but a
+    whole row of that kind is left out where it was begun anew, and stopped.
     """
     found: dict[tuple[str, int], Outcome] = {}
-    for kind in ("", ".part"):  # of a row that was stopped the last runs are in this
-        file = FIGURES / f"{called}{kind}.json"
-        if not file.exists():
-            continue
+    whole, part = (FIGURES / f"{called}{kind}.json" for kind in ("", ".part"))
+    for file in (each for each in (whole, part) if each.exists()):
         record = json.loads(file.read_text())
-        own = without_counts(command(sys.argv))
+        own, refused = without_counts(command(sys.argv)), ""
         if without_counts(record["command"]) != own:
-            raise SystemExit(
+            refused = (
                 f"{file.name} is of `{record['command']}`, which trains otherwise than "
                 f"`{shlex.join(own)}`; say what it says, or leave --go-on out"
             )
-        if "runs" not in record:
-            raise SystemExit(f"{file.name} does not tell of each run; leave --go-on out")
-        curves = curves_in(FIGURES / f"{called}{kind}.csv")
+        elif "runs" not in record:
+            refused = f"{file.name} does not tell of each run; leave --go-on out"
+        if refused and file == whole and part.exists():
+            continue
+        if refused:
+            raise SystemExit(refused)
+        curves = curves_in(file.with_suffix(".csv"))
         for run in record["runs"]:
             key = run["library"], run["seed"]
             figures = (run[name] for name in ("greedy", "sampled", "seconds"))

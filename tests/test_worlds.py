@@ -311,6 +311,18 @@ def test_a_row_of_before_runs_were_told_one_by_one_is_not_gone_on_with(row, tmp_
         row("--seeds 2 --record --go-on")
 
 
+def test_a_row_that_was_begun_anew_and_stopped_goes_on_though_the_one_before_cannot(row, tmp_path):
+    """Red before: it was refused for the row before, and what had been trained was lost."""
+    row("--seeds 1 --record")
+    record = json.loads(recorded(tmp_path))
+    del record["runs"]
+    (tmp_path / "worlds.spread.json").write_text(json.dumps(record))
+    with pytest.raises(KeyboardInterrupt):
+        row("--seeds 2 --record", stop_after=3)
+    assert row("--seeds 2 --record --go-on") == [(1, True)]
+    assert len(json.loads(recorded(tmp_path))["runs"]) == 4
+
+
 def written(programs, folder, name, command, greedy, floor=0.0):
     results = programs.recording.Results(name)
     row = {"world": name, "library": "Remuda", "seeds": 1, "greedy": greedy, "sampled": greedy}
