@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from remuda.config import Config, IQNConfig, PolicyConfig, fields_of, load_config, overlay
+from remuda.config import Config, IQNConfig, PolicyConfig, by_leaf, fields_of, load_config, overlay
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.effects import leaves, without_effect
+from remuda.effects import without_effect
 from remuda.prepare import prepare
 from remuda.saved_weights import load_run
 from remuda.training import train
@@ -300,7 +300,8 @@ def test_a_resume_tells_of_what_the_user_wrote_and_not_of_what_the_program_wrote
 
 
 def test_leaves_are_dotted():
-    assert list(leaves({"a": {"b": 1, "c": {"d": 2}}, "e": 3})) == ["a.b", "a.c.d", "e"]
+    tree = {"a": {"b": 1, "c": {"d": 2}}, "e": 3}
+    assert list(by_leaf(tree).items()) == [("a.b", 1), ("a.c.d", 2), ("e", 3)]
 
 
 EVOLVES = {"population": {"policies": 4, "evolution": {"every": 10}}}

@@ -39,7 +39,17 @@ FLOORS = (
     {
         *("assembly", "calibration", "memory_plan", "training", "evaluate", "crossplay", "judge"),
         *("evaluation", "prepare", "saved_weights", "tournaments"),
-        *("callbacks", "events", "requests", "loggers", "result", "saved", "warm_start", "resume"),
+        *(
+            "callbacks",
+            "events",
+            "requests",
+            "loggers",
+            "result",
+            "saved",
+            "saved_games",
+            "warm_start",
+            "resume",
+        ),
         "experience_layout",
         "weights_layout",
         "matches",

@@ -272,6 +272,33 @@ def test_mistakes_are_told_in_one_line(where, said, sources, population, tmp_pat
     assert not (tmp_path / "run").exists()
 
 
+def test_who_has_learned_nothing_is_nothing_to_begin_with(sources, tmp_path):
+    """Red before: first weights of one whose seat another had were taken as if it had learned."""
+    taken = {"env": {"scripted": {"agent_1": "random"}}}
+    run(tmp_path / "source", **tree_of("dqn", run=NOT_A_TURN, **taken))
+    source = str(tmp_path / "source")
+    told = "agent_1 has learned nothing: in .* random takes the seat of agent_1"
+    for tree in (
+        {"policies": {"agent_1": {"init_from": f"{source}:agent_1"}}},
+        {
+            "population": {
+                "policies": 2,
+                "matchmaker": "random",
+                "members_from": [f"{source}:agent_1"],
+            }
+        },
+    ):
+        with pytest.raises(ConfigError, match=told):
+            run(tmp_path / "run", **tree_of("dqn", **tree))
+    for own in ({"init_from": source}, {"init_from": f"{source}:agent_0"}):
+        config = configure(tmp_path / "run", **tree_of("dqn", policy=own))
+        agents = make_env(config.game, 1, **config.env.made_with).agents
+        found = find_beginnings(config, policy_specs(config, agents))
+        begun = {name: each.source.policy for name, each in found.items()}
+        alone = own["init_from"] == source
+        assert begun == {"agent_0": "agent_0"} | ({} if alone else {"agent_1": "agent_0"})
+
+
 @pytest.fixture(scope="module")
 def two_checkpoints(tmp_path_factory):
     """A run of a population that freezes every version, with a checkpoint in the middle."""

@@ -137,15 +137,6 @@ MISSING = object()
 """Stands where a tree has no such key."""
 
 
-def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """The dotted keys of a tree."""
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}"
-
-
 def _marked(model: type[BaseModel], prefix: str = "", outer: Only | None = None) -> Iterator[Any]:
     """Every leaf under a section that is read only under a condition: its key, and that."""
     for name, info in model.model_fields.items():

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from remuda.algorithms import BUILT_IN
-from remuda.config import Config, Section, load_config, over_presets, overlay, read_config
+from remuda.config import Config, Section, by_leaf, load_config, over_presets, overlay, read_config
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.effects import leaves
 from remuda.errors import UsageError
 from remuda.pickled import name_object
 from remuda.trained import Policy
@@ -165,11 +164,11 @@ def written_in(
         settings: sections that go over these.
         resumed: whether a run goes on.
     """
-    keys = set(leaves(settings))
+    keys = set(by_leaf(settings))
     if isinstance(config, Mapping):
-        keys.update(leaves(config))
+        keys.update(by_leaf(config))
     elif resumed and isinstance(config, str | Path):
-        keys.update(leaves(read_config(Path(config).expanduser())))
+        keys.update(by_leaf(read_config(Path(config).expanduser())))
     return frozenset(keys)
 
 

@@ -94,6 +94,12 @@ class SavedPolicies:
         """The members of its population that are written by hand: by name, who plays."""
         return dict(self.config.population.scripted)
 
+    @property
+    def unplayed(self) -> dict[str, str]:
+        """Policies that never learned, since another has their seat for good: by name, who."""
+        config = self.config
+        return {} if config.population.dealt else dict(config.env.scripted)
+
     def names(self) -> tuple[str, ...]:
         """The policies that there are weights of; none while nothing is saved."""
         names = [spec.name for spec in self.specs]
@@ -313,13 +319,18 @@ class Reference:
                 is the only one that the run has.
 
         Raises:
-            UsageError: there is none of this name or version, or none is named where there are
-                several.
+            UsageError: there is none of this name or version, none is named where there are
+                several, or it never played.
             RunDirectoryError: there is no such run, or its weights are missing or damaged.
             CheckpointError: the checkpoint is missing or damaged.
         """
         saved = self.open() if saved is None else saved
         name = self.policy or self._only(saved, default)
+        if who := saved.unplayed.get(name):
+            raise UsageError(
+                f"{self.text} has learned nothing: in {self.run} {who} takes the seat of {name} "
+                f"(env.scripted); name {who} itself, or another policy"
+            )
         if f"{name}@{self.which}" in {spec.name for spec in saved.specs}:
             return saved.find(f"{name}@{self.which}")
         if self.which == LIVE:
@@ -339,8 +350,8 @@ class Reference:
     def several(self, saved: SavedPolicies) -> dict[str, Entrant]:
         """All policies of a run, or all that do not change, by name, if these are meant; else none.
 
-        Those that do not change are frozen copies, policies of other runs and scripted ones, which
-        are named.
+        Who has learned nothing, since another has its seat for good, is left out. Those that do not
+        change are frozen copies, policies of other runs and scripted ones, which are named.
 
         Raises:
             UsageError: there are none of them.
@@ -354,7 +365,7 @@ class Reference:
             )
         found: dict[str, Entrant]
         if not self.which:
-            found = {**saved.all()}
+            found = {name: who for name, who in saved.all().items() if name not in saved.unplayed}
         else:
             found = {name: saved.find(name).player for name in saved.frozen()} | saved.scripted
         if not found:
@@ -367,6 +378,7 @@ class Reference:
         names = tuple(spec.name for spec in saved.specs) if live else saved.names()
         if default in names:
             return default
+        names = tuple(name for name in names if name not in saved.unplayed)
         if len(names) == 1:
             return names[0]
         if not names:
@@ -381,16 +393,6 @@ def is_of_run(text: str) -> bool:
     """Whether a text names a run, or a policy of one, rather than one that plays untrained."""
     run = Reference.parse(text).run
     return "/" in text or os.path.isfile(run / "config.yaml")  # False of names too long, too
-
-
-def check_learned(word: str, run: Path, policy: str, config: Config) -> None:
-    """Raise a `UsageError` where a policy is named that never played: its seat is taken."""
-    who = config.env.scripted.get(policy)
-    if who is not None and not config.population.dealt:
-        raise UsageError(
-            f"{word} has learned nothing: in {run} {who} takes the seat of {policy} "
-            f"(env.scripted); name {who} itself, or another policy"
-        )
 
 
 def learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str, Any]]:

@@ -49,6 +49,8 @@ def find_beginnings(config: Config, specs: Sequence[PolicySpec]) -> dict[str, Be
             alone = not reference.policy and spec.name not in names and len(names) > 1
             if alone and spec.name in unborn(config):
                 continue
+            if not reference.policy and spec.name in saved.unplayed:
+                continue  # it has learned nothing there
             found[spec.name] = _beginning(spec, saved, reference.find(saved, spec.name))
         except RemudaError as error:
             raise ConfigError(f"{key} {text}: {error}") from error

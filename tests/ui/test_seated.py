@@ -378,11 +378,13 @@ def test_a_run_that_is_called_as_a_scripted_policy_is_not_taken_for_it(
 ):
     monkeypatch.chdir(tmp_path)
     a_run(tmp_path / "chase_and_flee", game="tag")
-    assert run(["play", "tag", "--seat", "agent_0=chase_and_flee", "--turns", "1"]) == 0
-    assert capsys.readouterr().out.startswith("turn 1 ")  # by who is written for tag
-    assert run(["play", "--seat", "agent_0=chase_and_flee"]) == 2
+    seat, turn = ["--seat", "agent_0=chase_and_flee"], ["--turns", "1"]
     said = "chase_and_flee is a run, and a scripted policy of tag: say ./chase_and_flee for the run"
-    assert said in capsys.readouterr().err
+    for game in ([], ["tag"]):  # red before where the game is named: who is written for it played
+        assert run(["play", *game, *seat, *turn]) == 2
+        assert said in capsys.readouterr().err
+    assert run(["play", "tag", "--seat", "agent_0=./chase_and_flee", *turn]) == 1
+    assert "chase_and_flee has saved no policy yet" in capsys.readouterr().err
 
 
 def test_a_page_looks_for_no_run_where_a_policy_is_scripted(unlike, tmp_path, monkeypatch):

@@ -41,7 +41,7 @@ from remuda.config.run import (
     RunConfig,
     SupervisionConfig,
 )
-from remuda.config.sections import Each, Only, Section, overlay
+from remuda.config.sections import Each, Only, Section, by_leaf, overlay
 from remuda.config.tree import Config
 
 __all__ = [
@@ -74,6 +74,7 @@ __all__ = [
     "SnapshotsConfig",
     "SupervisionConfig",
     "TeamConfig",
+    "by_leaf",
     "check_presets",
     "config_text",
     "explain",

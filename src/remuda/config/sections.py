@@ -68,6 +68,15 @@ def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def by_leaf(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The leaves of a tree by their dotted keys."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        is_deeper = isinstance(value, Mapping)
+        found |= by_leaf(value, f"{prefix}{key}.") if is_deeper else {f"{prefix}{key}": value}
+    return found
+
+
 def text_of_path(value: object) -> object:
     """A path as text; anything else as it is."""
     return str(value) if isinstance(value, Path) else value

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from remuda.config import Config, overlay
 from remuda.crossplay import Entrant, setup_of_entrants
-from remuda.envs.registry import RANDOM, Game, find_game, make_env
+from remuda.envs.registry import RANDOM, find_game
 from remuda.errors import ConfigError, UsageError
-from remuda.saved import Reference, SavedPolicies, check_learned, is_of_run
+from remuda.saved import Reference, SavedPolicies, is_of_run
+from remuda.saved_games import check_not_both, game_of_runs
 from remuda.tournaments.record import read_description
 from remuda.tournaments.setup import TournamentSetup
 
@@ -194,8 +193,6 @@ def set_up(
             opened[reference.run] = reference.open()
         several = reference.several(opened[reference.run])
         if several:
-            by_hand = opened[reference.run].config.env.scripted  # these have learned nothing
-            several = {own: who for own, who in several.items() if own not in by_hand}
             found += [(own, f"{reference.run.name}:{own}", who) for own, who in several.items()]
             learned = (not isinstance(who, str) for who in several.values())
             runs += [str(reference.run.resolve()) if has else "" for has in learned]
@@ -208,7 +205,6 @@ def set_up(
             runs.append("")
             continue
         saved = reference.find(opened[reference.run])
-        check_learned(word, reference.run, saved.name, opened[reference.run].config)
         name = reference.which and f"{reference.policy or saved.name}@{reference.which}"
         own = name or saved.name
         found.append((own, f"{reference.run.name}:{own}", saved.player))
@@ -220,10 +216,9 @@ def set_up(
                 "no entrant is of a run, so --game must tell what they play; RUN:policy names one"
             )
         configs = {run: saved.config for run, saved in opened.items()}
-        config = next(iter(configs.values()))
-        notes = other_games(configs, options, scripted or {})
-        game, options = config.game, overlay(config.env.made_with, options)
-        scripted = {**config.env.scripted, **(scripted or {})}
+        theirs = game_of_runs(configs, options, scripted or {})
+        game, options, notes = theirs.game.name, theirs.options, theirs.notes
+        scripted = {**theirs.scripted, **(scripted or {})}
     kind = find_game(game)
     check_not_both(words, kind)
     for _, _, entrant in found:
@@ -232,86 +227,6 @@ def set_up(
     named = _named(found)
     sources = {name: run for name, run in zip(named, runs, strict=True) if run}
     return Crossplay(game, options, named, sources, scripted or {}, notes)
-
-
-def other_games(
-    configs: Mapping[Path, Config], asked: Mapping[str, Any], seated: Collection[str] | None = ()
-) -> tuple[str, ...]:
-    """A line for each run that learned in another game than the first one, which is played.
-
-    Args:
-        configs: of the runs, the first one first.
-        asked: options of the game that the user gave, by which all play.
-        seated: agents whose seats the user gave to somebody, whoever had them in a run; None: all.
-    """
-    first, *others = configs.values()
-    missing, notes = object(), []
-    for run, config in zip(list(configs)[1:], others, strict=True):
-        played, theirs = made_with(first, asked), made_with(config, asked)
-        if config.game == first.game and played != theirs:
-            first_in_force, their_in_force = _in_force(first, asked), _in_force(config, asked)
-            if first_in_force is not None and their_in_force is not None:  # else what was said
-                played, theirs = first_in_force, their_in_force
-        played, theirs = by_leaf(played), by_leaf(theirs)
-        unlike = [
-            f"{name if name.startswith('env.') else f'env.options.{name}'} "
-            f"{theirs.get(name, 'as it is by default')}"
-            for name in sorted({*theirs, *played})
-            if theirs.get(name, missing) != played.get(name, missing)
-        ]
-        own, played_by = config.env.scripted, first.env.scripted
-        left = {*own, *played_by} - {*seated} if seated is not None else ()
-        unlike += [
-            f"env.scripted.{agent} {own.get(agent, 'nobody')}"
-            for agent in sorted(left)
-            if own.get(agent) != played_by.get(agent)
-        ]
-        if config.game != first.game:
-            unlike = [config.game]
-        if unlike:
-            notes.append(
-                f"{run} learned with {', '.join(unlike)}; all play {first.game} as in the first "
-                "run; where another is meant, name its run first"
-            )
-    return tuple(notes)
-
-
-def by_leaf(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Options by their dotted keys, those of mappings in them too."""
-    found: dict[str, Any] = {}
-    for key, value in options.items():
-        is_deeper = isinstance(value, Mapping)
-        found |= by_leaf(value, f"{prefix}{key}.") if is_deeper else {f"{prefix}{key}": value}
-    return found
-
-
-def made_with(config: Config, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run's game is made with, under what was asked for, but for what is only measured."""
-    own = {k: v for k, v in config.env.made_with.items() if k != "env.episode_metrics"}
-    return overlay(own, asked)
-
-
-def _in_force(config: Config, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What a run's game is made with, and what it takes where nothing is said.
-
-    None: it cannot be made here any more; the tournament is of the game that is played.
-    """
-    given = made_with(config, asked)
-    try:
-        with closing(make_env(config.game, 1, **given)) as env:
-            return overlay(env.options(), given)
-    except Exception:  # whatever a game of the user's may raise
-        return None
-
-
-def check_not_both(words: Iterable[str], game: Game) -> None:
-    """Raise a `ConfigError` where a word may be a run or a scripted policy of the game."""
-    for word in words:
-        if word in game.scripted and is_of_run(word):
-            raise ConfigError(
-                f"{word} is a run, and a scripted policy of {game.name}: say ./{word} for the run, "
-                "or rename it for the other"
-            )
 
 
 def _named(found: Sequence[tuple[str, str, Entrant]]) -> dict[str, Entrant]:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from remuda.config import by_leaf
 from remuda.envs.registry import Game, find_game
 from remuda.errors import ConfigError, RemudaError
 from remuda.saved import Reference
-from remuda.ui.crossplay import by_leaf, check_not_both, made_with, other_games
+from remuda.saved_games import check_not_both, game_of_runs, unmeasured
 from remuda.ui.seated import ME, is_policy_of_run
 
 DEFAULT_GAME = "treasure_hunt"
@@ -69,9 +70,11 @@ def game_of(
             for one that may be either of a run or scripted.
         RunDirectoryError: there is no such run.
     """
-    if name is not None:
-        return PlayedGame(find_game(name), options)
     of_runs = {who: Reference.parse(who) for who in seats.values() if is_policy_of_run(who)}
+    if name is not None:
+        game = find_game(name)
+        check_not_both(of_runs, game)
+        return PlayedGame(game, options)
     if not of_runs:
         _check_scripted(seats)
         return PlayedGame(find_game(DEFAULT_GAME), options)
@@ -79,18 +82,16 @@ def game_of(
     for each in of_runs.values():
         runs.setdefault(each.run.resolve(), each)
     configs = {each.run: each.open().config for each in runs.values()}
-    others = other_games(configs, options, None if are_all_seated else seats)
-    config = next(iter(configs.values()))
-    game = find_game(config.game)
-    check_not_both(of_runs, game)
-    made, asked = made_with(config, options), by_leaf(options)
+    theirs = game_of_runs(configs, options, None if are_all_seated else seats)
+    check_not_both(of_runs, theirs.game)
+    made, asked = unmeasured(theirs.options), by_leaf(options)
     return PlayedGame(
-        game,
+        theirs.game,
         made,
         str(next(iter(of_runs.values())).run),
         {key: value for key, value in by_leaf(made).items() if key not in asked},
-        config.env.scripted,
-        others,
+        theirs.scripted,
+        theirs.notes,
     )
 
 

@@ -18,7 +18,7 @@ from remuda.envs.registry import RANDOM, Game
 from remuda.envs.scripted import ScriptedPolicy, masks_of
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, RemudaError
-from remuda.saved import Reference, SavedPolicies, check_learned, is_of_run
+from remuda.saved import Reference, SavedPolicies, is_of_run
 from remuda.trained import Policy
 from remuda.types import Array, Bools
 from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
@@ -267,7 +267,6 @@ def _trained(
     if place not in opened:
         opened[place] = reference.open()
     found = reference.find(opened[place], default=agent)
-    check_learned(who, reference.run, found.name, opened[place].config)
     player = found.player
     spec = next(spec for spec in env.agents if spec.name == agent)
     check_fits(game.name, who, player, spec)

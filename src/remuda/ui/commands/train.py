@@ -45,8 +45,8 @@ def _train_run(config: Config, words: Sequence[str], resumed: str, with_report: 
 
         load_and_begin(print)
 
+    from remuda.config import by_leaf
     from remuda.coordinator.run_directory import RunDirectory
-    from remuda.effects import leaves
     from remuda.result import Result
     from remuda.training import Callbacks
     from remuda.training import train as run_training
@@ -61,7 +61,7 @@ def _train_run(config: Config, words: Sequence[str], resumed: str, with_report: 
         unfinished = offer_to_resume(config)
         if unfinished is not None:
             config, resumed = read_resumed(without_config, unfinished), str(unfinished)
-    said = frozenset(leaves(parse_flags(without_config, Config, positional="game")))
+    said = frozenset(by_leaf(parse_flags(without_config, Config, positional="game")))
     if unfinished is not None:  # the same command again: what has evolved since is no fault of it
         said = frozenset()
     progress = Progress()
@@ -102,7 +102,7 @@ def _train_run(config: Config, words: Sequence[str], resumed: str, with_report: 
 
 def _train_seeds(words: Sequence[str], resumed: str, count: str, jobs: str) -> int:
     """Train several seeds of one run."""
-    from remuda.effects import leaves
+    from remuda.config import by_leaf
     from remuda.ui.seeds import Seeds, number_of, train_seeds
 
     at_once = number_of(jobs, "--jobs") if jobs else 1
@@ -130,4 +130,4 @@ def _train_seeds(words: Sequence[str], resumed: str, count: str, jobs: str) -> i
 
         if at_once == 1:
             load_and_begin(print)
-    return train_seeds(seeds, at_once, frozenset(leaves(flags)), without_config)
+    return train_seeds(seeds, at_once, frozenset(by_leaf(flags)), without_config)

@@ -1,0 +1,123 @@
+"""The game of saved runs: what policies of several play where the user names none."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from remuda.config import Config, by_leaf, overlay
+from remuda.envs.registry import Game, find_game, make_env
+from remuda.errors import ConfigError
+from remuda.saved import is_of_run
+
+
+@dataclass(frozen=True)
+class SavedGame:
+    """The game of the first of several runs, as that was trained in it."""
+
+    game: Game
+    options: Mapping[str, Any]
+    """Of the game: those asked for, over those of the run."""
+    scripted: Mapping[str, str]
+    """By agent, who has its seat for good in that run."""
+    notes: tuple[str, ...]
+    """A line for each other run that learned in another game than this."""
+
+
+def game_of_runs(
+    configs: Mapping[Path, Config],
+    asked: Mapping[str, Any],
+    seated: Collection[str] | None = (),
+) -> SavedGame:
+    """What policies of several runs play: the game of the first.
+
+    Args:
+        configs: of the runs, the first one first.
+        asked: options of the game that the user gave.
+        seated: agents whose seats the user gave to somebody, whoever had them in a run; None: all.
+
+    Raises:
+        ConfigError: there is no such game here.
+    """
+    first = next(iter(configs.values()))
+    options = overlay(first.env.made_with, asked)
+    notes = other_games(configs, asked, seated)
+    return SavedGame(find_game(first.game), options, first.env.scripted, notes)
+
+
+def other_games(
+    configs: Mapping[Path, Config], asked: Mapping[str, Any], seated: Collection[str] | None = ()
+) -> tuple[str, ...]:
+    """A line for each run that learned in another game than the first one, which is played.
+
+    Args:
+        configs: of the runs, the first one first.
+        asked: options of the game that the user gave, by which all play.
+        seated: agents whose seats the user gave to somebody, whoever had them in a run; None: all.
+    """
+    first, *others = configs.values()
+    missing, notes = object(), []
+    for run, config in zip(list(configs)[1:], others, strict=True):
+        played, theirs = _made_with(first, asked), _made_with(config, asked)
+        if config.game == first.game and played != theirs:
+            first_in_force, their_in_force = _in_force(first, asked), _in_force(config, asked)
+            if first_in_force is not None and their_in_force is not None:  # else what was said
+                played, theirs = first_in_force, their_in_force
+        played, theirs = by_leaf(played), by_leaf(theirs)
+        unlike = [
+            f"{name if name.startswith('env.') else f'env.options.{name}'} "
+            f"{theirs.get(name, 'as it is by default')}"
+            for name in sorted({*theirs, *played})
+            if theirs.get(name, missing) != played.get(name, missing)
+        ]
+        own, played_by = config.env.scripted, first.env.scripted
+        left = {*own, *played_by} - {*seated} if seated is not None else ()
+        unlike += [
+            f"env.scripted.{agent} {own.get(agent, 'nobody')}"
+            for agent in sorted(left)
+            if own.get(agent) != played_by.get(agent)
+        ]
+        if config.game != first.game:
+            unlike = [config.game]
+        if unlike:
+            notes.append(
+                f"{run} learned with {', '.join(unlike)}; all play {first.game} as in the first "
+                "run; where another is meant, name its run first"
+            )
+    return tuple(notes)
+
+
+def unmeasured(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a game but for what is only measured, which makes it no other game."""
+    return {name: value for name, value in options.items() if name != "env.episode_metrics"}
+
+
+def _made_with(config: Config, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run's game is made with, under what was asked for."""
+    return overlay(unmeasured(config.env.made_with), asked)
+
+
+def _in_force(config: Config, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What a run's game is made with, and what it takes where nothing is said.
+
+    None: it cannot be made here any more; another game is played.
+    """
+    given = _made_with(config, asked)
+    try:
+        with closing(make_env(config.game, 1, **given)) as env:
+            return overlay(env.options(), given)
+    except Exception:  # whatever a game of the user's may raise
+        return None
+
+
+def check_not_both(words: Iterable[str], game: Game) -> None:
+    """Raise a `ConfigError` where a word may be a run or a scripted policy of the game."""
+    for word in words:
+        if word in game.scripted and is_of_run(word):
+            raise ConfigError(
+                f"{word} is a run, and a scripted policy of {game.name}: say ./{word} for the run, "
+                "or rename it for the other"
+            )
