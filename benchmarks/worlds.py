@@ -23,15 +23,11 @@ recorded figures.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
-import shlex
 import subprocess
-import sys
 import tempfile
 import venv
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from statistics import mean
@@ -41,255 +37,35 @@ import numpy as np
 import torch
 from across import Plays, players, playing
 from perfect import perfect
-from recording import FIGURES, ROOT, Results, command, commit_of_package, error_of, options_of
+from recording import ROOT, Results, error_of, options_of
+from worlds_known import WORLDS, World, defaults_of, kind_of, sharing
+from worlds_rows import (
+    ACROSS,
+    OURS,
+    OURS_ACROSS,
+    OURS_SHARED,
+    SEPARATE,
+    SHARED,
+    THEIRS_ACROSS,
+    Outcome,
+    recorded,
+    tell_runs,
+    with_whole_seeds,
+    write_curves,
+)
 
 import remuda
-from remuda.config import load_config, overlay, preset_tree
+from remuda.config import overlay
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.scripted import at_random
 
 HERE = Path(__file__).parent
 PEERS = ROOT / ".peers"
-OURS, OURS_SHARED = "Remuda", "Remuda, one policy for all"
-SHARED, SEPARATE = "SB3, one network for all", "SB3, a learner for each"
-OURS_ACROSS, THEIRS_ACROSS = "Remuda against SB3", "SB3 against Remuda"
-ACROSS = {
-    OURS_ACROSS: (OURS_SHARED, SHARED),
-    THEIRS_ACROSS: (SHARED, OURS_SHARED),
-    "Remuda against Remuda": (OURS_SHARED, OURS_SHARED),
-    "SB3 against SB3": (SHARED, SHARED),
-}
-"""Of play across: how those were trained whose returns count, and how the other side."""
 PLACES = {OURS: "independent", OURS_SHARED: "shared", SHARED: "other"}
 """Where the trained policies of a seed are until the row is over."""
 PPO, OFF_POLICY = "ppo", ("iqn", "dqn")
 QUICK = 0.02
 """Of the turns that a world gets, where it is to be quick."""
-
-
-@dataclass(frozen=True)
-class World:
-    """A world, how policies are trained there, and what is known of it.
-
-    Attributes:
-        game: as Remuda names it.
-        turns: of all copies together.
-        copies: of the world.
-        options: of the world.
-        team: whether the returns of all agents are added up; else their mean counts.
-        least: what the mean over seeds of greedy returns is to reach; None: there is no such bar.
-        known: what is known of the world, in words.
-        preset: what `remuda train --preset` names for it; empty: PPO's defaults.
-        episodes: that each is judged by.
-        peers: whether the other library plays it.
-        alone: whether no two agents are alike, so that both ways of the other library are one.
-        scripted: by agent, who plays it without learning, as `fleeing:flee`.
-        counted: how the names of agents begin whose returns count; empty: all do.
-        theirs: what goes over the tree for the other library, where it comes to little with ours.
-        alike: whether all agents that learn see and do the same, so that one policy may play them.
-        kinds: else, where some are alike, by kind the agents that one policy may play. Those whose
-            returns count and the others are two sides, which the libraries play across.
-        continuous: whether actions are, so that PPO alone learns there.
-    """
-
-    game: str
-    turns: int
-    copies: int = 16
-    options: Mapping[str, Any] = field(default_factory=dict)
-    team: bool = False
-    least: float | None = None
-    known: str = ""
-    preset: str = ""
-    episodes: int = 200
-    peers: bool = True
-    alone: bool = False
-    scripted: Mapping[str, str] = field(default_factory=dict)
-    theirs: Mapping[str, Any] = field(default_factory=dict)
-    counted: str = ""
-    alike: bool = False
-    kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    continuous: bool = False
-
-    def settings(self, defaults: str | None = None) -> dict[str, Any]:
-        """The whole tree; with `defaults` nothing of the policy is chosen but this algorithm."""
-        given: dict[str, Any] = {
-            "env": {
-                "num_envs": self.copies,
-                "options": dict(self.options),
-                "scripted": dict(self.scripted),
-            }
-        }
-        if defaults:
-            return overlay(defaults_of(defaults), given)
-        chosen = preset_tree([self.preset] if self.preset else [])
-        return overlay(overlay(COMMON, chosen), given)
-
-    def hyperparameters(self, defaults: str | None) -> dict[str, Any]:
-        """PPO's, as the other library calls them."""
-        tree = self.settings(defaults)
-        if not defaults:
-            tree = overlay(tree, self.theirs)
-        policy = load_config(tree | {"game": self.game}).policy
-        return {
-            "hidden": policy.network.hidden,
-            "shared": policy.network.serves_both,
-            "activation": policy.network.activation,
-            "learning_rate": policy.learning_rate,
-            "discount": policy.discount,
-            "rollout": policy.ppo.rollout_length,
-            "epochs": policy.ppo.epochs,
-            "minibatches": policy.ppo.minibatches,
-            "entropy_cost": policy.ppo.entropy_cost,
-            "gae_lambda": policy.ppo.gae_lambda,
-            "max_grad_norm": policy.max_grad_norm,
-            "normalise_observations": policy.ppo.normalise_observations,
-        }
-
-
-def defaults_of(algorithm: str) -> dict[str, Any]:
-    """A tree that leaves all of a policy as it is by default but its algorithm."""
-    return {"policy": {"algorithm": algorithm}}
-
-
-COMMON = defaults_of("ppo")
-"""What worlds without a preset are trained with."""
-# The other library, which does not learn values in units of their own, comes to -1,000 without it.
-PENDULUM = {
-    "policy": {
-        "discount": 0.9,
-        "ppo": {"entropy_cost": 0.0, "epochs": 10},
-    }
-}
-WORLDS: dict[str, World] = {
-    "spread": World(
-        "pettingzoo:mpe2.simple_spread_v3",
-        turns=3_000_000,
-        copies=64,
-        options={"N": 3, "local_ratio": 0.5, "max_cycles": 25},
-        least=-16.0,
-        known="greedy assignment -8.4",
-        alike=True,
-    ),
-    "speaker": World(
-        "pettingzoo:mpe2.simple_speaker_listener_v4",
-        turns=3_000_000,
-        copies=64,
-        options={"max_cycles": 25},
-        least=-15.0,
-        known="published IPPO -13.1 after 20 M (an older version)",
-        preset="mpe",
-        alone=True,
-    ),
-    "tag": World(
-        "pettingzoo:mpe2.simple_tag_v3",
-        turns=1_000_000,
-        copies=64,
-        options={"max_cycles": 25},
-        known="a prey that flees, by hand",
-        scripted={"agent_0": "fleeing:flee"},
-        counted="adversary",
-        alike=True,
-    ),
-    "tag_both": World(
-        "pettingzoo:mpe2.simple_tag_v3",
-        turns=1_000_000,
-        copies=64,
-        options={"max_cycles": 25},
-        known="both learn: what adversaries earn depends on their prey",
-        counted="adversary",
-        kinds={
-            "adversaries": ("adversary_0", "adversary_1", "adversary_2"),
-            "prey": ("agent_0",),
-        },
-    ),
-    "lbf_coop": World(
-        "lbf:Foraging-8x8-2p-2f-coop-v3",
-        turns=4_000_000,
-        copies=32,
-        team=True,
-        least=0.95,
-        known="1.0; published IPPO 1.00",
-        alike=True,
-    ),
-    "lbf_10x10": World(
-        "lbf:Foraging-10x10-3p-3f-v3",
-        turns=8_000_000,
-        copies=32,
-        team=True,
-        least=0.9,
-        known="published IPPO .98, IQL .93",
-        alike=True,
-    ),
-    "rware": World(
-        "rware:rware-tiny-4ag-v2",
-        turns=4_000_000,
-        team=True,
-        known="published IPPO 31.8 at 40 M",
-        episodes=32,
-        alike=True,
-    ),
-    "pursuit": World(
-        "pettingzoo:sisl/pursuit_v5",
-        turns=300_000,
-        copies=8,
-        options={"shared_reward": False},  # each earns its own: it adds up to the same
-        team=True,
-        least=80.0,
-        known="users report 82 to 84 (v4)",
-        preset="pursuit",
-        episodes=64,  # of 16 the mean differs by 30 from try to try
-        alike=True,
-    ),
-    "multiwalker": World(
-        "pettingzoo:sisl/multiwalker_v9",
-        turns=1_000_000,
-        copies=8,
-        episodes=32,
-        alike=True,
-        continuous=True,
-    ),
-    "pendulum": World(
-        "gymnasium:Pendulum-v1",
-        turns=300_000,
-        copies=8,
-        known="near -150 where it is solved",
-        theirs=PENDULUM,
-        alone=True,
-        continuous=True,
-    ),
-}
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one library came to with one seed."""
-
-    greedy: float
-    sampled: float
-    seconds: float
-    curve: list[tuple[float, int, float]]
-    """Seconds, turns, and the mean return of episodes that were over lately."""
-    commit: str = field(default_factory=commit_of_package)
-    """Of Remuda, when it was trained."""
-
-    @property
-    def turns(self) -> int:
-        """That were played, as far as is known."""
-        return self.curve[-1][1] if self.curve else 0
-
-
-ONE_FOR_ALL: dict[str, Any] = {"population": {"policies": 1, "matchmaker": "self_play"}}
-
-
-def sharing(world: World) -> dict[str, Any]:
-    """A tree by which one policy plays all agents that are alike."""
-    if not world.kinds:
-        return ONE_FOR_ALL
-    teams = {
-        kind: {"policies": [kind], "agents": list(agents)} for kind, agents in world.kinds.items()
-    }
-    policies = list(world.kinds)
-    return {"population": {"policies": policies, "matchmaker": "teams", "teams": teams}}
 
 
 def ours(
@@ -376,12 +152,6 @@ def curve_of(world: World, run: remuda.Run, seats: int) -> list[tuple[float, int
     values = returns.sum(0) if world.team else returns.mean(0)
     points = zip(metrics["seconds"][known], metrics["turns"][known], values[known], strict=True)
     return [(float(seconds), int(turns), float(value)) for seconds, turns, value in points]
-
-
-def kind_of(world: World) -> str:
-    """The kind whose returns count; empty: there is one alone."""
-    counted = (kind for kind, agents in world.kinds.items() if agents[0].startswith(world.counted))
-    return next(counted, "")
 
 
 def returns_of(world: World, agents: Sequence[str], returns: np.ndarray) -> float:
@@ -597,101 +367,6 @@ def tell(results: Results, name: str, found: dict[str, list[Outcome]], quick: bo
         results.bar(f"{name}: played across, beside the other library", mean(ours), least=least)
 
 
-def tell_runs(results: Results, found: Mapping[str, Sequence[Outcome]]) -> None:
-    """What each run came to, and of which commits they are."""
-    every = [outcome for outcomes in found.values() for outcome in outcomes]
-    results.commits = tuple(dict.fromkeys(outcome.commit for outcome in every))
-    for which, outcomes in found.items():
-        for seed, each in enumerate(outcomes):
-            results.parts.append(
-                {
-                    "library": which,
-                    "seed": seed,
-                    "greedy": each.greedy,
-                    "sampled": each.sampled,
-                    "seconds": each.seconds,
-                    "turns": each.turns,
-                    "commit": each.commit,
-                }
-            )
-
-
-def with_whole_seeds(
-    had: Mapping[tuple[str, int], Outcome], plan: Sequence[tuple[str, int]]
-) -> tuple[dict[tuple[str, int], Outcome], list[int]]:
-    """The runs of before that can be gone on with, and the seeds whose runs are to be had anew.
-
-    What is played across must have been trained, by both libraries, by this command.
-
-    Args:
-        had: that are recorded.
-        plan: what there is to be.
-    """
-    missing = {seed for which, seed in plan if which in ACROSS and (which, seed) not in had}
-    again = sorted({seed for _, seed in had} & missing)
-    return {key: outcome for key, outcome in had.items() if key[1] not in missing}, again
-
-
-COUNTED, SWITCHES = (
-    ("--seeds", "--peer-seeds", "--peers", "--out"),
-    ("--record", "--go-on", "--json"),
-)
-"""Of a command, what does not say how a run is trained."""
-
-
-def without_counts(command: str) -> list[str]:
-    """The words of a command that say how each run is trained."""
-    words, left = iter(shlex.split(command)), []
-    for word in words:
-        name, is_one_word, _ = word.partition("=")
-        if name in COUNTED:
-            if not is_one_word:
-                next(words, None)
-        elif name not in SWITCHES:
-            left.append(word)
-    return left
-
-
-def recorded(called: str) -> dict[tuple[str, int], Outcome]:
-    """The runs of a row that the same command recorded, by library and seed.
-
-    It ends here where what is recorded is of another command, or does not tell of each run; but a
-    whole row of that kind is left out where it was begun anew, and stopped.
-    """
-    found: dict[tuple[str, int], Outcome] = {}
-    whole, part = (FIGURES / f"{called}{kind}.json" for kind in ("", ".part"))
-    for file in (each for each in (whole, part) if each.exists()):
-        record = json.loads(file.read_text())
-        own, refused = without_counts(command(sys.argv)), ""
-        if without_counts(record["command"]) != own:
-            refused = (
-                f"{file.name} is of `{record['command']}`, which trains otherwise than "
-                f"`{shlex.join(own)}`; say what it says, or leave --go-on out"
-            )
-        elif "runs" not in record:
-            refused = f"{file.name} does not tell of each run; leave --go-on out"
-        if refused and file == whole and part.exists():
-            continue
-        if refused:
-            raise SystemExit(refused)
-        curves = curves_in(file.with_suffix(".csv"))
-        for run in record["runs"]:
-            key = run["library"], run["seed"]
-            figures = (run[name] for name in ("greedy", "sampled", "seconds"))
-            found[key] = Outcome(*figures, curves.get(key, []), run["commit"])
-    return found
-
-
-def curves_in(file: Path) -> dict[tuple[str, int], list[tuple[float, int, float]]]:
-    """The curves that `write_curves` wrote, by library and seed."""
-    found: dict[tuple[str, int], list[tuple[float, int, float]]] = {}
-    with file.open(newline="") as lines:
-        for line in csv.DictReader(lines):
-            point = float(line["seconds"]), int(line["turns"]), float(line["return"])
-            found.setdefault((line["library"], int(line["seed"])), []).append(point)
-    return found
-
-
 def best_of(found: Mapping[str, list[Outcome]], ways: Sequence[str]) -> tuple[float, float]:
     """The best mean return of some ways, greedy or sampled, and its standard error."""
     best = max((best_play(found[which]) for which in ways if which in found), key=mean)
@@ -753,20 +428,6 @@ def spread_of(values: list[float]) -> str:
 def suffix_of(defaults: str | None) -> str:
     """What the name of a row ends with."""
     return "" if defaults is None else f".{'defaults' if defaults == PPO else defaults}"
-
-
-def write_curves(results: Results, name: str, found: dict[str, list[Outcome]]) -> None:
-    """All points of all curves, for whoever draws them anew."""
-    part, whole = FIGURES / f"{results.name}.part.csv", FIGURES / f"{results.name}.csv"
-    if not results.so_far:
-        part.unlink(missing_ok=True)
-    with (part if results.so_far else whole).open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(("world", "library", "seed", "seconds", "turns", "return"))
-        for which, outcomes in found.items():
-            for seed, outcome in enumerate(outcomes):
-                for seconds, turns, value in outcome.curve:
-                    writer.writerow((name, which, seed, f"{seconds:.1f}", turns, f"{value:.4g}"))
 
 
 def main() -> None:

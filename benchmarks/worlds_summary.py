@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from recording import FIGURES, Cell, Results, options_of
-from worlds import GAMES, OFF_POLICY, OURS_ACROSS, PPO, THEIRS_ACROSS, WORLDS
+from worlds import GAMES, OFF_POLICY, PPO
+from worlds_known import WORLDS
+from worlds_rows import OURS_ACROSS, THEIRS_ACROSS
 
 from remuda.errors import ConfigError
 

@@ -41,14 +41,20 @@ def programs(monkeypatch, tmp_path):
     import across
     import recording
     import worlds
+    import worlds_known
+    import worlds_rows
     import worlds_summary
 
     monkeypatch.setattr(recording, "FIGURES", tmp_path)
     monkeypatch.setattr(recording, "ROOT", tmp_path)
-    monkeypatch.setattr(worlds, "FIGURES", tmp_path)
+    monkeypatch.setattr(worlds_rows, "FIGURES", tmp_path)
     monkeypatch.setattr(worlds_summary, "FIGURES", tmp_path)
     return SimpleNamespace(
-        recording=recording, worlds=worlds, summary=worlds_summary, across=across
+        recording=recording,
+        worlds=worlds,
+        known=worlds_known,
+        summary=worlds_summary,
+        across=across,
     )
 
 
@@ -218,7 +224,7 @@ def test_one_policy_plays_each_kind_of_agents(programs):
     told |= {"seconds": np.ones(1), "turns": np.full(1, 7)}
     curve = programs.worlds.curve_of(both, SimpleNamespace(metrics=lambda: told), 3)
     assert curve == [(1.0, 7, 5.0)]
-    assert programs.worlds.sharing(tag) == programs.worlds.ONE_FOR_ALL
+    assert programs.worlds.sharing(tag) == programs.known.ONE_FOR_ALL
     options = SimpleNamespace(shared=False, quick=False)
     assert programs.worlds.ways(both, options) == programs.worlds.ways(tag, options)
     assert len(programs.worlds.ways(programs.worlds.WORLDS["speaker"], options)) == 1

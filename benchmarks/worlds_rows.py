@@ -1,0 +1,151 @@
+"""The rows of `worlds.py` on disk: what each run came to, so that a row can be gone on with."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from recording import FIGURES, Results, command, commit_of_package
+
+OURS, OURS_SHARED = "Remuda", "Remuda, one policy for all"
+SHARED, SEPARATE = "SB3, one network for all", "SB3, a learner for each"
+OURS_ACROSS, THEIRS_ACROSS = "Remuda against SB3", "SB3 against Remuda"
+ACROSS = {
+    OURS_ACROSS: (OURS_SHARED, SHARED),
+    THEIRS_ACROSS: (SHARED, OURS_SHARED),
+    "Remuda against Remuda": (OURS_SHARED, OURS_SHARED),
+    "SB3 against SB3": (SHARED, SHARED),
+}
+"""Of play across: how those were trained whose returns count, and how the other side."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one library came to with one seed."""
+
+    greedy: float
+    sampled: float
+    seconds: float
+    curve: list[tuple[float, int, float]]
+    """Seconds, turns, and the mean return of episodes that were over lately."""
+    commit: str = field(default_factory=commit_of_package)
+    """Of Remuda, when it was trained."""
+
+    @property
+    def turns(self) -> int:
+        """That were played, as far as is known."""
+        return self.curve[-1][1] if self.curve else 0
+
+
+def tell_runs(results: Results, found: Mapping[str, Sequence[Outcome]]) -> None:
+    """What each run came to, and of which commits they are."""
+    every = [outcome for outcomes in found.values() for outcome in outcomes]
+    results.commits = tuple(dict.fromkeys(outcome.commit for outcome in every))
+    for which, outcomes in found.items():
+        for seed, each in enumerate(outcomes):
+            results.parts.append(
+                {
+                    "library": which,
+                    "seed": seed,
+                    "greedy": each.greedy,
+                    "sampled": each.sampled,
+                    "seconds": each.seconds,
+                    "turns": each.turns,
+                    "commit": each.commit,
+                }
+            )
+
+
+def with_whole_seeds(
+    had: Mapping[tuple[str, int], Outcome], plan: Sequence[tuple[str, int]]
+) -> tuple[dict[tuple[str, int], Outcome], list[int]]:
+    """The runs of before that can be gone on with, and the seeds whose runs are to be had anew.
+
+    What is played across must have been trained, by both libraries, by this command.
+
+    Args:
+        had: that are recorded.
+        plan: what there is to be.
+    """
+    missing = {seed for which, seed in plan if which in ACROSS and (which, seed) not in had}
+    again = sorted({seed for _, seed in had} & missing)
+    return {key: outcome for key, outcome in had.items() if key[1] not in missing}, again
+
+
+COUNTED, SWITCHES = (
+    ("--seeds", "--peer-seeds", "--peers", "--out"),
+    ("--record", "--go-on", "--json"),
+)
+"""Of a command, what does not say how a run is trained."""
+
+
+def without_counts(command: str) -> list[str]:
+    """The words of a command that say how each run is trained."""
+    words, left = iter(shlex.split(command)), []
+    for word in words:
+        name, is_one_word, _ = word.partition("=")
+        if name in COUNTED:
+            if not is_one_word:
+                next(words, None)
+        elif name not in SWITCHES:
+            left.append(word)
+    return left
+
+
+def recorded(called: str) -> dict[tuple[str, int], Outcome]:
+    """The runs of a row that the same command recorded, by library and seed.
+
+    It ends here where what is recorded is of another command, or does not tell of each run; but a
+    whole row of that kind is left out where it was begun anew, and stopped.
+    """
+    found: dict[tuple[str, int], Outcome] = {}
+    whole, part = (FIGURES / f"{called}{kind}.json" for kind in ("", ".part"))
+    for file in (each for each in (whole, part) if each.exists()):
+        record = json.loads(file.read_text())
+        own, refused = without_counts(command(sys.argv)), ""
+        if without_counts(record["command"]) != own:
+            refused = (
+                f"{file.name} is of `{record['command']}`, which trains otherwise than "
+                f"`{shlex.join(own)}`; say what it says, or leave --go-on out"
+            )
+        elif "runs" not in record:
+            refused = f"{file.name} does not tell of each run; leave --go-on out"
+        if refused and file == whole and part.exists():
+            continue
+        if refused:
+            raise SystemExit(refused)
+        curves = curves_in(file.with_suffix(".csv"))
+        for run in record["runs"]:
+            key = run["library"], run["seed"]
+            figures = (run[name] for name in ("greedy", "sampled", "seconds"))
+            found[key] = Outcome(*figures, curves.get(key, []), run["commit"])
+    return found
+
+
+def curves_in(file: Path) -> dict[tuple[str, int], list[tuple[float, int, float]]]:
+    """The curves that `write_curves` wrote, by library and seed."""
+    found: dict[tuple[str, int], list[tuple[float, int, float]]] = {}
+    with file.open(newline="") as lines:
+        for line in csv.DictReader(lines):
+            point = float(line["seconds"]), int(line["turns"]), float(line["return"])
+            found.setdefault((line["library"], int(line["seed"])), []).append(point)
+    return found
+
+
+def write_curves(results: Results, name: str, found: dict[str, list[Outcome]]) -> None:
+    """All points of all curves, for whoever draws them anew."""
+    part, whole = FIGURES / f"{results.name}.part.csv", FIGURES / f"{results.name}.csv"
+    if not results.so_far:
+        part.unlink(missing_ok=True)
+    with (part if results.so_far else whole).open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("world", "library", "seed", "seconds", "turns", "return"))
+        for which, outcomes in found.items():
+            for seed, outcome in enumerate(outcomes):
+                for seconds, turns, value in outcome.curve:
+                    writer.writerow((name, which, seed, f"{seconds:.1f}", turns, f"{value:.4g}"))
