@@ -2,7 +2,8 @@
 
     python benchmarks/leduc.py self_play
     python benchmarks/leduc.py self_play --episodes 100000 --points 2
-    python benchmarks/leduc.py self_play --game open_spiel:leduc_poker
+    python benchmarks/leduc.py self_play --game open_spiel:leduc_poker --seeds 5
+    python benchmarks/leduc.py self_play --game open_spiel:leduc_poker --seeds 5 --defaults
 
 One policy learns by PPO against its newest self and against frozen copies of what it was
 (`population.matchmaker self_play`). At ten points and in the end a walk through the whole game
@@ -13,21 +14,26 @@ tells exploitability (NashConv / 2) of
               newest weights: their average policy
     half      likewise, of the newer half of them
 
-The bar is on the pool in the end: Heinrich and Silver 2016, "Deep reinforcement learning from
-self-play in imperfect-information games", have 0.506 after 9.2 million episodes of neural
-fictitious self-play.
+Of several seeds the table has the end of each, and what they came to on the way is in a CSV next to
+the recorded figures. With `--defaults` nothing of the policy is chosen but PPO.
+
+The bar is on the pool in the end, in the mean over seeds: Heinrich and Silver 2016, "Deep
+reinforcement learning from self-play in imperfect-information games", have 0.506 after 9.2 million
+episodes of neural fictitious self-play.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
-from recording import Results, options_of
+from recording import FIGURES, Cell, Results, options_of
 
 from remuda.analysis.exact_play import WalkedGame, walked_game
 from remuda.analysis.exploitability import exploitability
@@ -82,17 +88,18 @@ class QuietView(PlainView):
 class Measured(Callback):
     """Measures the policy at points of a run, and ends it."""
 
-    def __init__(self, game: str, results: Results, episodes: int, points: int) -> None:
+    def __init__(self, game: str, episodes: int, points: int) -> None:
         """Begin.
 
         Args:
             game: Leduc poker as it is here, or as OpenSpiel has it.
-            results: take a row for each point.
             episodes: at most; the run ends two lines of metrics before they would be passed.
             points: so many, evenly spread.
         """
-        self._results, self._episodes, self._each = results, episodes, episodes / points
+        self._episodes, self._each = episodes, episodes / points
         self._next, self.matches = self._each, 0
+        self.found: list[dict[str, Cell]] = []
+        """What each point came to."""
         env = make_env(game, 1)
         walked = walked_game(game, env)
         env.close()
@@ -114,8 +121,8 @@ class Measured(Callback):
             while self._next <= self.matches:
                 self._next += self._each
 
-    def measure(self, directory: Path, number: int | None = None) -> float:
-        """Measure a checkpoint, None being the last; exploitability of the pool."""
+    def measure(self, directory: Path, number: int | None = None) -> None:
+        """Measure a checkpoint, None being the last."""
         saved = SavedPolicies(RunDirectory.open(directory))
         which = saved.files.checkpoints.numbers()[-1] if number is None else number
         newest = saved.find(POLICY, which).player
@@ -135,24 +142,36 @@ class Measured(Callback):
         }
         cells = {"games": self.matches, **found, "copies": len(copies)}
         seconds = round(time.monotonic() - self._begun)
-        self._results.row({**cells, "version": newest.snapshot.version, "seconds": seconds})
+        self.found.append({**cells, "version": newest.snapshot.version, "seconds": seconds})
         told = ", ".join(f"{name} {value:.4f}" for name, value in found.items())
         print(f"{self.matches:,} games, {seconds} s: {told}", flush=True)
-        return found["pool"]
 
 
-def self_play(game: str, results: Results, episodes: int, points: int, seed: int) -> None:
-    """Train, and measure on the way."""
+def self_play(
+    game: str, episodes: int, points: int, seed: int, defaults: bool
+) -> list[dict[str, Cell]]:
+    """Train, and measure on the way; what each point came to, the last with the turns of all."""
+    chosen = SELF_PLAY | ({"policy": {"algorithm": "ppo"}} if defaults else {})
     with tempfile.TemporaryDirectory() as home:
         directory = Path(home) / "run"
         run = {"directory": str(directory), "turns": MOST_TURNS * episodes}
-        tree = overlay(SELF_PLAY, {"game": game, "seed": seed, "run": run})
-        measured = Measured(game, results, episodes, points)
+        tree = overlay(chosen, {"game": game, "seed": seed, "run": run})
+        measured = Measured(game, episodes, points)
         result = train(load_config(tree), QuietView(), user_callbacks=[measured])
         measured.matches = result.record.matches
-        found = measured.measure(directory)
-    results.bar("self-play: games", measured.matches, most=episodes)
-    results.bar("self-play: exploitability of the pool", found, most=BAR)
+        measured.measure(directory)
+    measured.found[-1]["turns"] = result.record.turns
+    return measured.found
+
+
+def write_points(results: Results, seeds: Mapping[int, list[dict[str, Cell]]]) -> None:
+    """All points of all seeds, for whoever draws them."""
+    with (FIGURES / f"{results.name}.csv").open("w", newline="") as file:
+        columns = ("seed", "games", "newest", "pool", "half", "copies", "version", "seconds")
+        writer = csv.DictWriter(file, columns, extrasaction="ignore")
+        writer.writeheader()
+        for seed, points in seeds.items():
+            writer.writerows({"seed": seed, **point} for point in points)
 
 
 def main() -> None:
@@ -164,11 +183,31 @@ def main() -> None:
     parser.add_argument("--game", default=GAME, help=f"{GAME}, or open_spiel:{GAME}")
     parser.add_argument("--episodes", type=int, default=EPISODES)
     parser.add_argument("--points", type=int, default=10, help="measure so often on the way")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="the first")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--defaults", action="store_true", help="of the policy PPO alone is chosen")
     options = options_of(parser)
+    if options.seeds < 1:
+        parser.error("--seeds: at least 1")
     some = "" if options.game == GAME else ".open_spiel"
-    results = Results(f"leduc.{options.what}{some}")
-    self_play(options.game, results, options.episodes, options.points, options.seed)
+    results = Results(f"leduc.{options.what}{some}{'.defaults' * options.defaults}")
+    seeds = {}
+    for seed in range(options.seed, options.seed + options.seeds):
+        asked = (options.game, options.episodes, options.points, seed, options.defaults)
+        seeds[seed] = self_play(*asked)
+    for seed, points in seeds.items():
+        if len(seeds) > 1:
+            results.row({"seed": seed, **points[-1]})
+        else:
+            for point in points:
+                results.row({name: cell for name, cell in point.items() if name != "turns"})
+    ends = [points[-1] for points in seeds.values()]
+    several = f", mean of {len(ends)} seeds" if len(ends) > 1 else ""
+    results.bar("self-play: games", max(end["games"] for end in ends), most=options.episodes)
+    pool = mean(end["pool"] for end in ends)
+    results.bar(f"self-play: exploitability of the pool{several}", pool, most=BAR)
+    if options.record and len(seeds) > 1:
+        write_points(results, seeds)
     results.finish(options)
 
 

@@ -6,7 +6,8 @@ Beside what each world came to with what was chosen for it stands what PPO's def
 that was recorded, too (`worlds.py WORLD --defaults --alone --record`). A share of it counts from
 the floor, play at random; in tic-tac-toe from games that are all lost to a perfect player. What
 IQN's defaults came to stands there too (`--defaults iqn`), after as many turns as it had. The best
-of greedy and sampled play counts, and of independent policies and one for all.
+of greedy and sampled play counts, and of independent policies and one for all. Leduc poker, which
+`leduc.py` trains, is told by its exploitability.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import argparse
 import json
 import re
 from dataclasses import dataclass
+from statistics import mean
 from typing import Any
 
 from recording import FIGURES, Cell, Results, options_of
-from worlds import GAMES, OFF_POLICY, PPO
+from worlds import GAMES, OFF_POLICY, PPO, spread_of
 from worlds_known import WORLDS
 from worlds_rows import OURS_ACROSS, THEIRS_ACROSS
 
@@ -28,7 +30,11 @@ LEAST, OF_WORLDS = 0.9, 2 / 3
 """The share that defaults are to reach, in so many of the worlds."""
 ALIKE = 0.95
 """The turns of a row with defaults by those of the other, at least."""
-ORDER = (*WORLDS, "tic_tac_toe")
+LEDUC, PROGRAM = "leduc_poker", "leduc.self_play.open_spiel"
+"""A world that has a program of its own, and what that records."""
+RANDOM_LEDUC = 4.747222 / 2.0
+"""The exploitability of play at random: half of NashConv, exactly."""
+ORDER = (*WORLDS, "tic_tac_toe", LEDUC)
 """That of the page."""
 BESIDE = "beside the other library"
 ACROSS = {OURS_ACROSS, THEIRS_ACROSS}
@@ -38,34 +44,33 @@ REMUDA, SB3 = "Remuda", "SB3"
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was recorded of a world."""
+    """What was recorded of a world: by library, the returns that it came to."""
 
     command: str
     rows: list[dict[str, Any]]
     bars: list[dict[str, Any]]
 
     @property
-    def is_tic_tac_toe(self) -> bool:
-        """Whether its rows are seeds that are played against a perfect player."""
-        return "lost first" in self.rows[0]
-
-    @property
     def is_across(self) -> bool:
         """Whether the sides of two libraries met."""
-        return any(row.get("library") in ACROSS for row in self.rows)
+        return any(row["library"] in ACROSS for row in self.rows)
 
     def turns(self, library: str = REMUDA) -> int:
         """That were trained, with each seed, where a library came to most."""
-        return int((self.rows[0] if self.is_tic_tac_toe else self._row(library))["turns"])
+        return int(self._row(library)["turns"])
 
     def seeds(self, library: str = REMUDA) -> int:
         """That were trained, where a library came to most."""
-        return len(self.rows) if self.is_tic_tac_toe else int(self._row(library)["seeds"])
+        return int(self._row(library)["seeds"])
 
     @property
     def floor(self) -> float:
         """What play at random comes to."""
-        return 0.0 if self.is_tic_tac_toe else float(self.rows[0]["floor"])
+        return float(self.rows[0]["floor"])
+
+    def random(self) -> str:
+        """The same to be read; empty: it was not measured."""
+        return f"{self.floor:.2f}"
 
     def best(self, library: str) -> str:
         """The best of a library's returns, with its standard error; empty: it was not run.
@@ -83,21 +88,16 @@ class Recorded:
         return max(own, key=lambda row: max(_mean(row["greedy"]), _mean(row["sampled"])))
 
     def reached(self) -> float:
-        """What Remuda comes to; in tic-tac-toe the share of games that are not lost."""
-        if self.is_tic_tac_toe:
-            lost = [row["lost first"] + row["lost second"] for row in self.rows]
-            return 1.0 - sum(lost) / (2 * GAMES * len(lost))
+        """What Remuda comes to: the more, the better."""
         return _mean(self.best(REMUDA))
 
     def words(self) -> str:
         """The same to be read."""
-        if not self.is_tic_tac_toe:
-            return self.best(REMUDA) + ", across" * self.is_across
-        return f"{self.reached():.1%} of games not lost"
+        return self.best(REMUDA) + ", across" * self.is_across
 
     def others(self) -> str:
         """What the other library comes to, and how it was trained where that is not as long."""
-        if self.is_tic_tac_toe or not self.best(SB3):
+        if not self.best(SB3):
             return ""
         told = [self.best(SB3), *["across"] * self.is_across]
         if self.seeds(SB3) != self.seeds():
@@ -108,10 +108,73 @@ class Recorded:
 
     def verdict(self, beside: bool) -> str:
         """What it is held to, and whether it is met; empty: to nothing."""
-        for bar in self.bars:
+        for bar in reversed(self.bars):
             if bar["what"].endswith(BESIDE) == beside:
                 return f"{bar['held_to']}: {'met' if bar['met'] else '**missed**'}"
         return ""
+
+
+class OfSeeds(Recorded):
+    """Of a game of two that Remuda alone learns: what each seed came to, a row each."""
+
+    def turns(self, library: str = REMUDA) -> int:  # noqa: ARG002
+        """That were trained, with each seed."""
+        return int(mean(row["turns"] for row in self.rows))
+
+    def seeds(self, library: str = REMUDA) -> int:  # noqa: ARG002
+        """That were trained."""
+        return len(self.rows)
+
+    def others(self) -> str:
+        """Nothing: the other library does not play it."""
+        return ""
+
+
+class TicTacToe(OfSeeds):
+    """Games against a perfect player: the share of those that are not lost."""
+
+    @property
+    def floor(self) -> float:
+        """To lose every game: it is not measured what play at random comes to."""
+        return 0.0
+
+    def random(self) -> str:
+        """Nothing."""
+        return ""
+
+    def reached(self) -> float:
+        """The share of games that are not lost."""
+        lost = [row["lost first"] + row["lost second"] for row in self.rows]
+        return 1.0 - sum(lost) / (2 * GAMES * len(lost))
+
+    def words(self) -> str:
+        """The same to be read."""
+        return f"{self.reached():.1%} of games not lost"
+
+
+class Leduc(OfSeeds):
+    """Exploitability of the pool, exactly: the less, the better."""
+
+    @property
+    def floor(self) -> float:
+        """What play at random comes to."""
+        return -RANDOM_LEDUC
+
+    def random(self) -> str:
+        """The same to be read."""
+        return f"{RANDOM_LEDUC:.2f}"
+
+    def reached(self) -> float:
+        """Exploitability, below 0, so that more is better here too."""
+        return -mean(row["pool"] for row in self.rows)
+
+    def words(self) -> str:
+        """It, with its standard error."""
+        return f"exploitability {spread_of([row['pool'] for row in self.rows])}"
+
+
+KINDS: dict[str, type[Recorded]] = {"tic_tac_toe": TicTacToe, LEDUC: Leduc}
+"""By world; all others tell returns."""
 
 
 def alike(turns: int, others: int) -> bool:
@@ -123,13 +186,14 @@ def _mean(words: str) -> float:
     return float(words.split(maxsplit=1)[0])
 
 
-def recorded(name: str) -> Recorded | None:
-    """What was recorded under a name."""
-    file = FIGURES / f"worlds.{name}.json"
+def recorded(world: str, kind: str = "") -> Recorded | None:
+    """What was recorded of a world, or by `.defaults` or `.iqn` of it."""
+    file = FIGURES / f"{PROGRAM if world == LEDUC else f'worlds.{world}'}{kind}.json"
     if not file.exists():
         return None
     found = json.loads(file.read_text())
-    return Recorded(found["command"], found["figures"]["rows"], found["figures"]["bars"])
+    figures = found["figures"]
+    return KINDS.get(world, Recorded)(found["command"], figures["rows"], figures["bars"])
 
 
 def row_of(
@@ -142,7 +206,7 @@ def row_of(
     """
     row: dict[str, Cell] = {
         "world": world,
-        "random": "" if chosen.is_tic_tac_toe else f"{chosen.floor:.2f}",
+        "random": chosen.random(),
         REMUDA: chosen.words(),
         SB3: chosen.others(),
         "bar": chosen.verdict(beside=False),
@@ -202,7 +266,7 @@ def summary() -> Results:
         chosen = recorded(world)
         if chosen is None:
             continue
-        defaults, iqn = recorded(f"{world}.defaults"), recorded(f"{world}.iqn")
+        defaults, iqn = recorded(world, ".defaults"), recorded(world, ".iqn")
         results.row(row_of(world, chosen, defaults, iqn))
         if is_by_defaults(world):
             shares.append(1.0)

@@ -380,6 +380,23 @@ def test_rows_of_defaults_are_those_of_their_algorithm(programs, tmp_path):
         programs.summary.summary()
 
 
+def test_leduc_poker_is_told_by_what_it_can_be_exploited(programs, tmp_path):
+    """The less, the better; its share counts from play at random, 2.37."""
+    for kind, pools in (("", [0.1, 0.3]), (".defaults", [0.5, 0.6])):
+        results = programs.recording.Results(f"leduc.self_play.open_spiel{kind}")
+        for seed, pool in enumerate(pools):
+            results.row({"seed": seed, "games": 900, "pool": pool, "turns": 4000 + seed})
+        results.bar("self-play: games", 900, most=1000)
+        results.bar("self-play: exploitability of the pool", sum(pools) / 2, most=0.5)
+        record = results.record() | {"command": f"python leduc.py self_play --{kind[1:]}"}
+        (tmp_path / f"{results.name}.json").write_text(json.dumps(record))
+    (row,) = programs.summary.summary().rows
+    assert (row["random"], row["Remuda"]) == ("2.37", "exploitability 0.20 ± 0.10")
+    assert (row["bar"], row["seeds"], row["turns"]) == ("at most 0.5: met", 2, 4000)
+    told = "exploitability 0.55 ± 0.05", f"{(2.37361 - 0.55) / (2.37361 - 0.2):.2f}"
+    assert (row["PPO's defaults"], row["share"]) == told
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
