@@ -14,8 +14,9 @@ tells exploitability (NashConv / 2) of
               newest weights: their average policy
     half      likewise, of the newer half of them
 
-Of several seeds the table has the end of each, and what they came to on the way is in a CSV next to
-the recorded figures. With `--defaults` nothing of the policy is chosen but PPO.
+Of several seeds, and of OpenSpiel's game, the table has the end of each, and what they came to on
+the way is in a CSV next to the recorded figures. With `--defaults` nothing of the policy is chosen
+but PPO.
 
 The bar is on the pool in the end, in the mean over seeds: Heinrich and Silver 2016, "Deep
 reinforcement learning from self-play in imperfect-information games", have 0.506 after 9.2 million
@@ -29,6 +30,7 @@ import csv
 import tempfile
 import time
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -190,25 +192,38 @@ def main() -> None:
     if options.seeds < 1:
         parser.error("--seeds: at least 1")
     some = "" if options.game == GAME else ".open_spiel"
-    results = Results(f"leduc.{options.what}{some}{'.defaults' * options.defaults}")
-    seeds = {}
+    called = f"leduc.{options.what}{some}{'.defaults' * options.defaults}"
+    is_by_seed = options.seeds > 1 or options.game != GAME
+    seeds: dict[int, list[dict[str, Cell]]] = {}
     for seed in range(options.seed, options.seed + options.seeds):
         asked = (options.game, options.episodes, options.points, seed, options.defaults)
         seeds[seed] = self_play(*asked)
-    for seed, points in seeds.items():
-        if len(seeds) > 1:
-            results.row({"seed": seed, **points[-1]})
-        else:
-            for point in points:
-                results.row({name: cell for name, cell in point.items() if name != "turns"})
-    ends = [points[-1] for points in seeds.values()]
-    several = f", mean of {len(ends)} seeds" if len(ends) > 1 else ""
-    results.bar("self-play: games", max(end["games"] for end in ends), most=options.episodes)
-    pool = mean(end["pool"] for end in ends)
-    results.bar(f"self-play: exploitability of the pool{several}", pool, most=BAR)
-    if options.record and len(seeds) > 1:
+        results = found_in(called, seeds, options.episodes, is_by_seed)
+        if options.record and len(seeds) < options.seeds:  # what is stopped keeps what is over
+            results.so_far = f"{len(seeds)} of {options.seeds} seeds"
+            results.write()
+    if options.record and is_by_seed:
         write_points(results, seeds)
     results.finish(options)
+
+
+def found_in(
+    called: str, seeds: Mapping[int, list[dict[str, Cell]]], episodes: int, is_by_seed: bool
+) -> Results:
+    """Rows and bars: the end of each seed, or each point of the only one."""
+    results = Results(called)
+    ends = {seed: points[-1] for seed, points in seeds.items()}
+    if is_by_seed:
+        for seed, end in ends.items():
+            results.row({"seed": seed, **end})
+    else:
+        for point in chain(*seeds.values()):
+            results.row({name: cell for name, cell in point.items() if name != "turns"})
+    several = f", mean of {len(ends)} seeds" if len(ends) > 1 else ""
+    results.bar("self-play: games", max(end["games"] for end in ends.values()), most=episodes)
+    pool = mean(end["pool"] for end in ends.values())
+    results.bar(f"self-play: exploitability of the pool{several}", pool, most=BAR)
+    return results
 
 
 if __name__ == "__main__":

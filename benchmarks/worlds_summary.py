@@ -59,6 +59,10 @@ class Recorded:
         """That were trained, with each seed, where a library came to most."""
         return int(self._row(library)["turns"])
 
+    def length(self) -> int:
+        """Of a seed's training: what is to be alike where rows are compared."""
+        return self.turns()
+
     def seeds(self, library: str = REMUDA) -> int:
         """That were trained, where a library came to most."""
         return int(self._row(library)["seeds"])
@@ -164,6 +168,10 @@ class Leduc(OfSeeds):
         """The same to be read."""
         return f"{RANDOM_LEDUC:.2f}"
 
+    def length(self) -> int:
+        """Games; how many turns these have is a matter of how they are played."""
+        return int(mean(row["games"] for row in self.rows))
+
     def reached(self) -> float:
         """Exploitability, below 0, so that more is better here too."""
         return -mean(row["pool"] for row in self.rows)
@@ -218,7 +226,7 @@ def row_of(
         "IQN's defaults": "" if iqn is None else f"{iqn.words()} after {iqn.turns():,}",
     }
     if iqn is not None and algorithm_of(iqn) != "iqn":
-        raise ConfigError(f"worlds.{world}.iqn is no row of --defaults iqn: {iqn.command}")
+        raise ConfigError(f"by IQN {world} has no row of --defaults iqn: {iqn.command}")
     if is_by_defaults(world):
         return row | {"PPO's defaults": "the row itself", "share": f"{1:.2f}"}
     if defaults is None:
@@ -246,10 +254,10 @@ def share_of(world: str, chosen: Recorded, defaults: Recorded) -> float | None:
         ConfigError: what is to be of PPO's defaults is no such row, or of another number of turns.
     """
     if algorithm_of(defaults) != PPO:
-        raise ConfigError(f"worlds.{world}.defaults is no row of --defaults: {defaults.command}")
-    turns = (defaults.turns(), chosen.turns())
-    if not alike(*turns):
-        raise ConfigError(f"{world} was trained for unlike numbers of turns: {turns}")
+        raise ConfigError(f"by defaults {world} has no row of --defaults: {defaults.command}")
+    if not alike(defaults.length(), chosen.length()):
+        lengths = f"{defaults.length():,} and {chosen.length():,}"
+        raise ConfigError(f"{world} was trained for unlike numbers of turns or games: {lengths}")
     learned = chosen.reached() - chosen.floor
     return (defaults.reached() - chosen.floor) / learned if learned > 0.0 else None
 

@@ -272,31 +272,37 @@ def test_mistakes_are_told_in_one_line(where, said, sources, population, tmp_pat
     assert not (tmp_path / "run").exists()
 
 
-def test_who_has_learned_nothing_is_nothing_to_begin_with(sources, tmp_path):
-    """Red before: first weights of one whose seat another had were taken as if it had learned."""
-    taken = {"env": {"scripted": {"agent_1": "random"}}}
-    run(tmp_path / "source", **tree_of("dqn", run=NOT_A_TURN, **taken))
-    source = str(tmp_path / "source")
+def test_a_member_that_has_learned_nothing_is_refused(sources, tmp_path):
+    """Red before: first weights of one whose seat another had played as a member.
+
+    One that began with weights of another run has them, whoever had its seat then.
+    """
+    taken = {"env": {"scripted": {"agent_1": "random"}}, "run": NOT_A_TURN}
+    run(tmp_path / "fresh", **tree_of("dqn", **taken))
+    warm = {"policies": {"agent_1": {"init_from": str(sources / "dqn")}}}
+    run(tmp_path / "warm", **tree_of("dqn", **taken, **warm))
+
+    def of_member(source):
+        population = {
+            "policies": 2,
+            "matchmaker": "random",
+            "members_from": [f"{tmp_path / source}:agent_1"],
+        }
+        run(tmp_path / f"of_{source}", **tree_of("dqn", population=population, run=NOT_A_TURN))
+
     told = "agent_1 has learned nothing: in .* random takes the seat of agent_1"
-    for tree in (
-        {"policies": {"agent_1": {"init_from": f"{source}:agent_1"}}},
-        {
-            "population": {
-                "policies": 2,
-                "matchmaker": "random",
-                "members_from": [f"{source}:agent_1"],
-            }
-        },
-    ):
-        with pytest.raises(ConfigError, match=told):
-            run(tmp_path / "run", **tree_of("dqn", **tree))
-    for own in ({"init_from": source}, {"init_from": f"{source}:agent_0"}):
-        config = configure(tmp_path / "run", **tree_of("dqn", policy=own))
-        agents = make_env(config.game, 1, **config.env.made_with).agents
-        found = find_beginnings(config, policy_specs(config, agents))
-        begun = {name: each.source.policy for name, each in found.items()}
-        alone = own["init_from"] == source
-        assert begun == {"agent_0": "agent_0"} | ({} if alone else {"agent_1": "agent_0"})
+    with pytest.raises(ConfigError, match=told):
+        of_member("fresh")
+    of_member("warm")
+    began = find_beginning(tmp_path / "fresh", tmp_path / "run")
+    assert began.learner_step == 0, "as is told where a run begins with it"
+
+
+def find_beginning(source, directory):
+    """What agent_1 begins with where all policies begin with those of a run."""
+    config = configure(directory, **tree_of("dqn", policy={"init_from": str(source)}))
+    agents = make_env(config.game, 1, **config.env.made_with).agents
+    return find_beginnings(config, policy_specs(config, agents))["agent_1"].source
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from remuda.checkpoint.names import file_name
 from remuda.config import Config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
@@ -20,7 +18,7 @@ from remuda.policies.stack import layout_size
 from remuda.population.frozen_weights import frozen_copies
 from remuda.population.imported import Imported
 from remuda.population.roster import Roster
-from remuda.population.table_layout import NO_POLICY, ORDERED, POLICY
+from remuda.population.table_layout import NO_POLICY, POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.requests import LIVE, ask_weights
 from remuda.saved_weights import find_checkpoint, load_run, published
@@ -96,9 +94,15 @@ class SavedPolicies:
 
     @property
     def unplayed(self) -> dict[str, str]:
-        """Policies that never learned, since another has their seat for good: by name, who."""
+        """Policies that have learned nothing, since another has their seat for good: by name, who.
+
+        One that began with weights of another run is none of them.
+        """
         config = self.config
-        return {} if config.population.dealt else dict(config.env.scripted)
+        taken = {} if config.population.dealt else config.env.scripted
+        return {
+            name: who for name, who in taken.items() if config.policy_of(name).init_from is None
+        }
 
     def names(self) -> tuple[str, ...]:
         """The policies that there are weights of; none while nothing is saved."""
@@ -319,18 +323,13 @@ class Reference:
                 is the only one that the run has.
 
         Raises:
-            UsageError: there is none of this name or version, none is named where there are
-                several, or it never played.
+            UsageError: there is none of this name or version, or none is named where there are
+                several.
             RunDirectoryError: there is no such run, or its weights are missing or damaged.
             CheckpointError: the checkpoint is missing or damaged.
         """
         saved = self.open() if saved is None else saved
         name = self.policy or self._only(saved, default)
-        if who := saved.unplayed.get(name):
-            raise UsageError(
-                f"{self.text} has learned nothing: in {self.run} {who} takes the seat of {name} "
-                f"(env.scripted); name {who} itself, or another policy"
-            )
         if f"{name}@{self.which}" in {spec.name for spec in saved.specs}:
             return saved.find(f"{name}@{self.which}")
         if self.which == LIVE:
@@ -346,6 +345,23 @@ class Reference:
         if self.which.startswith(CHECKPOINT) and number.isdecimal():
             return saved.find(name, int(number))
         raise UsageError(f"{self.text}: {self.which!r} is no version; {HOW}")
+
+    def find_learned(self, saved: SavedPolicies, default: str = "") -> Saved:
+        """Likewise, but none whose weights are those that it began with at random.
+
+        Raises:
+            UsageError: it is one, or as `find` does.
+            RunDirectoryError: as `find` does.
+            CheckpointError: likewise.
+        """
+        found = self.find(saved, default)
+        if who := saved.unplayed.get(found.name):
+            word = self.text if self.policy else f"{self.text}:{found.name}"
+            raise UsageError(
+                f"{word} has learned nothing: in {self.run} {who} takes the seat of {found.name} "
+                "(env.scripted); name another policy"
+            )
+        return found
 
     def several(self, saved: SavedPolicies) -> dict[str, Entrant]:
         """All policies of a run, or all that do not change, by name, if these are meant; else none.
@@ -378,7 +394,6 @@ class Reference:
         names = tuple(spec.name for spec in saved.specs) if live else saved.names()
         if default in names:
             return default
-        names = tuple(name for name in names if name not in saved.unplayed)
         if len(names) == 1:
             return names[0]
         if not names:
@@ -393,46 +408,3 @@ def is_of_run(text: str) -> bool:
     """Whether a text names a run, or a policy of one, rather than one that plays untrained."""
     run = Reference.parse(text).run
     return "/" in text or os.path.isfile(run / "config.yaml")  # False of names too long, too
-
-
-def learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str, Any]]:
-    """What the learner of a policy had saved, and the policy with the weights that belong to it.
-
-    Weights at the end of a run are a few updates newer than its last checkpoint, which is taken for
-    them. Of a frozen copy it is what the policy had that was published under the same version.
-
-    Raises:
-        UsageError: nothing of its learner is kept.
-        CheckpointError: the checkpoint is damaged.
-    """
-    if found.is_live:
-        raise UsageError(
-            f"{found.name}@{LIVE}: weights that a run plays with now come without an optimizer; "
-            f"leave out init_optimizer, or @{LIVE} for its newest checkpoint"
-        )
-    if found.is_frozen:
-        own, _, frozen_at = found.name.rpartition("@")
-        known = own in saved.names()  # not a member from another run
-        live = saved.learning(own, int(frozen_at)) if known else None
-        found = found if live is None else live
-    name, numbers = found.name, saved.files.checkpoints.numbers()
-    if found.is_frozen:
-        raise UsageError(f"{name} of {saved.files.path} is a frozen copy, which has no optimizer")
-    if not numbers:
-        raise UsageError(
-            f"{saved.files.path} has no checkpoint, and the optimizer is kept in checkpoints only"
-        )
-    number = numbers[-1] if found.checkpoint is None else found.checkpoint
-    part = saved.files.checkpoints.read(number, file_name(name))
-    population = saved.files.checkpoints.read(number, COORDINATOR)["population"]
-    if population is not None:
-        place = [spec.name for spec in saved.specs].index(name)
-        if part["generation"] != population["orders"][place, ORDERED]:
-            raise UsageError(
-                f"{name} of {saved.files.path} had just been born in checkpoint {number}, which "
-                "holds no optimizer of its own; take another"
-            )
-    state, player = part["algorithm"], found.player
-    version = published(saved.files, saved.config, saved.specs, number)[name].version
-    snapshot = Snapshot(state["online"], version, state["updates"], 0.0)
-    return replace(found, player=replace(player, snapshot=snapshot), checkpoint=number), state

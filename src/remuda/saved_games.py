@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from remuda.config import Config, by_leaf, overlay
-from remuda.envs.registry import Game, find_game, make_env
+from remuda.envs.registry import RANDOM, Game, find_game, make_env
 from remuda.errors import ConfigError
-from remuda.saved import is_of_run
+from remuda.saved import Reference, SavedPolicies, is_of_run
 
 
 @dataclass(frozen=True)
@@ -27,21 +27,45 @@ class SavedGame:
     """A line for each other run that learned in another game than this."""
 
 
+def is_meant_of_run(word: str) -> bool:
+    """Whether a word for who plays means a run, or a policy of one."""
+    return word != RANDOM and is_of_run(word)
+
+
+def open_runs(words: Iterable[str]) -> dict[Path, SavedPolicies]:
+    """The runs that words for who plays mean, each opened once however it is written.
+
+    Returns:
+        By their whole paths, in the order of the words.
+
+    Raises:
+        RunDirectoryError: there is no such run, or it is damaged.
+    """
+    opened: dict[Path, SavedPolicies] = {}
+    for word in filter(is_meant_of_run, words):
+        reference = Reference.parse(word)
+        place = reference.run.resolve()
+        if place not in opened:
+            opened[place] = reference.open()
+    return opened
+
+
 def game_of_runs(
-    configs: Mapping[Path, Config],
+    opened: Mapping[Path, SavedPolicies],
     asked: Mapping[str, Any],
     seated: Collection[str] | None = (),
 ) -> SavedGame:
     """What policies of several runs play: the game of the first.
 
     Args:
-        configs: of the runs, the first one first.
+        opened: the runs, the first one first.
         asked: options of the game that the user gave.
         seated: agents whose seats the user gave to somebody, whoever had them in a run; None: all.
 
     Raises:
         ConfigError: there is no such game here.
     """
+    configs = {saved.files.path: saved.config for saved in opened.values()}
     first = next(iter(configs.values()))
     options = overlay(first.env.made_with, asked)
     notes = other_games(configs, asked, seated)

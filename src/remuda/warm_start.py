@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from remuda.checkpoint.names import file_name
 from remuda.config import Config, NetworkConfig
-from remuda.errors import ConfigError, RemudaError
+from remuda.coordinator.checkpointing import COORDINATOR
+from remuda.errors import ConfigError, RemudaError, UsageError
 from remuda.pickled import without_digest, without_digests
 from remuda.policies.initial import Beginning, Source
 from remuda.policies.spec import PolicySpec
 from remuda.population.imported import Imported, Origin
 from remuda.population.roster import LONGEST, unborn
-from remuda.saved import Reference, Saved, SavedPolicies, learner_state
+from remuda.population.table_layout import ORDERED
+from remuda.publish.snapshot import Snapshot
+from remuda.requests import LIVE
+from remuda.saved import Reference, Saved, SavedPolicies
+from remuda.saved_weights import published
 
 GREEDY = "+greedy"
 """Behind the name of a member from another run: it takes its best action, and draws none."""
@@ -49,8 +57,6 @@ def find_beginnings(config: Config, specs: Sequence[PolicySpec]) -> dict[str, Be
             alone = not reference.policy and spec.name not in names and len(names) > 1
             if alone and spec.name in unborn(config):
                 continue
-            if not reference.policy and spec.name in saved.unplayed:
-                continue  # it has learned nothing there
             found[spec.name] = _beginning(spec, saved, reference.find(saved, spec.name))
         except RemudaError as error:
             raise ConfigError(f"{key} {text}: {error}") from error
@@ -77,7 +83,7 @@ def _beginning(spec: PolicySpec, saved: SavedPolicies, taken: Saved) -> Beginnin
         )
     optimizer = None
     if spec.config.init_optimizer:
-        taken, state = learner_state(saved, taken)
+        taken, state = _learner_state(saved, taken)
         optimizer = state["optimizer"]
     snapshot = taken.player.snapshot
     source = Source(
@@ -89,6 +95,49 @@ def _beginning(spec: PolicySpec, saved: SavedPolicies, taken: Saved) -> Beginnin
         taken.is_live,
     )
     return Beginning(source, np.asarray(snapshot.weights, np.float32), optimizer)
+
+
+def _learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str, Any]]:
+    """What the learner of a policy had saved, and the policy with the weights that belong to it.
+
+    Weights at the end of a run are a few updates newer than its last checkpoint, which is taken for
+    them. Of a frozen copy it is what the policy had that was published under the same version.
+
+    Raises:
+        UsageError: nothing of its learner is kept.
+        CheckpointError: the checkpoint is damaged.
+    """
+    if found.is_live:
+        raise UsageError(
+            f"{found.name}@{LIVE}: weights that a run plays with now come without an optimizer; "
+            f"leave out init_optimizer, or @{LIVE} for its newest checkpoint"
+        )
+    if found.is_frozen:
+        own, _, frozen_at = found.name.rpartition("@")
+        known = own in saved.names()  # not a member from another run
+        live = saved.learning(own, int(frozen_at)) if known else None
+        found = found if live is None else live
+    name, numbers = found.name, saved.files.checkpoints.numbers()
+    if found.is_frozen:
+        raise UsageError(f"{name} of {saved.files.path} is a frozen copy, which has no optimizer")
+    if not numbers:
+        raise UsageError(
+            f"{saved.files.path} has no checkpoint, and the optimizer is kept in checkpoints only"
+        )
+    number = numbers[-1] if found.checkpoint is None else found.checkpoint
+    part = saved.files.checkpoints.read(number, file_name(name))
+    population = saved.files.checkpoints.read(number, COORDINATOR)["population"]
+    if population is not None:
+        place = [spec.name for spec in saved.specs].index(name)
+        if part["generation"] != population["orders"][place, ORDERED]:
+            raise UsageError(
+                f"{name} of {saved.files.path} had just been born in checkpoint {number}, which "
+                "holds no optimizer of its own; take another"
+            )
+    state, player = part["algorithm"], found.player
+    version = published(saved.files, saved.config, saved.specs, number)[name].version
+    snapshot = Snapshot(state["online"], version, state["updates"], 0.0)
+    return replace(found, player=replace(player, snapshot=snapshot), checkpoint=number), state
 
 
 def differences(there: PolicySpec, here: PolicySpec) -> Iterator[str]:
@@ -169,7 +218,7 @@ def find_imported(config: Config, specs: Sequence[PolicySpec]) -> tuple[Imported
             reference = Reference.parse(text.removesuffix(GREEDY))
             saved = opened.setdefault(str(reference.run), reference.open())
             is_greedy = text.endswith(GREEDY)
-            taken = reference.find(saved)
+            taken = reference.find_learned(saved)
             found.append(_imported(specs, saved, taken, _origins(found), is_greedy))
         except RemudaError as error:
             raise ConfigError(f"population.members_from {text}: {error}") from error

@@ -17,6 +17,7 @@ from remuda.errors import ConfigError, UsageError
 from remuda.evaluation import Limits
 from remuda.types import AgentSpec, TurnResult
 from remuda.ui.cli import run
+from remuda.ui.crossplay import set_up
 from tournament_games import always
 
 PAID = "tournaments.test_taken_seats:Paid"
@@ -214,6 +215,22 @@ def test_a_runs_tournament_has_its_seats_taken(trained, capsys, tmp_path):
     assert FOUR not in capsys.readouterr().out
     assert run(["tournament", "--resume", str(tmp_path / "t"), "--episodes", "6"]) == 0
     assert f"dealer is {FOUR} in every match" in " ".join(capsys.readouterr().out.split())
+
+
+def test_nothing_is_said_of_seats_that_the_user_gave(trained, tmp_path):
+    """As another run left the dealer's to nobody."""
+    remuda.train(
+        PAID,
+        schedule="sequential",
+        policy={"algorithm": "ppo"},
+        run={"turns": 20, "evaluate_episodes": 0, "directory": str(tmp_path / "plain")},
+        checkpoint={"evaluate_episodes": 0},
+    )
+    words = [f"{trained}:guest_0", f"{tmp_path / 'plain'}:guest_0"]
+    (note,) = set_up(words, "", {}).notes
+    assert note.startswith(f"{tmp_path / 'plain'} learned with env.scripted.dealer nobody; all pl")
+    found = set_up(words, "", {}, TAKEN)
+    assert (found.notes, found.taken) == ((), TAKEN)
 
 
 def test_a_policy_whose_seat_is_taken_does_not_play(trained, capsys):

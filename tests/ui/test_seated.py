@@ -332,6 +332,9 @@ def test_nothing_is_said_of_seats_that_the_user_gave_to_others(unlike, capsys):
         assert run([*words, *more]) == 0
         shown = capsys.readouterr().out.replace("\n", "")
         assert (f"{three} learned with env.scripted.agent_2 nobody; all play" in shown) is told
+    seats = {"agent_0": str(hunted), "agent_1": str(three)}
+    assert len(game_of(None, {}, seats).others) == 1
+    assert not game_of(None, {}, seats | {"agent_2": "random"}).others
 
 
 @pytest.mark.parametrize(("policy", "told"), [([], True), (["--policy", "random"], False)])

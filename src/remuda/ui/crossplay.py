@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from remuda.crossplay import Entrant, setup_of_entrants
-from remuda.envs.registry import RANDOM, find_game
+from remuda.envs.registry import find_game
 from remuda.errors import ConfigError, UsageError
-from remuda.saved import Reference, SavedPolicies, is_of_run
-from remuda.saved_games import check_not_both, game_of_runs
+from remuda.saved import Reference, SavedPolicies
+from remuda.saved_games import check_not_both, game_of_runs, is_meant_of_run, open_runs
 from remuda.tournaments.record import read_description
 from remuda.tournaments.setup import TournamentSetup
 
@@ -141,7 +141,7 @@ def check_unchanged(setup: TournamentSetup, directory: Path) -> None:
 
 def _whole(word: str) -> str:
     """A run, or a policy of one, with the whole path of the run."""
-    if word == RANDOM or not is_of_run(word):
+    if not is_meant_of_run(word):
         return word
     run = Reference.parse(word).run
     whole = Path(word).expanduser()
@@ -180,64 +180,78 @@ def set_up(
         RunDirectoryError: there is no such run, or it is damaged.
         CheckpointError: a checkpoint is missing or damaged.
     """
-    opened: dict[Path, SavedPolicies] = {}
-    found: list[tuple[str, str, Entrant]] = []
-    runs: list[str] = []
-    for word in words:
-        if word == RANDOM or not is_of_run(word):
-            found.append((word, word, word))
-            runs.append("")
-            continue
-        reference = Reference.parse(word)
-        if reference.run not in opened:
-            opened[reference.run] = reference.open()
-        several = reference.several(opened[reference.run])
-        if several:
-            found += [(own, f"{reference.run.name}:{own}", who) for own, who in several.items()]
-            learned = (not isinstance(who, str) for who in several.values())
-            runs += [str(reference.run.resolve()) if has else "" for has in learned]
-            continue
-        member = opened[reference.run].scripted.get(reference.policy)
-        if member is not None:
-            if reference.which:
-                raise UsageError(f"{word}: {reference.policy} is scripted, and has no versions")
-            found.append((reference.policy, f"{reference.run.name}:{reference.policy}", member))
-            runs.append("")
-            continue
-        saved = reference.find(opened[reference.run])
-        name = reference.which and f"{reference.policy or saved.name}@{reference.which}"
-        own = name or saved.name
-        found.append((own, f"{reference.run.name}:{own}", saved.player))
-        runs.append(str(reference.run.resolve()))
+    opened = open_runs(words)
     notes: tuple[str, ...] = ()
     if not game:
         if not opened:
             raise ConfigError(
                 "no entrant is of a run, so --game must tell what they play; RUN:policy names one"
             )
-        configs = {run: saved.config for run, saved in opened.items()}
-        theirs = game_of_runs(configs, options, scripted or {})
+        theirs = game_of_runs(opened, options, scripted or {})
         game, options, notes = theirs.game.name, theirs.options, theirs.notes
         scripted = {**theirs.scripted, **(scripted or {})}
     kind = find_game(game)
     check_not_both(words, kind)
-    for _, _, entrant in found:
-        if isinstance(entrant, str):
-            kind.policy(entrant)  # what cannot be loaded is told before anything is played
+    found = [each for word in words for each in _found(word, opened)]
+    for each in found:
+        if isinstance(each.who, str):
+            kind.policy(each.who)  # what cannot be loaded is told before anything is played
     named = _named(found)
-    sources = {name: run for name, run in zip(named, runs, strict=True) if run}
+    sources = {name: each.run for name, each in zip(named, found, strict=True) if each.run}
     return Crossplay(game, options, named, sources, scripted or {}, notes)
 
 
-def _named(found: Sequence[tuple[str, str, Entrant]]) -> dict[str, Entrant]:
+class _Found(NamedTuple):
+    """Who is meant by a word."""
+
+    own: str
+    """Its name, short."""
+    full: str
+    """With that of its run."""
+    who: Entrant
+    run: str = ""
+    """The directory of the run that trained it; empty: it has not learned."""
+
+
+def _found(word: str, opened: Mapping[Path, SavedPolicies]) -> list[_Found]:
+    """Who is meant by a word: one, or all of a run.
+
+    Raises:
+        UsageError: a run has no such policy or version.
+        RunDirectoryError: weights are missing or damaged.
+        CheckpointError: a checkpoint is missing or damaged.
+    """
+    if not is_meant_of_run(word):
+        return [_Found(word, word, word)]
+    reference = Reference.parse(word)
+    run, whole = reference.run.name, str(reference.run.resolve())
+    saved = opened[Path(whole)]
+    several = reference.several(saved)
+    if several:
+        return [
+            _Found(own, f"{run}:{own}", who, "" if isinstance(who, str) else whole)
+            for own, who in several.items()
+        ]
+    member = saved.scripted.get(reference.policy)
+    if member is not None:
+        if reference.which:
+            raise UsageError(f"{word}: {reference.policy} is scripted, and has no versions")
+        return [_Found(reference.policy, f"{run}:{reference.policy}", member)]
+    learned = reference.find_learned(saved)
+    name = reference.which and f"{reference.policy or learned.name}@{reference.which}"
+    own = name or learned.name
+    return [_Found(own, f"{run}:{own}", learned.player, whole)]
+
+
+def _named(found: Sequence[_Found]) -> dict[str, Entrant]:
     """By short names; all by long ones, with the run's, where those would not tell all apart."""
-    are_told_apart = len({own for own, _, _ in found}) == len(found)
+    are_told_apart = len({each.own for each in found}) == len(found)
     named: dict[str, Entrant] = {}
-    for own, full, entrant in found:
-        name = base = own if are_told_apart else full
+    for each in found:
+        name = base = each.own if are_told_apart else each.full
         number = 1
         while name in named:
             number += 1
             name = f"{base} ({number})"
-        named[name] = entrant
+        named[name] = each.who
     return named

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from remuda.config import by_leaf
 from remuda.envs.registry import Game, find_game
 from remuda.errors import ConfigError, RemudaError
 from remuda.saved import Reference
-from remuda.saved_games import check_not_both, game_of_runs, unmeasured
+from remuda.saved_games import check_not_both, game_of_runs, open_runs, unmeasured
 from remuda.ui.seated import ME, is_policy_of_run
 
 DEFAULT_GAME = "treasure_hunt"
@@ -70,25 +69,21 @@ def game_of(
             for one that may be either of a run or scripted.
         RunDirectoryError: there is no such run.
     """
-    of_runs = {who: Reference.parse(who) for who in seats.values() if is_policy_of_run(who)}
+    words = [who for who in seats.values() if is_policy_of_run(who)]
     if name is not None:
         game = find_game(name)
-        check_not_both(of_runs, game)
+        check_not_both(words, game)
         return PlayedGame(game, options)
-    if not of_runs:
+    if not words:
         _check_scripted(seats)
         return PlayedGame(find_game(DEFAULT_GAME), options)
-    runs: dict[Path, Reference] = {}
-    for each in of_runs.values():
-        runs.setdefault(each.run.resolve(), each)
-    configs = {each.run: each.open().config for each in runs.values()}
-    theirs = game_of_runs(configs, options, None if are_all_seated else seats)
-    check_not_both(of_runs, theirs.game)
+    theirs = game_of_runs(open_runs(words), options, None if are_all_seated else seats)
+    check_not_both(words, theirs.game)
     made, asked = unmeasured(theirs.options), by_leaf(options)
     return PlayedGame(
         theirs.game,
         made,
-        str(next(iter(of_runs.values())).run),
+        str(Reference.parse(words[0]).run),
         {key: value for key, value in by_leaf(made).items() if key not in asked},
         theirs.scripted,
         theirs.notes,

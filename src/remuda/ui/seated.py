@@ -18,7 +18,8 @@ from remuda.envs.registry import RANDOM, Game
 from remuda.envs.scripted import ScriptedPolicy, masks_of
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, RemudaError
-from remuda.saved import Reference, SavedPolicies, is_of_run
+from remuda.saved import Reference, SavedPolicies
+from remuda.saved_games import is_meant_of_run
 from remuda.trained import Policy
 from remuda.types import Array, Bools
 from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
@@ -250,7 +251,7 @@ def _human(game: Game, env: VectorEnv, seats: Mapping[str, str], console: Consol
 
 def is_policy_of_run(who: str) -> bool:
     """Whether a policy of a run is meant, by who takes a seat."""
-    return who not in (ME, RANDOM) and is_of_run(who)
+    return who != ME and is_meant_of_run(who)
 
 
 def _trained(
@@ -266,7 +267,7 @@ def _trained(
     place = reference.run.resolve()
     if place not in opened:
         opened[place] = reference.open()
-    found = reference.find(opened[place], default=agent)
+    found = reference.find_learned(opened[place], default=agent)
     player = found.player
     spec = next(spec for spec in env.agents if spec.name == agent)
     check_fits(game.name, who, player, spec)
