@@ -84,17 +84,30 @@ COUNTED, SWITCHES = (
 """Of a command, what does not say how a run is trained."""
 
 
-def without_counts(command: str) -> list[str]:
-    """The words of a command that say how each run is trained."""
+OF_OTHERS = ("--times", "--alone", "--separate")
+"""How the other library is trained: of no matter to a row where it was not."""
+
+
+def without(command: str, options: Sequence[str], switches: Sequence[str]) -> list[str]:
+    """The words of a command but for some options, with their values, and some switches."""
     words, left = iter(shlex.split(command)), []
     for word in words:
         name, is_one_word, _ = word.partition("=")
-        if name in COUNTED:
+        if name in options:
             if not is_one_word:
                 next(words, None)
-        elif name not in SWITCHES:
+        elif name not in switches:
             left.append(word)
     return left
+
+
+def train_alike(one: str, other: str) -> bool:
+    """Whether two commands train runs of the same library in the same way."""
+    rows = [without(words, COUNTED, SWITCHES) for words in (one, other)]
+    if any("--alone" in words for words in rows):
+        options, *switches = OF_OTHERS
+        rows = [without(shlex.join(words), [options], switches) for words in rows]
+    return rows[0] == rows[1]
 
 
 def recorded(called: str) -> dict[tuple[str, int], Outcome]:
@@ -107,11 +120,12 @@ def recorded(called: str) -> dict[tuple[str, int], Outcome]:
     whole, part = (FIGURES / f"{called}{kind}.json" for kind in ("", ".part"))
     for file in (each for each in (whole, part) if each.exists()):
         record = json.loads(file.read_text())
-        own, refused = without_counts(command(sys.argv)), ""
-        if without_counts(record["command"]) != own:
+        own, refused = command(sys.argv), ""
+        if not train_alike(record["command"], own):
             refused = (
                 f"{file.name} is of `{record['command']}`, which trains otherwise than "
-                f"`{shlex.join(own)}`; say what it says, or leave --go-on out"
+                f"`{shlex.join(without(own, COUNTED, SWITCHES))}`; say what it says, or leave "
+                "--go-on out"
             )
         elif "runs" not in record:
             refused = f"{file.name} does not tell of each run; leave --go-on out"

@@ -53,6 +53,7 @@ def programs(monkeypatch, tmp_path):
         recording=recording,
         worlds=worlds,
         known=worlds_known,
+        rows=worlds_rows,
         summary=worlds_summary,
         across=across,
     )
@@ -268,6 +269,21 @@ def test_a_row_goes_on_with_the_seeds_that_it_has(row, tmp_path):
     again = json.loads(recorded(tmp_path))
     assert (again["figures"], again["runs"]) == (whole["figures"], whole["runs"])
     assert recorded(tmp_path, "csv") == curves
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ("spread --seeds 2", "spread --seeds=5 --record --go-on", True),
+        ("spread --alone", "spread --times 1 --separate --peer-seeds 1", True),
+        ("spread --times=1", "spread --alone", True),
+        ("spread --alone --share 0.5", "spread --times 1", False),
+        ("spread --times 1", "spread --times 2", False),
+        ("spread --alone", "spread --alone --shared", False),
+    ],
+)
+def test_the_other_library_may_come_to_a_row_that_is_there(programs, one, other, alike):
+    assert programs.rows.train_alike(one, other) is alike
 
 
 def test_a_row_that_was_stopped_goes_on_there(row, tmp_path):
