@@ -87,6 +87,11 @@ def main() -> None:
             axes.fill_between(
                 grid, mean - error, mean + error, color=COLOURS[library], alpha=0.2, lw=0
             )
+            for points in seeds.values():  # those that had more turns, from there on, each
+                end = points[-1][0]
+                if end > (1.0 + WINDOW) * last:
+                    on = np.linspace(last, end, 40)
+                    axes.plot(on, on_grid(points, on), color=COLOURS[library], lw=0.6, alpha=0.7)
         axes.set_title(TITLES[name], fontsize=9.5)
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
