@@ -38,7 +38,7 @@ import torch
 from across import Plays, players, playing
 from perfect import perfect
 from recording import ROOT, Results, error_of, options_of
-from worlds_known import WORLDS, World, defaults_of, kind_of, sharing
+from worlds_known import QUICK, WORLDS, World, defaults_of, kind_of, sharing
 from worlds_rows import (
     ACROSS,
     OURS,
@@ -64,8 +64,6 @@ PEERS = ROOT / ".peers"
 PLACES = {OURS: "independent", OURS_SHARED: "shared", SHARED: "other"}
 """Where the trained policies of a seed are until the row is over."""
 PPO, OFF_POLICY = "ppo", ("iqn", "dqn")
-QUICK = 0.02
-"""Of the turns that a world gets, where it is to be quick."""
 
 
 def ours(
@@ -297,7 +295,7 @@ def measured(
         After each run what is known so far, and how many runs are over; empty: all are.
     """
     world = WORLDS[name]
-    turns = max(int(world.turns * (QUICK if options.quick else options.share)), 1)
+    turns = max(int(world.turns * (world.quick if options.quick else options.share)), 1)
     found: dict[str, list[Outcome]] = {}
     plan = planned(world, options)
     with tempfile.TemporaryDirectory() as directory:
@@ -453,7 +451,7 @@ def main() -> None:
         help="nothing of the policy is chosen but its algorithm, PPO if none is named",
     )
     add("--go-on", action="store_true", help="with the runs that the same command recorded")
-    add("--quick", action="store_true", help="one seed, and a fiftieth of the turns")
+    add("--quick", action="store_true", help="one seed, and a fiftieth of the turns, or a fifth")
     options = options_of(parser)
     known = [*WORLDS, "tic_tac_toe"]
     chosen = options.worlds or known

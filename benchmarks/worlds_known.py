@@ -8,6 +8,9 @@ from typing import Any
 
 from remuda.config import load_config, overlay, preset_tree
 
+QUICK = 0.02
+"""Of the turns that a world gets, where it is to be quick."""
+
 
 @dataclass(frozen=True)
 class World:
@@ -32,6 +35,7 @@ class World:
         kinds: else, where some are alike, by kind the agents that one policy may play. Those whose
             returns count and the others are two sides, which the libraries play across.
         continuous: whether actions are, so that PPO alone learns there.
+        quick: the share of the turns after which it is better than play at random.
     """
 
     game: str
@@ -51,6 +55,7 @@ class World:
     alike: bool = False
     kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     continuous: bool = False
+    quick: float = QUICK
 
     def settings(self, defaults: str | None = None) -> dict[str, Any]:
         """The whole tree; with `defaults` nothing of the policy is chosen but this algorithm."""
@@ -198,6 +203,7 @@ WORLDS: dict[str, World] = {
         theirs=PENDULUM,
         alone=True,
         continuous=True,
+        quick=0.2,
     ),
 }
 ONE_FOR_ALL: dict[str, Any] = {"population": {"policies": 1, "matchmaker": "self_play"}}
