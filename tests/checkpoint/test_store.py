@@ -119,6 +119,62 @@ def test_a_part_is_carried_over(tmp_path):
     assert (store.read(number, "a")["value"], store.read(number, "b")["value"]) == (1, 2)
 
 
+def carry(store, value):
+    """Take a checkpoint with part b alone, which names a's newest."""
+    number = store.begin()
+    store.write(number, "b", {"value": value})
+    assert store.carry_over(number, "a")
+    store.commit(Manifest(number, 10 * value, 1.0, False, {}, {}))
+    return number
+
+
+def test_a_part_that_was_damaged_since_never_becomes_whole(tmp_path):
+    """It was linked, and hashed anew: a resumed policy then lost every game."""
+    store = Checkpoints(tmp_path)
+    take(store, 1)
+    take(store, 2)
+    carry(store, 3)
+    flip(tmp_path / "000002" / "a.safetensors")
+    with pytest.raises(CheckpointError, match=r"000002/a\.safetensors is damaged"):
+        store.verify(3)
+    with pytest.raises(CheckpointError, match="is damaged"):
+        store.read(3, "a")
+    carry(store, 4)
+    assert store.read(4, "a")["value"] == 1, "the newest that is whole"
+    for number in (1, 2, 3, 4):
+        flip(store.file(store.manifest(number), "b.safetensors"))
+    flip(tmp_path / "000001" / "a.safetensors")
+    assert not store.carry_over(store.begin(), "a")
+
+
+def test_a_part_that_a_kept_checkpoint_names_outlives_its_own(tmp_path):
+    store = Checkpoints(tmp_path)
+    take(store, 1)
+    for value in range(2, 6):
+        carry(store, value)
+        store.keep(2)
+        assert store.newest("a")["value"] == 1
+    assert store.numbers() == [4, 5]
+    assert [path.name for path in (tmp_path / "parts-000001").iterdir()] == ["a.safetensors"]
+    assert store.manifest(5).earlier == {"a.safetensors": 1}
+    assert not any(path.stat().st_nlink > 1 for path in tmp_path.rglob("*.safetensors"))
+    take(store, 6)
+    store.keep(1)
+    assert not list(tmp_path.glob("parts-*"))
+    assert store.numbers() == [6]
+
+
+@pytest.mark.parametrize("name", ["../a.safetensors", ".a.safetensors", "a", "b/c.safetensors"])
+def test_a_manifest_names_no_other_files(name, tmp_path):
+    store = Checkpoints(tmp_path)
+    take(store, 1)
+    path = tmp_path / "000001" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps(manifest | {"files": {name: "0"}}))
+    with pytest.raises(CheckpointError, match="is no name of a part"):
+        store.verify(1)
+
+
 def test_a_missing_part_is_told(tmp_path):
     store = Checkpoints(tmp_path)
     take(store, 1)

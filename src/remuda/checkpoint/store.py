@@ -4,11 +4,16 @@
     checkpoints/000007/agent_0.safetensors   a part: the state that one worker saved
     checkpoints/best.json                    which one did best in evaluation
     checkpoints/.000008.partial/             being written
+    checkpoints/parts-000003/                parts of an older one that a kept manifest names
 
 A checkpoint is written into its partial directory, each part by its owner; the manifest comes last;
 then the directory is renamed. If the coordinator dies before, a partial directory is left, which no
 process reads and the next checkpoint removes. The coordinator alone begins, commits and removes
 them.
+
+Where the owner of a part is dead or late, the manifest names the part of an older checkpoint, with
+the checksum that the part got when it was written. Nothing is copied or hashed anew, so a part that
+is damaged on disk stays damaged in every checkpoint that names it.
 """
 
 from __future__ import annotations
@@ -17,10 +22,11 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +35,12 @@ from remuda.checkpoint.state import pieces, unpack, write_whole
 from remuda.errors import CheckpointError
 from remuda.types import State
 
-FORMAT = 2
-"""Of the files; a program reads its own format only. To be raised whenever a part of a checkpoint
-holds something else. 2: `pairs` and `leaving` of a population, `turn_of` of an actor."""
+FORMAT = 3
+"""Of the files; a program reads its own format only. Raise it whenever a part of a checkpoint holds
+something else. 3: `earlier` of a manifest."""
+MANIFEST = "manifest.json"
+PART = re.compile(r"[^/.\0][^/\0]*\.safetensors")
+"""The name of a part's file."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,14 @@ class Manifest:
     """What of the configuration a successor must share."""
     files: Mapping[str, str]
     """The SHA-256 checksum of each file, by name."""
+    earlier: Mapping[str, int] = field(default_factory=dict)
+    """The older checkpoint that holds a file, by name; files that are not named here are in this
+    checkpoint's own directory."""
     format: int = FORMAT
+
+    def pack(self) -> bytes:
+        """Return it as the content of its file."""
+        return json.dumps(asdict(self), indent=1).encode()
 
 
 class OtherFormatError(CheckpointError):
@@ -62,6 +78,7 @@ class Checkpoints:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._begun = 0
+        self._carried: dict[str, tuple[int, str]] = {}  # of the checkpoint that is being written
 
     def numbers(self) -> list[int]:
         """The complete checkpoints, oldest first."""
@@ -87,8 +104,8 @@ class Checkpoints:
         self.path.mkdir(parents=True, exist_ok=True)
         for left in self.path.glob(".*.partial"):
             shutil.rmtree(left, ignore_errors=True)
-        number = max(self._begun, *self.numbers(), 0) + 1
-        self._begun = number
+        number = max(self._begun, *self.numbers(), *self._kept_apart(), 0) + 1
+        self._begun, self._carried = number, {}
         self.partial(number).mkdir()
         return number
 
@@ -101,21 +118,28 @@ class Checkpoints:
         write_whole(self.partial(number) / _file(part), pieces(state))
 
     def carry_over(self, number: int, part: str) -> bool:
-        """Let checkpoint `number` have a part of the one before; False if that has none.
+        """Let checkpoint `number` name an older one's part; False if none has a whole one.
 
-        For a part whose owner is gone: it is what its successor will go on from.
+        For a part whose owner is gone: it is what the owner's successor restores.
         """
+        name = _file(part)
+        if (self.partial(number) / name).exists():
+            return True  # a role that was late has written it meanwhile
         for earlier in reversed(self.numbers()):
-            source = self.directory(earlier) / _file(part)
-            if source.exists():
-                # A role that was late may have written it meanwhile: then that is the part.
-                with contextlib.suppress(FileExistsError):
-                    os.link(source, self.partial(number) / _file(part))
-                return True
+            try:
+                manifest = self.manifest(earlier)
+                if name not in manifest.files:
+                    return False
+                self._verify(manifest, name)
+            except CheckpointError:
+                continue
+            held_by = manifest.earlier.get(name, earlier)
+            self._carried[name] = held_by, manifest.files[name]
+            return True
         return False
 
     def commit(self, manifest: Manifest) -> None:
-        """Complete checkpoint `manifest.number` with the parts that are written.
+        """Complete checkpoint `manifest.number` with the parts that are written or carried over.
 
         Raises:
             OSError: the disk is full or not writable.
@@ -125,8 +149,13 @@ class Checkpoints:
         closed = self.path / f".{manifest.number:06d}.closed.partial"
         self.partial(manifest.number).rename(closed)
         checksums = {path.name: _checksum(path) for path in sorted(closed.glob("*.safetensors"))}
-        manifest = replace(manifest, files=checksums)
-        write_whole(closed / "manifest.json", json.dumps(asdict(manifest), indent=1).encode())
+        carried = {name: each for name, each in self._carried.items() if name not in checksums}
+        manifest = replace(
+            manifest,
+            files=checksums | {name: checksum for name, (_, checksum) in carried.items()},
+            earlier={name: held_by for name, (held_by, _) in carried.items()},
+        )
+        write_whole(closed / MANIFEST, manifest.pack())
         for left in closed.glob(".*"):  # what a late role was writing
             left.unlink(missing_ok=True)
         _sync_directory(closed)
@@ -154,7 +183,7 @@ class Checkpoints:
         Raises:
             CheckpointError: it is missing, damaged, or of another format.
         """
-        path = self.directory(number) / "manifest.json"
+        path = self.directory(number) / MANIFEST
         try:
             data = checked(json.loads(path.read_bytes()), {"format": int})
             found = data["format"]
@@ -165,6 +194,10 @@ class Checkpoints:
                 )
             checked(data, kinds_of(Manifest))
             checked(data["files"], dict.fromkeys(data["files"], str))
+            for name in data["files"]:
+                if not PART.fullmatch(name):
+                    raise ValueError(f"{name!r} is no name of a part")
+            checked(data["earlier"], dict.fromkeys(data["earlier"], int))
             return Manifest(**data)
         except OSError as error:
             raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
@@ -177,15 +210,23 @@ class Checkpoints:
         Raises:
             CheckpointError: it is missing or damaged.
         """
-        path = self.directory(number) / _file(part)
-        expected = self.manifest(number).files.get(path.name)
+        manifest = self.manifest(number)
+        path = self.file(manifest, _file(part))
         try:
             data = path.read_bytes()
         except OSError as error:
             raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
-        if hashlib.sha256(data).hexdigest() != expected:
+        if hashlib.sha256(data).hexdigest() != manifest.files.get(path.name):
             raise CheckpointError(f"{path} is damaged: its checksum is not that of the manifest")
         return unpack(data, str(path))
+
+    def file(self, manifest: Manifest, name: str) -> Path:
+        """The path of a file of a checkpoint, which may be in an older one's directory."""
+        if name not in manifest.earlier:
+            return self.directory(manifest.number) / name
+        number = manifest.earlier[name]
+        apart = self._apart(number) / name
+        return apart if apart.exists() else self.directory(number) / name
 
     def newest(self, part: str) -> State | None:
         """A part of the newest checkpoint in which it is whole; None if that has no such part."""
@@ -208,15 +249,19 @@ class Checkpoints:
             CheckpointError: a file is missing or damaged.
         """
         manifest = self.manifest(number)
-        for name, checksum in manifest.files.items():
-            path = self.directory(number) / name
-            try:
-                whole = _checksum(path) == checksum
-            except OSError as error:
-                raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
-            if not whole:
-                raise CheckpointError(f"{path} is damaged: its checksum is not the manifest's")
+        for name in manifest.files:
+            self._verify(manifest, name)
         return manifest
+
+    def _verify(self, manifest: Manifest, name: str) -> None:
+        """Raise CheckpointError for a file of a checkpoint that is missing or damaged."""
+        path = self.file(manifest, name)
+        try:
+            whole = _checksum(path) == manifest.files[name]
+        except OSError as error:
+            raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
+        if not whole:
+            raise CheckpointError(f"{path} is damaged: its checksum is not the manifest's")
 
     def newest_whole(
         self, say: Callable[[str], None], accept: Callable[[Manifest], None] = lambda _: None
@@ -251,11 +296,46 @@ class Checkpoints:
         return None
 
     def keep(self, count: int) -> None:
-        """Remove all but the newest `count` and the best."""
+        """Remove all but the newest `count`, the best, and the older parts that these name.
+
+        The directory of a removed checkpoint is renamed first, so that none is ever listed that has
+        lost a part. A crash on the way leaves what the next call removes.
+        """
         best = self.best()
-        for number in self.numbers()[:-count]:
-            if best is None or number != best["checkpoint"]:
-                shutil.rmtree(self.directory(number), ignore_errors=True)
+        numbers = self.numbers()
+        kept = {*numbers[-count:]} | ({best["checkpoint"]} if best is not None else set())
+        named: dict[int, set[str]] = {}
+        for number in kept:
+            try:
+                for name, held_by in self.manifest(number).earlier.items():
+                    named.setdefault(held_by, set()).add(name)
+            except CheckpointError:
+                return  # which older parts it names is unknown
+        for number in numbers:
+            if number not in kept:
+                self._remove(number)
+        for number in self._kept_apart():
+            apart = self._apart(number)
+            if number not in named:
+                shutil.rmtree(apart, ignore_errors=True)
+                continue
+            for path in apart.iterdir():
+                if path.name not in named[number]:
+                    with contextlib.suppress(OSError):
+                        path.unlink()
+
+    def _remove(self, number: int) -> None:
+        """Take a checkpoint from the list; `keep` then removes what nothing names."""
+        with contextlib.suppress(OSError):
+            self.directory(number).rename(self._apart(number))
+
+    def _apart(self, number: int) -> Path:
+        return self.path / f"parts-{number:06d}"
+
+    def _kept_apart(self) -> list[int]:
+        """The removed checkpoints some of whose parts are still there."""
+        found = (path.name.removeprefix("parts-") for path in self.path.glob("parts-*"))
+        return [int(number) for number in found if number.isdecimal()]
 
     def best(self) -> dict[str, Any] | None:
         """The number of the best checkpoint and what it earned; None if none was evaluated.

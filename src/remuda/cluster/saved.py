@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from remuda.checkpoint.state import write_whole
-from remuda.checkpoint.store import Checkpoints, Manifest
+from remuda.checkpoint.store import MANIFEST, Checkpoints, Manifest
 from remuda.errors import CheckpointError
-
-MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint as it crosses: its manifest, and its files by name."""
+    """A checkpoint as it crosses: its manifest, and the files that it names."""
 
     manifest: Manifest
     files: Mapping[str, bytes]
 
     @classmethod
     def read(cls, checkpoints: Checkpoints, number: int) -> Saved:
-        """A whole checkpoint of the run."""
-        directory = checkpoints.directory(number)
-        files = {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
-        return cls(checkpoints.manifest(number), files)
+        """Read a whole checkpoint of the run."""
+        manifest = checkpoints.manifest(number)
+        files = {name: checkpoints.file(manifest, name).read_bytes() for name in manifest.files}
+        return cls(replace(manifest, earlier={}), files)
 
     def write(self, checkpoints: Checkpoints) -> None:
         """Put it where a node's roles find it, unless all of it is there.
@@ -39,5 +37,6 @@ class Saved:
                 return
         except CheckpointError:
             directory.mkdir(parents=True, exist_ok=True)
-        for name in sorted(self.files, key=MANIFEST.__eq__):
-            write_whole(directory / name, self.files[name])
+        for name, data in sorted(self.files.items()):
+            write_whole(directory / name, data)
+        write_whole(directory / MANIFEST, self.manifest.pack())
