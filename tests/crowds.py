@@ -14,7 +14,7 @@ SIZE = 2
 class Quiet:
     """As much of a policy's experience as a record tells."""
 
-    written, rollout, fill, untaken, passed = 0, 1, 0.0, 0, 0
+    written, rollout, fill, held, untaken, passed = 0, 1, 0.0, None, 0, 0
 
 
 def crowd(policies, copies, seats=2):

@@ -118,6 +118,8 @@ class DealtRings:
     """By actor, segments of a policy that are open at a time, as a rule."""
     segments: tuple[int, ...]
     """By actor, those of each ring."""
+    keeps: bool
+    """Whether `capacity` steps are kept, besides what rollouts need."""
 
 
 def dealt_experience(
@@ -146,6 +148,7 @@ def dealt_experience(
                 index,
                 rings.likely,
                 AHEAD,
+                rings.keeps,
             )
     return found
 
@@ -199,5 +202,7 @@ def dealt_rings(
             part, length = -(-rollout * own // copies), experience.segment_length
             segments.append(segments_for(kept, length, most_open, likely[-1], part))
         streams = tuple(own * seats for own in copies_of)
-        found.append(DealtRings(tuple(members), rollout, streams, tuple(likely), tuple(segments)))
+        found.append(
+            DealtRings(tuple(members), rollout, streams, tuple(likely), tuple(segments), keeps)
+        )
     return found

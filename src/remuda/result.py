@@ -51,7 +51,8 @@ class Result:
     processors: Mapping[str, float]
     """Processors that each role had on average, where that is known."""
     notes: tuple[str, ...] = ()
-    """What went wrong after training, and cost no more than itself."""
+    """What you should know or change: short episodes that leave the experience mostly empty, and what
+    failed after training."""
     before: Mapping[str, object] = field(default_factory=dict)
     """The run's summary so far, where nothing was left to do."""
 

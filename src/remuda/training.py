@@ -333,6 +333,7 @@ def _train(
             ending.earlier,
             ending.restarts,
             ending.processors,
+            ending.notes,
             before=run.summary_so_far() if final is not None else {},
         )
         snapshots = assembly.playing() if final is None else final

@@ -14,7 +14,7 @@ NAMES = ("a", "b", "c")
 class Quiet:
     """As much of a policy's experience as a record tells."""
 
-    written, rollout, fill, untaken, passed = 0, 1, 0.0, 0, 0
+    written, rollout, fill, held, untaken, passed = 0, 1, 0.0, None, 0, 0
 
 
 def make(actors=1):

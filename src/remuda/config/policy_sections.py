@@ -117,12 +117,14 @@ class ExperienceConfig(Section):
             needs="{0}learning_mode off_policy or hybrid; a rollout has {0}ppo.rollout_length",
         ),
     ] = 100_000
-    """Steps that are kept; the oldest segment makes room. In the learning mode `on_policy`: what
+    """The most steps that are kept; the oldest segment makes room. A segment holds one episode at
+    most, so episodes shorter than `segment_length` leave room empty: with a mean of 3 steps and
+    segments of 100 about 3,000 of 100,000 steps are kept. In the learning mode `on_policy`: what
     rollouts need."""
     segment_length: ByNetwork = 100
-    """The most steps in one segment. PPO: 32. Where episodes are much shorter, set it to their
-    length, or their segments fill the ring before a rollout is complete. None: as with
-    `batch_size`."""
+    """The most steps in one segment. PPO: 32. Where episodes are much shorter, set it to their mean
+    length: else `capacity` is not reached, and PPO's rollouts end early. A run warns when less than
+    half of either is reached. None: as with `batch_size`."""
     burn_in: Annotated[
         SizeOrNone,
         Only(

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from remuda.coordinator.metrics_log import MetricsLog
 from remuda.coordinator.pieces import RECORD, VALUES
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.scoreboard_reader import Reading, ScoreboardReader
+from remuda.coordinator.short_episodes import ShortEpisodes
 from remuda.coordinator.status import StatusFile
 from remuda.errors import RoleDiedError
 from remuda.publish.snapshot import Snapshot
@@ -125,6 +126,8 @@ class Ending:
     """How often each role was restarted, those that were."""
     processors: dict[str, float]
     """Processors that each role had on average, where that is known."""
+    notes: tuple[str, ...] = ()
+    """What the user should change in the next run."""
 
 
 class Coordinator:
@@ -217,6 +220,7 @@ class Coordinator:
         logged, whole_due = board.start, board.start.time + WHOLE
         due = board.start.time + every
         recent, encodes = deque([board.start], maxlen=SHOWN_TICKS), False
+        short = ShortEpisodes(board.experience)
         while True:
             over, died = self._let_work()
             if self._analyser is not None:  # it reads the ledger, which was just written
@@ -224,6 +228,8 @@ class Coordinator:
                 board.analysis = self._analyser.newest
             board.traffic = self._runtime.traffic()
             now = board.read()
+            for message in short.news():
+                self._view.say(message)
             words, finished = self._reason(over, board.seconds(now), config, signals)
             words = str(died) if died else words
             if words and signals.caught is not None and not finished and not died:
@@ -263,7 +269,8 @@ class Coordinator:
                 if self._events is not None:
                     self._events.logged(record)
             if words:
-                return self._end(board, record, now, words, finished, died)
+                ending = self._end(board, record, now, words, finished, died)
+                return replace(ending, notes=tuple(short.notes()))
             if self._status.is_due:
                 self._status.begin(record, self._runtime.status())
             self._work(VALUES - RECORD * len(record.policies))

@@ -66,7 +66,9 @@ class ScoreboardReader:
         seconds: float = 0.0,
         table: Table | None = None,
     ) -> None:
-        self._scoreboard, self._experience, self._table = scoreboard, experience, table
+        self._scoreboard, self._table = scoreboard, table
+        self.experience = experience
+        """By policy."""
         self.earlier = seconds
         self.analysis: PopulationAnalysis | None = None
         """The newest of the population, which records tell from now on; None: there is none."""
@@ -171,7 +173,7 @@ class ScoreboardReader:
     ) -> dict[str, PolicyRecord]:
         """By name. Worked out for all policies at once, a column for each of a record's numbers."""
         names = self._scoreboard.policies
-        rings = [self._experience[name] for name in names]
+        rings = [self.experience[name] for name in names]
         policy, learn = later.policy, later.learn
         with np.errstate(invalid="ignore"):  # the sums of a policy that diverged are infinite
             played, learned = policy - earlier.policy, learn - earlier.learn

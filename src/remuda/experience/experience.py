@@ -8,6 +8,7 @@ share: the others fill up what it leaves.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ from remuda.experience.ring import (
     StreamShape,
 )
 from remuda.experience.room import UPDATES, Room
+from remuda.experience.store import Held
 from remuda.experience.words import has_steps, total, untaken
 from remuda.memory.atomic import exchange, fence_full, load, store
 from remuda.memory.shared import Arena, SharedArrays
@@ -42,6 +44,8 @@ from remuda.types import Integers, State
 
 NEVER = 2**62
 """More segments, and more steps, than there will ever be."""
+FEWEST, FEWEST_OF_STREAM = 100, 4
+"""Closed segments from which on their mean length is known: in all, and for each stream."""
 KEPT = 0.8
 """The share of what an update took as a rule that is kept when another one is counted in."""
 STEPS_PER_TURN = 2
@@ -100,6 +104,7 @@ class Experience:
         self._usual: float | None = None
         self._excused: int | None = None  # as it stands in `EXCUSED`; None: it has just begun
         self.block, self.index, self.ahead = block, index, ahead
+        self._keeps = keeps or not rollout
         self._unclosed = 0
         """Steps that a resumed run counts, and that it brought along neither closed nor open. Set
         before any role begins, and the same for all of them."""
@@ -153,6 +158,32 @@ class Experience:
             return min(self.untaken / self.rollout, 1.0)
         places = sum(ring.num_segments * ring.segment_length for ring in self.rings)
         return min((self.written - self.overwritten) / places, 1.0)
+
+    @property
+    def held(self) -> Held | None:
+        """How many steps fit, by the mean length of segments; None: too few were closed to tell.
+
+        The first segments that close are the shortest of those that the streams opened. So each
+        stream must have closed several before their mean says anything.
+        """
+        closed = total(self.counters, CLOSED)
+        if closed < max(FEWEST, FEWEST_OF_STREAM * self.num_streams):
+            return None
+        mean = total(self.counters, CLOSED_STEPS) / closed
+        segments = sum(ring.num_segments for ring in self.rings)
+        advised = max(math.ceil(mean), (self.config.burn_in or 0) + 1)
+
+        def fits(segments: int, wanted: int, is_rollout: bool) -> Held:
+            steps, length = int(max(segments, 1) * mean), self.config.segment_length
+            return Held(steps, wanted, is_rollout, mean, length, advised)
+
+        found = []
+        if self._keeps:
+            found.append(fits(segments, self.config.capacity, False))
+        if self.rollout:  # it is taken before the next turn may overwrite it (`is_tight`)
+            segments -= 3 * sum(ring.likely for ring in self.rings)
+            found.append(fits(segments, self.rollout, True))
+        return min(found, key=lambda held: held.share)
 
     @property
     def passed(self) -> int | None:

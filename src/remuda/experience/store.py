@@ -9,10 +9,33 @@ and passes the same contract: `tests/contracts/test_experience_store.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from remuda.config import ExperienceConfig
 from remuda.types import State
+
+
+@dataclass(frozen=True)
+class Held:
+    """How many steps fit into a policy's segments, by the mean length of those closed so far."""
+
+    steps: int
+    wanted: int
+    """Steps of the capacity, or of a rollout."""
+    is_rollout: bool
+    """Whether `wanted` is a rollout; if so, short segments end it early."""
+    mean_length: float
+    """Steps in a segment, on average."""
+    segment_length: int
+    """The most steps in a segment."""
+    advised: int
+    """A `segment_length` with which more fits."""
+
+    @property
+    def share(self) -> float:
+        """The share of `wanted` that fits, 0 to 1."""
+        return min(self.steps / max(self.wanted, 1), 1.0)
 
 
 class ExperienceStore(Protocol):
@@ -40,6 +63,10 @@ class ExperienceStore(Protocol):
     @property
     def fill(self) -> float:
         """The share of the capacity, or of a rollout, that holds steps to train on."""
+
+    @property
+    def held(self) -> Held | None:
+        """How many steps fit, by the mean length of segments; None: too few were closed to tell."""
 
     @property
     def untaken(self) -> int:

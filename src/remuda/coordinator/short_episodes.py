@@ -1,0 +1,66 @@
+"""Warnings about episodes so short that a policy's experience stays mostly empty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from remuda.experience.store import ExperienceStore, Held
+
+LEAST = 0.5
+"""The share of the capacity, or of a rollout, below which the user is told."""
+NAMED = 4
+"""The most policies that a message names."""
+
+
+class ShortEpisodes:
+    """Finds policies that can hold less than half of their capacity, or of a rollout.
+
+    A segment holds steps of one episode. Episodes much shorter than `experience.segment_length`
+    leave most of each segment empty.
+    """
+
+    def __init__(self, experience: Mapping[str, ExperienceStore]) -> None:
+        self._experience = experience
+        self._told: set[str] = set()
+
+    def news(self) -> list[str]:
+        """Messages about policies that no message has named yet."""
+        left = [name for name in self._experience if name not in self._told]
+        found = self._short(left)
+        self._told |= found.keys()
+        return _messages(found)
+
+    def notes(self) -> list[str]:
+        """Messages about all policies, by the mean length of the segments so far."""
+        return _messages(self._short(list(self._experience)))
+
+    def _short(self, names: list[str]) -> dict[str, Held]:
+        held = {name: self._experience[name].held for name in names}
+        return {name: each for name, each in held.items() if each and each.share < LEAST}
+
+
+def _messages(short: Mapping[str, Held]) -> list[str]:
+    """One message for all policies with the same settings."""
+    alike: dict[tuple[int, int, int, bool], list[tuple[str, Held]]] = {}
+    for name, held in short.items():
+        key = (held.wanted, held.segment_length, held.advised, held.is_rollout)
+        alike.setdefault(key, []).append((name, held))
+    return [_message(policies) for policies in alike.values()]
+
+
+def _message(policies: list[tuple[str, Held]]) -> str:
+    names = ", ".join(name for name, _ in policies[:NAMED])
+    if len(policies) > NAMED:
+        names += f" and {len(policies) - NAMED} more"
+    held = min((each for _, each in policies), key=lambda each: each.share)
+    if held.is_rollout:
+        what = f"rollouts end after about {held.steps:,} of {held.wanted:,} steps"
+    else:
+        what = f"the experience holds at most {held.steps:,} of {held.wanted:,} steps"
+        what += " (policy.experience.capacity)"
+    several = "policies" if len(policies) > 1 else "policy"
+    return (
+        f"{several} {names}: {what}, {held.share:.0%}, because a segment holds one episode at most "
+        f"and the mean segment so far has {held.mean_length:.1f} of {held.segment_length} steps. "
+        f"Set policy.experience.segment_length to {held.advised}"
+    )
