@@ -1,12 +1,10 @@
-"""Episodes that are much shorter than segments: the run says how little of its capacity it holds."""
+"""Episodes far shorter than segments: a run says how little of its capacity it can hold."""
 
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
 from remuda.config import load_config, overlay
-from remuda.coordinator.run_directory import RunDirectory
-from remuda.coordinator.short_episodes import ShortEpisodes
 from remuda.envs.vector_env import VectorEnv
 from remuda.training import train
 from remuda.types import AgentSpec, TurnResult
