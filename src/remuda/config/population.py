@@ -284,7 +284,8 @@ class PopulationConfig(Section):
             needs="population.matchmaker fitness",
         ),
     ] = 4.0
-    """`fitness`: the most that two ratings in a match may differ by; ratings begin at 25."""
+    """`fitness`: the most that two ratings in a match may differ by; ratings begin at 25. A policy
+    with too few others in this window meets the closest ratings."""
     weighting: Annotated[
         Literal["hard", "even", "capped", "uniform"],
         PRIORITIZED,

@@ -22,12 +22,13 @@ GROUPS = 20
 
 
 class Fitness(Matchmaker):
-    """Equals play: no two ratings in a match differ by more than the window.
+    """Equals play: where possible, no two ratings in a match differ by more than the window.
 
-    The first of a match is drawn from all who have enough others within the window, the rest from
-    those whom the window still allows. Where no policy has enough, the closest ratings there are
-    meet; where seats are kept to some policies, and no such group may take them, they go to any
-    that may.
+    The first policy of a match is drawn from all live ones alike, so with L of them each plays at
+    least 1 / L of the matches on average, however far its rating is from the others. The rest are
+    drawn from the policies within the window. Where these are too few, the first meets the ratings
+    closest to its own. Where the seats are reserved, and no such group may take them, they go to
+    any policies that may.
     """
 
     seats_differ = True
@@ -48,8 +49,10 @@ class Fitness(Matchmaker):
             "learns", lambda: np.array([member.learns for member in members])
         )
         live = learns[order]
+        first = np.flatnonzero(live if live.any() else ~live)
+        one = int(first[random.integers(len(first))])
         for _ in range(self._tries(population)):
-            group = self._draw_group(ratings[order], live, random)
+            group = self._draw_group(ratings[order], live, one, random)
             seating = seat_all([members[order[i]] for i in group], self.num_seats, random)
             if seating:
                 return seating
@@ -67,31 +70,29 @@ class Fitness(Matchmaker):
         )
         return GROUPS if seatings.possible else 0
 
-    def _draw_group(self, ratings: Array, live: Bools, random: np.random.Generator) -> list[int]:
+    def _draw_group(
+        self, ratings: Array, live: Bools, one: int, random: np.random.Generator
+    ) -> list[int]:
         """Choose who plays: [seats], numbers into the members by rating.
 
         Args:
             ratings: [N] ascending.
             live: [N] who learns.
+            one: the first of the match.
             random: to draw from.
         """
         seats, count = self.num_seats, len(ratings)
         if count <= seats:
             return list(range(count))
-        # Every group within the window is a choice from a run of neighbours; the first of it is
-        # drawn from all live policies in such a run, and it chooses among the runs that it is in.
+        # Every group within the window is a choice from a run of neighbours; the first chooses
+        # among the runs that it is in.
         ends = np.searchsorted(ratings, ratings + self.window, side="right")
         largest = np.diff(ends, prepend=0) > 0  # what is part of another run is none of its own
         firsts = np.flatnonzero((ends - np.arange(count) >= seats) & largest)
         ends = ends[firsts]
-        covered = np.zeros(count + 1, np.int64)
-        np.add.at(covered, firsts, 1)
-        np.add.at(covered, ends, -1)
-        able = np.flatnonzero((covered.cumsum()[:count] > 0) & live)
-        if not len(able):
-            return self._closest(ratings, live)
-        one = int(able[random.integers(len(able))])
         mine = np.flatnonzero((firsts <= one) & (one < ends))
+        if not len(mine):
+            return self._closest(ratings, one)
         run = int(mine[random.integers(len(mine))])
         others = np.arange(firsts[run], ends[run])
         others = others[others != one]
@@ -105,13 +106,11 @@ class Fitness(Matchmaker):
         drawn = frozen[random.choice(len(frozen), past, replace=False)]
         return [one, *chosen.tolist(), *drawn.tolist()]
 
-    def _closest(self, ratings: Array, live: Bools) -> list[int]:
-        """Those neighbours whose ratings are closest, of whom one learns."""
+    def _closest(self, ratings: Array, one: int) -> list[int]:
+        """The neighbours with the closest ratings, among them the first of the match."""
         seats = self.num_seats
-        spread = ratings[seats - 1 :] - ratings[: len(ratings) - seats + 1]
-        lives = np.concatenate(([0], live.cumsum()))
-        learns = lives[seats:] > lives[: len(lives) - seats]
-        first = int(np.argmin(np.where(learns, spread, np.inf))) if learns.any() else 0
+        firsts = np.arange(max(one - seats + 1, 0), min(one, len(ratings) - seats) + 1)
+        first = int(firsts[np.argmin(ratings[firsts + seats - 1] - ratings[firsts])])
         return list(range(first, first + seats))
 
 
