@@ -26,7 +26,7 @@ from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
 from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard
-from remuda.streams import stream
+from remuda.streams import libraries_kept, seed_libraries, stream
 from remuda.tournaments.entrants import stand_in
 from remuda.types import Array, Floats
 from remuda.user_code import naming_user_code
@@ -73,7 +73,8 @@ def evaluate(
         return actor_for_play(config, snapshots, copies, seed, scripted, explores, seating)
 
     silent = {*config.env.scripted, *(scripted or {})}
-    played = play_episodes(make_actor, tuple(snapshots), episodes, silent, limits)
+    with libraries_kept():
+        played = play_episodes(make_actor, tuple(snapshots), episodes, silent, limits)
     return replace(played, sampled=explores)
 
 
@@ -155,7 +156,8 @@ def play_recorded(
         return actor
 
     silent = config.env.scripted
-    found = play_episodes(make_actor, tuple(snapshots), episodes, silent, Limits(seconds))
+    with libraries_kept():
+        found = play_episodes(make_actor, tuple(snapshots), episodes, silent, Limits(seconds))
     return RecordedPlay(recorded[-1], episodes, found.cut)
 
 
@@ -273,7 +275,7 @@ def record(
     After so many seconds there are no more of them. `sampled` is as of `evaluate`.
     """
     begun = time.monotonic()
-    with threads(1):
+    with threads(1), libraries_kept():
         actor = actor_for_play(config, snapshots, 1, seed, sampled=_explores(config, sampled))
         frames = [actor.env.render().copy()]
         episodes: list[Floats] = []
@@ -310,6 +312,7 @@ def actor_for_play(
             `env.scripted` takes from a population.
         wrap: makes of the copies of the game, with its scripted policies, what is played.
     """
+    seed_libraries(seed, "evaluation")
     env = make_env(config.game, copies, **config.env.made_with)
     env.check = config.env.check
     specs = policy_specs(config, env.agents)

@@ -46,6 +46,7 @@ from remuda.resume import Resumed, find_checkpoint, note_changes, nothing_left
 from remuda.runtime.layout import Layout, make_layout
 from remuda.runtime.runtime import Runtime
 from remuda.saved_weights import final_weights, save_weights
+from remuda.streams import libraries_kept
 from remuda.user_code import naming_user_code, where_raised
 from remuda.warm_start import describe, describe_imported, find_beginnings, find_imported
 
@@ -65,6 +66,7 @@ class Callbacks:
 
 
 @naming_user_code()
+@libraries_kept()
 def train(
     config: Config,
     view: View,

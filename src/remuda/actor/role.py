@@ -18,7 +18,7 @@ from remuda.population.roster import Roster
 from remuda.population.table import Table
 from remuda.publish.weight_store import WeightStore
 from remuda.scoreboard import Play, Scoreboard
-from remuda.streams import stream
+from remuda.streams import seed_libraries, stream
 from remuda.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -82,12 +82,14 @@ class ActorRole:
 
         config, play = self.config, self.scoreboard.play(self.index)
         begins = f"{self.name} from turn {int(play[Play.TURNS])}"
+        seed_libraries(config.seed, begins, "made")
         env = with_scripted(
             self.game,
-            self.make_env(),
+            self.make_env(begins),
             config.env.scripted,
             stream(config.seed, "scripted", begins),
         )
+        seed_libraries(config.seed, begins)  # its module may have seeded them, as in each process
         seats = self._dealt(env, begins) if self.table is not None else self._fixed(env, begins)
         return Actor(
             env,
@@ -200,8 +202,12 @@ class ActorRole:
         )
         return League(table, matchmaker, director, matches, *alike)
 
-    def make_env(self) -> VectorEnv:
-        """Make this actor's copies of the game, in this process or in its workers."""
+    def make_env(self, begins: str = "") -> VectorEnv:
+        """Make this actor's copies of the game, in this process or in its workers.
+
+        Args:
+            begins: names what the workers draw from.
+        """
         env = self.config.env
         game: VectorEnv
         copies, first = self.copies[self.index], sum(self.copies[: self.index])
@@ -219,5 +225,6 @@ class ActorRole:
                 first_copy=first,
                 status=self.workers,
                 options=env.made_with,
+                stream=(self.config.seed, begins),
             )
         return game

@@ -21,6 +21,7 @@ from remuda.memory.atomic import load, store
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
 from remuda.pickled import add_pickles
+from remuda.streams import seed_libraries
 from remuda.types import Bools
 from remuda.user_code import where_raised
 
@@ -61,6 +62,8 @@ class Share:
     """The number of the first of all workers' copies."""
     status: WorkerStatus | None
     """Where it tells its parent's supervisor that it compiles; None: no supervisor watches it."""
+    stream: tuple[int, str] = (0, "")
+    """Seed and name of what the workers of one actor seed the global generators from."""
 
 
 def work(share: Share) -> None:
@@ -77,7 +80,10 @@ def work(share: Share) -> None:
 
     try:
         add_pickles(share.pickles)
+        numbers = (*share.stream, "worker", share.index)
+        seed_libraries(*numbers, "made")
         env = share.game.make(share.end - share.first, **share.options)
+        seed_libraries(*numbers)  # its module may have seeded them, as in each process
         env.check, env.first_copy = share.check, share.first_copy + share.first
         answer()
         while True:

@@ -74,6 +74,7 @@ class WorkerEnvs(VectorEnv):
         first_copy: int = 0,
         status: WorkerStatus | None = None,
         options: Mapping[str, Any] = MappingProxyType({}),
+        stream: tuple[int, str] = (0, ""),
     ) -> None:
         """Spawn the workers, and wait until all are ready.
 
@@ -85,6 +86,7 @@ class WorkerEnvs(VectorEnv):
             first_copy: the number of its first copy among those of all actors.
             status: where the supervisor of this process sees which workers it waits for.
             options: the game's own.
+            stream: seed and name of what each worker seeds the global generators from.
 
         Raises:
             RemudaError: a worker could not make its copies; the message is its own. No worker is
@@ -103,7 +105,7 @@ class WorkerEnvs(VectorEnv):
         self._fresh: set[int] = set()
         """Agents whose observations are those of now."""
         self._begins = False
-        self._status = status
+        self._status, self._stream = status, stream
         self._wakeup = Wakeup()
         self._lifeline = Lifeline()
         self._requests = 1  # to make its copies
@@ -163,6 +165,7 @@ class WorkerEnvs(VectorEnv):
                 check=check,
                 first_copy=self.first_copy,
                 status=self._status,
+                stream=self._stream,
             )
             for i, wakeup in enumerate(self._wakeups)
         ]

@@ -300,5 +300,3 @@ def _begin(requests: socket.socket) -> None:
     util._finalizer_registry.clear()  # type: ignore[attr-defined]
     atexit.register(util._exit_function)  # type: ignore[attr-defined]
     client.inherit(requests)
-    if "numpy" in sys.modules:  # else every child would draw the same numbers
-        sys.modules["numpy"].random.seed()

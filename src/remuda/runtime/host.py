@@ -16,6 +16,7 @@ from remuda.forkserver.child import EXCEPTION, ignore_held_signals
 from remuda.policies import side_by_side
 from remuda.runtime.control import DONE, FAILED, RUNNING, Control
 from remuda.runtime.role_loop import RoleContext, RoleLoop, restore
+from remuda.streams import seed_libraries
 from remuda.timeline import Timeline
 from remuda.types import Role
 from remuda.user_code import where_raised
@@ -34,6 +35,8 @@ class Hosting:
     restore: bool
     """Whether the role goes on from the newest checkpoint, if there is one."""
     timeline: Timeline | None
+    starts: int = 0
+    """Processes of this role before this one, which drew other numbers."""
     threads: tuple[int, int] = (1, 1)
     """Torch's, and parts of its work that it may do side by side (`policies.side_by_side`)."""
 
@@ -47,6 +50,7 @@ def host(role: Role, control: Control, hosting: Hosting) -> None:
     tell_compiling(lambda compiling: control.tell_compiling(hosting.index, compiling))
     try:
         with threads(hosting.threads[0]), side_by_side.parts_at_once(hosting.threads[1]):
+            seed_libraries(getattr(role, "seed", 0), role.name, hosting.starts)
             worker = role.build()
             if hosting.restore and restore(worker, hosting.checkpoints.newest):
                 log.info("goes on from the newest checkpoint")

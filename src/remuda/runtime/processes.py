@@ -316,6 +316,7 @@ class ProcessRuntime:
             # to a run that is resumed; while the run goes on, its ring has moved on without it.
             restore=not child.was_ready and self._resumed if is_actor else self._has_state(child),
             timeline=child.place.timeline,
+            starts=child.restarts,
             threads=(1, 1) if is_actor else self._threads,
         )
         child.silence = Silence()

@@ -23,6 +23,7 @@ from remuda.envs.registry import GAMES, Game, find_game, make_env
 from remuda.evaluation import Limits
 from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard
+from remuda.streams import libraries_kept, seed_libraries
 from remuda.tournaments.entrants import Entrant, Player, with_rates
 from remuda.tournaments.record import MatchResults, RecordedResults, keep_weights
 from remuda.tournaments.schedule import Numbers, Schedule
@@ -161,7 +162,11 @@ def open_tournament(
         description = setup.description(names)
         description |= {**(more or {}), "episodes": episodes, "asked": dict(asked or {})}
         results = RecordedResults(schedule, env.num_agents, directory, description)
-    with results, threads(1):  # as actors play; more of them fight on a busy machine
+    with (
+        results,
+        libraries_kept(),
+        threads(1),
+    ):  # as actors play; more of them fight on a busy machine
         if directory is not None:
             who = [player.snapshot for player in schedule.players if isinstance(player, Player)]
             keep_weights(directory, who)
@@ -185,6 +190,7 @@ def copies_for(game: Game, agents: Sequence[AgentSpec], players: Sequence[Entran
 def _play(opened: OpenTournament, left: Integers, limits: Limits, wanted: int, copies: int) -> str:
     """Play these matches; why some of them are missing, or nothing."""
     setup, results = opened.setup, opened.results
+    seed_libraries(setup.seed, "tournament")
     env = make_env(setup.game, copies, **setup.options)
     env.check = setup.check
     whole = (opened.schedule, left, results, setup.seed)

@@ -30,6 +30,7 @@ from remuda.memory.lifeline import Lifeline
 from remuda.pickled import add_pickles, pickles_in
 from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard
+from remuda.streams import seed_libraries
 from remuda.tournaments.entrants import with_rates
 from remuda.tournaments.record import MatchResults
 from remuda.tournaments.schedule import Schedule
@@ -232,6 +233,7 @@ def work(connection: Connection, share: Share) -> None:
             add_pickles(share.pickles)
             env = make_env(setup.game, 1, **setup.options)
             env.close()
+            seed_libraries(setup.seed, "tournament", share.part)
             participants = with_rates(setup.participants, setup.sampled)
             taken = setup.taken_seats([agent.name for agent in env.agents])
             schedule = Schedule(participants, env.num_agents, share.episodes, taken)
