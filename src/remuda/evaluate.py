@@ -242,7 +242,8 @@ class _Play:
         if self._dealt is None:
             return
         for i, policy in enumerate(self._dealt.sitting(env)):
-            if self.actor.env.agents[i].name not in self._silent:
+            plays = self.actor.env.agents[i].name not in self._silent
+            if plays and not np.isnan(returns[i]):
                 self._earned.setdefault(policy, []).append(float(returns[i]))
 
     def found(self, policies: Sequence[str]) -> Evaluation:

@@ -17,11 +17,16 @@ class Evaluation:
 
     agents: tuple[str, ...]
     returns: npt.NDArray[np.float64]
-    """[episodes, num_agents]: the undiscounted return of each agent in each episode."""
+    """[episodes, num_agents]: the undiscounted return of each agent in each episode.
+
+    NaN where the agent took no part: it made no decision in that episode, so it has no return.
+    `mean` and `standard_error` are over the episodes in which it did. Episodes in which no agent
+    acted, since they were over when they began, are left out.
+    """
     facts: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     """By name, what the game told of each episode: [episodes]."""
     policies: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
-    """By policy, what it earned on each seat that it had, where seats are dealt: [seats]."""
+    """By policy, its return on each seat on which it took part, where seats are dealt: [seats]."""
     asked: int = 0
     """Episodes that were to be played."""
     cut: str = ""
@@ -39,27 +44,40 @@ class Evaluation:
 
     @property
     def constant_sum(self) -> bool:
-        """Whether all agents together earned the same in every episode."""
-        if not len(self.returns) or self.returns.shape[1] < 2:
+        """Whether all agents together earned the same in every episode.
+
+        False where fewer than two ever took part.
+        """
+        if self._took_part.any(0).sum() < 2:
             return False
-        return bool(self.returns.sum(1).std() <= 1e-5 * self.largest_return)
+        return bool(np.nansum(self.returns, axis=1).std() <= 1e-5 * self.largest_return)
 
     @property
     def same_returns(self) -> bool:
         """Whether every episode brought the same: a constant sum may then be a shared success."""
-        return bool(self.returns.std(0).max() <= 1e-3 * self.largest_return)
+        spreads = [known(column).std() for column in self.returns.T if len(known(column))]
+        return bool(max(spreads, default=0.0) <= 1e-3 * self.largest_return)
 
     @property
     def largest_return(self) -> float:
-        """The largest return of an agent in an episode, whatever its sign."""
-        return float(np.abs(self.returns).max())
+        """The largest return of an agent in an episode, whatever its sign; 0: there is none."""
+        return float(np.abs(known(self.returns)).max(initial=0.0))
+
+    @property
+    def _took_part(self) -> npt.NDArray[np.bool_]:
+        there: npt.NDArray[np.bool_] = ~np.isnan(self.returns)
+        return there
+
+    def episodes(self, agent: int) -> int:
+        """In how many episodes an agent took part."""
+        return int(self._took_part[:, agent].sum())
 
     def mean(self, agent: int) -> float:
-        """Mean over the episodes of one agent's return."""
-        return float(self.returns[:, agent].mean())
+        """Mean return of one agent, over the episodes in which it took part; NaN: in none."""
+        return mean_of(self.returns[:, agent])
 
     def standard_error(self, agent: int) -> float:
-        """Standard error of that mean; not a number for a single episode."""
+        """Standard error of that mean; NaN where it took part in fewer than two episodes."""
         return standard_error(self.returns[:, agent])
 
     def metric(self, name: str) -> npt.NDArray[np.float64]:
@@ -81,16 +99,28 @@ class Evaluation:
 
 
 def _summary_of(values: npt.NDArray[np.float64]) -> dict[str, float | None]:
-    mean = float(values.mean()) if len(values) else math.nan
-    found = {"mean": mean, "standard_error": standard_error(values)}
+    found = {"mean": mean_of(values), "standard_error": standard_error(values)}
     return {name: value if math.isfinite(value) else None for name, value in found.items()}
 
 
+def known(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """[N]: the values that are not NaN; of returns, those of agents that took part."""
+    found: npt.NDArray[np.float64] = values[~np.isnan(values)]
+    return found
+
+
+def mean_of(values: npt.NDArray[np.float64]) -> float:
+    """Mean of [N] values, without those that are NaN; NaN where none is left."""
+    found = known(values)
+    return float(found.mean()) if len(found) else math.nan
+
+
 def standard_error(values: npt.NDArray[np.float64]) -> float:
-    """Standard error of the mean of [N] values; not a number for a single one."""
-    if len(values) < 2:
-        return float("nan")
-    return float(values.std(ddof=1) / np.sqrt(len(values)))
+    """Standard error of that mean; NaN where fewer than two values are left."""
+    found = known(values)
+    if len(found) < 2:
+        return math.nan
+    return float(found.std(ddof=1) / np.sqrt(len(found)))
 
 
 def way_of(summary: Mapping[str, Any] | None) -> str:
@@ -101,6 +131,24 @@ def way_of(summary: Mapping[str, Any] | None) -> str:
             what was not measured is taken to be.
     """
     return WAYS[bool((summary or {}).get("sampled"))]
+
+
+def balanced(returns: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Returns of matches [N, S] without a gap, for statistics of sums over seats.
+
+    Where a seat took no part (NaN), the mean of its other matches is filled in; the deviations of
+    these are scaled up, so that sums over seats vary by match as the sum of the seats' own means
+    does. Seats that never took part are left out. Without NaN these are the returns themselves.
+    """
+    there = ~np.isnan(returns)
+    counts = there.sum(0)
+    if (counts == len(returns)).all():
+        return returns
+    kept, counts = returns[:, counts > 0], counts[counts > 0]
+    means = np.nanmean(kept, axis=0)
+    scaled = means + (kept - means) * (len(returns) / counts)
+    found: npt.NDArray[np.float64] = np.where(np.isnan(kept), means, scaled)
+    return found
 
 
 WAYS = ("greedy", "sampled")

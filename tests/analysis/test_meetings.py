@@ -165,8 +165,8 @@ def test_damaged_and_empty_ledgers_are_refused(ledger, tmp_path):
         read_payoffs(ledger([]))
     with pytest.raises(RunDirectoryError, match="policies that do not exist"):
         read_payoffs(ledger([((A, (7, -1)), (0.0, 0.0))]))
-    with pytest.raises(RunDirectoryError, match="a return of match 1 is no number"):
-        read_payoffs(ledger([((A, B), (0.0, 0.0)), ((A, B), (np.nan, 0.0))]))
+    with pytest.raises(RunDirectoryError, match="a return of match 1 is infinite"):
+        read_payoffs(ledger([((A, B), (0.0, 0.0)), ((A, B), (np.inf, 0.0))]))
 
 
 def test_the_mean_against_others_leaves_out_meetings_with_itself(ledger):

@@ -257,7 +257,7 @@ def test_pieces_of_a_ledger_are_rated_as_one(tmp_path, monkeypatch):
         ({"places": [[0, 2]]}, "less than 2"),
         ({"places": [[0, -1]]}, "leave out"),
         ({"places": [[0, 1, 1]]}, "shapes"),
-        ({"returns": [[0.0, math.nan]]}, "finite"),
+        ({"returns": [[0.0, math.inf]]}, "infinite"),
         ({"sides": (0, 1, 2)}, "2 seats"),
         ({"every": 0}, "every"),
         ({"tau": 0.0}, "tau"),

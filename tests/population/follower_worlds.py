@@ -80,8 +80,12 @@ class Acting:
 class World:
     """A table, the actors that deal from it one after another, and the learners of all."""
 
-    def __init__(self, names, make, copies=COPIES, frozen=1, empty=(), metric=False, **options):
+    def __init__(
+        self, names, make, copies=COPIES, frozen=1, empty=(), metric=False, absent=0.0, **options
+    ):
         self.names, self.make, self.copies = names, make, copies
+        self.absent = absent
+        """The share of seats that take no part in their match."""
         self.metrics = [1] if metric else []  # of two that the game tells
         specified = {name: {HYPERPARAMETERS[0]: 0.5} for name in names}
         sizes = dict.fromkeys(names, deaths.SIZE)
@@ -134,6 +138,8 @@ class World:
         numbers = set(league._matches[over].tolist())
         self.closed |= numbers
         returns = self.random.integers(0, 2, (copies, 2)).astype(np.float64)
+        if self.absent:
+            returns[self.random.random(returns.shape) < self.absent] = np.nan
         if over.any():
             told = np.stack([returns.sum(1), 2.0 * returns.sum(1)]).astype(np.float32)
             league.close(over, returns, acted, acted, ~over, told)

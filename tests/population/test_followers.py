@@ -16,7 +16,7 @@ from remuda.population.following import FollowedLedger
 from remuda.population.ledger import MATCH, MET, WON, count
 from remuda.population.matchmakers import Fixed, Random, RoundRobin
 from remuda.population.ratings import rate_all
-from remuda.population.records import PolicyRef
+from remuda.population.records import GAMES, PolicyRef
 from remuda.population.shard import FINISHED, LOST, SEEN, TAKEN, WRITTEN, Shard
 from remuda.population.table import Table
 from remuda.population.table_layout import MATCHES, PROPOSED, REVISION, SINCE
@@ -52,8 +52,9 @@ def begun(names, make, **options):
     return world, told
 
 
-def test_sums_and_ratings_are_those_of_one_actor_that_had_all_results():
-    world, _ = begun(NAMES, lambda: Random(2), copies=(3, 2, 4))
+@pytest.mark.parametrize("absent", [0.0, 0.3])
+def test_sums_and_ratings_are_those_of_one_actor_that_had_all_results(absent):
+    world, _ = begun(NAMES, lambda: Random(2), copies=(3, 2, 4), absent=absent)
     for _ in range(200):
         world.round()
     assert not world.lead.settled()  # the others have not said that they are through
@@ -65,6 +66,8 @@ def test_sums_and_ratings_are_those_of_one_actor_that_had_all_results():
     count(places, returns, over, alone.pairs, alone.numbers, alone.recent, 1.0)
     rate_all(places, returns, over, world.lead._sides, alone.numbers)
     assert np.array_equal(world.table.pairs, alone.pairs)
+    assert alone.numbers[:4, GAMES].sum() == np.isfinite(returns).sum()
+    assert np.isfinite(alone.numbers).all()
     assert np.allclose(world.table.numbers[:4, :7], alone.numbers[:4, :7])
     for shard in world.table.shards:
         shard.set_word(FINISHED, 1)

@@ -13,6 +13,7 @@ from remuda.actor.turn_timer import TurnTimer, section, traced, whole_turn
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import VectorEnv
+from remuda.errors import ContractError
 from remuda.experience.room import Rooms
 from remuda.kernels import njit
 from remuda.memory.atomic import warm_up
@@ -21,6 +22,8 @@ from remuda.scoreboard import Facts, Play, Row
 from remuda.timeline import Span, Timeline
 from remuda.types import Bools, Floats, Integers, State, TurnResult
 
+MOST_EMPTY = 1000
+"""Episodes in a row that may be over when they begin; with more the actor gives up."""
 SETTLING = 0.01
 """Seconds between two looks at what others have played, once all turns are."""
 
@@ -33,6 +36,7 @@ def _tally(
     acted: Bools,
     active: Bools,
     returns: np.ndarray,
+    took_part: Bools,
     turns: Integers,
     over: Bools,
     row: Row,
@@ -53,6 +57,7 @@ def _tally(
             reward = rewards[env, agent]
             dies, cut, acts = terminated[env, agent], truncated[env, agent], active[env, agent]
             returns[env, agent] += reward
+            took_part[env, agent] |= acted[env, agent]
             steps += acted[env, agent]
             if acts:
                 over[env] = False
@@ -77,7 +82,11 @@ class Actor:
     3. What a seat sees, does and is given is written to the ring of its policy alone.
     4. What an actor before it had begun to write, and it does not go on with, is closed before its
        first turn, so that learners can take it.
-    5. Returns are undiscounted sums of one agent's rewards over one episode, in the game's units.
+    5. A return is the undiscounted sum of one agent's rewards over one episode, in the units of the
+       environment. Rewards before the agent's first decision of the episode count. An agent that
+       made no decision in an episode has no return there, whatever it was paid: it is NaN wherever
+       returns stand in an array. An episode in which no agent made a decision, because it was over
+       when it began, counts nowhere.
     """
 
     def __init__(
@@ -124,6 +133,10 @@ class Actor:
         self._every: Bools = np.ones(env.num_envs, np.bool_)
         self._over: Bools = np.ones(env.num_envs, np.bool_)
         self._returns = np.zeros((env.num_envs, env.num_agents), np.float64)
+        self._took_part: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
+        """[num_envs, num_agents]: which agents have made a decision in the episode."""
+        self._empty_episodes = 0
+        """Episodes in a row in which no agent made a decision, over all copies."""
         self._turn_of: Integers = np.zeros(env.num_envs, np.int64)
         self._checks = TurnChecks(env, self._turn_of) if check else None
         seats.checks = self._checks
@@ -131,7 +144,10 @@ class Actor:
         self._overtaken = 0
         self._goes_on = False  # whether it writes on in what an actor before it had open
         self.on_episode: Callable[[int, Floats, Floats], None] | None = None
-        """Called when an episode is over: its copy, its agents' returns, and the game's metrics."""
+        """Called when an episode is over: its copy, its agents' returns, and the game's metrics.
+
+        The return of an agent that made no decision is NaN.
+        """
         self._compile()
         self._restart()
 
@@ -197,6 +213,7 @@ class Actor:
             "lasting": self.seats.lasting(),
             "random": random_state(self._random),
             "returns": self._returns.copy(),
+            "took_part": self._took_part.copy(),
             "turn_of": self._turn_of.copy(),
             "seen": self._reader.state() if self._reader is not None else None,
             "seats": self.seats.state(),
@@ -215,6 +232,7 @@ class Actor:
             return
         restore_random(self._random, state["random"])
         self._returns[...] = fitting(state, "returns", self._returns)
+        self._took_part[...] = fitting(state, "took_part", self._took_part)
         self._turn_of[...] = fitting(state, "turn_of", self._turn_of)
         if self._reader is not None:
             self._reader.restore(state["seen"])
@@ -290,7 +308,7 @@ class Actor:
         result = env.end_turn()
         nowhere = np.zeros_like(self._play)
         self._add_up(result, nowhere)
-        self._returns[:] = 0.0
+        self._returns[:], self._took_part[:] = 0.0, False
         self._over[:] = True
 
     def _add_up(self, result: TurnResult, row: Row) -> bool:
@@ -309,6 +327,7 @@ class Actor:
             acted,
             active,
             self._returns,
+            self._took_part,
             self._turn_of,
             self._over,
             row,
@@ -318,26 +337,48 @@ class Actor:
         return bool(any_over)
 
     def _close_episodes(self, result: TurnResult) -> None:
+        """Count the episodes that are over, but for those in which no agent made a decision.
+
+        Raises:
+            ContractError: too many in a row were such.
+        """
+        over: Bools = self._over & self._took_part.any(axis=1)
+        self._count_empty(over)
         metrics = np.zeros((len(self.env.facts), self.env.num_envs), np.float32)
         for i, name in enumerate(self.env.facts):
             metrics[i] = result.info[name]
         if self._episode_metrics is not None:
-            self._episode_metrics[Facts.EPISODES] += self._over.sum()
+            self._episode_metrics[Facts.EPISODES] += over.sum()
             sums, counts = np.split(self._episode_metrics[len(Facts) :], 2)
-            sums += np.nansum(metrics[:, self._over], axis=1)
-            counts += np.isfinite(metrics[:, self._over]).sum(1)
+            sums += np.nansum(metrics[:, over], axis=1)
+            counts += np.isfinite(metrics[:, over]).sum(1)
         cut: Bools = np.any(result.truncated, axis=1)
         # What nobody told of an episode is 0 to evolution.
         counted = np.nan_to_num(metrics) if len(metrics) else metrics
-        self.seats.close(self._over, self._returns, cut, self._turn_of, counted)
+        earned = np.where(self._took_part, self._returns, np.nan)
+        self.seats.close(self._over, earned, cut, self._turn_of, counted)
         if self.on_episode is not None:
-            for env in np.flatnonzero(self._over):
-                returns = self._returns[env].astype(np.float32)
+            for env in np.flatnonzero(over):
+                returns = earned[env].astype(np.float32)
                 self.on_episode(int(env), returns, metrics[:, env].copy())
+
+    def _count_empty(self, counted: Bools) -> None:
+        """Note which of the episodes that are over count: [num_envs]."""
+        if counted.any():
+            self._empty_episodes = 0
+            return
+        self._empty_episodes += int(self._over.sum())
+        if self._empty_episodes > MOST_EMPTY:
+            raise ContractError(
+                f"{self._empty_episodes:,} episodes in a row were over when they began: no agent "
+                "was active after `reset`, so nothing can be trained or measured; let `reset` "
+                "begin episodes in which at least one agent acts"
+            )
 
     def _restart(self) -> None:
         """Begin new episodes in the copies that are over."""
         seeds = self._random.integers(0, 2**63 - 1, self.env.num_envs)
         self.env.reset(seeds, self._over)
         self._returns[self._over], self._turn_of[self._over] = 0.0, 0
+        self._took_part[self._over] = False
         self.seats.begin(self._over)

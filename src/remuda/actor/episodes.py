@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from remuda.kernels import njit
@@ -35,7 +37,10 @@ class EpisodeCounter:
         self.count(nothing, np.zeros(0), nothing)
 
     def count(self, policies: Integers, returns: np.ndarray, turns: Integers) -> None:
-        """Count episodes [N]: of which row, what they returned (float64), and their turns."""
+        """Count episodes [N]: of which row, their return (float64), and their turns.
+
+        Those whose return is NaN are passed over: the policy's agent took no part.
+        """
         _count(self._rows, policies, returns, turns, self._mark[0])
 
 
@@ -45,6 +50,8 @@ def _count(
 ) -> None:
     for i in range(policies.size):
         k, value = policies[i], returns[i]
+        if math.isnan(value):
+            continue
         if rows[k, MARK] != mark:
             rows[k, RETURNS] = 0.0  # first: until there is a return, readers pass all over
             rows[k, MARK] = mark

@@ -175,8 +175,9 @@ class MatchSeats(StreamSeats):
     ) -> None:
         """Count the episodes of the copies that are over, and note the results of the matches.
 
-        Then the director does its work.
+        A match in which no agent took part has no result. Then the director does its work.
         """
+        over = over & ~np.isnan(returns).all(axis=1)
         seated, earned = self.league.seated[over], returns[over]
         live = seated < len(self._rows)
         lengths: Integers = np.repeat(turns[over], self._env.num_agents).reshape(seated.shape)

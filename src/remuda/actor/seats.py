@@ -54,7 +54,8 @@ class Seats(Protocol):
 
         Args:
             over: [num_envs].
-            returns: [num_envs, num_agents].
+            returns: [num_envs, num_agents]; NaN: the agent took no part. In an episode that was
+                over when it began no agent did.
             truncated: [num_envs] whether the episode was cut off for any agent.
             turns: [num_envs] of each episode.
             told: [facts, num_envs] what the game tells of each.

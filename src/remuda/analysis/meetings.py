@@ -68,8 +68,7 @@ class LedgerReader:
             present: a policy in whose place another was born since has the version `FORMER`.
 
         Raises:
-            RunDirectoryError: a record names a policy that does not exist, or a return that is no
-                number.
+            RunDirectoryError: a record names a policy that does not exist, or a return is infinite.
         """
         born = self.births if present else None
         for first, records in self._records():
@@ -110,9 +109,9 @@ class LedgerReader:
         policy = matches["policy"]
         if policy.min(initial=0) < 0 or policy.max(initial=0) >= len(self.policies):
             raise RunDirectoryError(f"{self.path} is damaged: it names policies that do not exist")
-        if not np.isfinite(matches["returns"]).all():
+        if np.isinf(matches["returns"]).any():  # NaN: the seat took no part
             raise RunDirectoryError(
-                f"{self.path} is damaged: a return of match {_first_damaged(matches)} is no number"
+                f"{self.path} is damaged: a return of match {_first_damaged(matches)} is infinite"
             )
         return matches
 
@@ -130,7 +129,7 @@ class LedgerReader:
 
 
 def _first_damaged(matches: Array) -> int:
-    damaged = ~np.isfinite(matches["returns"]).all(1)
+    damaged = np.isinf(matches["returns"]).any(1)
     return int(matches["number"][int(damaged.argmax())])
 
 
@@ -145,10 +144,10 @@ def read_payoffs(
 ) -> Payoffs:
     """The payoffs between the members of a population, from its ledger.
 
-    Every two seats of a match are a meeting of those who sat there. A live policy is one member,
-    whatever version acted; each of its frozen copies is another. The live ones stand first, then
-    the copies, each by name and version. Where one policy was born in the place of another, what
-    the other earned while it learned is left out: the name is the newborn's.
+    Every two seats of a match that took part are a meeting of those who sat there. A live policy is
+    one member, whatever version acted; each of its frozen copies is another. The live ones stand
+    first, then the copies, each by name and version. Where one policy was born in the place of
+    another, what the other earned while it learned is left out: the name is the newborn's.
 
     Args:
         path: of the ledger.
@@ -185,7 +184,7 @@ def read_payoffs(
         places = np.where(left_out, -1, place_of[found])
         returns = matches["returns"].astype(np.float64)
         add_up(places, returns, of_seat, symmetric, wins, sums)
-        number += _number_of_matches(places, of_seat)
+        number += _number_of_matches(np.where(np.isnan(returns), -1, places), of_seat)
     names = [str(_ref(reader, int(keys[place]))) for place in kept]
     return from_sums(names, sums, symmetric, number)
 
@@ -223,11 +222,12 @@ def parents_of(births: Array, keys: Integers) -> list[tuple[int, int]]:
 
 
 def _members(reader: LedgerReader) -> Integers:
-    """[N] the keys of all members, in order."""
+    """[N] the keys of all members, in order; of those that took part in a match."""
     live = np.zeros(len(reader.policies), np.bool_)
     frozen: Integers = np.zeros(0, np.int64)
     for matches in reader.pieces(present=True):
-        version = matches["version"]
+        took_part = ~np.isnan(matches["returns"])
+        version = np.where(took_part, matches["version"], FORMER)
         # Most are live, and of these there are few: they are marked, and only copies are sorted.
         live[matches["policy"][version == LIVE]] = True
         is_frozen = version > LIVE

@@ -23,7 +23,7 @@ from remuda.analysis.payoff import KNOWN, Numbers, Payoffs, check_level
 from remuda.analysis.plain import plain
 from remuda.errors import UsageError
 from remuda.kernels import njit
-from remuda.population.ratings import TAU, rate_all
+from remuda.population.ratings import TAU, rate_all, sides_there
 from remuda.population.records import FRESH, GAMES, RATING, UNCERTAINTY, PolicyRef
 from remuda.types import Integers
 
@@ -195,7 +195,7 @@ def count_results(
 
     Args:
         places: [M, seats] who sat where; -1: one that is left out.
-        returns: [M, seats].
+        returns: [M, seats]; NaN: that seat took no part.
         count: n.
         sides: by seat, the number of its team; empty: each stands for itself.
     """
@@ -309,7 +309,8 @@ def plackett_luce(
 
     Args:
         places: [M, seats] who sat where, by the place of a name.
-        returns: [M, seats]; who has more is before who has less.
+        returns: [M, seats]; the seat with more is ahead. NaN: that seat took no part, and its
+            rating stays.
         names: of the n strategies.
         sides: by seat, the number of its team; empty: each stands for itself.
         every: after so many matches ratings are noted, and at the end; None: at the end alone.
@@ -402,17 +403,16 @@ def _rate(
     places: Integers, returns: Numbers, sides: Integers, extra: float, numbers: Numbers
 ) -> None:
     """Rate matches in their order; `extra` is what `tau` adds to a variance beyond `TAU`."""
-    over = np.ones(1, np.bool_)
+    over, sizes = np.ones(1, np.bool_), np.zeros(sides.max() + 1, np.int64)
+    side_of = np.zeros(len(sides), np.int64)
     for m in range(len(places)):
-        apart = False
-        for i in range(1, len(sides)):
-            apart |= places[m, i] != places[m, 0]
-        if not apart or sides.max() == 0:
+        count, alone = sides_there(places[m], returns[m], sides, side_of, sizes)
+        if alone or count < 2:
             continue
         for i in range(len(sides)):
-            place, again = places[m, i], False
+            place, again = places[m, i], side_of[i] < 0
             for j in range(i):
-                again |= places[m, j] == place
+                again |= places[m, j] == place and side_of[j] >= 0
             if not again:
                 variance = numbers[place, UNCERTAINTY] ** 2 + extra
                 numbers[place, UNCERTAINTY] = np.sqrt(variance)
@@ -444,6 +444,6 @@ def _check_matches(
         )
     if who.size and not (int(who.min()) >= -1 and int(who.max()) < count):
         raise UsageError(f"places: they must be less than {count}, the number of strategies")
-    if not np.isfinite(what).all():
-        raise UsageError("returns: one is no finite number")
+    if np.isinf(np.asarray(what, np.float64)).any():
+        raise UsageError("returns: one is infinite; NaN stands for a seat that took no part")
     return _check_sides(sides, who.shape[1])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
 from remuda.kernels import njit
-from remuda.types import Integers
+from remuda.types import Bools, Integers
 
 Numbers = npt.NDArray[np.float64]
 
@@ -30,6 +32,29 @@ def _add_match(sums: Numbers, one: int, other: int, weight: float, share: float)
     sums[7, one, other] += share
 
 
+@njit(inline="always")
+def _opponents(returns: Numbers, sides: Integers, there: Bools, size: Integers) -> int:
+    """Find who took part in a match: [seats] each; how many sides a seat meets.
+
+    Args:
+        returns: [seats] of the match.
+        sides: [seats] as of `add_up`.
+        there: is set to which seats took part and are on a side.
+        size: is set to how many of these are on each seat's side.
+    """
+    for i in range(sides.size):
+        there[i] = sides[i] >= 0 and not math.isnan(returns[i])
+    opponents = -1
+    for i in range(sides.size):
+        size[i], begins = 0, there[i]
+        for j in range(sides.size):
+            if there[j] and sides[i] == sides[j]:
+                size[i] += 1
+                begins &= j >= i
+        opponents += begins
+    return opponents
+
+
 @njit(cache=True)
 def add_up(
     places: Integers,
@@ -51,7 +76,8 @@ def add_up(
 
     Args:
         places: [M, seats] who sat where; -1: one that is left out.
-        returns: [M, seats].
+        returns: [M, seats]; NaN: that seat took no part, and the match counts as if it were not
+            there.
         sides: [seats] the team of each seat, as a number; -1: a seat that is taken for good, where
             who sits there meets nobody.
         symmetric: whether seats are alike; else the first of two seats is the first role.
@@ -61,21 +87,15 @@ def add_up(
             [6, N, N], without the last two.
     """
     seats = places.shape[1]
-    size, opponents = np.zeros(seats, np.int64), 0
-    for i in range(seats):
-        begins = sides[i] >= 0
-        for j in range(seats):
-            size[i] += sides[i] == sides[j]
-            begins &= j >= i or sides[i] != sides[j]
-        opponents += begins
-    opponents -= 1
+    there, size = np.zeros(seats, np.bool_), np.zeros(seats, np.int64)
     weights = np.zeros((seats, seats))
     first, beside = np.zeros(seats, np.int64), np.zeros(seats, np.int64)
     for m in range(places.shape[0]):
+        opponents = _opponents(returns[m], sides, there, size)
         for i in range(seats):
             first[i], beside[i] = i, 0
             for j in range(seats):
-                if places[m, j] == places[m, i] and sides[j] >= 0:
+                if places[m, j] == places[m, i] and there[j]:
                     first[i] = min(first[i], j)
                     beside[i] += sides[i] == sides[j]
         for i in range(seats):
@@ -83,7 +103,7 @@ def add_up(
                 one, other = places[m, i], places[m, j]
                 if one < 0 or other < 0 or sides[i] == sides[j]:
                     continue
-                if sides[i] < 0 or sides[j] < 0:
+                if not (there[i] and there[j]):
                     continue
                 a, b = returns[m, i], returns[m, j]
                 if wins:

@@ -87,7 +87,7 @@ class RecentPayoffs:
             self._add_matches(part[part["kind"] == MATCH])
 
     def _add_matches(self, matches: Array) -> None:
-        matches = matches[np.isfinite(matches["returns"]).all(1)]
+        matches = matches[~np.isinf(matches["returns"]).any(1)]  # NaN: the seat took no part
         if not len(matches) or not len(self._keys):
             return
         keys = matches["policy"].astype(np.int64) * KEY + matches["version"] + 1

@@ -115,7 +115,8 @@ def play_pairs(
     lineups = [Lineup(0, who) for who in rows.values()]
     found = []
     for row, returns in zip(rows, play_lineups(alone, lineups, matches, seed, limits), strict=True):
-        sums = [float(len(returns)), *returns.sum(0), *(returns**2).sum(0)]
+        met = returns[~np.isnan(returns).any(1)]  # in the others one of the two took no part
+        sums = [float(len(met)), *met.sum(0), *(met**2).sum(0)]
         found.append({"pair": [row, number], "sums": [float(one) for one in sums]})
     return found
 

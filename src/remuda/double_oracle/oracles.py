@@ -19,6 +19,7 @@ from remuda.algorithms import find_algorithm
 from remuda.config import Config, load_config
 from remuda.crossplay import Entrant, Player
 from remuda.double_oracle.oracle_game import name_of
+from remuda.evaluation import mean_of
 from remuda.exploiting.matches import Lineup, play_lineups
 from remuda.exploiting.target import Target, agents_of
 from remuda.exploiting.training import NUM_ENVS, ExploiterSettings
@@ -219,7 +220,7 @@ def choose(
                 names.append((i, greedy))
         lineups = [Lineup(each.player, who) for who in ways]
         played = play_lineups(each.target, lineups, settings.trials, seed)
-        earned = [float(one[:, each.player].mean()) for one in played]
-        best = int(np.argmax(earned))
+        earned = [mean_of(one[:, each.player]) for one in played]
+        best = int(np.nan_to_num(earned, nan=-np.inf).argmax())
         found.append(Response(each.player, *names[best], ways[best], earned[best]))
     return found

@@ -126,7 +126,7 @@ class Dealer(ABC):
 
         Args:
             over: [num_envs] which of them are over.
-            returns: [num_envs, seats].
+            returns: [num_envs, seats]; NaN: that seat took no part.
             oldest: [num_envs, seats] the oldest version that acted...
             newest: ...and the newest.
             truncated: [num_envs] whether the match was cut off.

@@ -92,7 +92,7 @@ class League(Dealer):
 
         Args:
             over: [num_envs] which of them are over.
-            returns: [num_envs, seats].
+            returns: [num_envs, seats]; NaN: that seat took no part.
             oldest: [num_envs, seats] the oldest version that acted...
             newest: ...and the newest.
             truncated: [num_envs] whether the match was cut off.
@@ -116,7 +116,7 @@ class League(Dealer):
         rate_all(seated, returns, over, self._sides, numbers)
         count_teams(seated, returns, over, self.teams, numbers)
         if told is not None and len(told):
-            count_metrics(seated, told, over, numbers, len(FRESH))
+            count_metrics(seated, returns, told, over, numbers, len(FRESH))
 
     def _count_of_others(self, seated: Integers, returns: Numbers, told: Floats) -> None:
         """Likewise, matches of other actors, which are all over."""

@@ -7,6 +7,7 @@ games of two seats take 60 MB, and are read in a moment. In memory it is what th
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -65,7 +66,7 @@ def record_type(seats: int) -> np.dtype:
             ("version", "<i8", (seats,)),  # of a frozen copy; -1: live
             ("oldest", "<i8", (seats,)),  # version that acted
             ("newest", "<i8", (seats,)),
-            ("returns", "<f4", (seats,)),
+            ("returns", "<f4", (seats,)),  # NaN: that seat took no part
             ("digest", "<u8"),  # of a frozen copy's weights
         ]
     )
@@ -74,8 +75,9 @@ def record_type(seats: int) -> np.dtype:
 class Ledger:
     """What results add up to between a live policy and any member of a population.
 
-    Between two policies every pair of their seats in a match counts as one meeting; who has the
-    greater return has won it, and a draw is half a win for both. Between two frozen copies nothing
+    Between two policies every pair of their seats in a match counts as one meeting, if both took
+    part (their returns are not NaN); the one with the greater return has won it, and a draw is half
+    a win for both. Between two frozen copies nothing
     is added up here, since there are too many pairs of them; the ledger on disk holds all.
 
     Win rates may forget: what a live policy won and lost counts half after so many of its further
@@ -221,7 +223,7 @@ def count(
 
     Args:
         places: [M, seats] who sat where, by place in the population.
-        returns: [M, seats].
+        returns: [M, seats]; NaN: that seat took no part, and nothing of its policy is counted.
         over: [M] which of these matches are over.
         pairs: [4, rows, places] to be added to, as in `Ledger`.
         numbers: [places, fields] of the members, to be added to.
@@ -234,9 +236,10 @@ def count(
         if kept < 1.0:
             for i in range(places.shape[1]):
                 one = places[m, i]
-                first = one < recent.shape[1]
+                first = one < recent.shape[1] and not math.isnan(returns[m, i])
                 for j in range(i):
-                    first = first and places[m, j] != one
+                    same = places[m, j] == one and not math.isnan(returns[m, j])
+                    first = first and not same
                 if not first:
                     continue  # a match is one, on however many of its seats a policy sits
                 for what in (MET, WON):
@@ -245,11 +248,13 @@ def count(
                         recent[what, one, other] = left if left > FORGOTTEN else 0.0
         for i in range(places.shape[1]):
             one = places[m, i]
+            if math.isnan(returns[m, i]):
+                continue
             numbers[one, GAMES] += 1.0
             numbers[one, REWARD] += returns[m, i]
             numbers[one, SQUARES] += returns[m, i] ** 2
             for j in range(places.shape[1]):
-                if i == j:
+                if i == j or math.isnan(returns[m, j]):
                     continue
                 other = places[m, j]
                 won = 0.0

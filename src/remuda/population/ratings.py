@@ -80,6 +80,43 @@ def probability_of_order(better: Member, worse: Member) -> float:
 
 
 @njit(inline="always")
+def sides_there(
+    places: Integers, returns: Numbers, sides: Integers, side_of: Integers, sizes: Integers
+) -> tuple[int, bool]:
+    """Number the sides that took part in a match, in order.
+
+    Args:
+        places: [seats] of the members.
+        returns: [seats].
+        sides: [seats] the number of each seat's side.
+        side_of: [seats] is set to the number among those that took part; -1: the seat did not.
+        sizes: [sides] is set to their seats that took part.
+
+    Returns:
+        How many sides there are, and whether one policy had all seats.
+    """
+    sizes[:] = 0
+    first, alone = -1, True
+    for i in range(sides.size):
+        if not math.isnan(returns[i]):
+            sizes[sides[i]] += 1
+            first = places[i] if first < 0 else first
+            alone &= places[i] == first
+    for i in range(sides.size):
+        side_of[i] = -1
+        if not math.isnan(returns[i]):
+            side_of[i] = 0
+            for side in range(sides[i]):
+                side_of[i] += sizes[side] > 0
+    count = 0
+    for side in range(sizes.size):
+        if sizes[side] > 0:
+            sizes[count] = sizes[side]
+            count += 1
+    return count, alone
+
+
+@njit(inline="always")
 def _rate_sides(
     mean: Numbers,
     mu: Numbers,
@@ -119,14 +156,21 @@ def _rate_sides(
 
 @njit(inline="always")
 def _write_means(
-    places: Integers, m: int, new_mu: Numbers, new_sigma: Numbers, numbers: Numbers
+    places: Integers,
+    m: int,
+    side_of: Integers,
+    new_mu: Numbers,
+    new_sigma: Numbers,
+    numbers: Numbers,
 ) -> None:
-    """Give each policy of match `m` the mean of what its seats would make of it."""
+    """Give each policy of match `m` the mean of what its seats that took part would make of it."""
     seats = new_mu.size
     for i in range(seats):
+        if side_of[i] < 0:
+            continue
         place, found, rating, uncertainty = places[m, i], 0, 0.0, 0.0
         for j in range(seats):
-            if places[m, j] == place:
+            if places[m, j] == place and side_of[j] >= 0:
                 found += 1
                 rating += new_mu[j]
                 uncertainty += new_sigma[j]
@@ -140,13 +184,14 @@ def rate_all(
 ) -> None:
     """Rate matches, one after another.
 
-    Sides are ranked by the mean return of their seats; equal means are a draw. A policy on several
-    seats of one match is rated once, by the mean of what its seats would make of it. A match
-    of one side, or of one policy against itself, changes nothing.
+    Sides are ranked by the mean return of their seats; equal means are a draw. A seat whose return
+    is NaN took no part: its rating stays, and its side is rated as if the seat were not there. A
+    policy on several seats of one match is rated once, by the mean of what its seats would make of
+    it. A match of one side, or of one policy against itself, changes nothing.
 
     Args:
         places: [M, seats] who sat where, by place in the population.
-        returns: [M, seats].
+        returns: [M, seats]; NaN: that seat took no part.
         over: [M] which of these matches are over.
         sides: [seats] by seat, the number of its side, from 0 on.
         numbers: [places, fields] of the members, whose ratings are changed.
@@ -156,27 +201,32 @@ def rate_all(
     mean, mu, variance, q = np.zeros(count), np.zeros(count), np.zeros(count), np.zeros(count)
     sum_q, omega, delta = np.zeros(count), np.zeros(count), np.zeros(count)
     sizes, ties = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    side_of = np.zeros(seats, np.int64)  # among the sides that took part; -1: the seat did not
     new_mu, new_sigma = np.zeros(seats), np.zeros(seats)
-    for side in sides:
-        sizes[side] += 1
     for m in range(len(over)):
-        alone = True
-        for i in range(1, seats):
-            alone &= places[m, i] == places[m, 0]
-        if not over[m] or alone or count < 2:
+        if not over[m]:
+            continue
+        count, alone = sides_there(places[m], returns[m], sides, side_of, sizes)
+        if alone or count < 2:
             continue
         mean[:] = mu[:] = variance[:] = 0.0
         for i in range(seats):
+            if side_of[i] < 0:
+                continue
             member = numbers[places[m, i]]
-            mean[sides[i]] += returns[m, i]
-            mu[sides[i]] += member[RATING]
-            variance[sides[i]] += member[UNCERTAINTY] ** 2 + TAU**2
-        mean /= sizes  # last, so that equal sums are a draw
-        _rate_sides(mean, mu, variance, q, sum_q, ties, omega, delta)
+            mean[side_of[i]] += returns[m, i]
+            mu[side_of[i]] += member[RATING]
+            variance[side_of[i]] += member[UNCERTAINTY] ** 2 + TAU**2
+        mean[:count] /= sizes[:count]  # last, so that equal sums are a draw
+        _rate_sides(
+            mean[:count], mu[:count], variance[:count], q[:count], sum_q, ties, omega, delta
+        )
         for i in range(seats):
-            member, side = numbers[places[m, i]], sides[i]
+            if side_of[i] < 0:
+                continue
+            member, side = numbers[places[m, i]], side_of[i]
             own = member[UNCERTAINTY] ** 2 + TAU**2
             part = own / variance[side]
             new_mu[i] = member[RATING] + part * omega[side]
             new_sigma[i] = np.sqrt(own * max(1.0 - part * delta[side], KAPPA))
-        _write_means(places, m, new_mu, new_sigma, numbers)
+        _write_means(places, m, side_of, new_mu, new_sigma, numbers)

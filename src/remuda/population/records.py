@@ -59,7 +59,7 @@ class Result:
 
     match: Match
     returns: tuple[float, ...]
-    """By seat: the undiscounted return."""
+    """By seat: the undiscounted return; NaN: that seat took no part."""
     acted: tuple[tuple[int, int], ...] = ()
     """By seat: the oldest and the newest version that acted."""
     truncated: bool = False
@@ -110,7 +110,7 @@ class Member:
 
     @property
     def games(self) -> int:
-        """Seats that it has taken in matches that are over."""
+        """Seats in matches that are over on which it took part."""
         return int(self.numbers[GAMES])
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,11 +30,11 @@ def sides_by_agent(teams: Sequence[str]) -> Integers:
 def count_teams(
     places: Integers, returns: Numbers, over: Bools, sides: Integers, numbers: Numbers
 ) -> None:
-    """Add up, for each seat, what the seats of its team earned on average.
+    """Add up, for each seat that took part, the mean return of its team's seats that did.
 
     Args:
         places: [M, seats] who sat where, by place in the population.
-        returns: [M, seats].
+        returns: [M, seats]; NaN: that seat took no part.
         over: [M] which of these matches are over.
         sides: [seats] the number of each seat's team.
         numbers: [places, fields] of the members, to be added to.
@@ -43,9 +44,11 @@ def count_teams(
         if not over[m]:
             continue
         for i in range(seats):
+            if math.isnan(returns[m, i]):
+                continue
             total, members = 0.0, 0
             for j in range(seats):
-                if sides[j] == sides[i]:
+                if sides[j] == sides[i] and not math.isnan(returns[m, j]):
                     total += returns[m, j]
                     members += 1
             mean = total / members
@@ -55,12 +58,13 @@ def count_teams(
 
 @njit(cache=True)
 def count_metrics(
-    places: Integers, told: Floats, over: Bools, numbers: Numbers, first: int
+    places: Integers, returns: Numbers, told: Floats, over: Bools, numbers: Numbers, first: int
 ) -> None:
-    """Add up, for each seat, what the game told of the episode, and its square.
+    """Add up, for each seat that took part, the metrics of the episode, and their squares.
 
     Args:
         places: [M, seats] who sat where, by place in the population.
+        returns: [M, seats]; NaN: that seat took no part.
         told: [metrics, M] by match.
         over: [M] which of these matches are over.
         numbers: [places, fields] of the members, to be added to.
@@ -70,6 +74,8 @@ def count_metrics(
         if not over[m]:
             continue
         for i in range(places.shape[1]):
+            if math.isnan(returns[m, i]):
+                continue
             for metric in range(len(told)):
                 value = float(told[metric, m])
                 numbers[places[m, i], first + 2 * metric] += value

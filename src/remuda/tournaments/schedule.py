@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from remuda.evaluation import standard_error
+from remuda.evaluation import balanced, known, standard_error
 from remuda.tournaments.entrants import Entrant, Participant
 from remuda.tournaments.member_turns import MemberTurns
 from remuda.types import Floats, Integers
@@ -160,10 +160,12 @@ class Schedule:
 
         The mean is over seats, each as much; what one seat earns more than another is no chance,
         and does not count as such. On the diagonal all seats are of the same matches, so that the
-        error is that of the mean over the seats of a match.
+        error is that of the mean over the seats of a match. A seat counts by the matches in which
+        it took part, and not at all where it took part in none.
 
         Args:
-            of_seating: the returns of the matches of each seating, each [matches, S].
+            of_seating: the returns of the matches of each seating, each [matches, S]; NaN: that
+                seat took no part.
         """
         count = len(self.cells)
         means, errors = np.full((count, count), np.nan), np.full((count, count), np.nan)
@@ -172,13 +174,22 @@ class Schedule:
             for column in range(count):
                 seatings = self.cells[row, column]
                 if len(set(seatings.tolist())) == 1:
-                    found = [of_seating[int(seatings[0])][:, self.dealt].mean(1)]
+                    returns = of_seating[int(seatings[0])][:, self.dealt]
+                    of_seats = [_over_seats(returns[~np.isnan(returns).all(1)])]
                 else:
                     cell = zip(self.dealt, seatings, strict=True)
-                    found = [of_seating[int(i)][:, seat] for seat, i in cell]
+                    of_seats = [of_seating[int(i)][:, seat] for seat, i in cell]
+                found = [each for each in map(known, of_seats) if len(each)]
                 matches[row, column] = sum(map(len, found))
-                if all(map(len, found)):
+                if found and all(map(len, of_seats)):
                     squares = np.array([standard_error(each) ** 2 for each in found])
                     means[row, column] = np.mean([each.mean() for each in found])
                     errors[row, column] = np.sqrt(squares.sum()) / len(found)
         return means, errors, matches
+
+
+def _over_seats(returns: Numbers) -> Numbers:
+    """By match, the mean return over the seats: [M, S] to [M]; empty where no seat took part."""
+    found = balanced(returns)
+    means: Numbers = found.mean(1) if found.size else np.zeros(0)
+    return means
