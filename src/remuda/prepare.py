@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
 from remuda.actor.scripted_seats import load_scripted
 from remuda.config import Config
+from remuda.effects import without_effect
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.wrapped import with_scripted
 from remuda.errors import ConfigError
 from remuda.evolution.setup import check_evolution, with_first_numbers
 from remuda.memory_plan import check_memory, copy_size
+from remuda.minibatches import without_steps
 from remuda.policies.sharing import check_births, shares_of
+from remuda.policies.space_notes import space_notes
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.population.roster import Roster
 from remuda.population.setup import check_population
@@ -33,6 +37,19 @@ class Prepared:
     """As it is by cores and memory; a trial may change it."""
     copy_size: int
     """Bytes that one more copy of the game takes."""
+
+    def notes(self, config: Config, said: Collection[str], resumed: bool) -> list[str]:
+        """Return what the user should know before it begins.
+
+        Args:
+            config: of the run.
+            said: keys that the user wrote.
+            resumed: whether an earlier session wrote the rest.
+        """
+        names = [spec.name for spec in self.specs]
+        unused = without_effect(config, said, resumed, names)
+        beyond = without_steps(config, self.specs, len(self.agents))
+        return [*space_notes(self.specs), *unused, *beyond]
 
     def check_memory(self, config: Config, layout: Layout) -> None:
         """Refuse what there is no memory for.

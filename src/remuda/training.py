@@ -19,7 +19,6 @@ from remuda.coordinator.coordinator import Coordinator, Signals
 from remuda.coordinator.logs import log_to
 from remuda.coordinator.metrics import Goal, View
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.effects import without_effect
 from remuda.errors import (
     CannotStartError,
     ConfigError,
@@ -35,9 +34,9 @@ from remuda.events import Events
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import check_guard
 from remuda.judge import Judge, judge_last
-from remuda.minibatches import without_steps
 from remuda.pickled import is_pickled, names_in
 from remuda.policies.initial import Beginning
+from remuda.policies.space_notes import space_notes
 from remuda.population.imported import Imported
 from remuda.prepare import Prepared, prepare
 from remuda.publish.snapshot import Snapshot
@@ -106,9 +105,7 @@ def train(
     prepared.check_memory(config, prepared.layout)
     run = _claim(config, resume)
     _keep_beginnings(run, beginnings, imported, view)
-    names = [spec.name for spec in prepared.specs]
-    beyond = without_steps(config, prepared.specs, len(prepared.agents))
-    for words in (*without_effect(config, said, resume, names), *beyond):
+    for words in prepared.notes(config, said, resume):
         view.say(words)
     try:
         with log_to(run.logs / "coordinator.log"), telling_of_compiling(view.say):
@@ -335,7 +332,7 @@ def _train(
             ending.earlier,
             ending.restarts,
             ending.processors,
-            ending.notes,
+            (*space_notes(specs), *ending.notes),
             before=run.summary_so_far() if final is not None else {},
         )
         snapshots = assembly.playing() if final is None else final

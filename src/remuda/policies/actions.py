@@ -18,6 +18,7 @@ from torch import Tensor
 
 from remuda.errors import ContractError
 from remuda.kernels import njit
+from remuda.policies.action_bounds import ActionBounds
 from remuda.policies.losses import LEAST_LOG, entropy, log_probabilities
 from remuda.types import Array, Bools, Floats, Integers
 
@@ -215,18 +216,25 @@ class DiscreteActions(Actions):
 class ContinuousActions(Actions):
     """Numbers from independent normal distributions; their scales do not depend on what is seen.
 
-    The environment is given actions within its bounds; what is learned from is what was drawn.
+    Actions are normalised: between finite bounds, [-1, 1] is the whole range (`ActionBounds`). The
+    ring holds what was drawn; the environment gets it scaled to its bounds, and clipped there.
     """
 
     meaning = "means, then logarithms of standard deviations"
 
-    def __init__(self, low: Floats, high: Floats) -> None:
-        self.low, self.high = low.ravel(), high.ravel()
-        self.size = self.num_logits = self.num_scales = self.low.size
+    def __init__(self, low: Array, high: Array) -> None:
+        self.bounds = ActionBounds(low, high)
+        self.size = self.num_logits = self.num_scales = low.size
         self.dtype = np.float32
 
     def __repr__(self) -> str:
-        return f"ContinuousActions({self.low.tolist()}, {self.high.tolist()})"
+        low, high = self.bounds.low, self.bounds.high
+        return f"ContinuousActions({low.tolist()}, {high.tolist()}, {low.dtype})"
+
+    @property
+    def unbounded(self) -> int:
+        """How many numbers lack a finite bound on one side or on both."""
+        return int(np.count_nonzero(~self.bounds.is_bounded))
 
     @property
     def mask_size(self) -> int:
@@ -260,9 +268,8 @@ class ContinuousActions(Actions):
         _choose_continuous(outputs, normals, actions, log_probs)
 
     def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:  # noqa: ARG002
-        """The means, within the bounds of the space."""
-        low, high = torch.from_numpy(self.low), torch.from_numpy(self.high)
-        return outputs[..., : self.size].maximum(low).minimum(high)
+        """The means, scaled to the bounds of the space."""
+        return self.bounds.scale_tensor(outputs[..., : self.size])
 
     def log_probs_and_entropy(
         self,
@@ -285,9 +292,8 @@ class ContinuousActions(Actions):
         return (other_scales - log_scales + 0.5 * (ratio + apart - 1.0)).sum(-1)
 
     def within_bounds(self, actions: Array) -> Array:
-        """Within the bounds of the space."""
-        bounded: Array = np.clip(actions, self.low, self.high)
-        return bounded
+        """Scaled to the bounds of the space."""
+        return self.bounds.scale(actions)
 
 
 def actions_of(space: Space[object], agent: str) -> Actions:
@@ -303,18 +309,11 @@ def actions_of(space: Space[object], agent: str) -> Actions:
     if isinstance(space, MultiDiscrete) and not np.any(space.start):
         return DiscreteActions(tuple(int(n) for n in space.nvec.ravel()))
     if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
-        return ContinuousActions(_from_above(space.low), -_from_above(-space.high))
+        return ContinuousActions(space.low, space.high)
     raise ContractError(
         f"{agent} acts in {space}; policies act in Discrete and MultiDiscrete from 0, in Box of "
         "floats, and through adapters in a Tuple or Dict that is all choices or all floats"
     )
-
-
-def _from_above(bounds: Array) -> Floats:
-    """Lower bounds as float32 that are no lower: 0.1 of float64 lies between two of those."""
-    nearest: Floats = bounds.astype(np.float32)
-    above: Floats = np.nextafter(nearest, np.float32(np.inf), dtype=np.float32)
-    return np.where(nearest < bounds, above, nearest)
 
 
 @njit(cache=True)

@@ -265,7 +265,7 @@ def _deeds_of_parts(space: spaces.Space[Any]) -> Deeds:
             np.concatenate([np.ravel(getattr(part.space, end)) for part in parts])
             for end in ("low", "high")
         )
-        joined = spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+        joined = spaces.Box(low, high, dtype=low.dtype.type)
     else:
         return Deeds(space, lambda actions: actions.copy())
     ends = np.cumsum([int(np.prod(part.space.shape or (1,))) for part in parts])[:-1]
