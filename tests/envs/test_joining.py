@@ -5,10 +5,14 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from gymnasium import spaces
-from pettingzoo import AECEnv
+from pettingzoo import AECEnv, ParallelEnv
 
+import remuda
+from actor.played_games import PlayedHere
+from actor.test_rewards import compare
 from faulty_games import actor_of, play
 from remuda.envs.adapters.aec import AECCopies
+from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.workers import WorkerEnvs
 
@@ -220,3 +224,100 @@ def test_copies_in_workers_may_return_at_once():
         play(actor_of(env))
     finally:
         env.close()
+
+
+class JoinsAtOnce(ParallelEnv):
+    """`b` joins in step 2 and is paid 5 for it; it may die in step 3 and join again in step 5."""
+
+    metadata: ClassVar = {"name": "joins_at_once", "render_modes": []}
+    possible_agents: ClassVar = ["a", "b"]
+    render_mode = None
+    dies = True
+
+    def observation_space(self, agent):
+        return spaces.Box(-99, 99, (1,), np.float32)
+
+    def action_space(self, agent):
+        return spaces.Discrete(2)
+
+    def tell(self, names, value):
+        return dict.fromkeys(names, value)
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.turn = ["a"], 0
+        return self.tell(self.agents, np.zeros(1, np.float32)), self.tell(self.agents, {})
+
+    def step(self, actions):
+        self.turn += 1
+        joins = self.turn == 2 or (self.dies and self.turn == 5)
+        dead = {"b": self.dies and self.turn == 3, "a": False}
+        everybody = ["a", "b"] if joins or "b" in self.agents else ["a"]
+        rewards = self.tell(everybody, 1.0) | ({"b": 5.0} if joins else {})
+        if self.dies and self.turn == 4:
+            rewards["b"] = 100.0  # it is dead, and in no episode
+        self.agents = [name for name in everybody if not dead[name]]
+        over = self.turn == 6
+        seen = self.tell(everybody, np.full(1, self.turn, np.float32))
+        ends = {name: dead[name] for name in everybody}
+        if over:
+            self.agents = []
+        return seen, rewards, ends, self.tell(everybody, over), self.tell(everybody, {})
+
+
+class JoinsAndStays(JoinsAtOnce):
+    dies = False
+
+
+@pytest.mark.parametrize("make", [JoinsAtOnce, JoinsAndStays])
+def test_the_contract_holds_of_those_who_join_at_once(make):
+    class Suite(VectorEnvContract):
+        def make(self, num_envs):
+            return ParallelCopies(make, num_envs)
+
+    suite = Suite()
+    for name in dir(suite):
+        if name.startswith("test_"):
+            getattr(suite, name)()
+
+
+@pytest.mark.parametrize(
+    ("make", "given"), [(JoinsAtOnce, [0, 5, 1, 0, 5, 1]), (JoinsAndStays, [0, 5, 1, 1, 1, 1])]
+)
+def test_the_reward_of_the_step_in_which_an_agent_joins_counts(make, given):
+    """Red before: it was lost."""
+    env = ParallelCopies(make)
+    env.reset(np.zeros(1, np.int64), np.ones(1, bool))
+    rewards = []
+    for _ in range(6):
+        env.begin_turn()
+        for agent in range(2):
+            env.act(agent, np.zeros(1, np.int64))
+        rewards.append(env.end_turn().rewards[0].copy())
+    assert np.transpose(rewards).tolist() == [[1.0] * 6, given]
+
+
+@pytest.mark.parametrize(("make", "returns"), [(JoinsAtOnce, [6, 12]), (JoinsAndStays, [6, 9])])
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn"])
+@pytest.mark.parametrize("population", [{}, {"policies": 2, "matchmaker": "random"}])
+def test_a_run_counts_the_reward_of_the_step_in_which_an_agent_joins(
+    make, returns, algorithm, population, tmp_path
+):
+    """In training and in evaluation."""
+    result = remuda.train(
+        make,
+        env={"num_envs": 2},
+        policy={"algorithm": algorithm, "network": {"hidden": [4]}},
+        population=population,
+        schedule="sequential",
+        run={"turns": 60, "directory": str(tmp_path / "run"), "evaluate_episodes": 2},
+    )
+    if not population:
+        assert [result.evaluation.mean(agent) for agent in range(2)] == returns
+        assert [each.mean_return for each in result.record.policies.values()] == returns
+
+
+@pytest.mark.parametrize("make", [JoinsAtOnce, JoinsAndStays])
+@pytest.mark.parametrize(("seats", "algorithm"), [("fixed", "dqn"), ("dealt", "ppo")])
+def test_the_reward_of_the_step_in_which_an_agent_joins_is_in_no_transition(make, seats, algorithm):
+    """No decision brought it about."""
+    compare(PlayedHere(lambda: ParallelCopies(make, 3)), seats, algorithm, 3)

@@ -312,7 +312,8 @@ class Revival(ParallelEnv):
         dies = self.turn == 2 and "dies" in played
         rewards = {n: float(actions[n].sum()) for n in played}
         if "dies" not in played:
-            rewards["dies"] = 7.0  # which belongs to no agent
+            # In turn 3 it belongs to no agent; in turn 4 the agent joins, and begins with it.
+            rewards["dies"] = 7.0
         self.agents = [] if over else ["stays"]
         if not over and self.turn % 3 != 2:
             self.agents.append("rests")
@@ -337,12 +338,13 @@ def test_agents_fall_out_die_and_come_back():
     rests, dies, stays = range(3)
     env.reset(np.array([0]), np.ones(1, bool))
     active, terminated, truncated = [env.active[0].tolist()], [], []
-    for _ in range(6):
+    for turn in range(6):
         env.begin_turn()
         for agent in range(3):
             env.act(agent, np.array([[1, 2]]))
         result = env.end_turn()
-        assert (result.rewards[0] == np.where(active[-1], 3, 0)).all()
+        joined = [0, 7, 0] if turn == 3 else [0, 0, 0]
+        assert (result.rewards[0] == np.where(active[-1], 3, joined)).all()
         active.append(env.active[0].tolist())
         terminated.append(result.terminated[0].tolist())
         truncated.append(result.truncated[0].tolist())

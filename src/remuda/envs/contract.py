@@ -180,9 +180,15 @@ class VectorEnvContract:
         playing = np.ones((3, env.num_agents), np.bool_)
         has_acted = np.zeros_like(playing)
         rows = zip(
-            trace.began, trace.rewards, trace.terminated, trace.truncated, trace.over, strict=True
+            trace.began,
+            trace.rewards,
+            trace.terminated,
+            trace.truncated,
+            trace.active,
+            trace.over,
+            strict=True,
         )
-        for began, rewards, terminated, truncated, over in rows:
+        for began, rewards, terminated, truncated, active, over in rows:
             playing |= began
             has_acted |= began
             ended = terminated | truncated
@@ -191,7 +197,7 @@ class VectorEnvContract:
                 "9. an agent whose episode has ended ends no second time before it is active again",
             )
             require(
-                not rewards[~playing].any(),
+                not rewards[~(playing | active)].any(),
                 "9. an agent whose episode has ended is given nothing before it is active again",
             )
             playing &= ~ended

@@ -26,8 +26,9 @@ class VectorEnv(ABC):
        not active, but where `may_return_at_once` says so.
     7. Observations lie in the declared space, with its shape and dtype.
     8. Where it can be saved, a restored environment goes on exactly like the one that was saved.
-    9. An agent whose own episode has ended is given nothing, and ends no second time, before it is
-       active again. When a copy is over, every agent's episode has ended.
+    9. An agent whose own episode has ended ends no second time before it is active again, and is
+       given nothing before the turn that makes it active: a reward of that turn is of its new
+       episode. When a copy is over, every agent's episode has ended.
     10. `mask` writes all of `out` and changes nothing; who is active may always do something.
     11. It keeps no hold of the arrays that `observe`, `mask` and `act` were given.
     12. Environments side by side share nothing.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -171,17 +171,26 @@ class Copies(VectorEnv):
         except BadValueError as error:
             raise self._broken(e, agent, error) from None
 
-    def _pay(self, e: int, rewards: Mapping[Any, Any]) -> None:
+    def _nonzero(self, e: int, rewards: Mapping[Any, Any]) -> Iterator[tuple[int, float]]:
+        """Yield each agent with a reward other than 0, and the reward."""
         for name, reward in rewards.items():
             if type(reward) is not float and (self.check or reward is not None):
-                try:
-                    reward = number(reward, self.check)  # noqa: PLW2901
-                except BadValueError as error:
-                    raise self._broken(e, self._index.get(name), error) from None
+                reward = self._number(e, name, reward)  # noqa: PLW2901
             if reward:
                 agent = self._known(e, name, "its rewards name")
-                if agent is not None and self._playing[e, agent]:
-                    self._rewards[e, agent] += reward
+                if agent is not None:
+                    yield agent, reward
+
+    def _number(self, e: int, name: Any, reward: Any) -> float:
+        """Return a reward as a number.
+
+        Raises:
+            ContractError: it is none.
+        """
+        try:
+            return number(reward, self.check)
+        except BadValueError as error:
+            raise self._broken(e, self._index.get(name), error) from None
 
     def _read(self, metrics: InfoMetrics, e: int, agent: int, info: Any) -> None:
         try:
@@ -263,7 +272,7 @@ class ParallelCopies(Copies):
         self._lingering[e].clear()
         if self.check:
             self._all_see(e, self.copies[e].agents, seen)
-        self._let_play(e)
+        self._refuse_half_ended(e, self._let_play(e))
 
     def act(self, agent: int, actions: Array) -> None:
         """Choose; the copies are stepped once all have."""
@@ -291,14 +300,20 @@ class ParallelCopies(Copies):
                     self._read(self._metrics, e, self._index[name], infos.get(name))
             if self.check:
                 self._complete(e, actions, seen, rewards, terminations, truncations)
-            self._pay(e, rewards)
-            for name in names:
+            ended: dict[int, bool] = {}
+            for agent, name in enumerate(names):
                 terminated = self._flag(e, "terminated", name, terminations)
-                if terminated or self._flag(e, "truncated", name, truncations):
-                    agent = self._index[name]
-                    if self._playing[e, agent]:
-                        self._end(e, agent, terminated)
-            self._let_play(e)
+                over = terminated or self._flag(e, "truncated", name, truncations)
+                if over and self._playing[e, agent]:
+                    ended[agent] = terminated
+            # Agents that join in this step are in an episode before rewards are counted.
+            lingering = self._let_play(e, ended)
+            for agent, reward in self._nonzero(e, rewards):
+                if self._playing[e, agent]:
+                    self._rewards[e, agent] += reward
+            for agent, terminated in ended.items():
+                self._end(e, agent, terminated)
+            self._refuse_half_ended(e, lingering)
         return super().end_turn()
 
     def _flag(self, e: int, what: str, name: Any, flags: Mapping[Any, Any]) -> bool:
@@ -344,19 +359,35 @@ class ParallelCopies(Copies):
             if seen.get(name) is None:
                 raise self._broken(e, agent, "the observation is missing")
 
-    def _let_play(self, e: int) -> None:
-        """Who is in `agents` acts next, but who has ended and was never out of it since."""
+    def _let_play(self, e: int, ended: Container[int] = ()) -> set[int]:
+        """Let the agents in `agents` act next, except those whose episode is over.
+
+        Args:
+            e: the copy.
+            ended: the agents whose episode ends in this step.
+
+        Returns:
+            the agents whose episode has ended and that never left `agents` since.
+        """
         before, lingering = self._lingering[e], set[int]()
         self.active[e] = False
         for name in self.copies[e].agents:
             agent = self._known(e, name, "its `agents` name")
             if agent is None:
                 continue
-            if self._terminated[e, agent] or self._truncated[e, agent] or agent in before:
+            if agent in ended or agent in before:
                 lingering.add(agent)
             else:
                 self.active[e, agent] = self._playing[e, agent] = True
         self._lingering[e] = lingering
+        return lingering
+
+    def _refuse_half_ended(self, e: int, lingering: set[int]) -> None:
+        """Refuse a copy that goes on while agents whose episode has ended stay in `agents`.
+
+        Raises:
+            ContractError: it does.
+        """
         if not self.active[e].any():
             self._nobody_left(e)
         elif lingering and self.check:
