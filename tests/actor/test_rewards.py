@@ -181,7 +181,7 @@ def play(played, seats, algorithm, segment_length, turns=70, shares=(), apart=Fa
     layout = Layout((3,), (tuple(range(len(specs))),), ("cpu",) * len(specs))
 
     class Role(ActorRole):
-        def make_env(self):
+        def make_env(self, begins=""):
             return played.env
 
     parts = Assembly(config, specs, layout, actor_role=Role, agents=played.env.agents)

@@ -178,7 +178,7 @@ def seated(seats, env, **tree):
     layout = Layout((env.num_envs,), (tuple(range(count)),), ("cpu",) * count)
 
     class Role(ActorRole):
-        def make_env(self):
+        def make_env(self, begins=""):
             return env
 
     return Assembly(config, specs, layout, actor_role=Role, agents=env.agents).roles()[0].build()
