@@ -10,7 +10,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constra
 # Tests run beside each other in so many processes; each of them has a few children of its own.
 JOBS ?= 2
 
-.PHONY: train test test-all test-sorrel test-pythons test-minimum check format bench figures site clean
+.PHONY: train test fuzz test-all test-sorrel test-pythons test-minimum check format bench figures site clean
 
 # The main job: two agents learn Treasure Hunt, in a process beside the game, in a minute or two
 # on two cores. Networks half as wide as by default, so that the learners keep up with the game.
@@ -21,6 +21,10 @@ train: $(INSTALLED)
 # anew: so many seconds are left, over all jobs; `--more-slow 1000` adds to it, in less time).
 test: $(READY)
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+# Random input for about a minute: compiled kernels against their definitions.
+fuzz: $(READY)
+	$(BIN)/python -m pytest -n $(JOBS) -m '' tests/fuzz $(ARGS)
 
 # Everything, the learning and stress suites too: an hour or two.
 test-all: $(READY)

@@ -1,5 +1,6 @@
 """A kept kernel is compiled again when anything that it was made from has changed."""
 
+import os
 import subprocess
 import sys
 
@@ -63,9 +64,15 @@ def run(tmp_path):
     for name, text in {"kernel": KERNEL, "parts": PARTS, "deeper": DEEPER}.items():
         (tmp_path / f"{name}.py").write_text(text)
 
-    def start():
-        command = [sys.executable, "-c", RUN]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    def start(**environment):
+        done = subprocess.run(
+            [sys.executable, "-c", RUN],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | environment,
+        )
         assert done.returncode == 0, done.stderr
         value, hits = done.stdout.split()
         return float(value), int(hits)
@@ -189,3 +196,14 @@ def test_many_processes_that_compile_at_once_spoil_nothing(run, tmp_path):
             check=True,
         )
         assert float(done.stdout.split()[0]) == 11_234.0
+
+
+def test_kernels_with_bounds_checks_are_kept_beside_those_without(run):
+    """Red before: NUMBA_BOUNDSCHECK=1 loaded what had been compiled without checks."""
+    checked = {"NUMBA_BOUNDSCHECK": "1"}
+    assert [run(), run(**checked), run(), run(**checked)] == [
+        (11_234.0, 0),
+        (11_234.0, 0),
+        (11_234.0, 1),
+        (11_234.0, 1),
+    ]

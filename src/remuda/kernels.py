@@ -58,7 +58,9 @@ class KernelCache(FunctionCache):
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         fields = [_fields(argument) for argument in getattr(sig, "args", sig)]
-        return (*super()._index_key(sig, codegen), repr(fields))
+        # With NUMBA_BOUNDSCHECK=1 kernels are compiled with bounds checks, and kept beside others.
+        checks = bool(numba.config.BOUNDSCHECK)  # type: ignore[attr-defined]
+        return (*super()._index_key(sig, codegen), repr(fields), checks)
 
 
 class KernelFiles(IndexDataCacheFile):
