@@ -26,6 +26,7 @@ FLOORS = (
         "kernels",
         "live_hyperparameters",
         "memory",
+        "output",
         "forkserver",
         "scoreboard",
         "timeline",

@@ -1,5 +1,9 @@
 """The program `remuda`, also as `python -m remuda`."""
 
+import sys
+from contextlib import suppress
+
+from remuda import output
 from remuda.ui.entering import open_standard_streams
 from remuda.ui.interrupts import end_at_once
 
@@ -7,6 +11,7 @@ from remuda.ui.interrupts import end_at_once
 def main() -> None:
     """Run the command line and end the process with its exit code."""
     open_standard_streams()
+    output.install()
     end_at_once()
     from remuda.forkserver.program import is_the_program
     from remuda.ui import cli
@@ -17,8 +22,12 @@ def main() -> None:
         cli.main()
     except SystemExit as ending:
         leave(ending.code)
-    except BrokenPipeError:
-        if not output_is_gone():
+    except output.OutputError as error:
+        with suppress(OSError, output.OutputError):
+            print(f"remuda: {error}", file=sys.stderr)
+        leave(1)
+    except OSError as error:
+        if error.errno not in output.GONE or not output_is_gone():
             raise
         leave(1)  # what reads the output wants no more of it, as in `remuda train --help | head`
 

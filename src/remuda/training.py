@@ -16,6 +16,7 @@ from remuda.cluster.cluster import check_ray, gathered
 from remuda.compiling import telling_of_compiling
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.coordinator import Coordinator, Signals
+from remuda.coordinator.guarded_view import GuardedView
 from remuda.coordinator.logs import log_to
 from remuda.coordinator.metrics import Goal, View
 from remuda.coordinator.run_directory import RunDirectory
@@ -25,7 +26,6 @@ from remuda.errors import (
     RemudaError,
     RoleDiedError,
     UnguardedScriptError,
-    UsageError,
     UserCodeError,
 )
 from remuda.evaluate import evaluate
@@ -34,6 +34,7 @@ from remuda.events import Events
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import check_guard
 from remuda.judge import Judge, judge_last
+from remuda.output import unfailing
 from remuda.pickled import is_pickled, names_in
 from remuda.policies.initial import Beginning
 from remuda.policies.space_notes import space_notes
@@ -89,7 +90,19 @@ def train(
         RemudaError: something that a user can mend; the message says how.
     """
     check_guard()
-    _check_view(view)
+    with unfailing():
+        return _train_watched(config, GuardedView(view), resume, callbacks, said, user_callbacks)
+
+
+def _train_watched(
+    config: Config,
+    view: GuardedView,
+    resume: bool,
+    callbacks: Callbacks | None,
+    said: Collection[str],
+    user_callbacks: Iterable[object] | None,
+) -> Result:
+    """As `train`, with a view that cannot fail."""
     if config.schedule != "sequential" or config.env.workers > 1:
         forkserver.begin()  # if it has not begun before; it imports beside what is done here
     else:
@@ -115,25 +128,12 @@ def train(
         run.unlock()
 
 
-def _check_view(view: object) -> None:
-    """Raise a `UsageError` for what cannot be told how a run goes."""
-    if not all(callable(getattr(view, name, None)) for name in VIEWED):
-        raise UsageError(
-            f"view: an object with the methods {', '.join(VIEWED[:-1])} and {VIEWED[-1]}; this is "
-            f"{view!r}; leave it out to have the usual one"
-        )
-
-
-VIEWED = ("start", "show", "log", "say", "close")
-"""The methods of a `View`."""
-
-
 @dataclass(frozen=True)
 class _Beginning:
     """A run whose directory is there, and what it is put together from."""
 
     config: Config
-    view: View
+    view: GuardedView
     run: RunDirectory
     prepared: Prepared
     callbacks: Callbacks
@@ -274,7 +274,7 @@ def _fall_back(config: Config, actors: int, view: View) -> Config:
 
 def _train(
     config: Config,
-    view: View,
+    view: GuardedView,
     assembly: Assembly,
     run: RunDirectory,
     resumed: Resumed | None,
@@ -335,6 +335,7 @@ def _train(
             (*space_notes(specs), *ending.notes),
             before=run.summary_so_far() if final is not None else {},
         )
+        result = result.with_note(view.failed) if view.failed else result
         snapshots = assembly.playing() if final is None else final
         return _finish(
             config, assembly, run, coordinator, result, snapshots, callbacks, events, signals

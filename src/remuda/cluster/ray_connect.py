@@ -15,6 +15,7 @@ from typing import Any
 
 from remuda.cluster.ray_local import ENVIRONMENT, LOOPBACK
 from remuda.errors import RemudaError
+from remuda.forkserver.signals import STOPPING_SIGNALS
 
 LOG = logging.getLogger(__name__)
 OLDEST = (2, 40)
@@ -190,7 +191,7 @@ def _to_log(data: Mapping[str, Any], *_: object, **__: object) -> None:
 @contextmanager
 def _own_signals() -> Iterator[None]:
     """Let Ray leave the signals as they are: a run ends in order on SIGTERM."""
-    kinds = (signal.SIGTERM, signal.SIGINT)
+    kinds = STOPPING_SIGNALS
     before = {kind: signal.getsignal(kind) for kind in kinds}
     try:
         yield

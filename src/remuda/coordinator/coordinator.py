@@ -26,6 +26,7 @@ from remuda.coordinator.scoreboard_reader import Reading, ScoreboardReader
 from remuda.coordinator.short_episodes import ShortEpisodes
 from remuda.coordinator.status import StatusFile
 from remuda.errors import RoleDiedError
+from remuda.forkserver.signals import STOPPING_SIGNALS
 from remuda.publish.snapshot import Snapshot
 from remuda.runtime.runtime import Runtime
 
@@ -73,7 +74,10 @@ STOPPING = "stopping: a last checkpoint is written; Ctrl-C again ends the progra
 
 
 class Signals:
-    """SIGINT and SIGTERM only set a flag here; the main loop does the work."""
+    """SIGINT, SIGTERM and SIGHUP only set a flag here; the main loop does the work.
+
+    A SIGHUP that is ignored, as under `nohup`, stays so.
+    """
 
     def __init__(self) -> None:
         self.caught: int | None = None
@@ -99,7 +103,10 @@ class Signals:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        self._before = {n: signal.signal(n, self) for n in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.getsignal(number) for number in STOPPING_SIGNALS}
+        if before[signal.SIGHUP] is signal.SIG_IGN:
+            del before[signal.SIGHUP]
+        self._before = {number: signal.signal(number, self) for number in before}
         try:
             yield
         finally:

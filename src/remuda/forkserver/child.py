@@ -18,28 +18,24 @@ import traceback
 from multiprocessing import process, spawn
 from typing import Any
 
+from remuda import output
 from remuda.errors import UnguardedScriptError
 from remuda.forkserver.messages import FAILED, tell
 from remuda.forkserver.recipe import receive
+from remuda.forkserver.signals import STOPPING_SIGNALS
 from remuda.memory.lifeline import die_with_parent
 
 EXCEPTION = 70
 """Exit code of a process that ended by an exception, which its output tells."""
 UNGUARDED = 71
 """Exit code of a process that did not begin, since the script would begin a run in it."""
-HELD_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""Signals that are the parent's to act on, and that children ignore.
-
-The terminal sends Ctrl-C to every process at once. They are held back around a start, so that no
-instruction of a child runs before it ignores them.
-"""
 
 
 def ignore_held_signals() -> None:
     """From now on they pass without effect, those held back too."""
-    for number in HELD_SIGNALS:
+    for number in STOPPING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING_SIGNALS)
 
 
 def main(recipe: int, lifeline: int | None, parent: socket.socket | None = None) -> None:
@@ -57,6 +53,7 @@ def main(recipe: int, lifeline: int | None, parent: socket.socket | None = None)
         with os.fdopen(recipe, "rb") as file:
             header = pickle.load(file)
             _prepare(header)
+            output.never_fail()
             if parent is not None:
                 _receive(parent, header["descriptors"])
             process.current_process()._inheriting = True  # type: ignore[attr-defined]
@@ -144,7 +141,11 @@ def _prepare(header: dict[str, Any]) -> None:
 
 def log_to(path: str) -> None:
     """Send all output of this process, of native code too, into a file."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    try:
+        descriptor = os.open(path, flags, 0o644)
+    except OSError:  # a full disk, or a folder that was removed, costs the log and no more
+        descriptor = os.open(os.devnull, flags)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)

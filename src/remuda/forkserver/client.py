@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from multiprocessing import util
 from typing import Any
 
-from remuda.forkserver.child import HELD_SIGNALS
 from remuda.forkserver.own_fork import OwnFork, ServerProcess
 from remuda.forkserver.process import ForkedProcess, Process, SpawnedProcess
 from remuda.forkserver.recipe import Recipe, nameless_file
+from remuda.forkserver.signals import STOPPING_SIGNALS
 from remuda.memory.lifeline import Lifeline
 
 MODULES = (
@@ -361,7 +361,7 @@ def _ask(
 @contextlib.contextmanager
 def held_signals() -> Iterator[None]:
     """Hold back the signals that a child must not see before it can ignore them."""
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, HELD_SIGNALS)
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING_SIGNALS)
     try:
         yield
     finally:

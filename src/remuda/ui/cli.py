@@ -6,10 +6,12 @@ import difflib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from remuda.config import PRESETS, Config, Section
 from remuda.errors import ConfigError, RemudaError
+from remuda.output import OutputError, unfailing
 from remuda.ui.arguments import help_of, wrapped
 from remuda.ui.commands.analysis import AnalyseOptions, analyse
 from remuda.ui.commands.dashboard import DashboardOptions, dashboard
@@ -48,6 +50,8 @@ class Command:
     run: Callable[[Sequence[str]], int]
     options: type[Section] | None = None
     positional: str = ""
+    supervises: bool = False
+    """Whether it does long work, which must not end or wait with what reads its output."""
 
     @property
     def summary(self) -> str:
@@ -56,13 +60,13 @@ class Command:
 
 
 COMMANDS = {
-    "train": Command(train, Config, "game"),
+    "train": Command(train, Config, "game", supervises=True),
     "status": Command(status, StatusOptions, "run"),
-    "evaluate": Command(evaluate, EvaluateOptions, "run"),
-    "tournament": Command(tournament, TournamentOptions, "run"),
+    "evaluate": Command(evaluate, EvaluateOptions, "run", supervises=True),
+    "tournament": Command(tournament, TournamentOptions, "run", supervises=True),
     "analyse": Command(analyse, AnalyseOptions, "sources"),
-    "exploit": Command(exploit, ExploitOptions, "target"),
-    "psro": Command(psro, PsroOptions, "game"),
+    "exploit": Command(exploit, ExploitOptions, "target", supervises=True),
+    "psro": Command(psro, PsroOptions, "game", supervises=True),
     "watch": Command(watch, WatchOptions, "run"),
     "report": Command(report, ReportOptions, "run"),
     "runs": Command(runs, RunsOptions, "directory"),
@@ -73,15 +77,15 @@ COMMANDS = {
 }
 
 
-UNLISTED = {ONE_OF_SEEDS: Command(train_one_of_seeds)}
+UNLISTED = {ONE_OF_SEEDS: Command(train_one_of_seeds, supervises=True)}
 """Commands that Remuda itself starts as processes."""
 
 EXIT_CODES = (
     "exit code: 0: all is well. 1: something failed, or cannot be done with the runs that there "
     "are, as told. 2: an unknown command, flag, key or game, or a value that is none of its kind "
     "(what is only found out once runs are opened ends with 1). 3: the run reached its end, but a "
-    "policy stopped learning, since too many of its updates were not finite. 130, 143: stopped by "
-    "Ctrl-C or SIGTERM."
+    "policy stopped learning, since too many of its updates were not finite. 129, 130, 143: "
+    "stopped by SIGHUP (the terminal was closed), Ctrl-C or SIGTERM."
 )
 
 
@@ -128,6 +132,17 @@ def main(words: Sequence[str] | None = None) -> None:
 def run(words: Sequence[str]) -> int:
     """Run one command; returns the exit code. What a user can mend is told in one line."""
     tell_at_the_end()
+    command = COMMANDS.get(words[0]) or UNLISTED.get(words[0]) if words else None
+    supervises = command is not None and command.supervises and not _asks_for_help(words)
+    with unfailing() if supervises else nullcontext():
+        return _run(words, command)
+
+
+def _asks_for_help(words: Sequence[str]) -> bool:
+    return any(word in ("-h", "--help") for word in words[1:])
+
+
+def _run(words: Sequence[str], command: Command | None) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(usage())
         return 0
@@ -135,16 +150,17 @@ def run(words: Sequence[str]) -> int:
         print(f"remuda {__version__}")
         return 0
     try:
-        command = COMMANDS.get(words[0], UNLISTED.get(words[0]))
         if command is None:
             near = difflib.get_close_matches(words[0], COMMANDS, n=1)
             hint = f"did you mean {near[0]}? " if near else ""
             raise ConfigError(f"no command {words[0]!r}; {hint}There are {', '.join(COMMANDS)}")
-        if any(word in ("-h", "--help") for word in words[1:]):
+        if _asks_for_help(words):
             print(_help(words[0], command))
             return 0
         with naming_user_code():
             return command.run(words[1:])
+    except OutputError:
+        raise  # there is no output to tell it on; the program ends
     except RemudaError as error:
         print(f"remuda: {error}", file=sys.stderr)
         return error.exit_code

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM in the program: it ends at once, but for what must be put right first."""
+"""Ctrl-C, SIGTERM and SIGHUP end the program at once, but for what must be put right first."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+
+from remuda import output
+from remuda.forkserver.signals import STOPPING_SIGNALS
 
 INTERRUPTED = 130
 HALTED = 3
@@ -21,7 +24,9 @@ _hints: list[str] = []
 
 
 def end_at_once() -> None:
-    """From now on Ctrl-C is told in one line and ends the process with code 130, SIGTERM with 143.
+    """From now on Ctrl-C, SIGTERM and SIGHUP are told in one line and end the process.
+
+    Their exit codes are 130, 143 and 129.
 
     As an exception it would have to pass through the native code of a library that is halfway
     loaded, or through a callback or finalizer: some abort, some swallow it, so that the program
@@ -30,7 +35,7 @@ def end_at_once() -> None:
     way (`Signals`), and a picture in the terminal (`ends_in_order`). For the main thread; where
     a signal is ignored, as SIGINT in the background of a shell, it stays ignored.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOPPING_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
 
@@ -59,12 +64,12 @@ def ends_in_order() -> Iterator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    # It may come in the middle of a write, or the outputs may have no reader any more.
+    # It may come in the middle of a write, or nothing may read the outputs any more.
+    output.never_fail()
     with suppress(RuntimeError, OSError, ValueError):
         sys.stdout.flush()
     with suppress(OSError):
         if os.isatty(1):
-            os.write(1, AFTER_A_PICTURE)
-    with suppress(OSError, ValueError):
-        os.write(sys.stderr.fileno(), f"{told_at_the_end(number)}\n".encode())
+            output.write_at_once(1, AFTER_A_PICTURE)
+    output.write_at_once(2, f"{told_at_the_end(number)}\n".encode())
     os._exit(128 + number)

@@ -92,19 +92,22 @@ class Keyboard:
 
 @contextmanager
 def _first_at_sigterm(put_back: Callable[[], None]) -> Iterator[None]:
-    """Inside the `with`, SIGTERM does this first; in other threads than the main one, nothing."""
+    """Do this first at SIGTERM and SIGHUP; nothing in other threads than the main one."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.getsignal(signal.SIGTERM)
+    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)}
 
     def end(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
         put_back()
-        signal.signal(signum, before)
+        signal.signal(signum, before[signal.Signals(signum)])
         signal.raise_signal(signum)
 
-    signal.signal(signal.SIGTERM, end)
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -40,7 +40,7 @@ def output_is_gone() -> bool:
     """Whether what is printed has no reader any more."""
     output = select.poll()
     output.register(1, 0)
-    return any(event & select.POLLERR for _, event in output.poll(0))
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0))
 
 
 def _flush_outputs() -> bool:

@@ -28,7 +28,7 @@ def offer_to_resume(config: Config, base: Path = Path("runs")) -> Path | None:
         return None
     try:
         answer = input(f"{told}. Go on with it? [Y/n] ")
-    except EOFError:  # Ctrl-D: there will be no answer
+    except (EOFError, OSError):  # Ctrl-D, or the terminal is gone: there will be no answer
         print()
         return None
     return path if answer.strip().lower() in ("", "y", "yes") else None

@@ -1,0 +1,72 @@
+"""A view that cannot end the run it watches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from remuda.coordinator.metrics import Goal, Record, View
+from remuda.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+METHODS = ("start", "show", "log", "say", "close")
+"""Of a `View`."""
+
+
+class GuardedView:
+    """Passes everything on to a view; an exception there is logged, and the run continues.
+
+    After the first exception only `close` is called. Messages still go to the log.
+    """
+
+    def __init__(self, view: View) -> None:
+        """Take the view.
+
+        Raises:
+            UsageError: it lacks a method.
+        """
+        if not all(callable(getattr(view, name, None)) for name in METHODS):
+            raise UsageError(
+                f"view: an object with the methods {', '.join(METHODS[:-1])} and {METHODS[-1]}; "
+                f"this is {view!r}; leave it out to have the usual one"
+            )
+        self._view = view
+        self.failed = ""
+        """What failed, in words; empty: nothing did."""
+
+    def start(self, goal: Goal) -> None:
+        """The run is about to begin."""
+        self._call(self._view.start, goal)
+
+    def show(self, record: Record) -> None:
+        """A new record."""
+        self._call(self._view.show, record)
+
+    def log(self, record: Record) -> None:
+        """A record that was also written to the metrics."""
+        self._call(self._view.log, record)
+
+    def say(self, message: str) -> None:
+        """Something happened that the user should know."""
+        if self.failed:
+            log.info("%s", message)
+        self._call(self._view.say, message)
+
+    def close(self) -> None:
+        """The run is over; a view that failed may still have a terminal to give back."""
+        failed, self.failed = self.failed, ""
+        self._call(self._view.close)
+        self.failed = failed or self.failed
+
+    def _call(self, method: Callable[..., None], *details: Any) -> None:
+        if self.failed:
+            return
+        try:
+            method(*details)
+        except Exception as error:
+            name = f"{type(self._view).__qualname__}.{method.__name__}"
+            words = " ".join(f"{type(error).__name__}: {error}".split())
+            self.failed = f"the view failed, and showed nothing from then on: {name}: {words}"
+            log.exception("%s", self.failed)
