@@ -18,7 +18,7 @@ METHODS = ("start", "show", "log", "say", "close")
 class GuardedView:
     """Passes everything on to a view; an exception there is logged, and the run continues.
 
-    After the first exception only `close` is called. Messages still go to the log.
+    After the first exception only `close` is called. Messages go to the log too.
     """
 
     def __init__(self, view: View) -> None:
@@ -50,7 +50,7 @@ class GuardedView:
 
     def say(self, message: str) -> None:
         """Something happened that the user should know."""
-        if self.failed:
+        if logging.getLogger("remuda").handlers:  # the run has its log
             log.info("%s", message)
         self._call(self._view.say, message)
 
