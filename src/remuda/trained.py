@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +17,17 @@ import torch
 from gymnasium import Space
 
 from remuda.actor.frames import FrameStack
-from remuda.asked import array_of, check_rate, check_switch, generator_of, switches_of
+from remuda.asked import (
+    array_of,
+    generator_of,
+    rate_of,
+    rows_of,
+    switches_of,
+    told_of,
+)
 from remuda.checkpoint.state import write_whole
 from remuda.crossplay import Player
+from remuda.envs.adapters.env_spaces import EnvSpaces
 from remuda.envs.scripted import allows_something
 from remuda.errors import UsageError
 from remuda.policies.acting import ActingStack
@@ -94,8 +103,10 @@ class Policy:
     """How often it had been published."""
     learner_step: int
     """How often it had been updated."""
-    observation_space: Space[npt.NDArray[np.generic]]
-    action_space: Space[npt.NDArray[np.generic]]
+    observation_space: Space[Any]
+    """As the environment declares it."""
+    action_space: Space[Any]
+    """As the environment declares it."""
     reference: str
     """Where it was taken from, as `RUN:policy@WHICH`; empty: from no run."""
     player: Player
@@ -114,7 +125,9 @@ class Policy:
         self.reference = reference
         self.name, self.algorithm, self.game = name or spec.name, spec.config.algorithm, game
         self.version, self.learner_step = snapshot.version, snapshot.learner_step
-        self.observation_space, self.action_space = agent.observation_space, agent.action_space
+        self._spaces = EnvSpaces(agent)
+        self.observation_space = self._spaces.observation_space
+        self.action_space = self._spaces.action_space
         self.player = Player(spec, snapshot, agent)
         self._spec = spec
         self._network = spec.network()
@@ -182,14 +195,14 @@ class Policy:
 
     def act(
         self,
-        observation: npt.ArrayLike,
+        observation: Any,
         *,
-        mask: npt.ArrayLike | None = None,
+        mask: Any = None,
         deterministic: bool = True,
         state: PolicyState | None = None,
         rng: np.random.Generator | int | None = None,
         epsilon: float | None = None,
-    ) -> Array:
+    ) -> Any:
         """Choose an action.
 
         Where it stacks frames or is recurrent, it remembers the streams of a batch from call to
@@ -197,9 +210,12 @@ class Policy:
         yourself.
 
         Args:
-            observation: one, of the shape of `observation_space`, or a batch [N, *shape].
+            observation: in `observation_space`, or a batch: [N, *shape], or a `Dict` or `Tuple`
+                of such parts. Parts that are no arrays, such as `Text`, are lists in a batch.
             mask: [mask_size] bool, or [N, mask_size]: the actions that are allowed; numbers are 0
-                or 1. Needed where the game tells of them; refused elsewhere.
+                or 1. Also in the form of the environment's `action_mask`, each part a batch where
+                observations are. Needed where the game has masks, unless the observation comes
+                with its `action_mask`; refused elsewhere.
             deterministic: take what is best, as in greedy play; else explore, as in training.
             state: as of `act_from`; it is changed in place.
             rng: random numbers to explore by, or a seed; None: the policy's own.
@@ -208,27 +224,30 @@ class Policy:
                 distribution.
 
         Returns:
-            An action as `action_space` has it, or [N, *shape] of a batch.
+            An action in `action_space`, as the environment gets it in training: an `int` of a
+            `Discrete`. Of a batch [N, *shape], or a `Dict` or `Tuple` of such parts.
 
         Raises:
             UsageError: a shape or value that does not fit; it is a `ValueError`.
         """
+        observation, told = self._spaces.split(observation)
         observations, single = self._observations(observation)
         count = len(observations)
-        allowed, rate = self._allowed(mask, count), self._rate(deterministic, epsilon)
+        allowed = self._allowed(told if mask is None else mask, count, single)
+        rate = self._rate(deterministic, epsilon)
         generator = self._rng if rng is None else generator_of(rng)
         if state is not None:
             self._check(state, count)
         with self._lock:
             remembered = self._remembered(count) if state is None else state
             actions = self._choose(observations, allowed, remembered, generator, rate)
-        shape = self.action_space.shape or ()
+        shape = self.player.agent.action_space.shape or ()
         chosen = self._selector.actions.within_bounds(actions).reshape(count, *shape)
-        return chosen[0] if single else chosen
+        return self._spaces.actions(chosen, single)
 
     def act_from(
-        self, state: PolicyState, observation: npt.ArrayLike, **options: object
-    ) -> tuple[Array, PolicyState]:
+        self, state: PolicyState, observation: Any, **options: object
+    ) -> tuple[Any, PolicyState]:
         """Choose an action, given what is remembered; returns it, and what is remembered then.
 
         Args:
@@ -238,6 +257,16 @@ class Policy:
         """
         after = state.copy()
         return self.act(observation, state=after, **options), after  # type: ignore[arg-type]
+
+    def flatten(self, observation: Any) -> Array:
+        """An observation of the environment, or a batch, as `module` and the ONNX file take it.
+
+        Returns:
+            [*shape], or [N, *shape]: without its mask; of a `Box` the same array.
+        """
+        rows, single = self._observations(self._spaces.split(observation)[0])
+        flat = rows.reshape(len(rows), *self._spec.observation)
+        return flat[0] if single else flat
 
     def module(self) -> PolicyModule:
         """Its network as a `torch.nn.Module`, with weights of its own, in the caller's hands.
@@ -352,50 +381,20 @@ class Policy:
                 setattr(state, name, given.copy())
 
     def _rate(self, deterministic: bool, epsilon: float | None) -> float:
-        check_switch(deterministic, "deterministic")
-        if epsilon is not None:
-            check_rate(epsilon)
-        if epsilon is not None and self._spec.config.entry.samples:
-            raise UsageError(
-                f"{self.name}: {self.algorithm} explores by drawing from its distribution, and has "
-                "no exploration rate; leave epsilon out"
-            )
-        if deterministic:
-            if epsilon is not None:
-                raise UsageError(
-                    f"{self.name}: epsilon is {epsilon}, and deterministic play does not explore; "
-                    "give deterministic=False too, or leave epsilon out"
-                )
-            return 0.0
-        return self._spec.config.last_epsilon if epsilon is None else epsilon
+        config = self._spec.config
+        rate = rate_of(deterministic, epsilon, self.name, self.algorithm, config.entry.samples)
+        return config.last_epsilon if rate is None else rate
 
-    def _observations(self, observation: npt.ArrayLike) -> tuple[Array, bool]:
-        """As a batch of the game's dtype, and whether it was a single one."""
+    def _observations(self, observation: Any) -> tuple[Array, bool]:
+        """As a batch of the policy's dtype, and whether it was a single one."""
         spec = self._spec
-        given = array_of(observation, "observation", self.name)
-        single = given.shape == spec.observation
-        if not single and given.shape[1:] != spec.observation:
-            raise UsageError(
-                f"{self.name} sees observations of shape {spec.observation}, or a batch of them; "
-                f"this is of shape {given.shape}"
-            )
-        if given.dtype.kind not in "buif":
-            raise UsageError(f"{self.name} sees numbers; this is of {given.dtype}")
-        wanted = np.dtype(spec.dtype)
-        with np.errstate(invalid="ignore"):  # what comes of numbers that are none is seen below
-            found = np.ascontiguousarray(given, wanted)
-        exact = wanted.kind == "f" or (found == given).all()
-        if not exact:
-            raise UsageError(
-                f"{self.name} sees observations of {wanted}; this is of {given.dtype}, and holds "
-                f"numbers that {wanted} does not have"
-            )
-        if wanted.kind == "f" and not np.isfinite(found).all():
-            finite = np.isfinite(found).reshape(-1, spec.observation_size).all(1)
-            raise UsageError(f"{self.name}: observation {int(finite.argmin())} is not finite")
-        return found.reshape(-1 if found.size else len(found), spec.observation_size), single
+        if self._spaces.is_array:
+            return rows_of(observation, spec.observation, spec.dtype, self.name)
+        with told_of(self.name):
+            rows, single = self._spaces.flatten(observation)
+        return rows_of(rows, spec.observation, spec.dtype, self.name)[0], single
 
-    def _allowed(self, mask: npt.ArrayLike | None, count: int) -> Bools:
+    def _allowed(self, mask: Any, count: int, single: bool) -> Bools:
         size = self.mask_size
         if mask is None:
             if size:
@@ -406,7 +405,9 @@ class Policy:
             return np.ones((count, 0), np.bool_)
         if not size:
             raise UsageError(f"{self.name} was trained without masks: leave mask out")
-        allowed = array_of(mask, "mask", self.name)
+        with told_of(self.name):
+            rows = self._spaces.allowed(mask, count, single)
+        allowed = array_of(mask if rows is None else rows, "mask", self.name)
         if allowed.shape not in ((size,), (count, size)) or (allowed.ndim == 1 and count != 1):
             raise UsageError(
                 f"{self.name} needs a mask of shape {(count, size)}; this is of {allowed.shape}"

@@ -25,7 +25,7 @@ that acted.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -53,6 +53,15 @@ class AgentSpec:
     """Agents of one team share a fate; an empty name means that the agent stands for itself."""
     masked: bool = False
     """Whether `VectorEnv.mask` tells which of its actions are allowed."""
+    env_observation_space: Space[Any] | None = None
+    """As the library's environment declares it, where an adapter flattens it; else None."""
+    env_action_space: Space[Any] | None = None
+    """As the library's environment declares it, where an adapter converts it; else None."""
+
+    @property
+    def in_arrays(self) -> AgentSpec:
+        """The agent as a `VectorEnv` plays it, without the spaces of the library."""
+        return replace(self, env_observation_space=None, env_action_space=None)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import difflib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -121,7 +120,7 @@ def make_copies(
             why = "which is one: leave num_envs out, and each copy is made by a call of its own"
         raise ConfigError(f"{name} takes num_envs, and makes {article(made)}, {why}")
     one = OneByOne(factory, _drawing(factory, options) if num_envs == 1 else options, name)
-    adapter = _adapter_of(one.peek(), name, partial(_call, factory, options, name))
+    adapter = _adapter_of(one.peek(), name)
     try:
         return adapter(wrapping.around(one), num_envs, wrapping)
     except RemudaError:
@@ -223,10 +222,8 @@ def not_wrapped(name: str) -> ConfigError:
     )
 
 
-def _adapter_of(
-    env: Any, name: str, another: Callable[[], Any]
-) -> Callable[[Callable[[], Any], int, Wrapping], VectorEnv]:
-    """What holds copies of an environment like this; `another` makes one more.
+def _adapter_of(env: Any, name: str) -> Callable[[Callable[[], Any], int, Wrapping], VectorEnv]:
+    """What holds copies of an environment like this.
 
     Raises:
         ConfigError: it is none that there is an adapter for.
@@ -236,7 +233,7 @@ def _adapter_of(
         from remuda.envs.adapters.gymnasium import GymnasiumEnv
         from remuda.envs.adapters.tuples import copies_of, has_agents
 
-        return copies_of if has_agents(env, another) else GymnasiumEnv
+        return copies_of if has_agents(env) else GymnasiumEnv
     if kind in (PARALLEL, AEC):
         from remuda.envs.adapters.aec import AECCopies
         from remuda.envs.adapters.parallel import ParallelCopies
@@ -259,5 +256,4 @@ def _drawing(factory: Factory, options: Mapping[str, Any]) -> dict[str, Any]:
     modes = getattr(factory, "metadata", None) or {"render_modes": ["rgb_array"]}
     if "render_mode" not in parameters and not takes_anything(parameters):
         return options
-    drawable = "rgb_array" in (modes.get("render_modes") or ())
-    return drawing(factory, options) if drawable else options
+    return drawing(factory, options) if "rgb_array" in modes.get("render_modes", ()) else options

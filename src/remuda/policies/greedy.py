@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor, nn
 
 from remuda.policies.actions import Actions
@@ -18,7 +21,12 @@ class GreedyModule(nn.Module):
     """
 
     def __init__(
-        self, network: Network, weights: Weights, actions: Actions, shape: tuple[int, ...]
+        self,
+        network: Network,
+        weights: Weights,
+        actions: Actions,
+        shape: tuple[int, ...],
+        start: Sequence[int] = (),
     ) -> None:
         """Copy the weights.
 
@@ -27,8 +35,10 @@ class GreedyModule(nn.Module):
             weights: plain ones, of one policy, as `network.acting` makes them, each [1, ...].
             actions: what it can do.
             shape: of one action, as the space has it.
+            start: [size] of discrete actions, the number of the first one; empty: 0.
         """
         super().__init__()
+        self._start = tuple(start) if any(start) else ()
         self._network, self._actions, self._shape = network, actions, shape
         self._names = tuple(weights)
         for name, values in weights.items():
@@ -70,4 +80,7 @@ class GreedyModule(nn.Module):
 
     def choose(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
         """The actions [N, *action shape] for what the network made of observations [N, O]."""
-        return self._actions.greedy(outputs, mask).reshape(-1, *self._shape)
+        actions = self._actions.greedy(outputs, mask)
+        if self._start:
+            actions = actions + torch.tensor(self._start)
+        return actions.reshape(-1, *self._shape)

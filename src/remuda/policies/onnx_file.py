@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from torch import Tensor
 
 from remuda.errors import UsageError
@@ -78,8 +79,9 @@ def onnx_file(
 
     inputs = tuple(_inputs(spec, network))
     outputs = _outputs(spec, network)
-    shape = agent.action_space.shape or ()
-    module = GreedyModule(network, weights, spec.actions, shape).eval()
+    space = _action_space(agent)
+    shape = (spec.actions.size,) if space.shape is None else space.shape
+    module = GreedyModule(network, weights, spec.actions, shape, _start(space)).eval()
     try:
         model = _export(module, inputs, tuple(outputs))
     except torch.onnx.OnnxExporterError as error:
@@ -97,6 +99,25 @@ def onnx_file(
     set_model_props(model, {**about, **_metadata(spec, network, agent)})
     content: bytes = model.SerializeToString(deterministic=True)
     return content
+
+
+def _action_space(agent: AgentSpec) -> Space[Any]:
+    """The environment's own."""
+    own = agent.env_action_space
+    return agent.action_space if own is None else own
+
+
+def _start(space: Space[Any]) -> list[int]:
+    """The number of the first action of each choice, part after part; of others nothing."""
+    if isinstance(space, Dict | Tuple):
+        parts = space.spaces.values() if isinstance(space, Dict) else space.spaces
+        return [start for part in parts for start in _start(part)]
+    if isinstance(space, MultiBinary):
+        return [0] * int(np.prod(space.shape))
+    if isinstance(space, Discrete | MultiDiscrete):
+        found: list[int] = np.ravel(space.start).tolist()
+        return found
+    return []
 
 
 def _check_installed() -> None:
@@ -152,10 +173,11 @@ def _metadata(spec: PolicySpec, network: Network, agent: AgentSpec) -> dict[str,
         "remuda_version": __version__,
         "algorithm": spec.config.algorithm,
         "observation_space": str(agent.observation_space),
+        "env_observation_space": str(agent.env_observation_space or agent.observation_space),
         "observation_shape": json.dumps(spec.observation),
         "observation_dtype": str(np.dtype(spec.dtype)),
         "n_frames": str(spec.config.n_frames),
-        "action_space": str(agent.action_space),
+        "action_space": str(_action_space(agent)),
         "mask_size": str(spec.actions.mask_size if spec.masked else 0),
         "recurrent_size": str(network.memory),
         "network_output": spec.action_selector().meaning,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 from remuda.config import Config
@@ -35,8 +34,7 @@ def write_histories(path: Path, config: Config, evaluation: Evaluation) -> None:
 
     Each has the `game` as `pyspiel.load_game` takes it, its `history` (all moves, those of chance
     too; where players move at the same time, one of each in their order), and by agent its
-    `returns` (null: the agent took no part). A replay applies the moves of `history` to
-    `new_initial_state()`.
+    `returns`. A replay applies the moves of `history` to `new_initial_state()`.
 
     Raises:
         RunDirectoryError: the disk is full or not writable.
@@ -47,10 +45,7 @@ def write_histories(path: Path, config: Config, evaluation: Evaluation) -> None:
             {
                 "game": game,
                 "history": list(history),
-                "returns": {
-                    agent: None if math.isnan(value) else float(value)
-                    for agent, value in zip(evaluation.agents, returns, strict=True)
-                },
+                "returns": dict(zip(evaluation.agents, map(float, returns), strict=True)),
             }
         )
         for history, returns in zip(evaluation.histories, evaluation.returns, strict=True)

@@ -64,12 +64,10 @@ class Trained(Remembering):
         if not env.active[0, agent]:
             return np.zeros((1, *(space.shape or ())), space.dtype)
         masks = masks_of(env, agent)
-        return self.policy.act(
-            observations,
-            mask=None if masks is None else masks,
-            deterministic=not self.sampled,
-            rng=random,
+        actions: Array = self.policy.act(
+            observations, mask=masks, deterministic=not self.sampled, rng=random
         )
+        return actions
 
 
 @dataclass
@@ -271,7 +269,9 @@ def _trained(
     player = found.player
     spec = next(spec for spec in env.agents if spec.name == agent)
     check_fits(game.name, who, player, spec)
-    return Trained(Policy(player.spec, player.snapshot, player.agent, found.name), sampled)
+    return Trained(
+        Policy(player.spec, player.snapshot, player.agent.in_arrays, found.name), sampled
+    )
 
 
 def _scripted(game: Game, agent: str, who: str, named: bool) -> ScriptedPolicy:

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from remuda.analysis.returns import known
 from remuda.analysis.several import Spread, spread
 from remuda.analysis.society import Society
 from remuda.evaluation import WAYS
@@ -122,13 +121,11 @@ def _print_one(report: SocietyReport, console: Console) -> None:
     for column in ("agent", "return", "lowest", "highest"):
         table.add_column(column, justify="left" if column == "agent" else "right")
     earned = found.earned
-    values = np.nan_to_num([each.value for each in earned], nan=-np.inf)  # who never took part
-    order = sorted(range(len(found.agents)), key=lambda place: -values[place])
+    order = sorted(range(len(found.agents)), key=lambda place: -earned[place].value)
     for place in order[:SHOWN]:
         error = earned[place].error
         told = with_error(earned[place].value, None if np.isnan(error) else error)
-        returns = known(found.returns[:, place])
-        ends = (returns.min(), returns.max()) if len(returns) else (np.nan, np.nan)
+        ends = found.returns[:, place].min(), found.returns[:, place].max()
         table.add_row(Text(found.agents[place]), told, *(number(float(end)) for end in ends))
     console.print(table)
     if len(order) > SHOWN:

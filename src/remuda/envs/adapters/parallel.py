@@ -76,6 +76,8 @@ class Copies(VectorEnv):
                 sight.space,
                 deeds.space,
                 masked=can_be_masked(deeds) and (sight.has_mask or any_mask),
+                env_observation_space=first.observation_space(name),
+                env_action_space=first.action_space(name),
             )
             for name, sight, deeds in zip(names, self._sights, self._deeds, strict=True)
         )

@@ -18,7 +18,6 @@ from remuda.types import Array
 MASK = "action_mask"
 """Where libraries tell what is allowed: beside the observation in a dictionary, or in `info`."""
 OBSERVATION = "observation"
-FLOAT = np.dtype(np.float32)
 UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """What comes of reading a value by a space that it is not in."""
 
@@ -33,6 +32,8 @@ class Sight:
     """From what the library gives, without its mask, to an array of that space."""
     has_mask: bool
     """Whether the library's observation is a dictionary with the mask in it."""
+    unmasked: spaces.Space[Any]
+    """As the library has it, without its mask."""
     part: str | None = None
     """Where in that dictionary the observation stands, if it is a single part; None: it is all."""
     names: tuple[Any, ...] = ()
@@ -77,15 +78,24 @@ class Sight:
             raise BadValueError("the observation is missing")
         try:
             own = seen if self.part is None else seen[self.part]
+        except UNREADABLE as error:
+            raise _unreadable(seen, error) from None
+        self.write_unmasked(own, out)
+
+    def write_unmasked(self, own: Any, out: Array) -> None:
+        """Write an observation without its mask, in `unmasked`, into one row.
+
+        Raises:
+            BadValueError: it is not like that space.
+        """
+        try:
             if self.refuse is not None:
                 self.refuse(own)
             flat = self.flatten(own)
         except BadValueError:
             raise
         except UNREADABLE as error:
-            raise BadValueError(
-                f"the observation is {short(seen)}, which is not in its space ({error!r})"
-            ) from None
+            raise _unreadable(own, error) from None
         if type(flat) is np.ndarray and flat.shape == out.shape and flat.dtype == out.dtype:
             out[...] = flat
         else:
@@ -115,6 +125,10 @@ class Sight:
         return tuple(mask.values())
 
 
+def _unreadable(seen: Any, error: Exception) -> BadValueError:
+    return BadValueError(f"the observation is {short(seen)}, which is not in its space ({error!r})")
+
+
 def sight_of(space: spaces.Space[Any], does: Deeds | None = None) -> Sight:
     """How to write down what is seen in a space.
 
@@ -142,11 +156,7 @@ def sight_of(space: spaces.Space[Any], does: Deeds | None = None) -> Sight:
         elif has_mask and rest:
             space = spaces.Dict(rest)
     if isinstance(space, spaces.Box):
-        if 0 in space.shape:  # networks have an input all the same
-            nothing = spaces.Box(0.0, 0.0, (1,), np.float32)
-            refuse = refusal_of(space)
-            return Sight(nothing, lambda _: np.zeros(1), has_mask, part, names, refuse)
-        return Sight(_native(space), lambda seen: seen, has_mask, part, names)
+        return Sight(space, lambda seen: seen, has_mask, space, part, names)
     try:
         flat = spaces.flatten_space(space)
     except NotImplementedError:
@@ -156,19 +166,11 @@ def sight_of(space: spaces.Space[Any], does: Deeds | None = None) -> Sight:
     low, high = flat.low.astype(np.float32), flat.high.astype(np.float32)
     box = spaces.Box(low, high, dtype=np.float32)
     refuse = refusal_of(space)
-    return Sight(box, lambda seen: spaces.flatten(space, seen), has_mask, part, names, refuse)
 
+    def flatten(seen: Any) -> Any:
+        return spaces.flatten(space, seen)
 
-def _native(space: spaces.Box) -> spaces.Box:
-    """Return a Box of a dtype that compiled code takes: native, and not of 16 or 128 bits."""
-    dtype = np.dtype(space.dtype).newbyteorder("=")
-    if dtype.kind == "f":
-        dtype = np.dtype(np.float64) if dtype.itemsize > np.dtype(np.float32).itemsize else FLOAT
-    if dtype == space.dtype and space.dtype.isnative:
-        return space
-    with np.errstate(over="ignore"):
-        low, high = space.low.astype(dtype), space.high.astype(dtype)
-    return spaces.Box(low, high, dtype=dtype.type)
+    return Sight(box, flatten, has_mask, space, part, names, refuse)
 
 
 def _tells_of(sees: spaces.Dict, does: Deeds | None, customary: bool) -> bool:
@@ -250,11 +252,9 @@ def _deeds_in(space: spaces.Space[Any]) -> Deeds:
     if isinstance(space, spaces.Tuple | spaces.Dict):
         return _deeds_of_parts(space)
     if _is_of_numbers(space):
-        assert isinstance(space, spaces.Box)
-        native = _native(space)
         if space.shape == ():  # an array without a dimension, and no scalar of NumPy's
-            return Deeds(native, lambda actions: [np.asarray(x) for x in _within(space, actions)])
-        return Deeds(native, lambda actions: _within(space, actions))
+            return Deeds(space, lambda actions: [np.asarray(x) for x in _within(space, actions)])
+        return Deeds(space, lambda actions: _within(space, actions))
     return Deeds(space, lambda actions: actions.copy())
 
 
