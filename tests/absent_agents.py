@@ -176,3 +176,8 @@ class Empty(Guests):
 
     def __init__(self, num_envs=1):
         super().__init__(num_envs, ("host", "other"), 1)
+
+
+def never_together(num_envs=1):
+    """The second of two players never acts."""
+    return Guests(num_envs, ("host", "ghost"), 0)

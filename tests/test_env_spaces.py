@@ -41,6 +41,8 @@ OBSERVATIONS = {
     "parts": PARTS,
     "tuple": spaces.Tuple([spaces.Discrete(2), PARTS]),
     "bytes": spaces.Box(0, 255, (2, 3), np.uint8),
+    "half": spaces.Box(-1, 1, (3,), np.float16),
+    "nothing": spaces.Box(-1, 1, (0,), np.float32),
 }
 
 

@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.analysis.plain import plain
+from remuda.analysis.returns import known, standard_error
 from remuda.config import Config
 from remuda.envs.registry import find_game, make_env
 from remuda.errors import ConfigError
 from remuda.evaluate import evaluate
-from remuda.evaluation import Limits, standard_error
+from remuda.evaluation import Limits
 from remuda.policies.spec import policy_specs
 from remuda.population.roster import Roster
 from remuda.publish.snapshot import Snapshot
@@ -246,11 +247,15 @@ def _agents(game: str, options: Mapping[str, Any]) -> tuple[AgentSpec, ...]:
 def _mean_and_error(returns: Sequence[Numbers]) -> tuple[float, float]:
     """The mean over seats that are played equally often, and its standard error.
 
-    What one seat earns more than another is no chance: it does not count as such.
+    What one seat earns more than another is no chance: it does not count as such. Seats whose agent
+    took part in no episode are left out; NaN: all are.
     """
-    errors = np.array([standard_error(of_seat) for of_seat in returns])
-    mean = float(np.mean([of_seat.mean() for of_seat in returns]))
-    return mean, float(np.sqrt((errors**2).sum()) / len(returns))
+    there = [of_seat for of_seat in map(known, returns) if len(of_seat)]
+    if not there:
+        return math.nan, math.nan
+    errors = np.array([standard_error(of_seat) for of_seat in there])
+    mean = float(np.mean([of_seat.mean() for of_seat in there]))
+    return mean, float(np.sqrt((errors**2).sum()) / len(there))
 
 
 def margin(

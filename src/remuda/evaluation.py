@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from remuda.analysis.returns import known, mean_of, standard_error
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -103,26 +105,6 @@ def _summary_of(values: npt.NDArray[np.float64]) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in found.items()}
 
 
-def known(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """[N]: the values that are not NaN; of returns, those of agents that took part."""
-    found: npt.NDArray[np.float64] = values[~np.isnan(values)]
-    return found
-
-
-def mean_of(values: npt.NDArray[np.float64]) -> float:
-    """Mean of [N] values, without those that are NaN; NaN where none is left."""
-    found = known(values)
-    return float(found.mean()) if len(found) else math.nan
-
-
-def standard_error(values: npt.NDArray[np.float64]) -> float:
-    """Standard error of that mean; NaN where fewer than two values are left."""
-    found = known(values)
-    if len(found) < 2:
-        return math.nan
-    return float(found.std(ddof=1) / np.sqrt(len(found)))
-
-
 def way_of(summary: Mapping[str, Any] | None) -> str:
     """How policies played: `greedy` or `sampled`, in one word.
 
@@ -131,24 +113,6 @@ def way_of(summary: Mapping[str, Any] | None) -> str:
             what was not measured is taken to be.
     """
     return WAYS[bool((summary or {}).get("sampled"))]
-
-
-def balanced(returns: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Returns of matches [N, S] without a gap, for statistics of sums over seats.
-
-    Where a seat took no part (NaN), the mean of its other matches is filled in; the deviations of
-    these are scaled up, so that sums over seats vary by match as the sum of the seats' own means
-    does. Seats that never took part are left out. Without NaN these are the returns themselves.
-    """
-    there = ~np.isnan(returns)
-    counts = there.sum(0)
-    if (counts == len(returns)).all():
-        return returns
-    kept, counts = returns[:, counts > 0], counts[counts > 0]
-    means = np.nanmean(kept, axis=0)
-    scaled = means + (kept - means) * (len(returns) / counts)
-    found: npt.NDArray[np.float64] = np.where(np.isnan(kept), means, scaled)
-    return found
 
 
 WAYS = ("greedy", "sampled")

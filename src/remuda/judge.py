@@ -28,11 +28,18 @@ def judged(evaluation: Evaluation, scripted: Collection[str] = ()) -> dict[str, 
     Args:
         evaluation: of its policies.
         scripted: agents whom these do not play: what they earn is not counted.
+
+    Returns:
+        `mean_return` over the agents that took part, None: none of them did; and more to read.
     """
     agents = evaluation.agents
-    means = [evaluation.mean(i) for i, agent in enumerate(agents) if agent not in scripted]
+    means = [
+        evaluation.mean(i)
+        for i, agent in enumerate(agents)
+        if agent not in scripted and evaluation.episodes(i)
+    ]
     return {
-        "mean_return": sum(means) / len(means),
+        "mean_return": sum(means) / len(means) if means else None,
         "constant_sum": evaluation.constant_sum,
         "same_returns": evaluation.same_returns,
         "largest_return": evaluation.largest_return,

@@ -138,7 +138,8 @@ def test_returns_alone_tell_efficiency_and_equality():
     ("call", "message"),
     [
         (lambda: equality([1.0]), r"\(1,\)"),
-        (lambda: equality([[np.nan, 1.0]]), "agent 0 of episode 0"),
+        (lambda: equality([[np.inf, 1.0]]), "agent 0 of episode 0"),
+        (lambda: equality([[1.0], [np.nan]]), "no agent took part in episode 1"),
         (lambda: equality([[1.0]], least=np.inf), "least"),
         (lambda: efficiency([[1.0]], 0), "turns"),
         (lambda: efficiency([[1.0]], [1, 2]), "turns"),

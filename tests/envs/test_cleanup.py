@@ -291,7 +291,9 @@ def test_the_dilemma():
     assert lost.mean() < 0
     result = next(
         result
-        for result, over in turns(Cleanup(20), [division_of_labour] * 10, np.random.default_rng(0))
+        for result, over, _ in turns(
+            Cleanup(20), [division_of_labour] * 10, np.random.default_rng(0)
+        )
         if over.all()
     )
     assert result.info["polluted_share"].mean() < 0.2

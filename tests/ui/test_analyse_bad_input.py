@@ -64,9 +64,9 @@ def test_what_is_no_ledger(tmp_path, capsys, content):
     assert "is missing, or no ledger of matches" in told(capsys, directory)
 
 
-def test_returns_that_are_no_numbers(tmp_path, capsys):
-    directory = ledger(tmp_path / "x", [(0, 1), (0, 1)], [[1.0, 0.0], [np.nan, 0.0]])
-    assert "is damaged: a return of match 1 is no number" in told(capsys, directory)
+def test_returns_that_are_infinite(tmp_path, capsys):
+    directory = ledger(tmp_path / "x", [(0, 1), (0, 1)], [[1.0, 0.0], [np.inf, 0.0]])
+    assert "is damaged: a return of match 1 is infinite" in told(capsys, directory)
 
 
 def test_policies_that_do_not_exist(tmp_path, capsys):

@@ -100,7 +100,8 @@ class CutGame:
 
     def played(self, most=None):
         rewards = [[[1.0, 2.0]], [[3.0, 2.0]]] * min(most, 9)
-        return PlayedEpisodes(("agent_0", "agent_1"), np.array(rewards), np.ones(2 * most, int), {})
+        lengths, took_part = np.ones(2 * most, int), np.ones((2 * most, 2), bool)
+        return PlayedEpisodes(("agent_0", "agent_1"), np.array(rewards), took_part, lengths, {})
 
     def observed(self, agents):
         return None

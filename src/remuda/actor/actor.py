@@ -12,7 +12,7 @@ from remuda.actor.seats import Seats
 from remuda.actor.turn_timer import TurnTimer, section, traced, whole_turn
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.envs.checks import TurnChecks
-from remuda.envs.vector_env import VectorEnv
+from remuda.envs.vector_env import MOST_EMPTY, VectorEnv
 from remuda.errors import ContractError
 from remuda.experience.room import Rooms
 from remuda.kernels import njit
@@ -22,8 +22,6 @@ from remuda.scoreboard import Facts, Play, Row
 from remuda.timeline import Span, Timeline
 from remuda.types import Bools, Floats, Integers, State, TurnResult
 
-MOST_EMPTY = 1000
-"""Episodes in a row that may be over when they begin; with more the actor gives up."""
 SETTLING = 0.01
 """Seconds between two looks at what others have played, once all turns are."""
 

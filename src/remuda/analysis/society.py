@@ -17,6 +17,7 @@ from scipy import stats
 
 from remuda.analysis.payoff import Numbers
 from remuda.analysis.plain import figures
+from remuda.analysis.returns import known, mean_of, standard_error
 from remuda.analysis.welfare import Measure, SocialOutcomes, social_outcomes
 from remuda.errors import UsageError
 from remuda.types import Integers
@@ -33,7 +34,7 @@ class Society:
 
     Attributes:
         agents: their names.
-        returns: [E, N] of each agent in each episode.
+        returns: [E, N] of each agent in each episode; NaN: it took no part.
         lengths: [E] turns of the episodes.
         outcomes: efficiency, equality and sustainability.
         facts: by name, what the game told of its episodes: the mean with its standard error.
@@ -47,7 +48,10 @@ class Society:
 
     @property
     def earned(self) -> tuple[Measure, ...]:
-        """By agent, the mean return of an episode with its standard error."""
+        """By agent, the mean return of the episodes in which it took part, with its error.
+
+        NaN: it took part in none.
+        """
         return tuple(_mean(column) for column in self.returns.T)
 
     @property
@@ -66,9 +70,10 @@ class Society:
         """
         if len(self.agents) < 2:
             return False
-        scale = max(float(np.abs(self.returns).max()), 1e-12)
-        varies = np.ptp(self.returns, axis=0).max() > 1e-3 * scale
-        return bool(varies and np.ptp(self.returns.sum(1)) <= 1e-5 * scale)
+        scale = max(float(np.abs(known(self.returns)).max()), 1e-12)
+        ranges = [np.ptp(each) for each in map(known, self.returns.T) if len(each)]
+        varies = len(ranges) > 1 and max(ranges) > 1e-3 * scale
+        return bool(varies and np.ptp(np.nansum(self.returns, axis=1)) <= 1e-5 * scale)
 
     def as_summary(self) -> dict[str, Any]:
         """Plain data: what `analysis.json` holds of such a run."""
@@ -108,9 +113,10 @@ class Society:
 
     def _returns_in_words(self) -> str:
         means = [earned.value for earned in self.earned]
-        best, worst = int(np.argmax(means)), int(np.argmin(means))
+        best, worst = int(np.nanargmax(means)), int(np.nanargmin(means))
         if best == worst:
-            who = self.agents[0] if len(means) == 1 else "Each agent"
+            alone = len(known(np.array(means))) == 1
+            who = self.agents[best] if alone else "Each agent"
             return f"{who} earns {_words(self.earned[best])} an episode."
         sure = self._share_by_chance(best, worst) <= CHANCE
         return (
@@ -128,7 +134,7 @@ class Society:
         spread. It is times the pairs of agents, since any two might have been these (Bonferroni;
         Dunn 1961, "Multiple comparisons among means").
         """
-        apart = self.returns[:, best] - self.returns[:, worst]
+        apart = known(self.returns[:, best] - self.returns[:, worst])
         found = _mean(apart)
         if not np.isfinite(found.error):
             return 1.0
@@ -163,6 +169,7 @@ def society(
     rewards: npt.ArrayLike,
     lengths: npt.ArrayLike,
     facts: Mapping[str, npt.ArrayLike] | None = None,
+    took_part: npt.ArrayLike | None = None,
 ) -> Society:
     """Work out what became of a group of agents.
 
@@ -171,6 +178,7 @@ def society(
         rewards: [E, T, N] of each turn.
         lengths: [E] turns of each episode.
         facts: by name, what the game told of each episode: [E].
+        took_part: [E, N] who took part in each episode; None: all did.
 
     Raises:
         UsageError: no episode was over, shapes differ, or rewards are not numbers.
@@ -178,21 +186,20 @@ def society(
     given = np.asarray(rewards, np.float64)
     if not len(given):
         raise UsageError("no episode was over in the time that there was; give more `--seconds`")
+    there = np.ones(given.shape[::2], np.bool_) if took_part is None else np.asarray(took_part)
     return Society(
         agents,
-        given.sum(1),
+        np.where(there, given.sum(1), np.nan),
         np.asarray(lengths, np.int64),
-        social_outcomes(given, lengths=lengths),
+        social_outcomes(given, lengths=lengths, took_part=there),
         {name: _mean(np.asarray(told, np.float64)) for name, told in (facts or {}).items()},
     )
 
 
 def _mean(values: npt.NDArray[Any]) -> Measure:
-    """The mean of [E] with its standard error."""
-    count = len(values)
-    error = float(values.std(ddof=1) / np.sqrt(count)) if count > 1 else float("nan")
-    mean = float(values.mean())
-    return Measure(mean, error, mean, count)
+    """The mean of [E] with its standard error, without those that are NaN."""
+    mean = mean_of(values)
+    return Measure(mean, standard_error(values), mean, len(known(values)))
 
 
 def _words(measure: Measure) -> str:

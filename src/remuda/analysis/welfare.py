@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from remuda.analysis.payoff import Numbers
 from remuda.analysis.plain import plain
+from remuda.analysis.returns import known
 from remuda.errors import UsageError
 from remuda.types import Bools, Integers
 
@@ -78,6 +79,7 @@ def social_outcomes(
     *,
     lengths: npt.ArrayLike | None = None,
     least: float = 0.0,
+    took_part: npt.ArrayLike | None = None,
 ) -> SocialOutcomes:
     """All measures of recorded episodes.
 
@@ -86,17 +88,24 @@ def social_outcomes(
         timed_out: [episodes, turns, agents] who may not act; None: not known, and no peace.
         lengths: [episodes] turns of each; what comes after is not looked at. None: all of them.
         least: as for `equality`.
+        took_part: [episodes, agents] who took part in each; the others have no return there. None:
+            all did.
 
     Raises:
         UsageError: shapes differ, or rewards are not numbers.
     """
     r, turns = _by_turn(rewards, lengths, "rewards")
     returns = r.sum(1)
+    if took_part is not None:
+        there = np.asarray(took_part, np.bool_)
+        if there.shape != returns.shape:
+            raise UsageError(f"took_part is {there.shape}; it must be {returns.shape}")
+        r, returns = np.where(there[:, None], r, 0.0), np.where(there, returns, np.nan)
     return SocialOutcomes(
         efficiency(returns, turns),
         equality(returns, least),
         long_run_equality(returns, least),
-        sustainability(rewards, lengths=lengths),
+        sustainability(r, lengths=turns),
         None if timed_out is None else peace(timed_out, lengths=lengths),
     )
 
@@ -107,7 +116,7 @@ def outcomes_of_returns(
     """The measures that returns alone tell: efficiency and equality.
 
     Args:
-        returns: [episodes, agents].
+        returns: [episodes, agents]; NaN: the agent took no part in that episode.
         turns: [episodes] or one number: how long episodes are.
         least: as for `equality`.
 
@@ -125,7 +134,7 @@ def efficiency(returns: npt.ArrayLike, turns: npt.ArrayLike) -> Measure:
     Every episode counts the same, however long it is. Of any sign.
 
     Args:
-        returns: [episodes, agents].
+        returns: [episodes, agents]; NaN: the agent took no part in that episode.
         turns: [episodes] or one number, T.
 
     Raises:
@@ -138,7 +147,7 @@ def efficiency(returns: npt.ArrayLike, turns: npt.ArrayLike) -> Measure:
             f"turns are {t.tolist() if t.ndim == 0 else t.shape}; they must be one number greater "
             f"than 0 or one for each of {len(r)} episodes"
         )
-    return _mean(r.sum(1) / t)
+    return _mean(np.nansum(r, axis=1) / t)
 
 
 def gini(returns: npt.ArrayLike) -> float:
@@ -151,12 +160,12 @@ def gini(returns: npt.ArrayLike) -> float:
     have the same: 0.
 
     Args:
-        returns: [agents].
+        returns: [agents]; NaN: an agent that took no part.
 
     Raises:
         UsageError: there are no agents, or returns are not numbers.
     """
-    r = _returns(np.asarray(returns, np.float64)[None])[0]
+    r = known(_returns(np.asarray(returns, np.float64)[None])[0])
     if (r < 0.0).any():
         return float("nan")
     total = float(r.sum())
@@ -168,10 +177,11 @@ def equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
 
     E = 1 - E[sum_ij |R_i - R_j|] / (2 N E[sum_i R_i]): numerator and denominator are averaged over
     episodes each, so that an episode counts by what is earned in it, and one in which nothing is
-    earned is no 0 / 0. Where nothing is ever earned all have the same: 1.
+    earned is no 0 / 0. Where nothing is ever earned all have the same: 1. N is the number of agents
+    that took part in the episode.
 
     Args:
-        returns: [episodes, agents].
+        returns: [episodes, agents]; NaN: the agent took no part in that episode.
         least: what an agent earns at the least in this game, or by doing nothing; equality is that
             of what agents have beyond it. With a return below it the measure is NaN: it is for
             the game to say what nothing is, and not for the data (`gini`).
@@ -183,7 +193,7 @@ def equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
     if _below_nothing(r):
         return Measure(np.nan, np.nan, np.nan, len(r))
     r = np.maximum(r, 0.0)
-    differences, totals = _differences(r), 2.0 * r.shape[1] * r.sum(1)
+    differences, totals = _differences(r), 2.0 * _number(r) * np.nansum(r, axis=1)
     whole = _one_less_ratio(differences.sum(), totals.sum())
     without = _one_less_ratio(
         differences.sum() - differences, np.maximum(totals.sum() - totals, 0.0)
@@ -195,24 +205,31 @@ def long_run_equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
     """1 - Gini of what agents earn on average: whether it is always the same who earn more.
 
     Agents must be told apart over episodes: by their policy or their seat. Equal agents look
-    unequal over few episodes; `corrected` is nearer the truth, and may exceed 1.
+    unequal over few episodes; `corrected` is nearer the truth, and may exceed 1. Each agent's
+    average is over the episodes in which it took part.
 
     Args:
-        returns: [episodes, agents].
+        returns: [episodes, agents]; NaN: the agent took no part in that episode.
         least: as for `equality`; here the averages must not be below it.
 
     Raises:
         UsageError: returns are not numbers.
     """
     r = _returns(returns) - _least(least)
-    means = r.mean(0)
+    there = ~np.isnan(r)
+    ever = there.any(0)
+    r, there = np.where(there, r, 0.0)[:, ever], there[:, ever]
+    counts = there.sum(0)
+    means = r.sum(0) / counts
     if _below_nothing(means):
         return Measure(np.nan, np.nan, np.nan, len(r))
     whole = _one_less_gini(means[None])[0]
     if len(r) < 2:
         return Measure(float(whole), np.nan, np.nan, len(r))
     # Leaving one out may take an average a little below nothing: then it is nothing.
-    without = np.maximum((r.sum(0) - r) / (len(r) - 1), 0.0)
+    left = counts - there
+    sums = np.where(left > 0, r.sum(0) - r, np.nan)  # of one that was there once nothing is left
+    without = np.maximum(sums / np.maximum(left, 1), 0.0)
     return _jackknife(float(whole), _one_less_gini(without))
 
 
@@ -263,10 +280,21 @@ def _returns(returns: npt.ArrayLike) -> Numbers:
     r = np.asarray(returns, np.float64)
     if r.ndim != 2 or min(r.shape) < 1:
         raise UsageError(f"returns are {r.shape}; they must be [episodes, agents]")
-    if not np.isfinite(r).all():
-        episode, agent = np.argwhere(~np.isfinite(r))[0]
+    if np.isinf(r).any():
+        episode, agent = np.argwhere(np.isinf(r))[0]
         raise UsageError(f"returns: agent {agent} of episode {episode} has {r[episode, agent]}")
+    nobody = np.isnan(r).all(1)
+    if nobody.any():
+        raise UsageError(
+            f"returns: no agent took part in episode {int(nobody.argmax())}; leave it out"
+        )
     return r
+
+
+def _number(returns: Numbers) -> Integers:
+    """[E]: how many agents took part, of each row of [E, N]."""
+    found: Integers = (~np.isnan(returns)).sum(1)
+    return found
 
 
 def _least(least: float) -> float:
@@ -306,21 +334,22 @@ def _played(shape: tuple[int, ...], turns: Integers) -> Bools:
 
 def _below_nothing(returns: Numbers) -> bool:
     """Whether any is negative by more than rounding."""
-    return bool((returns < -1e-9 * max(float(np.abs(returns).max()), 1e-300)).any())
+    largest = float(np.abs(known(returns)).max(initial=0.0))
+    return bool((returns < -1e-9 * max(largest, 1e-300)).any())
 
 
 def _differences(returns: Numbers) -> Numbers:
     """[E]: sum_ij |R_i - R_j|, of each row of [E, N]; by ranks, without all pairs."""
-    count = returns.shape[1]
-    ranks = 2.0 * np.arange(count) - count + 1.0
-    found: Numbers = 2.0 * (np.sort(returns, axis=1) * ranks).sum(1)
+    ranks = 2.0 * np.arange(returns.shape[1]) - _number(returns)[:, None] + 1.0
+    ascending = np.nan_to_num(np.sort(returns, axis=1))  # those that took no part are last
+    found: Numbers = 2.0 * (ascending * ranks).sum(1)
     return found
 
 
 def _one_less_gini(returns: Numbers) -> Numbers:
     """[E]: of each row of [E, N]."""
     r = np.maximum(returns, 0.0)
-    return _one_less_ratio(_differences(r), 2.0 * r.shape[1] * r.sum(1))
+    return _one_less_ratio(_differences(r), 2.0 * _number(r) * np.nansum(r, axis=1))
 
 
 def _one_less_ratio(numerator: npt.ArrayLike, denominator: npt.ArrayLike) -> Numbers:

@@ -17,6 +17,11 @@ from remuda.types import State
 log = logging.getLogger(__name__)
 
 COORDINATOR = "coordinator"
+OUT_OF_TIME = (
+    ": run.evaluate_seconds were over; allow more of them, or ask for fewer "
+    "checkpoint.evaluate_episodes"
+)
+"""Why a checkpoint was not measured to the end."""
 """The part of a checkpoint that holds what no role owns: counters and published snapshots."""
 
 Measure = Callable[[Mapping[str, Snapshot]], Mapping[str, Any] | None]
@@ -189,6 +194,8 @@ class BestKeeper:
         Returns:
             False: play against the best so far was cut, so that this stays the best.
         """
+        if measured["mean_return"] is None:
+            return True
         found = self._compare(number, measured, snapshots, challenge or self._challenge)
         if _was_cut(found):
             return False
@@ -226,6 +233,13 @@ class BestKeeper:
             if measured is None:
                 self._tell_once(f"checkpoint {number} was not measured to the end")
                 return
+            if measured["mean_return"] is None:
+                self._tell_once(
+                    f"checkpoint {number} was not measured: no agent that learns took part in any "
+                    "episode; ask for more checkpoint.evaluate_episodes",
+                    "",
+                )
+                return
             found = self._compare(number, measured, snapshots, self._challenge)
             if not _was_cut(found):
                 self._done.append(found)
@@ -239,14 +253,11 @@ class BestKeeper:
             self._failed = True
             self._say(f"the evaluation failed, so no best checkpoint is kept: {error}")
 
-    def _tell_once(self, what: str) -> None:
-        """Say what could not be played to its end, unless that was asked for."""
+    def _tell_once(self, what: str, why: str = OUT_OF_TIME) -> None:
+        """Say what could not be measured, unless that was asked for."""
         if not (self._cancelled.is_set() or self._interrupted() or self._told):
             self._told = True
-            self._say(
-                f"{what}: run.evaluate_seconds were over; allow more of them, or ask for fewer "
-                "checkpoint.evaluate_episodes"
-            )
+            self._say(what + why)
 
     def _compare(
         self,

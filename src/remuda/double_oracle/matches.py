@@ -11,6 +11,7 @@ from scipy.stats import t as student
 
 from remuda.crossplay import Entrant
 from remuda.envs.registry import RANDOM
+from remuda.errors import UsageError
 from remuda.evaluation import Limits
 from remuda.exploiting.matches import Lineup, play_lineups
 from remuda.exploiting.target import Target
@@ -108,7 +109,11 @@ def play_pairs(
         limits: when to begin no more.
 
     Returns:
-        For each pair plain data: `pair`, and `sums` as `PairSums.add` takes them.
+        For each pair plain data: `pair`, and `sums` as `PairSums.add` takes them, of the matches in
+        which both players took part.
+
+    Raises:
+        UsageError: there are no such matches.
     """
     number, other = column
     alone = Target(game, dict(options), (f"policy {number}",), (1.0,), ((RANDOM, other),))
@@ -116,6 +121,12 @@ def play_pairs(
     found = []
     for row, returns in zip(rows, play_lineups(alone, lineups, matches, seed, limits), strict=True):
         met = returns[~np.isnan(returns).any(1)]  # in the others one of the two took no part
+        if len(returns) and not len(met):
+            raise UsageError(
+                f"{game}: in none of {len(returns):,} matches between policy {row} of player 0 and "
+                f"policy {number} of player 1 did both players act, so there is no payoff to "
+                "solve; play a game in which both act, or ask for more matches"
+            )
         sums = [float(len(met)), *met.sum(0), *(met**2).sum(0)]
         found.append({"pair": [row, number], "sums": [float(one) for one in sums]})
     return found

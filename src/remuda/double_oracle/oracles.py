@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.algorithms import find_algorithm
+from remuda.analysis.returns import mean_of
 from remuda.config import Config, load_config
 from remuda.crossplay import Entrant, Player
 from remuda.double_oracle.oracle_game import name_of
-from remuda.evaluation import mean_of
 from remuda.exploiting.matches import Lineup, play_lineups
 from remuda.exploiting.target import Target, agents_of
 from remuda.exploiting.training import NUM_ENVS, ExploiterSettings

@@ -214,7 +214,7 @@ class VectorEnvContract:
         random = np.random.default_rng(0)
         if not any(spec.masked for spec in env.agents):
             return
-        for _, (result, _) in zip(
+        for _, (result, _, _) in zip(
             range(TURNS), turns(env, [check_masks] * env.num_agents, random), strict=False
         ):
             # Where episodes were truncated, it is asked what would have been allowed.

@@ -11,6 +11,7 @@ import difflib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -120,7 +121,7 @@ def make_copies(
             why = "which is one: leave num_envs out, and each copy is made by a call of its own"
         raise ConfigError(f"{name} takes num_envs, and makes {article(made)}, {why}")
     one = OneByOne(factory, _drawing(factory, options) if num_envs == 1 else options, name)
-    adapter = _adapter_of(one.peek(), name)
+    adapter = _adapter_of(one.peek(), name, partial(_call, factory, options, name))
     try:
         return adapter(wrapping.around(one), num_envs, wrapping)
     except RemudaError:
@@ -222,8 +223,10 @@ def not_wrapped(name: str) -> ConfigError:
     )
 
 
-def _adapter_of(env: Any, name: str) -> Callable[[Callable[[], Any], int, Wrapping], VectorEnv]:
-    """What holds copies of an environment like this.
+def _adapter_of(
+    env: Any, name: str, another: Callable[[], Any]
+) -> Callable[[Callable[[], Any], int, Wrapping], VectorEnv]:
+    """What holds copies of an environment like this; `another` makes one more.
 
     Raises:
         ConfigError: it is none that there is an adapter for.
@@ -233,7 +236,7 @@ def _adapter_of(env: Any, name: str) -> Callable[[Callable[[], Any], int, Wrappi
         from remuda.envs.adapters.gymnasium import GymnasiumEnv
         from remuda.envs.adapters.tuples import copies_of, has_agents
 
-        return copies_of if has_agents(env) else GymnasiumEnv
+        return copies_of if has_agents(env, another) else GymnasiumEnv
     if kind in (PARALLEL, AEC):
         from remuda.envs.adapters.aec import AECCopies
         from remuda.envs.adapters.parallel import ParallelCopies
@@ -256,4 +259,5 @@ def _drawing(factory: Factory, options: Mapping[str, Any]) -> dict[str, Any]:
     modes = getattr(factory, "metadata", None) or {"render_modes": ["rgb_array"]}
     if "render_mode" not in parameters and not takes_anything(parameters):
         return options
-    return drawing(factory, options) if "rgb_array" in modes.get("render_modes", ()) else options
+    drawable = "rgb_array" in (modes.get("render_modes") or ())
+    return drawing(factory, options) if drawable else options

@@ -23,19 +23,21 @@ class PlayedEpisodes:
     Attributes:
         agents: of the game.
         rewards: [E, T, N] of each turn; 0 after an episode's end.
+        took_part: [E, N] which agents made a decision in each episode.
         lengths: [E] turns of each episode.
         facts: by name, what the game told of each episode: [E].
     """
 
     agents: tuple[str, ...]
     rewards: Numbers = field(repr=False)
+    took_part: Bools = field(repr=False)
     lengths: Integers = field(repr=False)
     facts: dict[str, Numbers] = field(repr=False)
 
     @property
     def returns(self) -> Numbers:
-        """[E, N]: the undiscounted return of each agent in each episode."""
-        returns: Numbers = self.rewards.sum(1)
+        """[E, N]: the undiscounted return of each agent in each episode; NaN: it took no part."""
+        returns: Numbers = np.where(self.took_part, self.rewards.sum(1), np.nan)
         return returns
 
 
@@ -56,7 +58,10 @@ class ObservedStates:
 
 
 class Recorded(Wrapped):
-    """The game itself, and what happened in it since `start`."""
+    """The game itself, and what happened in it since `start`.
+
+    Episodes in which no agent made a decision, since they were over when they began, are left out.
+    """
 
     def __init__(self, game: VectorEnv, episodes: int, states: int = 0, frames: int = 1) -> None:
         """Wrap a game.
@@ -73,6 +78,9 @@ class Recorded(Wrapped):
         self._next = self.num_envs
         self._going: list[list[Floats]] = [[] for _ in range(self.num_envs)]
         self._over: list[list[Floats]] = [[] for _ in range(self.num_envs)]
+        self._took_part: Bools = np.zeros((self.num_envs, len(self.agents)), np.bool_)
+        self._players: list[list[Bools]] = [[] for _ in range(self.num_envs)]
+        """By copy, who took part in each of its episodes: [num_agents]."""
         self._told: list[list[list[float]]] = [[] for _ in range(self.num_envs)]
         self._observed: list[list[tuple[Array, Bools | None, Integers]]] = [[] for _ in self.agents]
         self._counts = [0] * len(self.agents)
@@ -89,6 +97,7 @@ class Recorded(Wrapped):
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """As the game; the copies in the mask begin new episodes."""
         self.game.reset(seeds, mask)
+        self._took_part[mask] = False
         for copy in np.flatnonzero(mask):
             self._going[copy] = []
             for frames in self._frames:
@@ -98,6 +107,7 @@ class Recorded(Wrapped):
     def observe(self, agent: int, out: Array) -> None:
         """As the game; what agents see that act now is kept."""
         self.game.observe(agent, out)
+        self._took_part[:, agent] |= self.active[:, agent]
         if not self._is_on or self._counts[agent] >= self._states:
             return
         rows = np.flatnonzero(self.active[:, agent])
@@ -124,9 +134,11 @@ class Recorded(Wrapped):
                 if len(self._over[copy]) >= self._episodes:
                     continue
                 self._going[copy].append(result.rewards[copy].copy())
-                if over[copy]:
+                if over[copy] and self._took_part[copy].any():
+                    self._players[copy].append(self._took_part[copy].copy())
                     self._over[copy].append(np.array(self._going[copy], np.float32))
                     self._told[copy].append([float(result.info[n][copy]) for n in self.facts])
+                if over[copy]:
                     self._going[copy] = []
         return result
 
@@ -142,10 +154,13 @@ class Recorded(Wrapped):
         whole = np.zeros((len(rewards), int(lengths.max(initial=0)), len(self.agents)))
         for row, episode in zip(whole, rewards, strict=True):
             row[: len(episode)] = episode
+        players = [there for of_copy in self._players for there in of_copy[:most]]
+        took_part = np.array(players, np.bool_).reshape(len(rewards), len(self.agents))
         told = np.array([facts for of_copy in self._told for facts in of_copy[:most]], np.float64)
         columns = told.reshape(len(rewards), len(self.facts)).T
         names = tuple(agent.name for agent in self.agents)
-        return PlayedEpisodes(names, whole, lengths, dict(zip(self.facts, columns, strict=True)))
+        facts_of = dict(zip(self.facts, columns, strict=True))
+        return PlayedEpisodes(names, whole, took_part, lengths, facts_of)
 
     def observed(self, agents: Sequence[int]) -> ObservedStates | None:
         """What some agents observed, all of one kind; None: none of them acted.

@@ -92,11 +92,13 @@ def room_for(env: VectorEnv, agent: int) -> Array:
 
 def turns(
     env: VectorEnv, policies: Sequence[ScriptedPolicy], random: np.random.Generator
-) -> Iterator[tuple[TurnResult, Bools]]:
-    """Play for ever, a policy for each agent: after each turn its result, and who is over.
+) -> Iterator[tuple[TurnResult, Bools, Bools]]:
+    """Play without end, a policy for each agent.
 
-    A copy that is over is begun anew before the next turn.
+    After each turn this yields its result, which copies are over [num_envs], and which agents acted
+    [num_envs, num_agents]. A copy that is over is reset before the next turn.
     """
+    acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
     over: Bools = np.ones(env.num_envs, np.bool_)
     seen = [
         np.zeros(
@@ -111,12 +113,13 @@ def turns(
         for group in env.turn_groups:
             for agent in group:
                 env.observe(agent, seen[agent])
+                acted[:, agent] = env.active[:, agent]
             chosen = [policies[agent](env, agent, seen[agent], random) for agent in group]
             for agent, actions in zip(group, chosen, strict=True):
                 env.act(agent, actions)
         result = env.end_turn()
         over = ~np.any(env.active, axis=1)
-        yield result, over
+        yield result, over, acted
 
 
 def play_episodes(
@@ -125,15 +128,18 @@ def play_episodes(
     """The return of each agent in the first so many episodes of each copy.
 
     Returns:
-        [episodes * num_envs, num_agents] float64; every copy plays as many.
+        [episodes * num_envs, num_agents] float64; every copy plays as many. NaN: the agent took no
+        part. Episodes that were over when they began are left out.
     """
     returns = np.zeros((env.num_envs, env.num_agents))
+    took_part: Bools = np.zeros(returns.shape, np.bool_)
     found: list[list[Array]] = [[] for _ in range(env.num_envs)]
-    for result, over in turns(env, policies, np.random.default_rng(seed)):
+    for result, over, acted in turns(env, policies, np.random.default_rng(seed)):
         returns += result.rewards
-        for copy in np.flatnonzero(over):
-            found[copy].append(returns[copy].copy())
-            returns[copy] = 0.0
+        took_part |= acted
+        for copy in np.flatnonzero(over & took_part.any(1)):
+            found[copy].append(np.where(took_part[copy], returns[copy], np.nan))
+        returns[over], took_part[over] = 0.0, False
         if all(len(played) >= episodes for played in found):
             break
     return np.array([one for played in found for one in played[:episodes]])

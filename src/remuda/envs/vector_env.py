@@ -9,6 +9,9 @@ from typing import Any
 
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
+MOST_EMPTY = 1000
+"""Episodes in a row that may be over when they begin; with more, play gives up."""
+
 
 class VectorEnv(ABC):
     """`num_envs` independent copies of one game, stepped together.
@@ -18,7 +21,8 @@ class VectorEnv(ABC):
     1. The same seeds and actions give the same observations and results.
     2. Copies share nothing: what happens in one never changes another.
     3. `reset` restarts the copies in its mask and leaves the others alone; after it an agent in
-       each of those copies is active.
+       each of those copies is active. Where none is, the episode is over when it begins: it ends
+       with the turn in which no agent acts, and counts nowhere.
     4. `observe` writes all of `out` and nothing else, and changes nothing in the world.
     5. `act` takes effect at once: an agent that observes after it sees its effect. Actions of
        agents that were not active when they observed are ignored.

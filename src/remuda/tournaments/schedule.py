@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from remuda.evaluation import balanced, known, standard_error
+from remuda.analysis.returns import balanced, known, standard_error
 from remuda.tournaments.entrants import Entrant, Participant
 from remuda.tournaments.member_turns import MemberTurns
 from remuda.types import Floats, Integers

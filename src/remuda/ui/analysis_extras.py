@@ -152,7 +152,7 @@ def society_of(
         extras["cut"] = CutPlay(EPISODES, played.over, played.counted, played.cut)
     facts = {name: each[np.isfinite(each)] for name, each in episodes.facts.items()}
     facts = {name: each for name, each in facts.items() if len(each)}
-    found = society(episodes.agents, episodes.rewards, episodes.lengths, facts)
+    found = society(episodes.agents, episodes.rewards, episodes.lengths, facts, episodes.took_part)
     env = make_env(config.game, 1, **config.env.made_with)
     walked = walked_game(config.game, env)
     env.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 from remuda.config import Config
@@ -34,7 +35,8 @@ def write_histories(path: Path, config: Config, evaluation: Evaluation) -> None:
 
     Each has the `game` as `pyspiel.load_game` takes it, its `history` (all moves, those of chance
     too; where players move at the same time, one of each in their order), and by agent its
-    `returns`. A replay applies the moves of `history` to `new_initial_state()`.
+    `returns` (null: the agent took no part). A replay applies the moves of `history` to
+    `new_initial_state()`.
 
     Raises:
         RunDirectoryError: the disk is full or not writable.
@@ -45,7 +47,10 @@ def write_histories(path: Path, config: Config, evaluation: Evaluation) -> None:
             {
                 "game": game,
                 "history": list(history),
-                "returns": dict(zip(evaluation.agents, map(float, returns), strict=True)),
+                "returns": {
+                    agent: None if math.isnan(value) else float(value)
+                    for agent, value in zip(evaluation.agents, returns, strict=True)
+                },
             }
         )
         for history, returns in zip(evaluation.histories, evaluation.returns, strict=True)

@@ -20,9 +20,9 @@ from rich.style import Style
 from rich.text import Text
 
 from remuda.envs.scripted import ScriptedPolicy, room_for
-from remuda.envs.vector_env import VectorEnv
+from remuda.envs.vector_env import MOST_EMPTY, VectorEnv
 from remuda.errors import ConfigError
-from remuda.types import Array
+from remuda.types import Array, Bools
 from remuda.ui.interrupts import ends_in_order
 from remuda.ui.numbers import number
 from remuda.ui.played_game import PlayedGame, game_of
@@ -49,8 +49,8 @@ class Moment:
     turn: int
     actions: dict[str, Any]
     """By agent, what those did that acted."""
-    returns: dict[str, float]
-    """By agent, what it was given so far in this episode."""
+    returns: dict[str, float | None]
+    """By agent, its return so far in this episode; None: it has made no decision there."""
     picture: Array | None
     """[height, width, 3] uint8; None: the game draws none."""
     over: bool = False
@@ -186,11 +186,15 @@ def episode(
     """
     policies = [policy] * env.num_agents if callable(policy) else list(policy)
     rng = np.random.default_rng(seed)
-    env.reset(rng.integers(2**62, size=1), np.ones(1, np.bool_))
+    for _ in range(MOST_EMPTY):  # some episodes may be over when they begin
+        env.reset(rng.integers(2**62, size=1), np.ones(1, np.bool_))
+        if env.active.any():
+            break
     names = [spec.name for spec in env.agents]
     observations = [room_for(env, agent) for agent in range(env.num_agents)]
     returns = np.zeros(len(names))
-    yield Moment(0, {}, dict.fromkeys(names, 0.0), picture_of(env))
+    took_part = env.active[0].copy()
+    yield Moment(0, {}, _so_far(names, returns, took_part), picture_of(env))
     for turn in itertools.count(1):
         actions: dict[str, Any] = {}
         env.begin_turn()
@@ -201,6 +205,7 @@ def episode(
             chosen = [policies[agent](env, agent, observations[agent], rng) for agent in group]
             for agent, action, acted in zip(group, chosen, acts, strict=True):
                 env.act(agent, action)
+                took_part[agent] |= acted
                 if acted:
                     actions[names[agent]] = _called(env, agent, np.asarray(action)[0])
         result = env.end_turn()
@@ -210,11 +215,16 @@ def episode(
             if isinstance(player, Remembering):
                 player.begin()
         over = not env.active.any()
-        yield Moment(
-            turn, actions, dict(zip(names, returns.tolist(), strict=True)), picture_of(env), over
-        )
+        so_far = _so_far(names, returns, took_part)
+        yield Moment(turn, actions, so_far, picture_of(env), over)
         if over or turn >= turns:
             return
+
+
+def _so_far(names: Sequence[str], returns: Array, took_part: Bools) -> dict[str, float | None]:
+    """By agent, its return so far; None: it has made no decision in this episode."""
+    found = zip(names, returns.tolist(), took_part.tolist(), strict=True)
+    return {name: value if there else None for name, value, there in found}
 
 
 def _called(env: VectorEnv, agent: int, action: Array) -> Any:

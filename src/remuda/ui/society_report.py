@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from remuda.analysis.returns import known
 from remuda.analysis.several import Spread, spread
 from remuda.analysis.society import Society
 from remuda.evaluation import WAYS
@@ -121,11 +122,13 @@ def _print_one(report: SocietyReport, console: Console) -> None:
     for column in ("agent", "return", "lowest", "highest"):
         table.add_column(column, justify="left" if column == "agent" else "right")
     earned = found.earned
-    order = sorted(range(len(found.agents)), key=lambda place: -earned[place].value)
+    values = np.nan_to_num([each.value for each in earned], nan=-np.inf)  # who never took part
+    order = sorted(range(len(found.agents)), key=lambda place: -values[place])
     for place in order[:SHOWN]:
         error = earned[place].error
         told = with_error(earned[place].value, None if np.isnan(error) else error)
-        ends = found.returns[:, place].min(), found.returns[:, place].max()
+        returns = known(found.returns[:, place])
+        ends = (returns.min(), returns.max()) if len(returns) else (np.nan, np.nan)
         table.add_row(Text(found.agents[place]), told, *(number(float(end)) for end in ends))
     console.print(table)
     if len(order) > SHOWN:

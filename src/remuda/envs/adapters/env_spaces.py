@@ -46,7 +46,8 @@ class EnvSpaces:
 
         Its shape and dtype are then left to be checked.
         """
-        return isinstance(self._sight.unmasked, spaces.Box)
+        own = self._sight.unmasked
+        return isinstance(own, spaces.Box) and own.shape == self._sight.space.shape
 
     def split(self, observation: Any) -> tuple[Any, Any]:
         """An observation, or a batch, without its mask; and the mask, None: it has none."""

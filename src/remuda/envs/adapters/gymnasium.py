@@ -7,13 +7,14 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 
-from remuda.envs.adapters.answers import STEP, begin, first_begin, parts
+from remuda.envs.adapters.answers import STEP, begin, first_begin, is_sequence, parts
 from remuda.envs.adapters.masks import Masks, can_be_masked
 from remuda.envs.adapters.spaces import MASK, deeds_of, picture_of, seed_of, sight_of
 from remuda.envs.adapters.tuples import copies_of, has_agents, made_quietly
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
-from remuda.envs.checks import BadValueError, broken, flag, number
+from remuda.envs.checks import BadValueError, UntakeableError, broken, flag, number
 from remuda.envs.kinds import CHECKERS, GYMNASIUM
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
@@ -120,6 +121,7 @@ class GymnasiumEnv(VectorEnv):
         """Step every copy that is not over."""
         deeds, copies = self._deeds.unpack(actions), self.copies
         for i in np.flatnonzero(self.active[:, 0]).tolist():
+            answer: Any = None
             try:
                 answer = parts(copies[i], "step", copies[i].step(deeds[i]), STEP)
                 seen, reward, terminated, truncated, info = answer
@@ -133,7 +135,8 @@ class GymnasiumEnv(VectorEnv):
                     terminated = flag("terminated", terminated, self.check)
                     truncated = flag("truncated", truncated, self.check)
             except BadValueError as error:
-                raise broken(self, 0, i, int(self._turns[i]), error) from None
+                said = self._hint_of_agents(i, answer, error)
+                raise broken(self, 0, i, int(self._turns[i]), said) from None
             self._rewards[i, 0] = reward
             if terminated or truncated:
                 self._terminated[i, 0] = terminated
@@ -159,9 +162,51 @@ class GymnasiumEnv(VectorEnv):
         for copy in self.copies:
             copy.close()
 
+    def _hint_of_agents(self, i: int, answer: Any, error: BadValueError) -> BadValueError:
+        """Return the error; where there is a reward for each part of a tuple, with what to do."""
+        sees, does = self.copies[i].observation_space, self.copies[i].action_space
+        if not (isinstance(sees, spaces.Tuple) and isinstance(does, spaces.Tuple)):
+            return error
+        count = len(sees.spaces)
+        reward: Any = answer[1] if isinstance(answer, tuple | list) and len(answer) > 1 else None
+        if count == len(does.spaces) and is_sequence(reward) and len(reward) == count:
+            return UntakeableError(
+                f"{error}; if its tuples are of {count} agents, let it have an attribute "
+                f"n_agents = {count}"
+            )
+        return error
+
     def _note(self, i: int, seen: Any, info: Mapping[str, Any] | None) -> None:
         self._sight.write(seen, self._seen[i, ...], self.check)  # `...`: of one number a view too
         self._masks.note(i, seen, info or {}, self.check)
+
+
+class _Maker:
+    """Makes an environment at each call, with pictures where its constructor takes that."""
+
+    def __init__(
+        self,
+        name: str,
+        options: Mapping[str, Any],
+        draws: bool,
+        make: Callable[[str, Mapping[str, Any]], gymnasium.Env[Any, Any]],
+    ) -> None:
+        """Make `name`; `draws`: its metadata offers pictures, and no option says how to render."""
+        self._name, self._options, self._draws, self._make = name, dict(options), draws, make
+
+    def __call__(self) -> gymnasium.Env[Any, Any]:
+        """Return a new environment."""
+        if self._draws:
+            try:
+                return self._make(self._name, self._options | {"render_mode": "rgb_array"})
+            except Exception:  # if rendering is not at fault, it comes again
+                self._draws = False
+        return self._make(self._name, self._options)
+
+
+def _made(name: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
+    """Make an environment that Gymnasium knows."""
+    return gymnasium.make(name, **options)
 
 
 def make_gymnasium(
@@ -189,12 +234,11 @@ def make_gymnasium(
         kind = gymnasium.make(name, **options)
         drawable = "rgb_array" in (kind.metadata.get("render_modes") or ())
         kind.close()
-        if drawable and "render_mode" not in modes:
-            options["render_mode"] = "rgb_array"
-        if has_agents(kind):
-            make = wrapping.around(lambda: made_quietly(name, options))
+        draws = drawable and "render_mode" not in modes
+        if has_agents(kind, lambda: made_quietly(name, options)):
+            make = wrapping.around(_Maker(name, options, draws, made_quietly))
             return copies_of(make, num_envs, wrapping)
-        make = wrapping.around(lambda: gymnasium.make(name, **options))
+        make = wrapping.around(_Maker(name, options, draws, _made))
         return GymnasiumEnv(make, num_envs, wrapping)
     except (gymnasium.error.Error, TypeError, ImportError) as error:
         if where_raised(error, libraries=False):

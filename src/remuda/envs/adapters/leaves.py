@@ -34,6 +34,34 @@ def refusal_of(space: spaces.Space[Any], what: str = "the observation") -> Refus
     Returns:
         None where there is nothing to look at.
     """
+    refuse = _of_kind(space, what)
+    if getattr(type(space).contains, "__module__", "").startswith("gymnasium."):
+        return refuse
+    return _of_own(space, refuse if isinstance(space, spaces.Box) else None, what)
+
+
+def _of_own(space: spaces.Space[Any], otherwise: Refusal | None, what: str) -> Refusal:
+    """Refuse what a space with a `contains` of its own does not contain.
+
+    Args:
+        space: that decides.
+        otherwise: what decides where it says no. A Box may say no for a bound that is passed.
+        what: the values are, in messages.
+    """
+    told = short(space)
+
+    def refuse(value: Any) -> None:
+        if space.contains(value):
+            return
+        if otherwise is None:
+            raise BadValueError(f"{what} is {short(value)}, which is not in {told}")
+        otherwise(value)
+
+    return refuse
+
+
+def _of_kind(space: spaces.Space[Any], what: str) -> Refusal | None:
+    """Return what looks at the values of one of Gymnasium's own spaces, as `refusal_of` does."""
     if isinstance(space, spaces.Discrete):
         return _of_choice(space, what)
     if isinstance(space, spaces.MultiDiscrete):

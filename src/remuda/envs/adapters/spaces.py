@@ -18,6 +18,7 @@ from remuda.types import Array
 MASK = "action_mask"
 """Where libraries tell what is allowed: beside the observation in a dictionary, or in `info`."""
 OBSERVATION = "observation"
+FLOAT = np.dtype(np.float32)
 UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """What comes of reading a value by a space that it is not in."""
 
@@ -156,7 +157,11 @@ def sight_of(space: spaces.Space[Any], does: Deeds | None = None) -> Sight:
         elif has_mask and rest:
             space = spaces.Dict(rest)
     if isinstance(space, spaces.Box):
-        return Sight(space, lambda seen: seen, has_mask, space, part, names)
+        if 0 in space.shape:  # networks have an input all the same
+            nothing = spaces.Box(0.0, 0.0, (1,), np.float32)
+            refuse = refusal_of(space)
+            return Sight(nothing, lambda _: np.zeros(1), has_mask, space, part, names, refuse)
+        return Sight(_native(space), lambda seen: seen, has_mask, space, part, names)
     try:
         flat = spaces.flatten_space(space)
     except NotImplementedError:
@@ -171,6 +176,18 @@ def sight_of(space: spaces.Space[Any], does: Deeds | None = None) -> Sight:
         return spaces.flatten(space, seen)
 
     return Sight(box, flatten, has_mask, space, part, names, refuse)
+
+
+def _native(space: spaces.Box) -> spaces.Box:
+    """Return a Box of a dtype that compiled code takes: native, and not of 16 or 128 bits."""
+    dtype = np.dtype(space.dtype).newbyteorder("=")
+    if dtype.kind == "f":
+        dtype = np.dtype(np.float64) if dtype.itemsize > np.dtype(np.float32).itemsize else FLOAT
+    if dtype == space.dtype and space.dtype.isnative:
+        return space
+    with np.errstate(over="ignore"):
+        low, high = space.low.astype(dtype), space.high.astype(dtype)
+    return spaces.Box(low, high, dtype=dtype.type)
 
 
 def _tells_of(sees: spaces.Dict, does: Deeds | None, customary: bool) -> bool:
@@ -252,9 +269,11 @@ def _deeds_in(space: spaces.Space[Any]) -> Deeds:
     if isinstance(space, spaces.Tuple | spaces.Dict):
         return _deeds_of_parts(space)
     if _is_of_numbers(space):
+        assert isinstance(space, spaces.Box)
+        native = _native(space)
         if space.shape == ():  # an array without a dimension, and no scalar of NumPy's
-            return Deeds(space, lambda actions: [np.asarray(x) for x in _within(space, actions)])
-        return Deeds(space, lambda actions: _within(space, actions))
+            return Deeds(native, lambda actions: [np.asarray(x) for x in _within(space, actions)])
+        return Deeds(native, lambda actions: _within(space, actions))
     return Deeds(space, lambda actions: actions.copy())
 
 

@@ -24,23 +24,50 @@ from remuda.user_code import where_raised
 
 RWARE = "rware"
 Numbers = Mapping[str, Any]
+ATTRIBUTES = "n_agents", "num_agents", "agents", "players"
+"""By any of these an environment tells how many agents share it."""
 NUMBER = (bool, int, float, np.generic)
 """What `info` may tell of all agents together."""
 
 
-def has_agents(env: gymnasium.Env[Any, Any]) -> bool:
-    """Whether several agents share it: it sees and does tuples, and says that they are as many.
+def has_agents(
+    env: gymnasium.Env[Any, Any], another: Callable[[], gymnasium.Env[Any, Any]] | None = None
+) -> bool:
+    """Return whether several agents share an environment, which sees and does tuples by agent.
 
-    By an attribute `n_agents`, `num_agents`, `agents` or `players`: one agent may see a tuple, too.
+    It says so by an attribute `n_agents`, `num_agents`, `agents` or `players` that tells as many
+    as the tuples have parts, or it pays a reward for each part. One agent may see and do tuples,
+    too.
+
+    Args:
+        env: the environment.
+        another: makes another one, which is played for a step where no attribute tells; None: the
+            attributes decide.
     """
     sees, does = env.observation_space, env.action_space
     if not (isinstance(sees, spaces.Tuple) and isinstance(does, spaces.Tuple)):
         return False
     count, own = len(sees.spaces), env.unwrapped
-    words = "n_agents", "num_agents", "agents", "players"
-    told: list[Any] = [getattr(own, name, None) for name in words]
+    told: list[Any] = [getattr(own, name, None) for name in ATTRIBUTES]
     sizes = [len(each) if hasattr(each, "__len__") else each for each in told]
-    return count == len(does.spaces) and count in sizes
+    if count != len(does.spaces):
+        return False
+    return count in sizes or (another is not None and count > 1 and _pays_each(another, count))
+
+
+def _pays_each(make: Callable[[], gymnasium.Env[Any, Any]], count: int) -> bool:
+    """Return whether the first step of an environment pays so many rewards."""
+    try:
+        env = make()
+        try:
+            env.reset(seed=0)
+            env.action_space.seed(0)
+            reward: Any = env.step(env.action_space.sample())[1]
+        finally:
+            env.close()
+    except Exception:  # whatever it is: an environment that does not step here tells nothing
+        return False
+    return is_sequence(reward) and len(reward) == count
 
 
 class TupleEnv:

@@ -164,7 +164,7 @@ def evaluate(words: Sequence[str]) -> int:
 
 
 def _print_evaluation(options: EvaluateOptions, game: str, evaluation: Evaluation) -> None:
-    from remuda.evaluation import standard_error
+    from remuda.analysis.returns import standard_error
     from remuda.ui.numbers import number
 
     played = len(evaluation.returns)
@@ -173,6 +173,9 @@ def _print_evaluation(options: EvaluateOptions, game: str, evaluation: Evaluatio
     for i, name in enumerate(evaluation.agents):
         mean, error = evaluation.mean(i), evaluation.standard_error(i)
         who = f"  ({options.scripted[name]})" if name in options.scripted else ""
+        there = evaluation.episodes(i)
+        if there < played:
+            who += f"  in {there} of {played} episodes" if there else "  never took part"
         print(f"  {name:<{width}}  return {number(mean):>8} ± {number(error)}{who}")
     for name, earned in evaluation.policies.items():
         earns = f"{number(earned.mean()):>8} ± {number(standard_error(earned))}"

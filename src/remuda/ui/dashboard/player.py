@@ -207,7 +207,10 @@ def _turn(moment: Moment, policies: Mapping[str, Callable[..., Array]]) -> dict[
     return {
         "turn": moment.turn,
         "actions": moment.actions,
-        "returns": {name: float(f"{value:.6g}") for name, value in moment.returns.items()},
+        "returns": {
+            name: None if value is None else float(f"{value:.6g}")
+            for name, value in moment.returns.items()
+        },
         "picture": None if moment.picture is None else _png(moment.picture),
         "over": moment.over,
         "chose_by": {
