@@ -4,11 +4,16 @@ import os
 import signal
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from cluster.node_runs import NodeRun, ProcessNodes
 from cluster_nodes import until
+from remuda.cluster.member import Member
+from remuda.cluster.placement import Placement
+from remuda.cluster.runtime import ClusterRuntime
 from remuda.errors import RoleDiedError
 
 SLOWLY = 0.7
@@ -80,3 +85,31 @@ def test_a_role_that_dies_for_good_on_the_head_costs_neither_a_last_checkpoint_n
     finally:
         run.stop()
     assert run.runtime._local.pids == {}
+
+
+@pytest.mark.parametrize(("schedule", "saved"), [("lockstep", 0), ("async", 3)])
+def test_counts_that_never_reached_the_head_cost_an_exact_run_its_checkpoint(schedule, saved):
+    """The counts that the head knows would belong to an earlier turn than the other parts."""
+    runtime = object.__new__(ClusterRuntime)
+    runtime._members, runtime._silence, runtime._write_limit = {1: Member(1, "far")}, 0.05, 1.0
+    runtime.placement = Placement((0,), (1,))
+    runtime._nodes = AnswersAtOnce({"save": {"agent_0": None, "agent_1": None}, "stamp": 7})
+    runtime._node = SimpleNamespace(
+        assembly=SimpleNamespace(config=SimpleNamespace(exact=schedule == "lockstep")),
+        stamps=SimpleNamespace(all=np.array([0, 6])),
+    )
+    local = {"save": lambda _: {"actor"}, "run_for": lambda _: None}
+    runtime._local = SimpleNamespace(**local, want_save=lambda _: None)
+    assert len(runtime.save(1)) == saved
+    runtime._node.stamps.all[1] = 7
+    assert len(runtime.save(2)) == 3
+
+
+class AnswersAtOnce:
+    """Nodes that answer what they are asked."""
+
+    def __init__(self, answers):
+        self.answers = answers
+
+    def call(self, number, method, *args):
+        return SimpleNamespace(done=lambda: True, result=lambda *_: self.answers.get(method))

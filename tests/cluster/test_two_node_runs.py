@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from cluster.process_nodes import ProcessNodes
-from equivalence.runs import PPO, assert_same, configure, run
+from equivalence.runs import PPO, assert_same, configure, run, stops
 from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.agent import sweep_homes
 from remuda.cluster.cluster import Cluster
@@ -144,8 +144,8 @@ def test_a_run_that_is_resumed_over_two_nodes_equals_one_that_was_not_interrupte
 ):
     nodes(SCATTERED)
     tree = overlay(tree, {"policy": {"algorithm": "ppo"}, "learners": {"processes": 2}})
-    half = {"run": {"turns": tree["run"]["turns"] // 2}}
-    over_nodes(tmp_path / "two", tree, **half)
+    (stop,) = stops(str(tree), last=tree["run"]["turns"] - 40)
+    over_nodes(tmp_path / "two", tree, run={"turns": stop})
     assert_same(
         run(tmp_path / "one", schedule="sequential", **tree),
         over_nodes(tmp_path / "two", tree, resume=True),

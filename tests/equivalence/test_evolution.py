@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from equivalence.runs import PPO, assert_same, outcome, run
+from equivalence.runs import PPO, assert_same, outcome, run, stops
 from remuda.checkpoint.state import pack
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import overlay
@@ -144,8 +144,9 @@ def test_lockstep_equals_sequential_where_policies_evolve(kind, algorithm, tmp_p
 def test_evolution_resumes_exactly(kind, algorithm, tmp_path):
     tree = tree_of(kind, algorithm) | {"schedule": "sequential"}
     whole = run(tmp_path / "whole", **tree)
-    run(tmp_path / "parts", **tree, run={"turns": 274})  # in the middle of a match
-    for turns in (500, 800):
+    first, second = stops(kind, algorithm, count=2)
+    run(tmp_path / "parts", **tree, run={"turns": first})
+    for turns in (second, 800):
         run(tmp_path / "parts", resume=True, **tree, run={"turns": turns})
     assert_same(whole, outcome(tmp_path / "parts"), slice(2), updates=5)
     ledgers = [(tmp_path / name / "ledger.bin").read_bytes() for name in ("whole", "parts")]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from equivalence.runs import assert_same, outcome, run
+from equivalence.runs import assert_same, outcome, run, stops
 from remuda.config import overlay
 
 PRIORITISED = {"policy": {"algorithm": "dqn", "experience": {"prioritised": 0.6}}}
@@ -38,7 +38,7 @@ def test_lockstep_equals_sequential(setting, tmp_path):
 def test_a_resumed_run_equals_an_uninterrupted_one(setting, tmp_path):
     tree = SETTINGS[setting] | {"schedule": "sequential"}
     whole = run(tmp_path / "whole", **tree)
-    run(tmp_path / "parts", **tree, run={"turns": 500})
+    run(tmp_path / "parts", **tree, run={"turns": stops(setting)[0]})
     run(tmp_path / "parts", resume=True, **tree)
     assert_same(whole, outcome(tmp_path / "parts"), policies=slice(2), updates=5)
 

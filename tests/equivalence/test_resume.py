@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from equivalence.runs import LEARNED, PLAYED, PPO, assert_same, outcome, run
+from equivalence.runs import LEARNED, PLAYED, PPO, assert_same, outcome, run, stops
 from remuda.checkpoint.state import pack
 from remuda.checkpoint.store import Checkpoints
 from remuda.coordinator.metrics import read_metrics
@@ -34,9 +34,10 @@ def test_a_resumed_run_equals_an_uninterrupted_one(schedule, algorithm, noisy, t
         "learners": {"processes": 2},
     }
     whole = run(tmp_path / "whole", **tree)
-    run(tmp_path / "parts", **tree, run={"turns": 274})  # in the middle of an episode
-    # Once more where it costs no processes.
-    for turns in (500, 800) if schedule == "sequential" else (800,):
+    # Twice where it costs no processes.
+    first, *more = stops(schedule, algorithm, count=2 if schedule == "sequential" else 1)
+    run(tmp_path / "parts", **tree, run={"turns": first})
+    for turns in (*more, 800):
         run(tmp_path / "parts", resume=True, **tree, run={"turns": turns})
     assert_same(whole, outcome(tmp_path / "parts"))
 
@@ -66,8 +67,9 @@ def test_a_league_resumes_exactly(schedule, matchmaker, algorithm, tmp_path):
         },
     }
     whole = run(tmp_path / "whole", **tree)
-    run(tmp_path / "parts", **tree, run={"turns": 274})  # in the middle of a match
-    for turns in (500, 800):
+    first, second = stops(schedule, matchmaker, algorithm, count=2)
+    run(tmp_path / "parts", **tree, run={"turns": first})
+    for turns in (second, 800):
         run(tmp_path / "parts", resume=True, **tree, run={"turns": turns})
     assert_same(whole, outcome(tmp_path / "parts"), slice(2), updates=5)
     ledgers = [(tmp_path / name / "ledger.bin").read_bytes() for name in ("whole", "parts")]
@@ -102,8 +104,9 @@ def test_main_agents_keep_their_share_of_matches_over_a_stop(schedule, tmp_path)
         },
     }
     run(tmp_path / "whole", **tree)
-    run(tmp_path / "parts", **tree, run={"turns": 274})  # in the middle of matches
-    for turns in (500, 800):
+    first, second = stops(schedule, "league", count=2)
+    run(tmp_path / "parts", **tree, run={"turns": first})
+    for turns in (second, 800):
         run(tmp_path / "parts", resume=True, **tree, run={"turns": turns})
     ledgers = [(tmp_path / name / "ledger.bin").read_bytes() for name in ("whole", "parts")]
     assert ledgers[0] == ledgers[1]
@@ -117,7 +120,7 @@ def test_main_agents_keep_their_share_of_matches_over_a_stop(schedule, tmp_path)
 
 def test_a_run_changes_its_schedule_when_it_is_resumed(tmp_path):
     whole = run(tmp_path / "whole", schedule="sequential")
-    run(tmp_path / "parts", schedule="sequential", run={"turns": 300})
+    run(tmp_path / "parts", schedule="sequential", run={"turns": stops("changes")[0]})
     parts = run(tmp_path / "parts", resume=True, schedule="lockstep")
     assert_same(whole, parts)
 

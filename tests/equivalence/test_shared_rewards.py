@@ -2,7 +2,7 @@
 
 import pytest
 
-from equivalence.runs import PPO, assert_same, outcome, run
+from equivalence.runs import PPO, assert_same, outcome, run, stops
 
 KINDS = {"fixed": {}, "dealt": {"matchmaker": "random", "policies": 3}}
 
@@ -33,6 +33,6 @@ def test_lockstep_equals_sequential_where_rewards_are_shared(kind, tmp_path):
 def test_a_run_with_shares_is_resumed_exactly_in_the_middle_of_an_episode(kind, tmp_path):
     tree = tree_of(kind) | {"schedule": "sequential"}
     whole = run(tmp_path / "whole", **tree)
-    run(tmp_path / "parts", **tree, run={"turns": 274})
+    run(tmp_path / "parts", **tree, run={"turns": stops("shared", kind)[0]})
     run(tmp_path / "parts", resume=True, **tree, run={"turns": 800})
     assert_same(whole, outcome(tmp_path / "parts"), slice(2), updates=5)

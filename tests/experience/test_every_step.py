@@ -39,7 +39,7 @@ def slots_by_policy(actor, names):
     if "casts" not in seats:
         return {n: seats[str(i)]["writer"]["slots"] for i, n in enumerate(names)}
     writer = seats["casts"]["0"]["writers"]["0"]  # all policies are alike
-    return dict(zip(names, writer["slots"], strict=True))
+    return {n: writer[str(row)]["slots"] for row, n in enumerate(names)}
 
 
 def check(directory):

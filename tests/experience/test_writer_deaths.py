@@ -90,7 +90,7 @@ def check(experience, committed, writer):
     assert (ring.shared["sequence"] % 2 == 0).all()
     assert experience.written == committed[0]
     assert experience.written - experience.overwritten == held
-    slots = writer.state()["slots"]
+    slots = writer.state_of(0)["slots"]
     being_written = int(ring.shared["committed"][slots[slots != NOWHERE]].sum())
     assert ring.open_steps == being_written
     assert ring.counters[CLOSED_STEPS] + being_written == experience.written
@@ -162,7 +162,7 @@ def short_episodes(experience, rollouts):
         taken += take_all(rollouts)
         queue, held = ring.shared["queue"], np.flatnonzero(ring.shared["committed"])
         known = queue[ring.shared["sequence"][queue] == ring.shared["queue_sequence"]]
-        slots = writer.state()["slots"]
+        slots = writer.state_of(0)["slots"]
         if i > 100 and len(np.setdiff1d(held, [*known, *slots])) and (slots != NOWHERE).any():
             return taken
     raise AssertionError("no segment outlived its entry")

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import remuda
-from equivalence.runs import assert_same, outcome, run
+from equivalence.runs import assert_same, outcome, run, stops
 from policies.made_rollouts import KINDS
 from remuda.algorithms import BUILT_IN, find_algorithm
 from remuda.config import PolicyConfig, load_config
@@ -164,7 +164,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(algorithm, schedule, tmp_path
         "learners": {"processes": 2},
     }
     whole = run(tmp_path / "whole", **tree)
-    run(tmp_path / "parts", **tree, run={"turns": 274})
+    run(tmp_path / "parts", **tree, run={"turns": stops(algorithm, schedule)[0]})
     run(tmp_path / "parts", resume=True, **tree, run={"turns": 800})
     assert_same(whole, outcome(tmp_path / "parts"))
 

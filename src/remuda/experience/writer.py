@@ -15,7 +15,7 @@ import numpy as np
 from remuda.checkpoint.state import fitting
 from remuda.experience import write_kernels as kernels
 from remuda.experience.experience import Experience
-from remuda.experience.ring import CLOSED_STEPS, WRITTEN
+from remuda.experience.ring import CLOSED_STEPS, CONTENTS, WRITTEN
 from remuda.experience.ring_arrays import Beginnings, Decisions, Outcomes, Places, Segments
 from remuda.experience.room import Room
 from remuda.experience.write_kernels import NOWHERE
@@ -77,6 +77,7 @@ class RingWriter:
         self._decide = partial(decide, *decisions, *beginnings, *each)
         outcomes = (arrays[name] for name in Outcomes._fields)
         self._outcome = partial(outcome, *outcomes, *segments, *each)
+        self._steps = {name: arrays[name] for name in CONTENTS}
         self._segments = [Segments(*(a[p] for a in segments)) for p in range(len(rows))]
         for of_ring in self._segments:
             kernels.repair(of_ring)
@@ -90,24 +91,60 @@ class RingWriter:
             kernels.close_orphans(segments)
 
     def state(self) -> State:
-        """Which segments the streams have open; the rings save the segments themselves."""
-        return {name: array.copy() for name, array in self._places.items()}
+        """Return by row what `state_of` returns."""
+        return {str(row): self.state_of(row) for row in self.rings}
+
+    def state_of(self, row: int) -> State:
+        """Return the segments that the streams of one row have open, and the step each is at.
+
+        A reader of the ring may not see that step yet, and on another node it is not even there. So
+        it belongs to this part of a checkpoint; the committed steps belong to the learner's.
+        """
+        ring = self._ring_of(row)
+        found: State = {name: array[ring].copy() for name, array in self._places.items()}
+        steps = self._steps_at(ring, found["slots"], found["lengths"])
+        return found | {name: self._steps[name][at] for name, at in steps.items()}
 
     def holds(self, state: State) -> bool:
-        """Whether the rings have the segments that were open when `state` was called.
+        """Return whether `holds_of` is true of every row."""
+        return all(self.holds_of(row, state[str(row)]) for row in self.rings)
 
-        They have none of them where a run is resumed without its experience.
+    def holds_of(self, row: int, state: State) -> bool:
+        """Return whether the ring has the segments that were open when `state_of` was called.
+
+        It has none of them where a run is resumed without its experience.
         """
-        saved = fitting(state, "slots", self._places["slots"]).reshape(self._slots.shape)
-        return all(
-            bool((segments.sequence[slots[slots != NOWHERE]] > 0).all())
-            for segments, slots in zip(self._segments, saved, strict=True)
-        )
+        ring = self._ring_of(row)
+        slots = fitting(state, "slots", self._slots[ring])
+        return bool((self._segments[ring].sequence[slots[slots != NOWHERE]] > 0).all())
 
     def restore(self, state: State) -> None:
-        """Go on writing where `state` was called; the rings must be as they were then."""
+        """Go on writing where `state` was called; the rings must hold what was committed then."""
+        for row in self.rings:
+            self.restore_of(row, state[str(row)])
+
+    def restore_of(self, row: int, state: State) -> None:
+        """Go on writing the streams of one row where `state_of` was called."""
+        ring = self._ring_of(row)
         for name, array in self._places.items():
-            array[...] = fitting(state, name, array)
+            array[ring] = fitting(state, name, array[ring])
+        for name, at in self._steps_at(ring, self._slots[ring], self._lengths[ring]).items():
+            self._steps[name][at] = fitting(state, name, self._steps[name][at])
+
+    def _steps_at(
+        self, ring: int, slots: Integers, lengths: Integers
+    ) -> dict[str, tuple[int, Integers, Integers]]:
+        """Return where the step lies that each open stream is at, as indices by array."""
+        is_open = slots != NOWHERE
+        slots, steps = slots[is_open], lengths[is_open] - 1
+        newest = self.ring.shape.n_frames - 1
+        return {
+            name: (ring, slots, steps + newest if name == "observations" else steps)
+            for name in CONTENTS
+        }
+
+    def _ring_of(self, row: int) -> int:
+        return int(np.flatnonzero(self._rows == row)[0])
 
     @property
     def _places(self) -> dict[str, Integers]:
@@ -220,11 +257,6 @@ class ExperienceWriter(RingWriter):
         ):
             self._wake_learners()
 
-    @property
-    def _places(self) -> dict[str, Integers]:
-        """What is saved: [streams]."""
-        return {"slots": self._slots[0], "lengths": self._lengths[0]}
-
     def _compile(self, num_agents: int) -> None:
         """Compile the kernels, by a turn in which no stream takes part.
 
@@ -265,26 +297,6 @@ class BlockWriter(RingWriter):
         firsts = [row * own_streams for row in rows]
         super().__init__(experiences, actor, _arrays_of(experiences, actor), rows, firsts)
         self._compile()
-
-    def state_of(self, row: int) -> State:
-        """As `state`, of the streams of one row alone, where each has its own."""
-        ring = self._ring_of(row)
-        return {name: array[ring].copy() for name, array in self._places.items()}
-
-    def restore_of(self, row: int, state: State) -> None:
-        """As `restore`, of the streams of one row."""
-        ring = self._ring_of(row)
-        for name, array in self._places.items():
-            array[ring] = fitting(state, name, array[ring])
-
-    def holds_of(self, row: int, state: State) -> bool:
-        """As `holds`, of the streams of one row."""
-        ring = self._ring_of(row)
-        slots = fitting(state, "slots", self._places["slots"][ring])
-        return bool((self._segments[ring].sequence[slots[slots != NOWHERE]] > 0).all())
-
-    def _ring_of(self, row: int) -> int:
-        return int(np.flatnonzero(self._rows == row)[0])
 
     def decide(
         self,
@@ -413,7 +425,7 @@ class BlockWriter(RingWriter):
 
 def _arrays_of(experiences: Sequence[Experience], actor: int) -> dict[str, Array]:
     """What the rings of one actor are made of, [rings, ...] by name."""
-    names = {*Segments._fields, *Beginnings._fields, *Decisions._fields, *Outcomes._fields}
+    names = {*Segments._fields, *Beginnings._fields, *CONTENTS}
     names -= {"counters"}
     block = experiences[0].block
     if block is None:
