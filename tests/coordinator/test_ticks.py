@@ -84,7 +84,7 @@ class Game:
             raise self.died
         return self.left == 0
 
-    def start(self, stopped): ...
+    def start(self, stopped, ready): ...
 
     def traffic(self):
         return None

@@ -99,7 +99,7 @@ class ClusterRuntime:
         """What was asked of nodes while roles moved, and is not done yet."""
         self._stopped = False
 
-    def start(self, stopped: Callable[[], bool]) -> None:
+    def start(self, stopped: Callable[[], bool], ready: Callable[[], None] = lambda: None) -> None:
         """Start every role on every node, and let them work once all are ready.
 
         Raises:
@@ -113,6 +113,7 @@ class ClusterRuntime:
             members = self._members.values()
             compiling.see(self._local.compiled + sum(m.glance.compiled for m in members))
             if self._local.is_ready and all(m.glance.is_ready for m in members):
+                ready()
                 self._local.go()
                 self._wait_for(self._call_all("go"))
                 return

@@ -181,9 +181,12 @@ class Coordinator:
 
             if self._scribe is not None:
                 self._scribe.begin()
-            self._runtime.start(stopped)
+            boards: list[ScoreboardReader] = []
             with passed_over():
-                return self._go_on(self._make_board(), config, every, signals)
+                # Read before the roles work, so that the first record misses no episode.
+                self._runtime.start(stopped, lambda: boards.append(self._make_board()))
+                board = boards[0] if boards else self._make_board()
+                return self._go_on(board, config, every, signals)
         finally:
             if self._analyser is not None:
                 self._analyser.close()

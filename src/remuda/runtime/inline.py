@@ -37,10 +37,18 @@ class InlineRuntime:
         self._stack = ExitStack()
 
     @naming_user_code(log)
-    def start(self, stopped: Callable[[], bool]) -> None:  # noqa: ARG002
+    def start(
+        self,
+        stopped: Callable[[], bool],  # noqa: ARG002
+        ready: Callable[[], None] = lambda: None,
+    ) -> None:
         """Build every role, and let it go on from the newest checkpoint of a resumed run.
 
         Where one of them cannot be built, `stop` finishes those before it.
+
+        Args:
+            stopped: as of `Runtime.start`; building is not interrupted.
+            ready: as of `Runtime.start`.
 
         Raises:
             UserCodeError: the game raised.
@@ -51,6 +59,7 @@ class InlineRuntime:
         if self._resumed:
             for worker in self._workers:
                 restore(worker, self._checkpoints.newest)
+        ready()
 
     @naming_user_code(log)
     def run_for(self, seconds: float) -> bool:

@@ -123,7 +123,7 @@ class ProcessRuntime:
         found = {c.name: c.process.pid for c in self._children if c.process is not None}
         return {name: pid for name, pid in found.items() if pid is not None}
 
-    def start(self, stopped: Callable[[], bool]) -> None:
+    def start(self, stopped: Callable[[], bool], ready: Callable[[], None] = lambda: None) -> None:
         """Spawn every role, and let them work once all of them are ready.
 
         So no turn is played before the learners are there to learn from it.
@@ -136,6 +136,7 @@ class ProcessRuntime:
         self.spawn()
         while not stopped():
             if self.is_ready:
+                ready()
                 self.go()
                 return
             self.run_for(0.02)

@@ -21,8 +21,12 @@ class Runtime(Protocol):
     3. After `stop` no role works, and none is left.
     """
 
-    def start(self, stopped: Callable[[], bool]) -> None:
+    def start(self, stopped: Callable[[], bool], ready: Callable[[], None] = lambda: None) -> None:
         """Bring every role up, or return early when `stopped()`.
+
+        Args:
+            stopped: asked again and again.
+            ready: called once, when all roles are ready and none of them works yet.
 
         Raises:
             RemudaError: a role could not start; `stop` is still to be called.

@@ -1,0 +1,38 @@
+"""The first reading of the counters: no episode is missing in what a run's records tell."""
+
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from remuda.config import load_config
+from remuda.coordinator import coordinator
+from remuda.training import train
+from remuda.ui.live import PlainView
+
+
+@pytest.mark.parametrize("schedule", ["sequential", "lockstep", "async"])
+def test_records_cover_all_episodes_however_late_the_coordinator_goes_on(
+    schedule, tmp_path, monkeypatch
+):
+    """Red before: what was played before the coordinator's first reading was in no record."""
+    passed_over = coordinator.passed_over
+
+    @contextmanager
+    def slow():
+        with passed_over():
+            time.sleep(1.0)  # as a collection of much garbage may take, and longer than the run
+            yield
+
+    monkeypatch.setattr(coordinator, "passed_over", slow)
+    tree = {
+        "game": "coordinator.test_short_episodes:Short",
+        "schedule": schedule,
+        "policy": {"algorithm": "ppo", "network": {"hidden": (4,)}},
+        "run": {"turns": 60, "evaluate_episodes": 0, "directory": str(tmp_path / "run")},
+    }
+    record = train(load_config(tree), PlainView()).record
+    for policy in record.policies.values():
+        assert policy.episodes == 30
+        assert policy.mean_return == 0.0
+    assert record.turns_per_second * record.seconds == pytest.approx(60)
