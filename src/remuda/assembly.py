@@ -319,7 +319,7 @@ class Assembly:
             config.supervision,
             num_actors=len(self._actors),
             threads=(self.layout.threads, parts_at_once(self.layout, here)),
-            nice=niceness(config, self.layout, None if here is None else len(here)),
+            nice=niceness(config, self.layout, [s.config.priority for s in self.specs], here),
             start_limit=config.run.start_limit,
             stop_limit=config.run.stop_limit,
             write_limit=config.checkpoint.write_limit,

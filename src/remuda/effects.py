@@ -60,12 +60,32 @@ def _for_nobody(config: Config, policies: Collection[str]) -> Iterator[tuple[str
     devices = [config.policy_of(name).device for name in learning]
     if config.learners.devices and not config.policy.device and devices and all(devices):
         yield "learners.devices", "every policy names its own device"
+    yield from _priorities(config, learning)
     groups = {name: config.policy_of(name).experience.group for name in learning}
     for name, group in groups.items():
         if group and list(groups.values()).count(group) == 1:
             own = _value(config.policies, f"{name}.experience.group") is not MISSING
             key = f"policies.{name}" if own else "policy"
             yield f"{key}.experience.group", f"{name} is the only one of the group {group!r}"
+
+
+def _priorities(config: Config, learning: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Priorities that decide nothing."""
+    keys = ["policy.priority"] if config.policy.priority != 1.0 else []
+    keys += [f"policies.{name}.priority" for name in learning if "priority" in _own(config, name)]
+    values = {config.policy_of(name).priority for name in learning}
+    why = ""
+    if config.exact:
+        why = f"in the schedule {config.schedule} all that is due is trained after each turn"
+    elif len(values) == 1:
+        why = "every policy has the same"
+    if why:
+        yield from ((key, why) for key in keys)
+
+
+def _own(config: Config, name: str) -> Mapping[str, Any]:
+    """What is set for one policy alone."""
+    return config.policies.get(name, {})
 
 
 FORMER: Mapping[str, tuple[object, ...]] = {"ppo.minibatches": (4,), "network.shared": (True,)}

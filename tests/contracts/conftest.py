@@ -149,7 +149,7 @@ def make_runtime(request, tmp_path):
                 checkpoints,
                 tmp_path,
                 SupervisionConfig(restarts=0),
-                nice=0,
+                nice=[0] * len(places),
                 start_limit=120.0,
                 stop_limit=30.0,
                 write_limit=60.0,

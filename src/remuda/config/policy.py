@@ -106,8 +106,10 @@ class PolicyConfig(Section):
     """Updates in a row with a loss or weights that are not finite, after which the policy stops
     learning. Each such update is undone, and never published."""
     priority: PositiveFloat = 1.0
-    """How often it is trained where the learner's process has not time for all it could do: so many
-    updates to each update of a policy of priority 1 there. Between processes it does nothing."""
+    """How often it is trained in `async` where there is not time for all that could be trained: so
+    many updates to each update of a policy of priority 1 in the same learner process. Learner
+    processes that compete for processors get their time in proportion to the mean priority of their
+    policies (`nice`); on GPUs, and where processors suffice, no process is held back."""
     time_budget: PositiveFloat | None = None
     """Seconds that an update may take, in `async`. IQN and DQN halve the batch while updates take
     longer, and double it again up to `batch_size`; PPO leaves out epochs that would take longer,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ PROCESS_MEMORY = 800 * 2**20
 """Bytes to reckon with for a process: the interpreter, torch, and what it plays or trains."""
 NICE = 3
 """How far learners step back where there are fewer cores than processes: to half the share."""
+NICEST = 19
+"""The most that the kernel knows."""
 SLOW = 100e-6
 """Seconds that a step of an agent takes to play, from which on several actors are chosen to deal a
 population: what they have to tell each other costs nothing beside it then. A user may ask for them
@@ -161,19 +164,31 @@ def is_open(config: Config, own_devices: Sequence[str], cores: int | None = None
     return config.learners.processes == "auto" or several_actors
 
 
-def niceness(config: Config, layout: Layout, here: int | None = None) -> int:
-    """How far learners step back: as the user says, or as few cores make it necessary.
+def niceness(
+    config: Config,
+    layout: Layout,
+    priorities: Sequence[float],
+    here: Collection[int] | None = None,
+) -> list[int]:
+    """Return by role how far its process steps back; actors do not.
+
+    Learners do as the user says, or as few cores make it necessary, and further where the mean
+    priority of their policies is lower than that of another learner process. Where processes
+    compete for a processor, the kernel gives one 1.25 times the time of one that is a step nicer.
 
     Args:
         config: of the run.
         layout: its roles.
-        here: how many of them live on this node; None: all.
+        priorities: by policy.
+        here: the numbers of the roles that live on this node; None: all.
     """
-    asked = config.learners.nice
-    if asked != "auto":
-        return asked
-    roles = len(layout.copies) + len(layout.groups) if here is None else here
-    return 0 if roles <= _cores() else NICE
+    base = config.learners.nice
+    if base == "auto":
+        roles = len(layout.copies) + len(layout.groups) if here is None else len(here)
+        base = 0 if roles <= _cores() else NICE
+    means = [sum(priorities[i] for i in group) / len(group) for group in layout.groups]
+    steps = [round(math.log(max(means) / mean) / math.log(1.25)) for mean in means]
+    return [0] * len(layout.copies) + [min(base + step, max(base, NICEST)) for step in steps]
 
 
 def parts_at_once(layout: Layout, here: Collection[int] | None = None) -> int:

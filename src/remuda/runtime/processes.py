@@ -62,7 +62,7 @@ class ProcessRuntime:
         *,
         num_actors: int = 1,
         threads: tuple[int, int] = (1, 1),
-        nice: int,
+        nice: Sequence[int],
         start_limit: float,
         stop_limit: float,
         write_limit: float,
@@ -80,7 +80,7 @@ class ProcessRuntime:
             supervision: limits of deaths and silence.
             num_actors: how many of the roles are actors.
             threads: torch's of each learner, and parts that it works on side by side.
-            nice: how far learners step back.
+            nice: by role, how far its process steps back.
             start_limit: seconds to begin in.
             stop_limit: seconds to finish in.
             write_limit: seconds to write a part of a checkpoint in.
@@ -103,7 +103,7 @@ class ProcessRuntime:
             self._bridge = Child(len(places), bridge, logs / f"{bridge.role.name}.log")
             self._children.append(self._bridge)
         self._checkpoints, self._supervision = checkpoints, supervision
-        self._logs, self._nice, self._resumed = logs, nice, resumed
+        self._logs, self._nice, self._resumed = logs, tuple(nice), resumed
         self.start_limit = start_limit
         """Seconds that a child has to begin in, or to compile (`run.start_limit`)."""
         self._stop_limit, self._write_limit = stop_limit, write_limit
@@ -310,7 +310,7 @@ class ProcessRuntime:
         is_actor = child.index < self._num_actors
         hosting = Hosting(
             index=child.index,
-            nice=0 if is_actor or child is self._bridge else self._nice,
+            nice=0 if child is self._bridge else self._nice[child.index],
             loop=child.place.loop,
             checkpoints=self._checkpoints,
             # A learner always goes on from its last state. The world that an actor saved belongs
