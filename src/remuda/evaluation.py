@@ -88,7 +88,11 @@ class Evaluation:
         return values[np.isfinite(values)]
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data for the run's summary; None where a number is not known: JSON has no NaN."""
+        """Plain data for the run's summary; None where a number is not known: JSON has no NaN.
+
+        Each mean comes with the number of `episodes` that it is of (of `policies`: of seats in
+        them); an agent with 0 took no part.
+        """
         return {
             "episodes": len(self.returns),
             "asked": self.asked,
@@ -102,7 +106,8 @@ class Evaluation:
 
 def _summary_of(values: npt.NDArray[np.float64]) -> dict[str, float | None]:
     found = {"mean": mean_of(values), "standard_error": standard_error(values)}
-    return {name: value if math.isfinite(value) else None for name, value in found.items()}
+    numbers = {name: value if math.isfinite(value) else None for name, value in found.items()}
+    return {**numbers, "episodes": len(known(values))}
 
 
 def way_of(summary: Mapping[str, Any] | None) -> str:

@@ -1,12 +1,16 @@
 """A seat that took no part in a match moves nothing of its policy: sums, ratings, teams."""
 
+import io
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from rich.console import Console
 
 import remuda
 from absent_agents import RETURNS
+from remuda.coordinator.run_directory import RunDirectory
 from remuda.population.ledger import count
 from remuda.population.ratings import rate_all, sides_of
 from remuda.population.records import (
@@ -15,6 +19,7 @@ from remuda.population.records import (
     UNCERTAINTY,
 )
 from remuda.population.team_returns import count_metrics, count_teams
+from remuda.ui.status import current_status, print_status
 
 PLACES = 5
 
@@ -106,6 +111,17 @@ def test_of_dealt_seats_those_that_took_part_count(tmp_path, algorithm):
         assert members[name].mean_return == pytest.approx(earned.mean())
         assert result.record.policies[name].mean_return == pytest.approx(earned.mean())
         assert min(result.evaluation.policies[name]) >= 4.0
+        totals = members[name].total_reward, result.record.policies[name].total_reward
+        assert totals == pytest.approx((earned.sum(), earned.sum()))
+        assert run.metrics()[f"{name}/total_reward"][-1] == pytest.approx(earned.sum())
+    status = current_status(RunDirectory.open(result.directory))
+    for kind, records in (("members", members), ("policies", result.record.policies)):
+        told = {name: each["total_reward"] for name, each in status[kind].items()}
+        assert told == {name: record.total_reward for name, record in records.items()}
+    console = Console(file=io.StringIO(), width=200)
+    print_status(result.directory, status, console)
+    lines = [line for line in console.file.getvalue().splitlines() if "total" in line]
+    assert len(lines) == 2  # over the policies, and over the members
     meetings = sum(
         np.isfinite(by_agent[one]) & np.isfinite(by_agent[other])
         & (ledger[f"{one}/policy"] != ledger[f"{other}/policy"])

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from remuda.coordinator.member_record import MemberRecord
 from remuda.coordinator.records import (
     AXES,
     SHOWN_OF_MEMBER,
     SHOWN_OF_RUN,
-    MemberRecord,
     PolicyRecord,
     Record,
 )

@@ -30,6 +30,7 @@ from remuda.coordinator.columns import (
     columns_of,
     part,
 )
+from remuda.coordinator.member_record import MemberRecord
 from remuda.coordinator.population_record import PopulationRecord
 from remuda.scoreboard import Learn, Play
 
@@ -46,9 +47,12 @@ class PolicyRecord:
     """
 
     mean_return: float | None = column(
-        "Mean of one agent's undiscounted return; none ended: empty.", "return", EPISODES
+        "Mean of one agent's undiscounted return, over the episodes in which it took part; none "
+        "ended: empty.",
+        "return",
+        EPISODES,
     )
-    episodes: int = column("Episodes that ended.", "episodes", TOTAL)
+    episodes: int = column("Episodes that ended, in which it took part.", "episodes", TOTAL)
     loss: float | None = column(
         "The loss that is minimised: the mean over a batch.", "loss", source=Mean(Learn.LOSS_SUM)
     )
@@ -246,66 +250,19 @@ class PolicyRecord:
         kind=ON_POLICY,
         default=None,
     )
+    total_reward: float | None = column(
+        "Total reward: the sum of the undiscounted returns of its episodes. Empty: one was not "
+        "finite.",
+        "return",
+        TOTAL,
+        default=None,
+    )
     mean_q: float | None = column(
         "Mean value that it gives to the actions of a batch, discounted and in units of the scaled "
         "rewards.",
         "value",
         source=Mean(Learn.VALUE_SUM),
         kind=REPLAY,
-        default=None,
-    )
-
-
-@dataclass
-class MemberRecord:
-    """One member of a population, since it came; it is not changed once it is made."""
-
-    games: int = column("Seats that it has taken in matches that are over.", "seats", TOTAL)
-    mean_return: float | None = column(
-        "Mean over these of the undiscounted return; empty: it has not played.",
-        "return",
-        TOTAL,
-        shown=False,
-    )
-    rating: float = column(
-        "What is believed of its skill, on openskill's scale, which begins at 25.",
-        "rating",
-        NEWEST,
-    )
-    uncertainty: float = column("The standard deviation of that.", "rating", NEWEST, shown=False)
-    learns: bool = column("Whether its weights still change.", "0 or 1", NEWEST, shown=False)
-    win_rate: float | None = column(
-        "The share of meetings with others that it won, draws halved; empty: it has met no other.",
-        "share",
-        TOTAL,
-        shown=False,
-        default=None,
-    )
-    parent: str | None = column(
-        "Whose weights it began with.", "name", NEWEST, shown=False, default=None
-    )
-    born: int = column(
-        "Matches that were over when it came.", "matches", NEWEST, shown=False, default=0
-    )
-    hyperparameters: dict[str, float] = column(
-        "Of one that learns: those that it may hand on to its children, by name.",
-        "",
-        NEWEST,
-        shown=False,
-        factory=dict,
-    )
-    payoff: float | None = column(
-        "Of one that learns: its mean payoff against the other members that the newest analysis "
-        "looked at. Empty: it met none of them often enough, or there was no analysis.",
-        "return",
-        NEWEST,
-        default=None,
-    )
-    nash: float | None = column(
-        "Of one that learns: its probability in the equilibrium of the newest analysis. Empty: it "
-        "was not among those that met each other.",
-        "probability",
-        NEWEST,
         default=None,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,18 +12,17 @@ import numpy as np
 
 from remuda.coordinator.analysing import PopulationAnalysis
 from remuda.coordinator.columns import ON_POLICY, REPLAY, Column, Mean, Total
+from remuda.coordinator.member_record import MemberRecord, member_record
 from remuda.coordinator.population_record import population_record
 from remuda.coordinator.records import (
     POLICY_COLUMNS,
     SHARES,
-    MemberRecord,
     PolicyRecord,
     Record,
 )
 from remuda.coordinator.spread import Numbers, Spread, spread_of
 from remuda.experience.store import ExperienceStore
-from remuda.population.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
-from remuda.population.table import MemberRow, Table
+from remuda.population.table import Table
 from remuda.population.table_layout import MATCHES
 from remuda.scoreboard import Facts, Learn, Play, Policy, Row, Scoreboard, added_up
 
@@ -197,6 +197,7 @@ class ScoreboardReader:
             "return_min": spread.low,
             "return_max": spread.high,
             "return_deviation": spread.deviation,
+            "total_reward": _finite(policy[:, Policy.RETURN_SUM]),
             "episode_length": _means(played[:, Policy.TURNS_SUM], played[:, Policy.EPISODES]),
             "episodes": policy[:, Policy.EPISODES].astype(np.int64).tolist(),
             "updates_per_second": rates(np.maximum(learned[:, Learn.UPDATES] / seconds, 0.0)),
@@ -254,22 +255,6 @@ def _read(column: Column, learned: Row, learn: Row, on_policy: list[bool]) -> Se
     return found
 
 
-def member_record(row: MemberRow, table: Table) -> MemberRecord:
-    """A member of a population, from its row of the table."""
-    ref, parent, born, place, numbers = row
-    return MemberRecord(
-        int(numbers[GAMES]),
-        numbers[REWARD] / numbers[GAMES] if numbers[GAMES] else None,
-        numbers[RATING],
-        numbers[UNCERTAINTY],
-        not ref.is_frozen,
-        numbers[WINS] / numbers[MEETINGS] if numbers[MEETINGS] else None,
-        None if parent is None else str(parent),
-        born,
-        {} if ref.is_frozen else table.hyperparameters.of(place),
-    )
-
-
 def _behind(experience: ExperienceStore, written: int, learn: Row) -> int | None:
     """Steps that were collected, and that the learner has not trained on yet."""
     if experience.rollout:
@@ -289,6 +274,11 @@ def _lost(experience: ExperienceStore, written: int, learn: Row) -> int:
     if experience.rollout and learn[Learn.HALTED]:
         return int(written - learn[Learn.TRAINED])
     return int(learn[Learn.LOST])
+
+
+def _finite(values: Row) -> Numbers:
+    """The values; None in place of those that are not finite."""
+    return [value if math.isfinite(value) else None for value in values.tolist()]
 
 
 def _mean(change: Row, total: int, count: int) -> float | None:

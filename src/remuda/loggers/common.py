@@ -43,12 +43,13 @@ def measured(row: Mapping[str, float]) -> dict[str, float]:
 def evaluated(result: Result) -> dict[str, float]:
     """What play after training earned, as columns `greedy/agent_0`, or `sampled/agent_0`.
 
-    Empty: there was none.
+    Without those that took no part. Empty: there was none.
     """
     found: dict[str, Any] = result.evaluation.as_summary() if result.evaluation else {}
     groups: tuple[dict[str, Any], ...] = (found.get("agents", {}), found.get("policies", {}))
     way = way_of(found)
-    return {f"{way}/{name}": each["mean"] for group in groups for name, each in group.items()}
+    means = {f"{way}/{name}": each["mean"] for group in groups for name, each in group.items()}
+    return {name: mean for name, mean in means.items() if mean is not None}
 
 
 def known_id(directory: Path, logger: str) -> str | None:

@@ -107,7 +107,8 @@ def _best_of(measured: Mapping[str, Any] | None, best: Mapping[str, Any] | None)
 
     Greedy play and play that explores are not compared: the evaluation's own counts.
     """
-    means = [each["mean"] for each in (measured or {}).get("agents", {}).values()]
+    agents = (measured or {}).get("agents", {}).values()
+    means = [each["mean"] for each in agents if each.get("episodes") != 0]
     found = [] if best is None else [float(best["mean_return"])]
     if means and None not in means:  # of a return that is not finite no mean is known
         found = [*(found if way_of(best) == way_of(measured) else ()), sum(means) / len(means)]

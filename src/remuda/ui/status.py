@@ -116,6 +116,7 @@ def _policies(status: dict[str, Any]) -> Table:
     table = _table(
         "policy",
         "return",
+        "total",
         "version",
         "slot",
         "updates",
@@ -130,6 +131,7 @@ def _policies(status: dict[str, Any]) -> Table:
         table.add_row(
             name,
             number(policy["mean_return"]),
+            number(policy["total_reward"]),
             f"{policy['version']:,}",
             str(policy["slot"]),
             f"{policy['updates']:,}",
@@ -144,7 +146,7 @@ def _policies(status: dict[str, Any]) -> Table:
 
 def _members(status: dict[str, Any]) -> Table:
     born = any(m["learns"] and m["parent"] for m in status["members"].values())
-    table = _table("member", "rating", "wins", "games", "mean return", *["parent"] * born)
+    table = _table("member", "rating", "wins", "games", "mean return", "total", *["parent"] * born)
     ranked = sorted(status["members"].items(), key=lambda pair: -pair[1]["rating"])
     for name, member in ranked:
         table.add_row(
@@ -153,6 +155,7 @@ def _members(status: dict[str, Any]) -> Table:
             percent(member["win_rate"]),
             f"{member['games']:,}",
             number(member["mean_return"]),
+            number(member["total_reward"]),
             *[Text(member["parent"] or "", "dim")] * born,
         )
     return table

@@ -1,0 +1,91 @@
+"""The columns of the metrics that tell of each member of a population whose seats are dealt."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from remuda.coordinator.columns import NEWEST, TOTAL, column
+from remuda.population.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
+from remuda.population.table import MemberRow, Table
+
+
+@dataclass
+class MemberRecord:
+    """One member of a population, since it came; it is not changed once it is made."""
+
+    games: int = column(
+        "Games played: seats on which it took part in matches that are over.", "seats", TOTAL
+    )
+    mean_return: float | None = column(
+        "Mean over these of the undiscounted return; empty: it has not played.",
+        "return",
+        TOTAL,
+        shown=False,
+    )
+    rating: float = column(
+        "What is believed of its skill, on openskill's scale, which begins at 25.",
+        "rating",
+        NEWEST,
+    )
+    uncertainty: float = column("The standard deviation of that.", "rating", NEWEST, shown=False)
+    learns: bool = column("Whether its weights still change.", "0 or 1", NEWEST, shown=False)
+    win_rate: float | None = column(
+        "The share of meetings with others that it won, draws halved; empty: it has met no other.",
+        "share",
+        TOTAL,
+        shown=False,
+        default=None,
+    )
+    total_reward: float | None = column(
+        "Total reward: the sum of the undiscounted returns of its games. Empty: one was not "
+        "finite.",
+        "return",
+        TOTAL,
+        shown=False,
+        default=None,
+    )
+    parent: str | None = column(
+        "Whose weights it began with.", "name", NEWEST, shown=False, default=None
+    )
+    born: int = column(
+        "Matches that were over when it came.", "matches", NEWEST, shown=False, default=0
+    )
+    hyperparameters: dict[str, float] = column(
+        "Of one that learns: those that it may hand on to its children, by name.",
+        "",
+        NEWEST,
+        shown=False,
+        factory=dict,
+    )
+    payoff: float | None = column(
+        "Of one that learns: its mean payoff against the other members that the newest analysis "
+        "looked at. Empty: it met none of them often enough, or there was no analysis.",
+        "return",
+        NEWEST,
+        default=None,
+    )
+    nash: float | None = column(
+        "Of one that learns: its probability in the equilibrium of the newest analysis. Empty: it "
+        "was not among those that met each other.",
+        "probability",
+        NEWEST,
+        default=None,
+    )
+
+
+def member_record(row: MemberRow, table: Table) -> MemberRecord:
+    """A member of a population, from its row of the table."""
+    ref, parent, born, place, numbers = row
+    return MemberRecord(
+        int(numbers[GAMES]),
+        numbers[REWARD] / numbers[GAMES] if numbers[GAMES] else None,
+        numbers[RATING],
+        numbers[UNCERTAINTY],
+        not ref.is_frozen,
+        numbers[WINS] / numbers[MEETINGS] if numbers[MEETINGS] else None,
+        numbers[REWARD] if math.isfinite(numbers[REWARD]) else None,
+        None if parent is None else str(parent),
+        born,
+        {} if ref.is_frozen else table.hyperparameters.of(place),
+    )
