@@ -18,9 +18,13 @@ import numpy.typing as npt
 from remuda.checkpoint.state import fitting
 from remuda.memory.atomic import fence_acquire, fence_release
 from remuda.memory.shared import SharedArrays
-from remuda.types import State
+from remuda.types import Integers, State
 
 Row = npt.NDArray[np.float64]
+
+
+NOTES, NOTE_WORDS = 4, 96
+"""Notes of the environment that an actor may leave, and words of 8 bytes that each of them has."""
 
 
 class Play(IntEnum):
@@ -162,13 +166,14 @@ class Scoreboard:
                 "learn": ((len(policies), len(Learn)), np.float64),
                 "facts": ((num_actors, len(Facts) + 2 * len(facts)), np.float64),
                 "mark": ((1,), np.float64),
+                "notes": ((num_actors, NOTES, NOTE_WORDS), np.int64),
             }
         )
         self.mark_interval()  # rows begin with zero, which is no mark
 
     @property
     def arrays(self) -> SharedArrays:
-        """`play`, `policy`, `learn` and `facts`, by row, and `mark`."""
+        """`play`, `policy`, `learn`, `facts` and `notes`, by row, and `mark`."""
         return self._shared
 
     def state(self) -> State:
@@ -243,6 +248,30 @@ class Scoreboard:
         row: Row = self._shared["facts"][actor]
         return row
 
+    def note(self, key: str, text: str, actor: int = 0) -> None:
+        """Tell the coordinator what an actor's environment noted; once by key, and a few keys.
+
+        The last word of a note is its length, written once the text is there.
+        """
+        rows = self._shared["notes"][actor]
+        found = [_note_in(row) for row in rows]
+        if None not in found or any(each and each[0] == key for each in found):
+            return
+        row = rows[found.index(None)]
+        told = f"{key}\n{text}".encode()[: 8 * (NOTE_WORDS - 1)]
+        row.view(np.uint8)[: len(told)] = np.frombuffer(told, np.uint8)
+        fence_release()
+        row[-1] = len(told)
+
+    def notes(self) -> dict[str, str]:
+        """What environments noted, by key; of several actors that noted the same, the first."""
+        found: dict[str, str] = {}
+        for row in self._shared["notes"].reshape(-1, NOTE_WORDS):
+            note = _note_in(row)
+            if note is not None:
+                found.setdefault(*note)
+        return found
+
     def told(self) -> Row:
         """The rows of all actors' episodes added up."""
         total: Row = self._shared["facts"].sum(0)
@@ -287,6 +316,16 @@ class Scoreboard:
         """The learner's row of one policy, by `Learn`."""
         row: Row = self._shared["learn"][self.policies.index(name)]
         return row
+
+
+def _note_in(row: Integers) -> tuple[str, str] | None:
+    """Return the key and text of a note; None: there is none."""
+    length = int(row[-1])
+    if not 0 < length <= 8 * (NOTE_WORDS - 1):
+        return None
+    fence_acquire()
+    key, _, text = bytes(row.view(np.uint8)[:length]).decode(errors="ignore").partition("\n")
+    return key, text
 
 
 def added_up(rows: Row) -> Row:

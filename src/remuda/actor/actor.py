@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -101,6 +101,7 @@ class Actor:
         episode_metrics: Row | None = None,
         exact: bool = True,
         check: bool = True,
+        on_note: Callable[[str, str], None] | None = None,
     ) -> None:
         """Take the seats.
 
@@ -118,6 +119,8 @@ class Actor:
             exact: a successor goes on in the middle of its episodes; else with what lasts beyond
                 them.
             check: end with a message where the game breaks its contract.
+            on_note: takes the key and the words of each of the environment's notes; None: nobody
+                reads them.
         """
         self.env, self.seats = env, seats
         self._reader, self._random, self._play = reader, random, play
@@ -136,6 +139,7 @@ class Actor:
         self._empty_episodes = 0
         """Episodes in a row in which no agent made a decision, over all copies."""
         self._turn_of: Integers = np.zeros(env.num_envs, np.int64)
+        self._on_note, self._noted = on_note, 0
         self._checks = TurnChecks(env, self._turn_of) if check else None
         seats.checks = self._checks
         self._rooms = Rooms(seats.rooms, exact)
@@ -286,9 +290,17 @@ class Actor:
         """Count and write what came of a turn; begin new episodes in the copies that are over."""
         any_over = self._add_up(result, self._play)
         self.seats.outcome(result)
+        if len(self.env.notes) != self._noted:
+            self._tell_notes(self.env.notes)
         if any_over:
             self._close_episodes(result)
             self._restart()
+
+    def _tell_notes(self, notes: Mapping[str, str]) -> None:
+        self._noted = len(notes)
+        if self._on_note is not None:
+            for key, words in notes.items():
+                self._on_note(key, words)
 
     def _compile(self) -> None:
         """Compile everything, by a turn that counts nowhere; the copies are restarted after it."""

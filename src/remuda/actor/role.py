@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from remuda.config import Config
@@ -104,6 +105,7 @@ class ActorRole:
             self.scoreboard.facts(self.index) if self.scoreboard.fact_names else None,
             exact=config.exact,
             check=config.env.check,
+            on_note=partial(self.scoreboard.note, actor=self.index),
         )
 
     def let_go(self) -> None:

@@ -201,7 +201,9 @@ class Stores:
         if to == HEAD:
             for actor, at in enumerate(placement.actors):
                 if at == home:
-                    parts += [(board[name][actor], ALL) for name in ("play", "policy", "facts")]
+                    parts += [
+                        (board[name][actor], ALL) for name in ("play", "policy", "facts", "notes")
+                    ]
             for policy, name in enumerate(self.policies):
                 learns_here = self._learns_at(placement, policy) == home
                 if learns_here:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from remuda.config import RunConfig
 from remuda.coordinator.analysing import PopulationAnalyser
 from remuda.coordinator.checkpointing import BestKeeper, Challenge, Checkpointer
+from remuda.coordinator.environment_notes import EnvironmentNotes
 from remuda.coordinator.frozen import FrozenTexts
 from remuda.coordinator.garbage import passed_over
 from remuda.coordinator.ledger_writer import LedgerWriter
@@ -230,7 +231,7 @@ class Coordinator:
         logged, whole_due = board.start, board.start.time + WHOLE
         due = board.start.time + every
         recent, encodes = deque([board.start], maxlen=SHOWN_TICKS), False
-        short = ShortEpisodes(board.experience)
+        watched = (ShortEpisodes(board.experience), EnvironmentNotes(board.scoreboard))
         while True:
             over, died = self._let_work()
             if self._analyser is not None:  # it reads the ledger, which was just written
@@ -238,8 +239,9 @@ class Coordinator:
                 board.analysis = self._analyser.newest
             board.traffic = self._runtime.traffic()
             now = board.read()
-            for message in short.news():
-                self._view.say(message)
+            for each in watched:
+                for message in each.news():
+                    self._view.say(message)
             words, finished = self._reason(over, board.seconds(now), config, signals)
             words = str(died) if died else words
             if words and signals.caught is not None and not finished and not died:
@@ -280,7 +282,7 @@ class Coordinator:
                     self._events.logged(record)
             if words:
                 ending = self._end(board, record, now, words, finished, died)
-                return replace(ending, notes=tuple(short.notes()))
+                return replace(ending, notes=tuple(n for each in watched for n in each.notes()))
             if self._status.is_due:
                 self._status.begin(record, self._runtime.status())
             self._work(VALUES - RECORD * len(record.policies))

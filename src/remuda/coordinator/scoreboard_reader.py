@@ -66,7 +66,7 @@ class ScoreboardReader:
         seconds: float = 0.0,
         table: Table | None = None,
     ) -> None:
-        self._scoreboard, self._table = scoreboard, table
+        self.scoreboard, self._table = scoreboard, table
         self.experience = experience
         """By policy."""
         self.earlier = seconds
@@ -80,7 +80,7 @@ class ScoreboardReader:
 
     def read(self) -> Reading:
         """The counters as they are now."""
-        board = self._scoreboard
+        board = self.scoreboard
         rows = board.policy_rows()
         return Reading(
             time.perf_counter(),
@@ -96,7 +96,7 @@ class ScoreboardReader:
 
     def mark(self, reading: Reading) -> None:
         """Let an interval begin with the newest reading: extremes of returns are of that alone."""
-        self._scoreboard.mark_interval()
+        self.scoreboard.mark_interval()
         self._begun = reading.time
 
     def seconds(self, reading: Reading) -> float:
@@ -116,7 +116,7 @@ class ScoreboardReader:
         change = play - earlier.play
         policies, members = self._policies(earlier, later, seconds), self._members(whole)
         matches = self._table.word(MATCHES) if self._table is not None else 0
-        metrics = len(self._scoreboard.fact_names)
+        metrics = len(self.scoreboard.fact_names)
         return Record(
             seconds=self.seconds(later),
             turns=int(play[Play.TURNS]),
@@ -127,13 +127,13 @@ class ScoreboardReader:
             wait_seconds=float(play[Play.WAIT_SECONDS]),
             overtaken=int(play[Play.OVERTAKEN]),
             shares={
-                name: float(change[share.of] / seconds / self._scoreboard.num_actors)
+                name: float(change[share.of] / seconds / self.scoreboard.num_actors)
                 for name, share in SHARES.items()
             },
             policies=policies,
             facts={
                 name: _mean(later.facts - earlier.facts, len(Facts) + i, len(Facts) + metrics + i)
-                for i, name in enumerate(self._scoreboard.fact_names)
+                for i, name in enumerate(self.scoreboard.fact_names)
             },
             members=members,
             frozen=self._table.occupants.frozen if self._table is not None else 0,
@@ -172,7 +172,7 @@ class ScoreboardReader:
         self, earlier: Reading, later: Reading, seconds: float
     ) -> dict[str, PolicyRecord]:
         """By name. Worked out for all policies at once, a column for each of a record's numbers."""
-        names = self._scoreboard.policies
+        names = self.scoreboard.policies
         rings = [self.experience[name] for name in names]
         policy, learn = later.policy, later.learn
         with np.errstate(invalid="ignore"):  # the sums of a policy that diverged are infinite

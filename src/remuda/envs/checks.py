@@ -9,7 +9,7 @@ wrong ends the actor, by an error that names the agent, the copy, the turn and t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from numbers import Real
 from typing import Any, NoReturn
@@ -209,6 +209,40 @@ def first_strange(rows: Array, mask: Bools) -> int:
 
 
 @njit(cache=True)
+def first_outside(
+    rows: Array,
+    low: Array,
+    high: Array,
+    agent: int,
+    active: Bools,
+    terminated: Bools,
+    truncated: Bools,
+) -> int:
+    """Return the place of the first number outside its bounds, or NONE.
+
+    Args:
+        rows: [num_envs, size], the newest observations of an agent.
+        low: [size]...
+        high: [size], the bounds, of the dtype of `rows`.
+        agent: only copies count where it acts, or where its episode ended in this turn.
+        active: [num_envs, num_agents]...
+        terminated: likewise...
+        truncated: likewise.
+    """
+    num_envs, size = rows.shape
+    for i in range(num_envs):
+        if active[i, agent] or terminated[i, agent] or truncated[i, agent]:
+            outside = False
+            for j in range(size):  # without a way out, so that it is compiled to vectors
+                outside |= (rows[i, j] < low[j]) | (rows[i, j] > high[j])
+            if outside:
+                for j in range(size):
+                    if rows[i, j] < low[j] or rows[i, j] > high[j]:
+                        return int(i * size + j)
+    return NONE
+
+
+@njit(cache=True)
 def first_stuck(masks: Bools, ends: Integers, acts: Bools) -> int:
     """The first stream that acts and for one of whose choices nothing is allowed; or NONE."""
     for stream in range(masks.shape[0]):
@@ -231,6 +265,71 @@ def ends_of_choices(spec: AgentSpec) -> Integers:
     sizes = space.nvec.ravel() if isinstance(space, MultiDiscrete) else [possibilities(spec)]
     ends: Integers = np.cumsum(sizes, dtype=np.int64)
     return ends
+
+
+SLACK = 1e-5
+"""How far a float may lie outside a bound of size 1, or by that share outside of a greater one."""
+
+
+class BoundsCheck:
+    """Looks whether the observations of an adapter's copies lie in their Boxes, until one does not.
+
+    That is no error: many environments pass their bounds by a little. It is noted once, in the
+    environment's `notes`.
+    """
+
+    def __init__(
+        self, env: VectorEnv, seen: Sequence[Array], terminated: Bools, truncated: Bools
+    ) -> None:
+        """Look at `seen`, by agent the array of its newest observations: [num_envs, ...]."""
+        self._env, self._ends = env, (terminated, truncated)
+        self._looks: list[tuple[Array, Array, Array] | None] = [
+            _bounds_of(spec, rows) for spec, rows in zip(env.agents, seen, strict=True)
+        ]
+
+    def look(self, agent: int, turns: Integers) -> None:
+        """Look at an agent that observes; `turns`: [num_envs], the turns of each episode so far."""
+        looks = self._looks[agent]
+        if looks is None:
+            return
+        rows, low, high = looks
+        place = first_outside(rows, low, high, agent, self._env.active, *self._ends)
+        if place == NONE:
+            return
+        copy, at = divmod(int(place), rows.shape[1])
+        self._looks = [None] * len(self._looks)  # once is enough
+        spec, env = self._env.agents[agent], self._env
+        space: Any = spec.observation_space
+        self._env.notes["observation outside its space"] = (
+            f"{spec.name} in copy {env.first_copy + copy}, turn {int(turns[copy])} of the episode: "
+            f"its observation holds {rows[copy, at]:g} (number {at} of {rows.shape[1]}), and its "
+            f"observation space says {np.ravel(space.low)[at]:g} to {np.ravel(space.high)[at]:g}. "
+            "It is used as it is; later ones are not told. Mend the bounds of the space, or the "
+            "observation"
+        )
+
+
+def _bounds_of(spec: AgentSpec, seen: Array) -> tuple[Array, Array, Array] | None:
+    """Return observations as [num_envs, size], and the bounds [size]; None: there are none."""
+    space: Any = spec.observation_space
+    rows = seen.reshape(len(seen), -1)
+    low, high, dtype = np.ravel(space.low), np.ravel(space.high), seen.dtype
+    if dtype.kind == "f":
+        if not (np.isfinite(low).any() or np.isfinite(high).any()):
+            return None
+        low, high = low.astype(np.float64), high.astype(np.float64)
+        low = low - SLACK * np.maximum(1.0, np.abs(low))
+        high = high + SLACK * np.maximum(1.0, np.abs(high))
+    elif dtype.kind == "b" or _is_whole(low, high, dtype):
+        return None
+    with np.errstate(over="ignore"):
+        return rows, low.astype(dtype), high.astype(dtype)
+
+
+def _is_whole(low: Array, high: Array, dtype: np.dtype[Any]) -> bool:
+    """Return whether no number of a dtype of integers lies outside the bounds."""
+    limits = np.iinfo(dtype)
+    return bool((low == limits.min).all() and (high == limits.max).all())
 
 
 class TurnChecks:

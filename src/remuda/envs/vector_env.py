@@ -5,6 +5,8 @@ order of the groups is the game's own: agents one after another, or several, or 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import MutableMapping
+from types import MappingProxyType
 from typing import Any
 
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
@@ -67,6 +69,10 @@ class VectorEnv(ABC):
     """What is told of each episode when it is over, next to the returns: the names in
     `TurnResult.info`. Runs show their means over episodes."""
 
+    notes: MutableMapping[str, str] = MappingProxyType({})  # type: ignore[assignment]
+    """What the environment has noticed that is no error and that its user should know: sentences by
+    a key. Notes are only added; a run tells each key once, and again at its end. An environment
+    with notes sets a dictionary of its own."""
     checker: str = "remuda.envs.contract.check_env"
     """What tests the contract that the game is written by, for messages; empty: nothing does."""
     action_names: tuple[str, ...] = ()

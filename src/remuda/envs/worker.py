@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import traceback
@@ -127,6 +128,11 @@ def _serve(env: VectorEnv, shared: SharedArrays, share: Share) -> None:
         env.begin_turn()
     for agent in _in_turn(env.turn_groups, shared["acts"]):
         env.act(agent, shared[f"actions {agent}"][own])
+    if len(env.notes) > shared["noted"][share.index]:
+        told = json.dumps(dict(env.notes)).encode()
+        told = told if len(told) <= MESSAGE else b"{}"
+        shared["notes"][share.index, : len(told)] = np.frombuffer(told, np.uint8)
+        shared["noted"][share.index] = len(env.notes)
     if todo[END]:
         result = env.end_turn()
         shared["rewards"][own] = result.rewards

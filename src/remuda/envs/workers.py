@@ -9,6 +9,7 @@ worker that was never begun, because the fork server died with the request, is a
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from itertools import pairwise
@@ -102,6 +103,8 @@ class WorkerEnvs(VectorEnv):
         workers = min(workers, num_envs)
         self._shared = SharedArrays(self._layout(workers))
         self._expose(rewards_early=one.rewards_so_far is not None)
+        self.notes = {}
+        self._noted = [0] * workers
         self._fresh: set[int] = set()
         """Agents whose observations are those of now."""
         self._begins = False
@@ -208,6 +211,12 @@ class WorkerEnvs(VectorEnv):
     def end_turn(self) -> TurnResult:
         """End the turn in all copies."""
         self._ask(END)
+        noted = self._shared["noted"].tolist()
+        if noted != self._noted:
+            self._noted = noted
+            for told in self._shared["notes"]:
+                text = bytes(told).rstrip(b"\0").decode(errors="ignore")
+                self.notes = json.loads(text or "{}") | self.notes
         return self._result
 
     def options(self) -> dict[str, Any]:
@@ -344,6 +353,8 @@ class WorkerEnvs(VectorEnv):
             "words": ((workers, 3), np.int64),
             "todo": ((workers, 4), np.bool_),
             "message": ((workers, MESSAGE), np.uint8),
+            "notes": ((workers, MESSAGE), np.uint8),
+            "noted": ((workers,), np.int64),
             "seeds": ((num_envs,), np.int64),
             "mask": ((num_envs,), np.bool_),
             "acts": ((num_agents,), np.bool_),

@@ -27,6 +27,7 @@ class Wrapped(VectorEnv):
         self.may_return_at_once = game.may_return_at_once
         self.rewards_so_far = game.rewards_so_far
         self.first_copy, self.checker = game.first_copy, game.checker
+        self.notes = game.notes
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """As the game."""

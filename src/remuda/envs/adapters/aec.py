@@ -27,6 +27,14 @@ STAYS_DEAD = (
     "self.truncations[agent]: return self._was_dead_step(action)`, where agent is "
     "self.agent_selection"
 )
+DIFFERS = "rewards and last() differ"
+UNLIKE = (
+    "{} in copy {}, turn {} of the episode: `rewards` adds up to {:g} since its last act, and "
+    "`last()` returned {:g}. Returns count what `last()` returns, or `rewards` where it only ever "
+    "returned 0; other cases are not told. Let `step` set self._cumulative_rewards[agent] = 0 for "
+    "the agent that acts, and end with self._accumulate_rewards()"
+)
+"""With `DIFFERS`: the key and words of a note."""
 DIES_ON = (
     "after each step(None) of a dead agent another dead agent is selected, and none that lives, "
     "without an end; let `step(None)` take the agent out of `agents` for good"
@@ -167,7 +175,11 @@ class AECCopies(Copies):
         heard = self._heard(copy, self._reads[e], name)
         if heard is not None and type(heard) is not float:
             heard = self._number(e, name, heard)
-        missing = self._last[e].missing(agent, heard)
+        last = self._last[e]
+        missing = last.missing(agent, heard)
+        if last.differs is not None and DIFFERS not in self.notes:
+            told = UNLIKE.format(str(name), self.first_copy + e, int(self._turns[e]), *last.differs)
+            self.notes[DIFFERS] = told
         if missing:
             self._rewards[e, agent] += missing
 

@@ -14,7 +14,7 @@ from remuda.envs.adapters.masks import Masks, can_be_masked
 from remuda.envs.adapters.spaces import MASK, deeds_of, picture_of, seed_of, sight_of
 from remuda.envs.adapters.tuples import copies_of, has_agents, made_quietly
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
-from remuda.envs.checks import BadValueError, UntakeableError, broken, flag, number
+from remuda.envs.checks import BadValueError, BoundsCheck, UntakeableError, broken, flag, number
 from remuda.envs.kinds import CHECKERS, GYMNASIUM
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
@@ -80,6 +80,8 @@ class GymnasiumEnv(VectorEnv):
         self._truncated: Bools = np.zeros(shape, np.bool_)
         self.active: Bools = np.zeros(shape, np.bool_)
         self._turns: Integers = np.zeros(num_envs, np.int64)
+        self.notes = {}
+        self._bounds = BoundsCheck(self, [self._seen], self._terminated, self._truncated)
         self.wrapping = wrapping
         """What stands round each copy."""
         self._metrics = wrapping.reading([AGENT], num_envs)
@@ -107,6 +109,8 @@ class GymnasiumEnv(VectorEnv):
 
     def observe(self, agent: int, out: Array) -> None:  # noqa: ARG002
         """Write what was seen last: [num_envs, *observation_shape]."""
+        if self.check:
+            self._bounds.look(0, self._turns)
         out[...] = self._seen
 
     def mask(self, agent: int, out: Bools) -> None:  # noqa: ARG002

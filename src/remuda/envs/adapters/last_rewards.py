@@ -59,8 +59,8 @@ class LastRewards:
         self._counted = [0.0] * num_agents
         self._size = [0.0] * num_agents  # the sum of absolute values, for rounding
         self._speaks = False
-        self.differs: tuple[int, float, float] | None = None
-        """The first agent of which `rewards` and `last()` said unlike things, and both sums."""
+        self.differs: tuple[float, float] | None = None
+        """The first sums of `rewards` and of `last()` that were unlike."""
 
     def restart(self) -> None:
         """Begin an episode of the copy."""
@@ -87,7 +87,7 @@ class LastRewards:
         """
         told = self._told[agent]
         if heard is not None and abs(heard - told) > ROUNDING * self._size[agent]:
-            self.differs = self.differs or (agent, told, heard)
+            self.differs = self.differs or (told, heard)
             self._speaks |= heard != 0.0
             if self._speaks:
                 told = heard

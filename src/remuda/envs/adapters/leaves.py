@@ -3,7 +3,7 @@
 Flattening numbers states from 0 on, and counts them from the end where they are negative, so that
 one beyond its space becomes another one; it casts numbers to the dtype of their part, by which -1
 becomes 255; and parts of wrong shapes may add up to the right length.
-The bounds of a Box are not looked at: many games pass them by a little.
+The bounds of a Box are no error here, since many games pass them by a little: `checks.BoundsCheck`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,15 @@ from remuda.envs.adapters.answers import (
 from remuda.envs.adapters.masks import Masks, can_be_masked
 from remuda.envs.adapters.spaces import MASK, deeds_of, picture_of, seed_of, sight_of
 from remuda.envs.adapters.wrapping import NOTHING, InfoMetrics, Wrapping
-from remuda.envs.checks import BadValueError, UntakeableError, broken, flag, number, short
+from remuda.envs.checks import (
+    BadValueError,
+    BoundsCheck,
+    UntakeableError,
+    broken,
+    flag,
+    number,
+    short,
+)
 from remuda.envs.kinds import CHECKERS, PARALLEL
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
@@ -95,6 +103,8 @@ class Copies(VectorEnv):
         self._terminated: Bools = np.zeros(shape, np.bool_)
         self._truncated: Bools = np.zeros(shape, np.bool_)
         self._turns: Integers = np.zeros(self.num_envs, np.int64)
+        self.notes = {}
+        self._bounds = BoundsCheck(self, self._seen, self._terminated, self._truncated)
         # Whether an agent is in an episode of its own, which has begun and not ended.
         self._playing: Bools = np.zeros(shape, np.bool_)
         self.wrapping = wrapping
@@ -128,6 +138,8 @@ class Copies(VectorEnv):
 
     def observe(self, agent: int, out: Array) -> None:
         """What it saw last: [num_envs, *observation_shape]."""
+        if self.check:
+            self._bounds.look(agent, self._turns)
         out[...] = self._seen[agent]
 
     def mask(self, agent: int, out: Bools) -> None:
