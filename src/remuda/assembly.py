@@ -1,4 +1,4 @@
-"""How the parts of a run are put together: shared memory, recipes of roles, a runtime for them."""
+"""How the parts of a run are put together."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from remuda.actor.role import ActorRole
 from remuda.changes import lasting
+from remuda.checkpoint.fitting import Range, branch, whole
 from remuda.checkpoint.names import file_name
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.config import Config
@@ -23,7 +24,6 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.coordinator.status import StatusFile
 from remuda.envs.worker_status import WorkerStatus
-from remuda.errors import CheckpointError
 from remuda.evaluation import Limits
 from remuda.experience.experience import Experience
 from remuda.experience_layout import experience_of_all
@@ -57,14 +57,13 @@ from remuda.types import AgentSpec, State
 from remuda.weights_layout import population_table, published_weights, training_layouts
 
 PATIENCE = 0.005
-"""Seconds that a stack of policies waits for those fed last in a turn; updates take longer."""
+"""Seconds that a stack of policies waits for those fed last in a turn."""
 
 
 class Assembly:
     """What actors and learners share, and the recipe of each.
 
-    Data runs round in it: from actors through experience to learners, and from learners through
-    published weights to actors.
+    Data runs from actors through experience to learners, and back through published weights.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class Assembly:
             actor_role: the recipe of actors.
             facts: what the game tells of episodes.
             agents: of the game; needed where seats are dealt.
-            initial: what policies begin with; None: weights drawn at random.
+            initial: what policies begin with; None: random weights.
             imported: members of the population that are policies of other runs.
             sparse: whether this is one of several nodes, which needs a part of it only.
         """
@@ -146,32 +145,38 @@ class Assembly:
         Args:
             checkpoints: of the run.
             found: which of them.
-            changed: by policy, hyperparameters that the one in its place has from now on.
+            changed: by policy, hyperparameters of the one in its place from now on.
             over: whether nothing more is trained, so that no experience is needed.
 
         Raises:
-            CheckpointError: it does not fit these policies.
+            CheckpointError: it does not fit.
         """
-        saved = checkpoints.read(found.number, COORDINATOR)
-        self.scoreboard.restore(saved["scoreboard"])
+        with checkpoints.restoring(COORDINATOR):
+            saved = checkpoints.read(found.number, COORDINATOR)
+            self._restore_own(saved, changed or {})
         for i, spec in enumerate(self.specs):
             part = checkpoints.read(found.number, file_name(spec.name))
-            contents = part["experience"] if self.config.saves_replay and not over else None
-            ordered = saved["population"]["orders"][i, ORDERED] if self.table is not None else None
-            if ordered is not None and part["generation"] != ordered:
-                contents = None  # another policy's, which had this place before
-            self.experience[spec.name].restore(contents, saved["written"][spec.name])
-            published = saved["published"].get(spec.name)
-            if published is None:
-                raise CheckpointError(f"it has no published weights of policy {spec.name}")
-            self._publisher(spec).restore(published)
-        if self.table is not None:
-            self.table.restore(saved["population"])
-            for place, spec in enumerate(self.specs):
-                self.table.hyperparameters.change(place, (changed or {}).get(spec.name, {}))
-        if "hyperparameters" in saved:  # older ones have none
-            self.changes.restore(saved["hyperparameters"], changed or {})
+            with checkpoints.restoring(file_name(spec.name)):
+                held = self.config.saves_replay and not over and part["experience"] is not None
+                if self.table is not None:  # of another generation: another policy's, before it
+                    held &= whole(part, "generation") == self.table.births.all[i, ORDERED]
+                contents = branch(part, "experience") if held else None
+                steps = Range(0, self.scoreboard.most_steps(len(self._agents)))
+                written = whole(branch(saved, "written"), spec.name, steps)
+                self.experience[spec.name].restore(contents, written)
         self._resumed, self._seconds = True, found.seconds
+
+    def _restore_own(self, saved: State, changed: Mapping[str, Mapping[str, float]]) -> None:
+        """Hold what the coordinator's part of a checkpoint holds."""
+        self.scoreboard.restore(branch(saved, "scoreboard"))
+        published = branch(saved, "published")
+        for spec in self.specs:
+            self._publisher(spec).restore(branch(published, spec.name))
+        if self.table is not None:
+            self.table.restore(branch(saved, "population"))
+            for place, spec in enumerate(self.specs):
+                self.table.hyperparameters.change(place, changed.get(spec.name, {}))
+        self.changes.restore(branch(saved, "hyperparameters"), changed)
 
     @property
     def records(self) -> int:
@@ -204,7 +209,7 @@ class Assembly:
         Args:
             run: where its files are.
             view: where it is watched.
-            found: the checkpoint that it goes on from; None: it begins.
+            found: the checkpoint that it resumes from; None: it begins.
             stopped: whether a signal came, after which nothing long goes on in place of the run.
             events: who is told what happens in it, and may end it.
             runtime: where the roles live; None: on this machine.
@@ -245,8 +250,8 @@ class Assembly:
             return None
         inline, cancelled = config.schedule == "sequential", threading.Event()
 
-        # Beside the run, what is being measured has a little time after a signal: the keeper sets
-        # `cancelled` then. Inline, the signal itself must end it.
+        # Beside the run the keeper sets `cancelled` a little after a signal. Inline, the signal
+        # itself must end it.
         def interrupted() -> bool:
             return cancelled.is_set() or (inline and stopped())
 
@@ -272,13 +277,8 @@ class Assembly:
         roles = self.roles()
         if config.schedule == "sequential":
             actor, *learners = roles
-            return InlineRuntime(
-                actor,
-                learners,
-                checkpoints,
-                resumed=self._resumed,
-                timeline=self._timeline("main"),
-            )
+            timeline, resumed = self._timeline("main"), self._resumed
+            return InlineRuntime(actor, learners, checkpoints, resumed=resumed, timeline=timeline)
         return self.process_runtime(logs, checkpoints)
 
     def process_runtime(

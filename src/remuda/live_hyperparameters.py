@@ -9,8 +9,9 @@ from types import MappingProxyType
 import numpy as np
 from pydantic import ValidationError
 
+from remuda.checkpoint.fitting import branch, real_number, where_is
 from remuda.config import PolicyConfig, explain
-from remuda.errors import UsageError
+from remuda.errors import CheckpointError, UsageError
 from remuda.hyperparameters import names_of, values_of, with_values
 from remuda.memory.atomic import fence_acquire, fence_release, load, store
 from remuda.memory.shared import Arena, SharedArrays
@@ -85,6 +86,7 @@ class LiveHyperparameters:
     def __init__(self, configs: Mapping[str, PolicyConfig], arena: Arena | None = None) -> None:
         """Begin with what is configured, by policy: nothing has changed."""
         self.policies = tuple(configs)
+        self._configs = dict(configs)
         self._configured = {name: values_of(config) for name, config in configs.items()}
         self._names = names_of(self._configured.values())
         shape = (len(self.policies), len(self._names))
@@ -153,11 +155,16 @@ class LiveHyperparameters:
             anew: by policy, names that are as configured again, whatever they were.
         """
         for policy, configured in self._configured.items():
+            saved = branch(state, policy)
             kept = {
-                name: value
-                for name, (value, before) in state.get(policy, {}).items()
+                name: real_number(value, where_is(saved, name))
+                for name, (value, before) in saved.items()
                 if configured.get(name) == before and name not in anew.get(policy, ())
             }
+            try:
+                checked_values(self._configs[policy], kept, f"{saved.where}")
+            except UsageError as error:
+                raise CheckpointError(str(error)) from None
             if kept:
                 self.change(policy, kept)
 

@@ -20,7 +20,6 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import CheckpointError, ConfigError, RemudaError, RunDirectoryError
 from remuda.hyperparameters import values_of
 from remuda.pickled import with_digests_of
-from remuda.population.place_hyperparameters import EARLIER
 from remuda.publish.snapshot import Snapshot
 
 
@@ -243,9 +242,9 @@ def _live(saved: Mapping[str, Any], policies: Sequence[str]) -> list[dict[str, f
     """By place, the hyperparameters that were not as configured, or all those of a population."""
     population = saved.get("population")
     if population is None:
-        changed = saved.get("hyperparameters", {})  # older checkpoints have none
+        changed = saved["hyperparameters"]
         return [{n: now for n, (now, _) in changed.get(p, {}).items()} for p in policies]
-    names = list(population.get("hyperparameter_names", EARLIER))
+    names = list(population["hyperparameter_names"])
     rows = np.asarray(population["hyperparameters"])[: len(policies)].tolist()
     return [
         {name: value for name, value in zip(names, row, strict=True) if not math.isnan(value)}

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
+from remuda.checkpoint.fitting import fitting
 from remuda.checkpoint.names import file_name
-from remuda.checkpoint.state import fitting
 from remuda.config import Config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory

@@ -15,7 +15,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from remuda.checkpoint.state import fitting
+from remuda.checkpoint.fitting import COUNT, FINITE_64, fitting
 from remuda.memory.atomic import fence_acquire, fence_release
 from remuda.memory.shared import SharedArrays
 from remuda.types import Integers, State
@@ -152,6 +152,15 @@ class Learn(IntEnum):
     """What the entropy weighs in the loss now, with algorithms that know of it."""
 
 
+POLICY_COUNTS = (Policy.EPISODES, Policy.EPSILON, Policy.VERSION, Policy.TURNS_SUM)
+"""Columns that are 0 or more; the others are sums of anything."""
+LEARN_COUNTS = (
+    *(Learn.UPDATES, Learn.SAMPLES, Learn.VERSION, Learn.REDRAWN, Learn.SECONDS_SAMPLE),
+    *(Learn.SECONDS_UPDATE, Learn.SECONDS_PUBLISH, Learn.NONFINITE, Learn.HALTED, Learn.TRAINED),
+    *(Learn.LOST, Learn.OTHERS_STEPS, Learn.ACCEPTED, Learn.RESTORED, Learn.EXPLAINED_UPDATES),
+)
+
+
 class Scoreboard:
     """A row for each actor, one of each actor for each policy, and one of each policy's learner."""
 
@@ -195,15 +204,13 @@ class Scoreboard:
         Raises:
             CheckpointError: it is of another number of policies.
         """
-        self._shared["play"][0] = fitting(state, "play", self._shared["play"][0])
-        facts, metrics = self._shared["facts"][0], len(Facts) + len(self.fact_names)
-        facts[:metrics] = fitting(state, "facts", facts[:metrics])
-        if "facts_told" in state:
-            facts[metrics:] = fitting(state, "facts_told", facts[metrics:])
-        else:  # as it was when every episode told all
-            facts[metrics:] = facts[Facts.EPISODES]
-        self._shared["policy"][0] = fitting_counts(state, "policy", self._shared["policy"][0])
-        self._shared["learn"][...] = fitting_counts(state, "learn", self._shared["learn"])
+        shared, metrics = self._shared, len(Facts) + len(self.fact_names)
+        facts, acted = shared["facts"][0], shared["policy"][0][:, : Policy.MARK]
+        shared["play"][0] = fitting(state, "play", shared["play"][0], COUNT)
+        facts[:metrics] = fitting(state, "facts", facts[:metrics], FINITE_64)
+        facts[metrics:] = fitting(state, "facts_told", facts[metrics:], COUNT)
+        acted[...] = fitting(state, "policy", acted, COUNT, POLICY_COUNTS)
+        shared["learn"][...] = fitting_learned(state, "learn", shared["learn"])
 
     def play(self, actor: int = 0) -> Row:
         """An actor's row, by `Play`."""
@@ -282,6 +289,13 @@ class Scoreboard:
         turns: list[float] = self._shared["play"][:, Play.TURNS].tolist()
         return sum(turns)
 
+    def most_steps(self, num_agents: int) -> int:
+        """The most steps that a policy can have lived through so far.
+
+        Each agent decides at most once in a turn. Actors on other nodes are counted a little late.
+        """
+        return 2 * int(self.turns()) * max(num_agents, 1) + 1_000_000
+
     def played(self) -> Row:
         """The rows of all actors added up, by `Play`."""
         total: Row = self._shared["play"].sum(0)
@@ -353,16 +367,10 @@ def count_on(row: Row, counts: Row) -> None:
     row[Learn.RESTORED] += 1.0
 
 
-def fitting_counts(state: State, name: str, like: Row) -> Row:
-    """The counts `name` of a state; those that an earlier version did not know begin at zero.
+def fitting_learned(state: State, name: str, like: Row) -> Row:
+    """The counts `name` of a state, of one learner or of several.
 
     Raises:
-        CheckpointError: they are missing, or of another number of policies.
+        CheckpointError: they are missing, or something else, or of another number of policies.
     """
-    saved = state.get(name)
-    known = saved.shape[-1] if isinstance(saved, np.ndarray) and saved.ndim else like.shape[-1]
-    if known >= like.shape[-1]:
-        return fitting(state, name, like)
-    found: Row = np.zeros_like(like)
-    found[..., :known] = fitting(state, name, like[..., :known])
-    return found
+    return fitting(state, name, like, COUNT, LEARN_COUNTS)

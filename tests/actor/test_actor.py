@@ -292,15 +292,10 @@ def test_what_the_game_tells_of_its_episodes_is_counted_when_they_are_over():
     other = Scoreboard(("agent_0",), facts=env.facts)
     other.restore(board.state())
     assert other.told().tolist() == board.told().tolist()
-    # As it was saved when every episode told all.
-    older = Scoreboard(("agent_0",), facts=env.facts)
     saved = board.state()
-    del saved["facts_told"]
-    older.restore(saved)
-    assert older.told().tolist() == board.told().tolist()
     for facts in (("x",), ("x", "y", "z", "u")):
         with pytest.raises(CheckpointError):
             Scoreboard(("agent_0",), facts=facts).restore(board.state())
     del saved["facts"]
-    with pytest.raises(CheckpointError, match="has no facts"):
-        older.restore(saved)
+    with pytest.raises(CheckpointError, match="facts is missing"):
+        other.restore(saved)

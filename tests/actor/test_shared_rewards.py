@@ -4,16 +4,12 @@ import numpy as np
 import pytest
 
 from remuda.actor.shared_rewards import SharedRewards, SharesForGood
-from remuda.assembly import Assembly
 from remuda.config import load_config
 from remuda.config.moved import with_moved_keys
-from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.live_hyperparameters import LiveHyperparameters
-from remuda.policies.spec import policy_specs
 from remuda.population.records import FRESH, REWARD, TEAM, TEAM_SQUARES
 from remuda.population.team_returns import count_teams, sides_by_agent
-from remuda.runtime.layout import make_layout
 
 GIVEN = np.array([[0.0, 1.0, 5.0]] * 2, np.float32)
 
@@ -72,33 +68,6 @@ def test_a_share_stays_until_the_episode_is_over():
     twin.restore(shared.shares)
     assert twin.mixed(GIVEN).tolist() == shared.mixed(GIVEN).tolist()
     assert twin.on
-
-
-@pytest.mark.parametrize("kind", ["fixed", "dealt"])
-def test_a_state_of_before_policies_had_shares_goes_on_with_those_configured(kind):
-    """`env.share_rewards` of an earlier version is read as that of all policies."""
-    tree = {
-        "game": "support:Tape",
-        "schedule": "sequential",
-        "env": {"num_envs": 2},
-        "policy": {"share_rewards": 0.5, "network": {"hidden": (4,)}},
-        "population": {"matchmaker": "random", "policies": 3} if kind == "dealt" else {},
-    }
-    config = load_config(tree)
-    agents = make_env(config.game, 1).agents
-    specs = policy_specs(config, agents)
-    layout = make_layout(config, len(specs))
-
-    def actor():
-        roles = Assembly(config, specs, layout, agents=agents).roles()
-        return roles[0].build()
-
-    state = actor().state("actor")
-    assert (state["seats"].pop("shares") == 0.5).all()
-    successor = actor()
-    successor.restore("actor", state)
-    assert (successor.seats.state()["shares"] == 0.5).all()
-    assert successor.turn() is None
 
 
 def test_a_change_while_the_run_goes_on_holds_from_the_next_episode_on():

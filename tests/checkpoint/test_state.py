@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
+from remuda.checkpoint.fitting import fitting
 from remuda.checkpoint.state import (
-    fitting,
     pack,
     pieces,
     random_state,
@@ -111,7 +111,7 @@ def test_a_malicious_pickle_is_never_run(tmp_path, monkeypatch):
 def test_another_shape_is_told():
     with pytest.raises(CheckpointError, match=r"online should be \(2, 3\) float32 and is \(3, 3\)"):
         fitting({"online": np.zeros((3, 3), np.float32)}, "online", np.zeros((2, 3), np.float32))
-    with pytest.raises(CheckpointError, match="it has no online"):
+    with pytest.raises(CheckpointError, match="online is missing"):
         fitting({}, "online", np.zeros(1))
 
 

@@ -201,23 +201,3 @@ def test_a_segment_whose_entry_was_written_over_is_closed_once(resumed):
     assert closed_steps + open_steps == passed + open_steps == experience.written
     assert ring.counters[CLOSED_STEPS] == experience.written
     assert ring.open_steps == 0
-
-
-def test_a_checkpoint_that_does_not_say_what_is_closed_resumes():
-    """Those made before segments bore it: the queue tells, as far as its entries go."""
-    experience = with_rollouts()
-    short_episodes(experience, RolloutQueue(experience))
-    state, written = experience.state(), experience.written
-    closed_as = state["0"].pop("closed_as")
-    later = with_rollouts()
-    later.restore(state, written)
-    found = later.rings[0].shared["closed_as"]
-    known = (found > 0) & (state["0"]["committed"] > 0)
-    assert known.sum() > 3
-    assert np.array_equal(found[known], closed_as[known])
-    ExperienceWriter(later).close_orphans()
-    assert later.rings[0].open_steps == 0
-    assert later.rings[0].counters[CLOSED_STEPS] >= written
-    rollouts = RolloutQueue(later)
-    take_all(rollouts)
-    assert take_all(rollouts) == []

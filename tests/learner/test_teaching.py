@@ -214,9 +214,6 @@ def test_lessons_come_back_with_a_checkpoint():
         np.testing.assert_array_equal(one.states, two.states)
         np.testing.assert_array_equal(one.targets, two.targets)
     assert other.table.births.newborn_lessons("born_1") is None
-    del state["lessons"]  # as an earlier version saved it
-    other.table.restore(state)
-    assert other.table.births.newborn_lessons("born_0") is None
 
 
 def test_states_are_drawn_from_committed_steps_of_whole_segments_with_equal_chances():

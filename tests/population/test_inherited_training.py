@@ -298,8 +298,5 @@ def test_a_birth_that_was_ordered_comes_back_with_a_checkpoint(kind):
     other.table.restore(state["population"])
     assert pack(other.table.births.newborn_training("born_0").state()) == pack(ordered)
     assert other.table.births.newborn_training("born_1") is None
-    del state["population"]["newborn_training"]  # as an earlier version saved it
-    other.table.restore(state["population"])
-    assert other.table.births.newborn_training("born_0") is None
     kept = state["published"]["policy_1"]["training"]["vectors"]["mean"]
     assert np.array_equal(kept, published(world, "policy_1").training.vectors["mean"])

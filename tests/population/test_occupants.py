@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from remuda.population.beginning import Beginning
-from remuda.population.place_hyperparameters import EARLIER
 from remuda.population.records import Member, PolicyRef
 from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
@@ -86,10 +85,4 @@ def test_hyperparameters_are_gone_on_with_by_name():
     before = Table({"a": SIZE}, 2, 0, {"a": {"settings.x": 1.0, "settings.y": 2.0}})
     after = Table({"a": SIZE}, 2, 0, {"a": {"settings.z": 5.0, "settings.y": 7.0}})
     after.restore(before.state())
-    assert after.hyperparameters.of(0) == {"settings.z": 5.0, "settings.y": 2.0}
-    of_earlier = before.state()
-    names = of_earlier.pop("hyperparameter_names")
-    known = [names.index(name) for name in EARLIER]
-    of_earlier["hyperparameters"] = of_earlier["hyperparameters"][:, known]
-    after.restore(of_earlier)
     assert after.hyperparameters.of(0) == {"settings.z": 5.0, "settings.y": 2.0}

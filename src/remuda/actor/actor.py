@@ -10,7 +10,8 @@ import numpy as np
 
 from remuda.actor.seats import Seats
 from remuda.actor.turn_timer import TurnTimer, section, traced, whole_turn
-from remuda.checkpoint.state import fitting, random_state, restore_random
+from remuda.checkpoint.fitting import COUNT, branch, fitting
+from remuda.checkpoint.state import random_state, restore_random
 from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import MOST_EMPTY, VectorEnv
 from remuda.errors import ContractError
@@ -228,17 +229,17 @@ class Actor:
         although the one before could be saved: worker processes may step the copies now. Nor is it
         where the experience was not saved, or not read, of which these episodes are the middle.
         """
-        exact = self._exact and "seats" in state and self.seats.holds(state["seats"])
-        if not (exact and self._restore_world(state["world"])):
-            self.seats.restore_lasting(state["lasting"])
+        exact = self._exact and "seats" in state and self.seats.holds(branch(state, "seats"))
+        if not (exact and self._restore_world(state["world"] and branch(state, "world"))):
+            self.seats.restore_lasting(branch(state, "lasting"))
             return
         restore_random(self._random, state["random"])
         self._returns[...] = fitting(state, "returns", self._returns)
         self._took_part[...] = fitting(state, "took_part", self._took_part)
-        self._turn_of[...] = fitting(state, "turn_of", self._turn_of)
+        self._turn_of[...] = fitting(state, "turn_of", self._turn_of, COUNT)
         if self._reader is not None:
-            self._reader.restore(state["seen"])
-        self.seats.restore(state["seats"])
+            self._reader.restore(branch(state, "seen"))
+        self.seats.restore(branch(state, "seats"))
         self._goes_on = True
 
     def _restore_world(self, world: State | None) -> bool:

@@ -11,7 +11,8 @@ from remuda.actor.episodes import EpisodeCounter
 from remuda.actor.frames import FrameStack
 from remuda.actor.kind import Kind, columns_of
 from remuda.actor.shared_rewards import SharedRewards, SharesForGood
-from remuda.checkpoint.state import fitting, random_state, restore_random
+from remuda.checkpoint.fitting import SHARE, branch, fitting, real, whole
+from remuda.checkpoint.state import random_state, restore_random
 from remuda.envs.checks import NONE, TurnChecks
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RunDirectoryError
@@ -311,22 +312,22 @@ class FixedSeats:
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        if "shares" in state:  # else by an earlier version: as they are configured
-            self._shared.restore(fitting(state, "shares", self._shared.shares))
+        self._shared.restore(fitting(state, "shares", self._shared.shares, SHARE))
         for agent, seat in enumerate(self.seats):
-            saved, (batch, row) = state[str(agent)], self._places[agent]
-            seat.stack.restore(seat.index, saved["acting"])
-            self._frames[agent].restore(saved["frames"])
+            saved, (batch, row) = branch(state, str(agent)), self._places[agent]
+            seat.stack.restore(seat.index, branch(saved, "acting"))
+            self._frames[agent].restore(branch(saved, "frames"))
             restore_random(seat.random, saved["random"])
             if batch.writer is not None:
-                batch.writer.restore_of(row, saved["writer"])
-            seat.version, seat.epsilon = saved["version"], saved["epsilon"]
+                batch.writer.restore_of(row, branch(saved, "writer"))
+            seat.version, seat.epsilon = whole(saved, "version"), real(saved, "epsilon", SHARE)
             batch.versions[row] = seat.version
 
     def holds(self, state: State) -> bool:
         """Whether the experience is there that was being written when `state` was called."""
         return all(
-            batch.writer is None or batch.writer.holds_of(row, state[str(agent)]["writer"])
+            batch.writer is None
+            or batch.writer.holds_of(row, branch(branch(state, str(agent)), "writer"))
             for agent, (batch, row) in self._places.items()
         )
 

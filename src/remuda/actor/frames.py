@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from remuda.checkpoint.state import fitting
+from remuda.checkpoint.fitting import FINITE, fitting
 from remuda.envs.checks import NONE
 from remuda.kernels import njit
 from remuda.types import Array, Bools, Floats, State
@@ -83,7 +83,7 @@ class FrameStack:
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        self._stacked[...] = fitting(state, "stacked", self._stacked)
+        self._stacked[...] = fitting(state, "stacked", self._stacked, FINITE)
         self._starts[...] = fitting(state, "starts", self._starts)
 
     def push(self, observations: Array, acts: Bools) -> int:

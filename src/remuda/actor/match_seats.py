@@ -19,7 +19,7 @@ from remuda.actor.scripted_seats import ScriptedSeats
 from remuda.actor.seating import other_kinds
 from remuda.actor.shared_rewards import SharedRewards
 from remuda.actor.stream_seats import StreamSeats
-from remuda.checkpoint.state import fitting
+from remuda.checkpoint.fitting import MOST, SHARE, Range, branch, fitting, whole
 from remuda.envs.vector_env import VectorEnv
 from remuda.evolution.crossover import cross_layers
 from remuda.evolution.grow import grow, network_family
@@ -234,25 +234,24 @@ class MatchSeats(StreamSeats):
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        self.league.restore(state["league"])
+        self.league.restore(branch(state, "league"))
         for i, policy_group in enumerate(self.policy_groups):
-            policy_group.restore(state["casts"][str(i)])
-        self._versions[...] = fitting(state, "versions", self._versions)
-        self._oldest[...] = fitting(state, "oldest", self._oldest)
+            policy_group.restore(branch(branch(state, "casts"), str(i)))
+        self._versions[...] = fitting(state, "versions", self._versions, Range(-1, MOST))
+        self._oldest[...] = fitting(state, "oldest", self._oldest, Range(-1, MOST))
         self._fresh[...] = fitting(state, "fresh", self._fresh)
         self._any_fresh = bool(self._fresh.any())
-        # What an earlier version saved has no shares: they are those of the policies seated now.
-        shared = fitting(state, "shares", self._shared.shares) if "shares" in state else None
-        self._shared.restore(self._shares() if shared is None else shared)
-        self._steps = dict(state["steps"])
+        self._shared.restore(fitting(state, "shares", self._shared.shares, SHARE))
+        steps = branch(state, "steps")
+        self._steps = {policy: whole(steps, policy) for policy in self._steps}
         if self._scripted is not None:
-            self._scripted.restore(state["scripted"])
+            self._scripted.restore(branch(state, "scripted"))
         self._deal()
 
     def holds(self, state: State) -> bool:
         """Whether the experience is there that was being written when `state` was called."""
         return all(
-            writer.holds(state["casts"][str(i)]["writers"][str(j)])
+            writer.holds(branch(branch(branch(state, "casts"), str(i)), "writers")[str(j)])
             for i, policy_group in enumerate(self.policy_groups)
             for j, writer in enumerate(policy_group.writers)
         )
@@ -263,7 +262,7 @@ class MatchSeats(StreamSeats):
 
     def restore_lasting(self, state: State) -> None:
         """Go on from what `lasting` returned."""
-        self.league.restore(state["league"], matches=False)
+        self.league.restore(branch(state, "league"), matches=False)
 
     def close_orphans(self) -> None:
         """Close what an actor before this one was writing, where no actor goes on with it."""

@@ -9,7 +9,8 @@ import numpy as np
 from remuda.actor.batch_plan import BatchPlan, make_plan
 from remuda.actor.frames import FrameStack
 from remuda.actor.kind import Kind
-from remuda.checkpoint.state import fitting, random_state, restore_random
+from remuda.checkpoint.fitting import COUNT, SHARE, branch, fitting
+from remuda.checkpoint.state import random_state, restore_random
 from remuda.experience.writer import BlockWriter
 from remuda.kernels import njit
 from remuda.policies.acting import ActingStack
@@ -215,16 +216,17 @@ class PolicyGroup:
         """Go on from what `state` returned."""
         for k in range(len(self.places)):
             like = self.stack.flat_weights(k)
-            self.stack.load(k, fitting(state["weights"], str(k), like))
-            self.stack.restore(k, state["rows"][str(k)])
-        self.versions[...] = fitting(state, "versions", self.versions)
-        self._epsilons[...] = fitting(state, "epsilons", self._epsilons)
+            self.stack.load(k, fitting(branch(state, "weights"), str(k), like))
+            self.stack.restore(k, branch(branch(state, "rows"), str(k)))
+        self.versions[...] = fitting(state, "versions", self.versions, COUNT)
+        self._epsilons[...] = fitting(state, "epsilons", self._epsilons, SHARE)
         self._rates.clear()
         for i, agent in enumerate(self.kind.agents):
-            self.frames.of(self.kind.streams_of(agent)).restore(state["frames"][str(i)])
+            frames = branch(branch(state, "frames"), str(i))
+            self.frames.of(self.kind.streams_of(agent)).restore(frames)
         self.recurrent_states[...] = fitting(state, "memories", self.recurrent_states)
         for i, writer in enumerate(self.writers):
-            writer.restore(state["writers"][str(i)])
+            writer.restore(branch(branch(state, "writers"), str(i)))
         restore_random(self.random, state["random"])
 
     def _plan(self, rows: Integers, numbers: Integers) -> BatchPlan:

@@ -13,13 +13,17 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from remuda.checkpoint.fitting import fitting, rooted, where_is
 from remuda.checkpoint.plain import checked
 from remuda.errors import CheckpointError
 from remuda.types import Array, State
+
+if TYPE_CHECKING:
+    import torch
 
 Buffer = bytes | memoryview
 
@@ -100,26 +104,9 @@ def unpack(data: bytes, source: str = "the data") -> State:
             for parent in parents:
                 branch = branch[parent]
             branch[name] = array
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        return rooted(state, source)
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{source} is no state of Remuda, or damaged: {error}") from None
-    return state
-
-
-def fitting(state: Mapping[str, Any], name: str, like: Array) -> Array:
-    """The array `name` of a state, if it has the shape and dtype of `like`.
-
-    Raises:
-        CheckpointError: it is missing, or made for something of another shape.
-    """
-    found = state.get(name)
-    if not isinstance(found, np.ndarray):
-        raise CheckpointError(f"the checkpoint does not fit: it has no {name}")
-    if found.shape != like.shape or found.dtype != like.dtype:
-        raise CheckpointError(
-            f"the checkpoint does not fit: {name} should be {like.shape} {like.dtype} and is "
-            f"{found.shape} {found.dtype}"
-        )
-    return found
 
 
 def write_whole(path: Path, data: bytes | Iterable[Buffer], *, sync: bool = True) -> None:
@@ -153,8 +140,31 @@ def random_state(random: np.random.Generator) -> dict[str, Any]:
 
 
 def restore_random(random: np.random.Generator, state: Mapping[str, Any]) -> None:
-    """Let a NumPy stream go on from `random_state`."""
-    random.bit_generator.state = state
+    """Let a NumPy stream go on from `random_state`.
+
+    Raises:
+        CheckpointError: it is no such state.
+    """
+    try:
+        random.bit_generator.state = dict(state)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        where = getattr(state, "where", "a generator of random numbers ").rstrip("/")
+        raise CheckpointError(f"{where} is no state of a generator: {error}") from None
+
+
+def restore_torch(generator: torch.Generator, state: Mapping[str, Any], name: str) -> None:
+    """Let a generator of torch go on from the bytes `name` of a state.
+
+    Raises:
+        CheckpointError: they are no state of a generator.
+    """
+    import torch
+
+    saved = fitting(state, name, generator.get_state().numpy())
+    try:
+        generator.set_state(torch.from_numpy(saved))
+    except RuntimeError:
+        raise CheckpointError(f"{where_is(state, name)} is no state of a generator") from None
 
 
 def _take_arrays(state: Mapping[str, Any], prefix: str, arrays: dict[str, Array]) -> State:

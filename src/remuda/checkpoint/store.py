@@ -26,10 +26,12 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from remuda.checkpoint.fitting import refusing
 from remuda.checkpoint.plain import NUMBER, checked, kinds_of
 from remuda.checkpoint.state import pieces, unpack, write_whole
 from remuda.errors import CheckpointError
@@ -227,6 +229,27 @@ class Checkpoints:
         number = manifest.earlier[name]
         apart = self._apart(number) / name
         return apart if apart.exists() else self.directory(number) / name
+
+    def advice(self, number: int) -> str:
+        """What a user can do about a checkpoint whose files are whole and cannot be used."""
+        earlier = [each for each in self.numbers() if each < number]
+        if earlier:
+            return (
+                f"to resume from checkpoint {earlier[-1]} instead, move "
+                f"{self.directory(number)} elsewhere"
+            )
+        return (
+            "there is no earlier checkpoint; a new run can begin with its weights: "
+            f"--policy.init_from {shlex.quote(str(self.path.parent))}"
+        )
+
+    def restoring(self, part: str) -> AbstractContextManager[None]:
+        """While a part of the newest checkpoint is restored: what does not fit is told in a line.
+
+        In it, whatever goes wrong with what the file holds is a `CheckpointError`.
+        """
+        number = max(self.numbers(), default=0)
+        return refusing(str(self.directory(number) / _file(part)), self.advice(number))
 
     def newest(self, part: str) -> State | None:
         """A part of the newest checkpoint in which it is whole; None if that has no such part."""

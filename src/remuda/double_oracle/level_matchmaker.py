@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from remuda.checkpoint.fitting import FINITE_64, fitting_all, whole
 from remuda.double_oracle.meta_solvers import solve
 from remuda.envs.registry import RANDOM
 from remuda.errors import UsageError
@@ -230,10 +231,12 @@ class LevelMatchmaker(Matchmaker):
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
         super().restore(state)
-        self._taught, self._looked = state["taught"], state["looked"]
-        self._next_look = state["next_look"]
-        self._sums, self._before = state["sums"].copy(), state["before"].copy()
-        self._measured = state["measured"].copy()
+        self._taught, self._looked = whole(state, "taught"), whole(state, "looked")
+        self._next_look = whole(state, "next_look")
+        sums = {"sums": self._sums, "before": self._before, "measured": self._measured}
+        found = fitting_all(state, {name: (array, FINITE_64) for name, array in sums.items()})
+        for name, array in sums.items():
+            array[...] = found[name]
         self._solve()
 
 

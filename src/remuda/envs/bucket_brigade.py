@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium.spaces import Box, MultiDiscrete
 
+from remuda.checkpoint.fitting import COUNT, FINITE_64, SHARE, Range, Table, require
 from remuda.envs.array_game import ArrayGame
 from remuda.envs.options import require_number, require_one_of, require_whole
 from remuda.envs.randomness import seed_stream, uniform
@@ -284,17 +285,23 @@ class BucketBrigade(ArrayGame):
         super().restore(state)
         _look(self.houses, self.actions, self._scales, self._seen)
 
-    def _world(self) -> dict[str, Array]:
+    def _world(self) -> Table:
+        kinds = Range(SAFE, RUINED)
         return {
-            "houses": self.houses,
-            "progress": self.progress,
-            "before": self._before,
-            "actions": self.actions,
-            "nights": self._nights,
-            "sums": self._sums,
-            "streams": self._streams,
-            "active": self.active,
+            "houses": (self.houses, kinds),
+            "progress": (self.progress, SHARE),
+            "before": (self._before, kinds),
+            "actions": (self.actions, Range(0, max(self.scenario.num_houses, 2) - 1)),
+            "nights": (self._nights, COUNT),
+            "sums": (self._sums, FINITE_64),
+            "streams": (self._streams, None),
+            "active": (self.active, None),
         }
+
+    def _check(self, state: State) -> None:
+        choices = np.array([self.scenario.num_houses, 2, 2])
+        fits = bool((state["actions"] < choices).all())
+        require(state, "actions", fits, f"choices are below {choices.tolist()}")
 
     def render(self, env: int = 0) -> Array:
         """A picture of one copy, the ring seen from above: [272, 272, 3] uint8."""

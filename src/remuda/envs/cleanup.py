@@ -28,7 +28,8 @@ from functools import cached_property
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from remuda.envs.array_game import ArrayGame
+from remuda.checkpoint.fitting import COUNT, FINITE_64, MOST, Range, Table
+from remuda.envs.array_game import ArrayGame, inner, require_frame, require_on_map
 from remuda.envs.options import require_number, require_whole
 from remuda.envs.randomness import below, misses, seed_stream
 from remuda.envs.rendering import (
@@ -44,7 +45,7 @@ from remuda.envs.rendering import (
 )
 from remuda.envs.vector_env import VectorEnv
 from remuda.kernels import njit
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 HEIGHT, WIDTH = 21, 31
 WALL, RIVER, POLLUTION, ORCHARD, APPLE, AGENT, CLEAN_BEAM, ZAP_BEAM, SAND = range(9)
@@ -234,22 +235,27 @@ class Cleanup(ArrayGame):
         )
         return self._result
 
-    def _world(self) -> dict[str, Array]:
+    def _world(self) -> Table:
+        kinds = Range(WALL, SAND)
         return {
-            "tiles": self._framed,
-            "standing": self._framed_agents,
-            "beams": self._framed_beams,
-            "fired": self._framed_fired,
-            "clock": self._clock,
-            "positions": self.positions,
-            "facing": self.facing,
-            "polluted": self.polluted,
-            "turns": self._turns,
-            "streams": self._streams,
-            "sums": self._sums,
-            "returns": self._returns,
-            "active": self.active,
+            "tiles": (self._framed, kinds),
+            "standing": (self._framed_agents, Range(0, self.num_agents)),
+            "beams": (self._framed_beams, kinds),
+            "fired": (self._framed_fired, Range(LONG_AGO, MOST)),
+            "clock": (self._clock, COUNT),
+            "positions": (self.positions, inner(HEIGHT, WIDTH)),
+            "facing": (self.facing, Range(UP, RIGHT)),
+            "polluted": (self.polluted, Range(0, len(self._river))),
+            "turns": (self._turns, COUNT),
+            "streams": (self._streams, None),
+            "sums": (self._sums, COUNT),
+            "returns": (self._returns, FINITE_64),
+            "active": (self.active, None),
         }
+
+    def _check(self, state: State) -> None:
+        require_on_map(state, HEIGHT, WIDTH)
+        require_frame(state, self._radius, WALL)
 
     def render(self, env: int = 0) -> Array:
         """A picture of one copy, with the beams of the last turn: [336, 496, 3] uint8."""

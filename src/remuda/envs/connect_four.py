@@ -15,12 +15,13 @@ from functools import cached_property
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
+from remuda.checkpoint.fitting import Range, Table, require
 from remuda.envs.array_game import ArrayGame
 from remuda.envs.options import require_whole
 from remuda.envs.rendering import FLOOR, WALL, agent_colour, block, disc, draw_grid, sprite
 from remuda.envs.vector_env import VectorEnv
 from remuda.kernels import njit
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 EMPTY, DISC = 0, 1
 """What is in a cell: nothing, or DISC + the number of the agent whose disc it is."""
@@ -91,8 +92,17 @@ class ConnectFour(ArrayGame):
         """End the turn: who has won, and which games are over."""
         return self._result
 
-    def _world(self) -> dict[str, Array]:
-        return {"cells": self.cells, "heights": self.heights, "active": self.active}
+    def _world(self) -> Table:
+        return {
+            "cells": (self.cells, Range(0, DISC + 1)),
+            "heights": (self.heights, Range(0, self.cells.shape[1])),
+            "active": (self.active, None),
+        }
+
+    def _check(self, state: State) -> None:
+        full = state["heights"].min(1) == self.cells.shape[1]
+        fits = not (state["active"].any(1) & full).any()
+        require(state, "heights", fits, "in a game that goes on a column has room")
 
     def render(self, env: int = 0) -> Array:
         """A picture of one game: [height * 16, width * 16, 3] uint8."""

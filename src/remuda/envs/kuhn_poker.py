@@ -19,8 +19,9 @@ from __future__ import annotations
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
+from remuda.checkpoint.fitting import Range, Table, require
+from remuda.envs.array_game import ArrayGame
 from remuda.envs.randomness import below, seed_stream
-from remuda.envs.vector_env import VectorEnv
 from remuda.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
@@ -51,7 +52,7 @@ def _deal(streams: Array, cards: Integers, seeds: Integers, mask: Bools) -> None
             cards[env] = DEALS[below(streams, env, len(DEALS))]
 
 
-class KuhnPoker(VectorEnv):
+class KuhnPoker(ArrayGame):
     """Kuhn poker for two agents.
 
     An agent observes its card (three entries, one of them 1), what has been done (four entries:
@@ -62,6 +63,7 @@ class KuhnPoker(VectorEnv):
     action_names = ("wait", "pass", "bet")
 
     def __init__(self, num_envs: int = 1) -> None:
+        self._options = {}
         self.num_envs = num_envs
         sees = Box(0.0, 1.0, (8,), np.float32)
         self.agents = tuple(
@@ -133,19 +135,17 @@ class KuhnPoker(VectorEnv):
         card = ("jack", "queen", "king")[self.cards[env, agent]]
         return f"you hold the {card}; {SAID[self.done[env]]}"
 
-    def state(self) -> State:
-        """The cards, what has been done, the streams."""
+    def _world(self) -> Table:
         return {
-            "cards": self.cards.copy(),
-            "done": self.done.copy(),
-            "streams": self._streams.copy(),
+            "cards": (self.cards, Range(0, 2)),
+            "done": (self.done, Range(START, OVER)),
+            "streams": (self._streams, None),
+            "active": (self.active, None),
         }
 
-    def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
-        self.cards[...], self.done[...] = state["cards"], state["done"]
-        self._streams[...] = state["streams"]
-        self.active[...] = (self.done != OVER)[:, None]
+    def _check(self, state: State) -> None:
+        fits = bool((state["active"] == (state["done"] != OVER)[:, None]).all())
+        require(state, "active", fits, "both agents play until the game is over")
 
     def _to_act(self, agent: int) -> Bools:
         on = self.done != OVER

@@ -21,10 +21,11 @@ from __future__ import annotations
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
+from remuda.checkpoint.fitting import Range, Table, require
 from remuda.envs.array_game import ArrayGame
 from remuda.envs.randomness import below, seed_stream
 from remuda.kernels import njit
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 WAIT, FOLD, CALL, RAISE = 0, 1, 2, 3
 """Actions."""
@@ -134,15 +135,21 @@ class LeducPoker(ArrayGame):
         told.append(f"you have put in {own_chips}, the other {others}")
         return "; ".join(told)
 
-    def _world(self) -> dict[str, Array]:
+    def _world(self) -> Table:
         return {
-            "cards": self.cards,
-            "bets": self.bets,
-            "round": self.round,
-            "chips": self.chips,
-            "active": self.active,
-            "streams": self._streams,
+            "cards": (self.cards, Range(0, CARDS - 1)),
+            "bets": (self.bets, Range(WAIT, RAISE)),
+            "round": (self.round, Range(0, ROUNDS - 1)),
+            "chips": (self.chips, Range(1, 1 + MOST_RAISES * sum(RAISES))),
+            "active": (self.active, None),
+            "streams": (self._streams, None),
         }
+
+    def _check(self, state: State) -> None:
+        plays, last = state["active"].any(1), state["bets"][:, :, -1]
+        first_is_over = state["round"] == 1
+        has_room = (last[:, 1] == WAIT) & (first_is_over | (last[:, 0] == WAIT))
+        require(state, "bets", bool((has_room | ~plays).all()), "a round that goes on has room")
 
 
 # The rules. Everything below runs compiled, over all copies.

@@ -23,15 +23,16 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
+from remuda.checkpoint.fitting import COUNT, Range, Table, require
+from remuda.envs.array_game import ArrayGame
 from remuda.envs.options import require_whole
-from remuda.envs.vector_env import VectorEnv
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 NONE = -1
 """Stands for the choice before the first round."""
 
 
-class MatrixGame(VectorEnv):
+class MatrixGame(ArrayGame):
     """A game of two agents by its table of payoffs.
 
     An agent observes a 1, and then which action it chose in the round before and which the other,
@@ -109,18 +110,19 @@ class MatrixGame(VectorEnv):
         self.active &= ~terminated
         return TurnResult(rewards, terminated, self._never)
 
-    def state(self) -> State:
-        """The choices of the last round, and how many there were."""
+    def _world(self) -> Table:
         return {
-            "last": self._last.copy(),
-            "round": self._round.copy(),
-            "active": self.active.copy(),
+            "last": (self._last, Range(NONE, max(self._choices) - 1)),
+            "round": (self._round, COUNT),
+            "active": (self.active, None),
         }
 
-    def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
-        self._last[...], self._round[...] = state["last"], state["round"]
-        self.active[...] = state["active"]
+    def _check(self, state: State) -> None:
+        last = state["last"]
+        fits = (last < np.array(self._choices)).all() and (
+            (last == NONE).all(1) | (last != NONE).all(1)
+        ).all()
+        require(state, "last", bool(fits), "both have chosen a row and a column, or neither")
 
 
 def rock_paper_scissors(num_envs: int = 1, rounds: int = 1, biased: bool = False) -> MatrixGame:

@@ -20,7 +20,8 @@ from functools import cached_property
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from remuda.envs.array_game import ArrayGame
+from remuda.checkpoint.fitting import COUNT, Range, Table
+from remuda.envs.array_game import ArrayGame, inner, require_frame, require_on_map
 from remuda.envs.options import require_number, require_whole
 from remuda.envs.randomness import below, seed_stream
 from remuda.envs.rendering import (
@@ -32,7 +33,7 @@ from remuda.envs.rendering import (
 )
 from remuda.envs.vector_env import VectorEnv
 from remuda.kernels import njit
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 EMPTY, WALL, AGENT = 0, -1, 1
 """What is on a tile: nothing, wall, or AGENT + the number of the agent that stands there."""
@@ -140,16 +141,22 @@ class Tag(ArrayGame):
         self.active &= ~self._truncated
         return self._result
 
-    def _world(self) -> dict[str, Array]:
+    def _world(self) -> Table:
+        height, width = self.tiles.shape[1:]
         return {
-            "tiles": self._framed,
-            "positions": self.positions,
-            "it": self.it,
-            "tags": self._tags,
-            "turns": self._turns,
-            "streams": self._streams,
-            "active": self.active,
+            "tiles": (self._framed, Range(WALL, AGENT + self.num_agents - 1)),
+            "positions": (self.positions, inner(height, width)),
+            "it": (self.it, Range(0, self.num_agents - 1)),
+            "tags": (self._tags, COUNT),
+            "turns": (self._turns, COUNT),
+            "streams": (self._streams, None),
+            "active": (self.active, None),
         }
+
+    def _check(self, state: State) -> None:
+        height, width = self.tiles.shape[1:]
+        require_on_map(state, height, width)
+        require_frame(state, (self._framed.shape[1] - height) // 2, WALL)
 
     def render(self, env: int = 0) -> Array:
         """A picture of one copy; "it" is red: [height * 16, width * 16, 3] uint8."""

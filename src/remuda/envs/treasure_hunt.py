@@ -24,7 +24,8 @@ from functools import cached_property
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from remuda.envs.array_game import ArrayGame
+from remuda.checkpoint.fitting import COUNT, Range, Table
+from remuda.envs.array_game import ArrayGame, inner, require_frame, require_on_map
 from remuda.envs.options import require_number, require_whole
 from remuda.envs.randomness import below, misses, seed_stream
 from remuda.envs.rendering import (
@@ -40,7 +41,7 @@ from remuda.envs.rendering import (
 )
 from remuda.envs.vector_env import VectorEnv
 from remuda.kernels import njit
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 # What lies on a tile. An observation has one channel for each but EMPTY, in this order.
 EMPTY, WALL, GEM, BONE, FOOD, AGENT = range(6)
@@ -138,14 +139,20 @@ class TreasureHunt(ArrayGame):
         _end_turn(self._turns, self._max_turns, self._truncated, self.active)
         return self._result
 
-    def _world(self) -> dict[str, Array]:
+    def _world(self) -> Table:
+        height, width = self.tiles.shape[1:]
         return {
-            "tiles": self._framed,
-            "positions": self.positions,
-            "turns": self._turns,
-            "streams": self._streams,
-            "active": self.active,
+            "tiles": (self._framed, Range(EMPTY, AGENT)),
+            "positions": (self.positions, inner(height, width)),
+            "turns": (self._turns, COUNT),
+            "streams": (self._streams, None),
+            "active": (self.active, None),
         }
+
+    def _check(self, state: State) -> None:
+        height, width = self.tiles.shape[1:]
+        require_on_map(state, height, width)
+        require_frame(state, (self._framed.shape[1] - height) // 2, WALL)
 
     def render(self, env: int = 0) -> Array:
         """A picture of one copy: [height * 16, width * 16, 3] uint8."""

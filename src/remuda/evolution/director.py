@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from remuda.checkpoint.fitting import branch, real_number, where_is, whole, whole_number
 from remuda.config import EvolutionConfig
 from remuda.evolution.exploring import Explorer
 from remuda.evolution.worth import Worth, unjudged, worth_of
@@ -228,21 +229,20 @@ class Evolution:
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        self._last = state["last"]
-        self._before = {
-            name: (born, value, list(numbers))
-            for name, (born, value, numbers) in state["before"].items()
-        }
+        self._last = whole(state, "last")
+        before = branch(state, "before")
+        self._before = {}
+        for name, (born, value, numbers) in before.items():
+            where = where_is(before, name)
+            sums = [real_number(number, where) for number in numbers]
+            self._before[name] = whole_number(born, where), real_number(value, where), sums
         self._planned = {
             policy: Takeover(
                 policy, parent, (fitness[0], fitness[1]) if fitness else None, second, *born
             )
             for policy, (parent, fitness, second, *born) in state["planned"].items()
         }
-        shared = [state.get("explorer")] * len(self._explorers)  # as earlier versions saved it
-        for explorer, saved in zip(
-            self._explorers.values(), state.get("explorers", shared), strict=True
-        ):
+        for explorer, saved in zip(self._explorers.values(), state["explorers"], strict=True):
             explorer.restore(saved)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from remuda.checkpoint.fitting import real_number, where_is
 from remuda.config import EvolutionConfig
 from remuda.evolution.bandit import MOST, Trial, suggest
 from remuda.evolution.crossover import cross_hyperparameters
@@ -81,5 +82,13 @@ class Explorer:
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
+        where = where_is(state, "trials")
         trials: list[Any] = state["trials"]
-        self._trials = [Trial(dict(values), time, gain) for values, time, gain in trials]
+        self._trials = [
+            Trial(
+                {n.name: real_number(values[n.name], where) for n in self._numbers},
+                real_number(time, where),
+                real_number(gain, where),
+            )
+            for values, time, gain in trials
+        ]

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from remuda.checkpoint.fitting import branch
 from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
 from remuda.experience.block import Block, BlockRow
@@ -392,7 +393,7 @@ class Experience:
             )
         # What the rings hold is theirs; what was written before is counted in the first.
         for actor in reversed(range(len(self.rings))):
-            saved = None if state is None else state[str(actor)]
+            saved = None if state is None else branch(state, str(actor))
             ring = self.rings[actor]
             ring.restore(saved, 0 if actor else written)
             written -= load(ring.counters, WRITTEN)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from remuda.checkpoint.fitting import COUNT, FINITE_64, Range, fitting_all, real, require
 from remuda.kernels import njit
 from remuda.types import Bools, Floats, Integers, State
 
@@ -154,12 +155,24 @@ class Priorities:
         Of other segments, or by another alpha, it is of no use: nothing is known then.
         """
         self.forget()
-        if state["alpha"] != self._alpha or state["leaves"].shape != self.leaves.shape:
+        if real(state, "alpha") != self._alpha or state["leaves"].shape != self.leaves.shape:
             return
-        self.leaves[...] = state["leaves"]
+        most = Range(0.0, FINITE_64.high / max(self.leaves.size, 1))  # their sum is finite, too
+        found = fitting_all(
+            state,
+            {
+                "leaves": (self.leaves, most),
+                "sequences": (self._sequences, COUNT),
+                "committed": (self._committed, Range(0, self._length)),
+            },
+        )
+        beyond = np.arange(self._length) >= found["committed"][:, None]
+        is_known = not found["leaves"][beyond].any()
+        require(state, "leaves", is_known, "a step that is not there has no priority")
+        self.leaves[...] = found["leaves"]
         _sum_up(self._sums)
-        self._sequences[:], self._committed[:] = state["sequences"], state["committed"]
-        self._greatest = state["greatest"]
+        self._sequences[:], self._committed[:] = found["sequences"], found["committed"]
+        self._greatest = real(state, "greatest", most)
 
 
 def leaves_for(steps: int) -> int:

@@ -9,6 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
+from remuda.checkpoint.fitting import whole
 from remuda.checkpoint.state import random_state, restore_random
 from remuda.experience.experience import Experience
 from remuda.experience.ring import ExperienceRing
@@ -118,7 +119,7 @@ class Replay(ABC, Generic[B]):
     def restore(self, state: State) -> None:
         """Go on drawing where `state` was called."""
         restore_random(self._random, state["random"])
-        self.redrawn = state["redrawn"]
+        self.redrawn = whole(state, "redrawn")
 
     @abstractmethod
     def _note(self, ring: ExperienceRing, sequences: Integers, ends: Integers) -> int:

@@ -38,7 +38,15 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from remuda.checkpoint.state import fitting
+from remuda.checkpoint.fitting import (
+    COUNT,
+    MOST,
+    Range,
+    Table,
+    fitting_all,
+    require,
+    whole,
+)
 from remuda.config import ExperienceConfig
 from remuda.kernels import njit
 from remuda.memory.atomic import fence_acquire, load, store
@@ -311,32 +319,71 @@ class ExperienceRing:
         """
         shared, counters = self.shared, self.counters
         if state is not None:
-            for name in (*CONTENTS, *SEGMENTS, *QUEUE, "committed"):
-                shared[name][...] = fitting(state, name, shared[name])
-            shared["sequence"][...] = fitting(state, "sequence", shared["sequence"])
+            arrays, counts = self._checked(state)
+            for name, array in arrays.items():
+                shared[name][...] = array
             for name, word in SAVED_COUNTERS.items():
-                store(counters, word, state["counters"][name])
-            if "closed_as" in state:
-                shared["closed_as"][...] = fitting(state, "closed_as", shared["closed_as"])
-            else:
-                self._number_the_closed()
+                store(counters, word, counts[name])
         held = int(shared["committed"].sum())
         written = max(written, held)
         store(counters, WRITTEN, written)
         store(counters, OVERWRITTEN, written - held)
         store(counters, LOST, written if state is None else state["counters"]["lost"])
 
-    def _number_the_closed(self) -> None:
-        """Find out by the queue which segments are closed; an older checkpoint has only that.
+    def _table(self) -> Table:
+        """What its state holds, and between what its numbers are."""
+        shared, any_ = self.shared, None
+        segments, streams = Range(0, self.num_segments - 1), Range(0, self.num_streams - 1)
+        ranges = {
+            **dict.fromkeys((*CONTENTS, "memories"), any_),  # actions: see `_check_actions`
+            "numbers": COUNT,
+            "streams": streams,
+            "queue": segments,
+            "queue_sequence": Range(NOTHING, MOST),
+            "queue_steps": COUNT,
+            "committed": Range(0, self.segment_length),
+            "sequence": COUNT,
+            "closed_as": Range(OPEN, MOST),
+        }
+        return {name: (shared[name], allowed) for name, allowed in ranges.items()}
 
-        One whose entry is gone passes for open, as it did when that checkpoint was made.
+    def _checked(self, state: State) -> tuple[dict[str, Array], dict[str, int]]:
+        """The arrays and the counts of a state, once they fit and agree.
+
+        Raises:
+            CheckpointError: they do not.
         """
-        shared, closed = self.shared, load(self.counters, CLOSED)
-        numbers: Integers = np.arange(max(closed - self.num_segments, 0), closed)
-        slots = shared["queue"][numbers % self.num_segments]
-        here = shared["sequence"][slots] == shared["queue_sequence"][numbers % self.num_segments]
-        shared["closed_as"][slots[here]] = numbers[here] + 1
+        arrays, words = fitting_all(state, self._table()), state["counters"]
+        counts = {name: whole(words, name) for name in ("head", "closed", "lost")}
+        # A learner that takes nothing any more has set these two to `NEVER`.
+        counts |= {name: whole(words, name, ANY_COUNT) for name in ("taken", "taken_steps")}
+        counts["closed_steps"] = whole(words, "closed_steps")
+        latest = int(arrays["closed_as"].max(initial=OPEN))
+        require(words, "closed", latest <= counts["closed"], f"segment {latest} is closed")
+        odd = (arrays["sequence"] % 2 == 1) & (arrays["committed"] > 0)
+        require(state, "sequence", not odd.any(), "a segment that is begun has no steps")
+        self.check_actions(state, arrays["actions"], arrays["committed"])
+        return arrays, counts
 
+    def check_actions(self, state: State, actions: Array, steps: Integers) -> None:
+        """Raise CheckpointError where an action of the first steps [segments] is no choice.
+
+        Args:
+            state: that they are of.
+            actions: [segments, length, action_size].
+            steps: how many count, by segment.
+        """
+        choices = self.shape.choices
+        if not choices or not np.issubdtype(actions.dtype, np.integer):
+            return
+        there = np.arange(actions.shape[1]) < steps[:, None]
+        for i, choice in enumerate(choices):
+            chosen = actions[..., i][there]
+            fits = not chosen.size or (chosen.min() >= 0 and chosen.max() < choice)
+            require(state, "actions", fits, f"choices are numbered from 0 to {choice - 1}")
+
+
+ANY_COUNT = Range(0, 2**62)
 
 SAVED_COUNTERS = {
     "head": HEAD,

@@ -12,9 +12,10 @@ from functools import partial
 
 import numpy as np
 
-from remuda.checkpoint.state import fitting
+from remuda.checkpoint.fitting import branch, fitting
 from remuda.experience import write_kernels as kernels
 from remuda.experience.experience import Experience
+from remuda.experience.places import check_open, check_places, check_steps
 from remuda.experience.ring import CLOSED_STEPS, CONTENTS, WRITTEN
 from remuda.experience.ring_arrays import Beginnings, Decisions, Outcomes, Places, Segments
 from remuda.experience.room import Room
@@ -107,7 +108,7 @@ class RingWriter:
 
     def holds(self, state: State) -> bool:
         """Return whether `holds_of` is true of every row."""
-        return all(self.holds_of(row, state[str(row)]) for row in self.rings)
+        return all(self.holds_of(row, branch(state, str(row))) for row in self.rings)
 
     def holds_of(self, row: int, state: State) -> bool:
         """Return whether the ring has the segments that were open when `state_of` was called.
@@ -115,21 +116,27 @@ class RingWriter:
         It has none of them where a run is resumed without its experience.
         """
         ring = self._ring_of(row)
-        slots = fitting(state, "slots", self._slots[ring])
+        like = {name: array[ring] for name, array in self._places.items()}
+        slots = check_places(state, self.ring, like)["slots"]
         return bool((self._segments[ring].sequence[slots[slots != NOWHERE]] > 0).all())
 
     def restore(self, state: State) -> None:
         """Go on writing where `state` was called; the rings must hold what was committed then."""
         for row in self.rings:
-            self.restore_of(row, state[str(row)])
+            self.restore_of(row, branch(state, str(row)))
 
     def restore_of(self, row: int, state: State) -> None:
         """Go on writing the streams of one row where `state_of` was called."""
         ring = self._ring_of(row)
-        for name, array in self._places.items():
-            array[ring] = fitting(state, name, array[ring])
-        for name, at in self._steps_at(ring, self._slots[ring], self._lengths[ring]).items():
-            self._steps[name][at] = fitting(state, name, self._steps[name][at])
+        found = check_places(state, self.ring, {n: a[ring] for n, a in self._places.items()})
+        slots, lengths = found["slots"], found["lengths"]
+        check_open(state, self.rings[row], slots, lengths)
+        at_steps = self._steps_at(ring, slots, lengths)
+        steps = {n: fitting(state, n, self._steps[n][at]) for n, at in at_steps.items()}
+        check_steps(state, self.rings[row], steps["actions"])
+        self._slots[ring], self._lengths[ring] = slots, lengths
+        for name, at in at_steps.items():
+            self._steps[name][at] = steps[name]
 
     def _steps_at(
         self, ring: int, slots: Integers, lengths: Integers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from remuda.checkpoint.fitting import whole
 from remuda.checkpoint.names import file_name
 from remuda.learner.learner import Learner
 from remuda.learner.teaching import Teaching
@@ -170,7 +171,7 @@ class LearnerGroup:
         If that was of another policy in its place, it goes on with what was published last.
         """
         policy = self._policies[part]
-        if state.get("generation", 0) == self._births.generations[policy]:
+        if whole(state, "generation") == self._births.generations[policy]:
             self._learner(policy).restore(policy, state)
 
     def _learner(self, policy: str) -> Learner:

@@ -10,14 +10,14 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from remuda.checkpoint.state import fitting
+from remuda.checkpoint.fitting import COUNT, Range, branch, fitting, whole
 from remuda.config import PolicyConfig
 from remuda.hyperparameters import with_values
 from remuda.policies.algorithms.algorithm import Algorithm
 from remuda.population.learner_births import Newborn
 from remuda.publish.training_state import TrainingState
 from remuda.publish.weight_store import WeightPublisher
-from remuda.scoreboard import Learn, Row, count_on, fitting_counts
+from remuda.scoreboard import Learn, Row, count_on, fitting_learned
 from remuda.types import State
 
 log = logging.getLogger(__name__)
@@ -226,18 +226,22 @@ class PolicyTrainer:
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        self._algorithm.restore(self.index, state["algorithm"])
-        self._published_at = state["published_at"]
-        self._bad_in_a_row = state["bad_in_a_row"]
-        count_on(self.row, fitting_counts(state, "counted", self.row))
+        self._algorithm.restore(self.index, branch(state, "algorithm"))
+        self._published_at = whole(state, "published_at", Range(0, self.updates))
+        self._bad_in_a_row = whole(state, "bad_in_a_row")
+        count_on(self.row, fitting_learned(state, "counted", self.row))
         self.row[Learn.VERSION] = self.version
         self._count_hyperparameters()
         good = state.get("good")
         if good is None:
             self._remember()
         else:  # the last publication was before this state
-            self._good = good["learned"]
-            self._good_counts = fitting(good, "counts", self.row[COUNTED])
+            here = self._algorithm.learned(self.index)
+            good = branch(state, "good")
+            self._algorithm.restore_learned(self.index, branch(good, "learned"))
+            self._good = self._algorithm.learned(self.index)
+            self._algorithm.restore_learned(self.index, here)
+            self._good_counts = fitting(good, "counts", self.row[COUNTED], COUNT)
 
     def _remember(self) -> None:
         """Keep what to go back to."""

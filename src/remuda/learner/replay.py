@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from remuda.checkpoint.fitting import MOST, Range, branch, whole
 from remuda.experience.experience import NEVER
 from remuda.experience.replay import Replay
 from remuda.experience.ring import OTHERS
@@ -246,9 +247,9 @@ class ReplayLearner:
         """Go on from what `state` returned; the experience outlives learners, and is as it is."""
         k = self.policies.index(policy)
         self.trainers[k].restore(state)
-        self.replays[k].restore(state["replay"])
-        self._begun[k] = state["begun"]
-        self._consume(k, state.get("last", self._batches.largest))
+        self.replays[k].restore(branch(state, "replay"))
+        self._begun[k] = whole(state, "begun", Range(-MOST, MOST))
+        self._consume(k, whole(state, "last", Range(0, self._batches.largest)))
 
     def _ready(self) -> np.ndarray:
         """[K] bool; each that is not ready has stated its wish."""

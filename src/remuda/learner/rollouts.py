@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from remuda.checkpoint.fitting import branch, whole
 from remuda.experience.ring import OTHERS
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout, rows_for
@@ -262,11 +263,11 @@ class RolloutLearner:
         k = self.policies.index(policy)
         self._give_up(k)
         self.trainers[k].restore(state)
-        self.trainers[k].row[Learn.LOST] = state["lost"]
+        self.trainers[k].row[Learn.LOST] = whole(state, "lost")
         self._count_lost(k)  # with what the one before it took since then
         past = self.rollouts[k].past
         if past is not None:
-            past.restore(state["past"])
+            past.restore(branch(state, "past"))
         if self.trainers[k].halted:
             self.rollouts[k].experience.release()
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from remuda.checkpoint.state import fitting
+from remuda.checkpoint.fitting import branch, fitting
+from remuda.checkpoint.state import restore_torch
 from remuda.memory.aligned import aligned_zeros, copied
 from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.network import Network
@@ -102,13 +103,14 @@ class ActingStack:
 
     def restore(self, policy: int, state: State) -> None:
         """Let one policy act as it did when `state` was called."""
+        plain = branch(state, "plain")
         with torch.inference_mode():
             for name, weight in self._of[policy].items():
-                saved = fitting(state["plain"], name, weight[0].cpu().numpy())
+                saved = fitting(plain, name, weight[0].cpu().numpy())
                 weight[0].copy_(torch.from_numpy(saved))
         noise = self._noise[policy]
         if noise is not None:
-            noise.set_state(torch.from_numpy(state["noise"]))
+            restore_torch(noise, state, "noise")
         self.memories[policy] = fitting(state, "memories", self.memories[policy])
 
     def parameters_of(self, policy: int) -> dict[str, torch.Tensor]:

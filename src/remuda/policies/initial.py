@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from remuda.checkpoint.fitting import fitting
 from remuda.checkpoint.names import file_name
 from remuda.checkpoint.plain import read_checked
-from remuda.checkpoint.state import fitting, pack, unpack, write_whole
+from remuda.checkpoint.state import pack, unpack, write_whole
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.types import Floats, State
 

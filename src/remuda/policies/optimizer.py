@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.checkpoint.state import fitting
+from remuda.checkpoint.fitting import COUNT, FINITE, SQUARES, fitting, real
 from remuda.kernels import njit
 from remuda.policies.stack import whole_rows
 from remuda.types import Array, Floats, Integers, State
@@ -106,10 +106,11 @@ class Adam:
             CheckpointError: it was saved for parameters of another shape.
         """
         with torch.no_grad():
-            for name, tensor in (("mean", self._mean), ("square", self._square)):
+            moments = (("mean", self._mean, FINITE), ("square", self._square, SQUARES))
+            for name, tensor, allowed in moments:
                 like = np.empty(tensor[row].shape, np.float32)
-                tensor[row].copy_(torch.from_numpy(fitting(state, name, like)))
-            self._steps[row] = state["steps"]
+                tensor[row].copy_(torch.from_numpy(fitting(state, name, like, allowed)))
+            self._steps[row] = real(state, "steps", COUNT)
 
 
 @njit(cache=True, error_model="numpy", fastmath={"contract"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from remuda.checkpoint.state import fitting
+from remuda.checkpoint.fitting import FINITE_64, fitting, require
 from remuda.experience.segments import AFTER
 from remuda.kernels import njit
 from remuda.policies.advantages import RunningMoments
@@ -39,9 +39,16 @@ class RunningReturns:
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        mean, variance, count = fitting(state, "moments", np.zeros(3))
+        mean, variance, count = fitting(state, "moments", np.zeros(3), FINITE_64)
+        require(
+            state, "moments", variance >= 0.0 and count >= 0.0, "variance and count are 0 or more"
+        )
         self._moments = RunningMoments(np.asarray(mean), np.asarray(variance), float(count))
-        self._sums = state["sums"].copy()
+        sums = state["sums"]
+        require(
+            state, "sums", isinstance(sums, np.ndarray) and sums.ndim == 1, "one for each stream"
+        )
+        self._sums = fitting(state, "sums", np.empty(len(sums)), FINITE_64).copy()
 
 
 @njit(cache=True)

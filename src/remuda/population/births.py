@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from remuda.checkpoint.state import fitting
+from remuda.checkpoint.fitting import branch, fitting
 from remuda.memory.atomic import load, store
 from remuda.memory.shared import SharedArrays
 from remuda.population.lessons import LessonLayout, LessonRows, Lessons
@@ -142,7 +142,7 @@ class BirthOrders:
         rows = self._lessons.get(policy)
         if rows is not None:
             if policy in state:
-                rows.restore(state[policy])
+                rows.restore(branch(state, policy))
             else:
                 rows.write(None)
 
@@ -153,9 +153,9 @@ class BirthOrders:
         held, rows = self._weights[policy]["newborn"], self._training.get(policy)
         held[...] = fitting(weights, policy, held)
         if rows is not None:
-            saved, found = training.get(policy), None
-            if saved is not None:
-                found = TrainingState.restored(saved, rows.layout, held)
+            found: TrainingState | None = None
+            if policy in training:
+                found = TrainingState.restored(branch(training, policy), rows.layout, held)
             rows.write(0, found)
 
     def count(self, place: int) -> None:

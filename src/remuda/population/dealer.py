@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from remuda.checkpoint.state import fitting, random_state, restore_random
+from remuda.checkpoint.fitting import COUNT, Range, branch, fitting, require
+from remuda.checkpoint.state import random_state, restore_random
 from remuda.population.inheritance import ActingPolicies
 from remuda.population.ledger import MATCH, Ledger
 from remuda.population.matchmaking import Matchmaker
@@ -16,7 +17,7 @@ from remuda.population.refusals import check_seating
 from remuda.population.roster import Roster
 from remuda.population.seating import Seating
 from remuda.population.table import Table
-from remuda.population.table_layout import POLICY, VERSION
+from remuda.population.table_layout import NO_POLICY, POLICY, VERSION
 from remuda.population.team_returns import sides_by_agent
 from remuda.types import Array, Bools, Floats, Integers, State
 
@@ -173,15 +174,18 @@ class Dealer(ABC):
 
     def restore(self, state: State, matches: bool = True) -> None:
         """Go on from what `state` returned; `matches`: with those that were being played too."""
-        self.matchmaker.restore(state["matchmaker"])
+        self.matchmaker.restore(branch(state, "matchmaker"))
         restore_random(self._random, state["random"])
         if not matches:
             self.matchmaker.begin_at(self._proposed())
             return
-        self.seated[...] = fitting(state, "seated", self.seated)
-        # In what an earlier version saved all learn.
-        self.learns[...] = fitting(state, "learns", self.learns) if "learns" in state else True
-        self._matches[...] = fitting(state, "matches", self._matches)
+        identity = self.table.occupants.identity
+        places, held = Range(0, len(identity) - 1), identity[:, POLICY] != NO_POLICY
+        seated = fitting(state, "seated", self.seated, places)
+        require(state, "seated", bool(held[seated].all()), "there is a member in each place")
+        self.seated[...] = seated
+        self.learns[...] = fitting(state, "learns", self.learns)
+        self._matches[...] = fitting(state, "matches", self._matches, COUNT)
 
     def _records(
         self,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
+from remuda.checkpoint.fitting import branch, real_number, where_is, whole, whole_number
 from remuda.config import BirthsConfig, SnapshotsConfig
 from remuda.population.ledger import Ledger
 from remuda.population.ratings import probability_of_order
@@ -165,11 +166,18 @@ class Snapshots:
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        self._frozen_at = dict(state["frozen_at"])
-        self._before = {
-            policy: {ref: (met, won) for ref, (met, won) in scores.items()}
-            for policy, scores in state["before"].items()
-        }
+        frozen_at, before = branch(state, "frozen_at"), branch(state, "before")
+        self._frozen_at = {policy: whole(frozen_at, policy) for policy in frozen_at}
+        self._before = {}
+        for policy in before:
+            scores = branch(before, policy)
+            self._before[policy] = {
+                ref: (
+                    real_number(met, where_is(scores, ref)),
+                    real_number(won, where_is(scores, ref)),
+                )
+                for ref, (met, won) in scores.items()
+            }
 
 
 class Replacement:
@@ -242,9 +250,12 @@ class Replacement:
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        self._last = state["last"]
-        expected = state["expected"]
-        self._expected = (expected[0], expected[1], expected[2]) if expected else None
+        self._last = whole(state, "last")
+        self._expected = None
+        if state["expected"]:
+            child, leaves, born = state["expected"]
+            born = whole_number(born, where_is(state, "expected"))
+            self._expected = (str(child), str(leaves), born)
 
 
 class Directors:
@@ -270,7 +281,7 @@ class Directors:
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
         for i, director in enumerate(self._directors):
-            director.restore(state[str(i)])
+            director.restore(branch(state, str(i)))
 
 
 def freeze(policy: str, past: Sequence[Member], config: SnapshotsConfig) -> list[Command]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from remuda.checkpoint.state import fitting
+from remuda.checkpoint.fitting import COUNT, SHARE, fitting_all
 from remuda.memory.shared import Arena, SharedArrays
 from remuda.population.imported import Imported
 from remuda.population.lessons import LessonLayout
@@ -111,8 +111,10 @@ class FrozenWeights:
     def restore(self, policy: str, state: State) -> None:
         """Hold what was held of a policy's copies."""
         held = self._weights[policy]
-        for name in ("weights", "learner_step", "epsilon"):
-            held[name][...] = fitting(state, name, held[name])
+        ranges = {"weights": None, "learner_step": COUNT, "epsilon": SHARE}
+        table = {name: (held[name], allowed) for name, allowed in ranges.items()}
+        for name, array in fitting_all(state, table).items():
+            held[name][...] = array
 
     def rows(self, place: int) -> list[Array]:
         """All that is kept in a place, where it lies; none, where no copy is ever frozen."""

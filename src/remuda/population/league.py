@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from remuda.checkpoint.fitting import branch
 from remuda.population.dealer import Dealer
 from remuda.population.director import Director
 from remuda.population.inheritance import ActingPolicies
@@ -171,8 +172,8 @@ class League(Dealer):
         """Go on from what `state` returned; `matches`: with those that were being played too."""
         super().restore(state, matches)
         if self._director is not None:
-            self._director.restore(state["director"])
-        self.lifecycle.postponed = list(state["postponed"])
+            self._director.restore(branch(state, "director"))
+        self.lifecycle.postponed = [str(name) for name in state["postponed"]]
 
     def _note_proposed(self, count: int) -> None:
         self.table.set_word(PROPOSED, count)

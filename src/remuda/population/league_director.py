@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from remuda.checkpoint.fitting import branch, where_is, whole_number
 from remuda.checkpoint.state import random_state, restore_random
 from remuda.config import LeagueConfig, SnapshotsConfig
 from remuda.population.director import Birth, Command, Vacate, freeze
@@ -124,5 +125,11 @@ class LeagueDirector:
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        self._lives = {policy: _Life(*life) for policy, life in state["lives"].items()}
+        lives = branch(state, "lives")
+        self._lives = {}
+        for policy, (born, since, frozen_at, resets) in lives.items():
+            where = where_is(lives, policy)
+            found = [whole_number(each, where) for each in (born, since, frozen_at or 0)]
+            at = None if frozen_at is None else found[2]
+            self._lives[policy] = _Life(found[0], found[1], at, bool(resets))
         restore_random(self._random, state["random"])

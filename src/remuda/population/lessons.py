@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from remuda.checkpoint.state import fitting
+from remuda.checkpoint.fitting import FINITE, fitting, whole
 from remuda.memory.shared import Fields, SharedArrays
 from remuda.types import Array, Floats, State
 
@@ -117,16 +117,19 @@ class LessonRows:
             CheckpointError: it is of another network.
         """
         layout, found = self.layout, []
-        for i in map(str, range(len(state["states"]))):
+        for i in map(str, range(min(len(state["states"]), PARENTS))):
             count = min(len(state["states"][i]), layout.states)
             likes = [
                 np.empty((count, width), np.float32) for width in (layout.inputs, layout.outputs)
             ]
             cut = {name: state[name][i][:count] for name in ("states", "targets")}
             found.append(
-                Lesson(fitting(cut, "states", likes[0]), fitting(cut, "targets", likes[1]))
+                Lesson(
+                    fitting(cut, "states", likes[0], FINITE),
+                    fitting(cut, "targets", likes[1], FINITE),
+                )
             )
-        self.write(Lessons(state["steps"], tuple(found)))
+        self.write(Lessons(whole(state, "steps"), tuple(found)))
 
 
 def states_of(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from remuda.checkpoint.fitting import MOST, Range, where_is, whole_number
 from remuda.errors import ConfigError
 from remuda.population.ledger import Ledger
 from remuda.population.matchmaking import Matchmaker, draw_uniformly
@@ -140,8 +141,18 @@ class RoundRobin(Matchmaker):
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
         super().restore(state)
-        self._order = Order(*state["order"])
-        self._members = [PolicyRef(*ref) for ref in state["members"]]
+        where = where_is(state, "order")
+        count, key, done = state["order"]
+        self._order = Order(
+            whole_number(count, where),
+            whole_number(key, where, Range(0, 2**62)),
+            whole_number(done, where, Range(0, count)),
+        )
+        where = where_is(state, "members")
+        self._members = [
+            PolicyRef(str(policy), whole_number(version, where, Range(-1, MOST)))
+            for policy, version in state["members"]
+        ]
 
 
 class SelfPlay(Matchmaker):

@@ -20,6 +20,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
+from remuda.checkpoint.fitting import whole
 from remuda.errors import ConfigError
 from remuda.population.ledger import Ledger
 from remuda.population.records import Match, Member, Population
@@ -244,7 +245,7 @@ class Matchmaker(ABC):
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        self.proposed = state["proposed"]
+        self.proposed = whole(state, "proposed")
 
 
 def draw_uniformly(

@@ -7,14 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from remuda.checkpoint.state import fitting
-from remuda.hyperparameters import HYPERPARAMETERS
+from remuda.checkpoint.fitting import fitting
 from remuda.kernels import njit
 from remuda.memory.shared import SharedArrays
 from remuda.types import Array, Floats, Integers, State
-
-EARLIER = tuple(name for name in HYPERPARAMETERS if name != "share_rewards")
-"""What checkpoints hold that do not name them."""
 
 
 class PlaceHyperparameters:
@@ -51,7 +47,7 @@ class PlaceHyperparameters:
         Raises:
             CheckpointError: it is of another number of places.
         """
-        found = list(state.get("hyperparameter_names", EARLIER))
+        found = [str(name) for name in state["hyperparameter_names"]]
         like = np.empty((len(self.all), len(found)))
         values = fitting(state, "hyperparameters", like)
         for column, name in enumerate(self.names):

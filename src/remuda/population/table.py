@@ -23,7 +23,18 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from remuda.checkpoint.state import fitting
+from remuda.checkpoint.fitting import (
+    COUNT,
+    FINITE_64,
+    MOST,
+    Range,
+    branch,
+    fitting,
+    fitting_all,
+    require,
+    where_is,
+    whole_number,
+)
 from remuda.errors import CheckpointError
 from remuda.hyperparameters import names_of
 from remuda.memory.atomic import fence_acquire, load, store
@@ -41,12 +52,22 @@ from remuda.population.occupants import Occupants
 from remuda.population.place_hyperparameters import PlaceHyperparameters
 from remuda.population.places import Places
 from remuda.population.record_buffer import RecordBuffer
-from remuda.population.records import FRESH, Member, Numbers, PolicyRef, Population
+from remuda.population.records import (
+    FRESH,
+    GAMES,
+    MEETINGS,
+    UNCERTAINTY,
+    Member,
+    Numbers,
+    PolicyRef,
+    Population,
+)
 from remuda.population.shard import Shard
 from remuda.population.table_layout import (
     MATCHES,
     MOVES,
     NO_POLICY,
+    PARENT,
     POLICY,
     PROPOSED,
     RECORDS,
@@ -349,30 +370,49 @@ class Table:
         """
         if state["policies"] != list(self.policies):
             raise CheckpointError(
-                f"it holds the policies {', '.join(state['policies'])}, and there are "
+                f"{where_is(state, 'policies')} are {str(state['policies'])[:80]}, and there are "
                 f"{', '.join(self.policies)} now"
             )
-        columns = state["numbers"].shape[-1]  # fewer, if an earlier version counted less
-        fresh = np.broadcast_to(FRESH[columns:], (len(state["numbers"]), len(FRESH[columns:])))
-        state = {
-            "recent": state["pairs"][:2],  # of before win rates could forget
-            **state,
-            "numbers": np.hstack((state["numbers"], fresh)),
-        }
-        for name in ("numbers", "pairs", "recent", "identity", "orders", "leaving"):
-            self._shared[name][...] = fitting(state, name, self._shared[name])
+        for name, array in self._checked(state).items():
+            self._shared[name][...] = array
         self.hyperparameters.restore(state)
-        matches, proposed, records = state["words"]
+        where = where_is(state, "words")
+        matches, proposed, records = (whole_number(word, where) for word in state["words"])
         own = -(-proposed // self.num_actors)  # they may have been more, or fewer
         for word, value in ((MATCHES, matches), (PROPOSED, own), (RECORDS, records), (MOVES, 0)):
             self.set_word(word, value)
         for shard in self.shards:
             shard.set_word(shard_words.PROPOSED, own)
+        cradles, training = branch(state, "cradles"), branch(state, "newborn_training")
+        lessons, copies = branch(state, "lessons"), branch(state, "copies")
         for policy in self.policies:
-            taken_over = state.get("newborn_training", {})  # earlier versions have none
-            self.births.restore_newborn(policy, state["cradles"], taken_over)
-            self.births.restore_lessons(policy, state.get("lessons", {}))
-            self.frozen_weights.restore(policy, state["copies"][policy])
+            self.births.restore_newborn(policy, cradles, training)
+            self.births.restore_lessons(policy, lessons)
+            self.frozen_weights.restore(policy, branch(copies, policy))
+
+    def _checked(self, state: State) -> dict[str, Array]:
+        """The arrays of a state, each of whose numbers is in its range.
+
+        Raises:
+            CheckpointError: they are of another population, or one is out of range.
+        """
+        any_version = Range(-1, MOST)
+        names = Range(NO_POLICY, len(self.names) - 1)
+        ranges = {
+            **dict.fromkeys(("numbers", "pairs", "recent"), FINITE_64),
+            "identity": any_version,
+            "orders": COUNT,
+            "leaving": Range(0, 1),
+        }
+        shared = self._shared
+        found = fitting_all(state, {name: (shared[name], each) for name, each in ranges.items()})
+        fitting(state, "identity", shared["identity"], names, (POLICY, PARENT))
+        fitting(state, "numbers", shared["numbers"], COUNT, (GAMES, UNCERTAINTY, MEETINGS))
+        for i, policy in enumerate(self.policies):
+            held = found["identity"][[i, *self.places.copies_of(policy)], POLICY]
+            fits = bool(((held == i) | (held == NO_POLICY)).all())
+            require(state, "identity", fits, f"the places of {policy} hold it or nothing")
+        return found
 
     def _proposed(self) -> int:
         """More than the number of any match that was proposed; see `Dealer`."""

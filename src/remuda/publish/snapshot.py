@@ -34,7 +34,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remuda.checkpoint.state import fitting
+from remuda.checkpoint.fitting import MOST, SHARE, Range, fitting, real, whole
 from remuda.config import PublishConfig
 from remuda.errors import RemudaError
 from remuda.memory.atomic import fence_acquire, fence_release, first_difference, load, store
@@ -158,11 +158,12 @@ class Publisher:
             CheckpointError: it is of another network.
         """
         weights = fitting(state, "weights", self._slots["weights"][0])
+        steps, epsilon = whole(state, "learner_step"), real(state, "epsilon", SHARE)
         training: TrainingState | None = None
         if self.training is not None and state.get("training") is not None:
             training = TrainingState.restored(state["training"], self.training, weights)
-        self.version = int(state["version"]) - 1
-        self.publish(weights, state["learner_step"], state["epsilon"], training)
+        self.version = whole(state, "version", Range(1, MOST)) - 1
+        self.publish(weights, steps, epsilon, training)
 
     def publish(
         self,
@@ -300,7 +301,7 @@ class SnapshotReader:
 
     def restore(self, state: State) -> None:
         """Take these versions as copied already."""
-        self._seen[:] = [state[policy] for policy in self._published.policies]
+        self._seen[:] = [whole(state, policy) for policy in self._published.policies]
 
     def _copy(self, policy: str, row: int, training: bool = False) -> Snapshot | None:
         """A copy of a row; None: it is torn, or was overtaken."""

@@ -6,12 +6,11 @@ from their parents, and a birth that was ordered holds it for the learner of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from remuda.checkpoint.state import fitting
+from remuda.checkpoint.fitting import COUNT, FINITE, MOST, SQUARES, Range, branch, fitting, real
 from remuda.memory.shared import Fields, SharedArrays
 from remuda.types import Array, Floats, State
 
@@ -22,6 +21,10 @@ STEPS = "steps"
 EXPLORED, BEGUN = "explored", "begun"
 """Numbers of a policy that explores less and less: the steps that were lived through since its
 schedule began, and how many were written in its place when it began, which may be negative."""
+
+
+RANGES = {"mean": FINITE, "square": SQUARES}
+"""Of the numbers of vectors that are moments."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +61,15 @@ class TrainingState:
         return {"vectors": dict(self.vectors), "numbers": dict(self.numbers)}
 
     @classmethod
-    def restored(cls, state: State | None, layout: TrainingLayout, like: Array) -> TrainingState:
+    def restored(cls, state: State, layout: TrainingLayout, like: Array) -> TrainingState:
         """What `state` returned, laid out so; `like` is a vector of its policy.
 
         Raises:
             CheckpointError: it is of another network, or of another algorithm.
         """
-        found = state or {}
-        vectors = {name: fitting(found.get("vectors", {}), name, like) for name in layout.vectors}
-        numbers: Mapping[str, float] = found.get("numbers", {})
-        return cls(vectors, {name: float(numbers.get(name, 0.0)) for name in layout.numbers})
+        saved, numbers = branch(state, "vectors"), branch(state, "numbers")
+        vectors = {name: fitting(saved, name, like, RANGES.get(name)) for name in layout.vectors}
+        return cls(vectors, {name: _number(numbers, name) for name in layout.numbers})
 
     def adapted(self, layout: TrainingLayout, weights: Floats, fits: bool = True) -> TrainingState:
         """What a policy that is laid out so takes over of it, to go on from these weights.
@@ -87,6 +89,13 @@ class TrainingState:
         if not fits:
             numbers[STEPS] = 0.0
         return TrainingState(vectors, numbers)
+
+
+def _number(numbers: State, name: str) -> float:
+    """A number of a training state that was saved; 0: none of that name was."""
+    if name not in numbers:
+        return 0.0
+    return real(numbers, name, Range(-MOST, MOST) if name == BEGUN else COUNT)
 
 
 class TrainingRows:

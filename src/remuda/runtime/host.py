@@ -52,7 +52,7 @@ def host(role: Role, control: Control, hosting: Hosting) -> None:
         with threads(hosting.threads[0]), side_by_side.parts_at_once(hosting.threads[1]):
             seed_libraries(getattr(role, "seed", 0), role.name, hosting.starts)
             worker = role.build()
-            if hosting.restore and restore(worker, hosting.checkpoints.newest):
+            if hosting.restore and restore(worker, hosting.checkpoints):
                 log.info("goes on from the newest checkpoint")
             with contextlib.suppress(OSError):
                 os.nice(hosting.nice)  # not before: the others wait for it

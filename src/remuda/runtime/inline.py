@@ -58,7 +58,7 @@ class InlineRuntime:
             self._workers = (*self._workers, role.build())
         if self._resumed:
             for worker in self._workers:
-                restore(worker, self._checkpoints.newest)
+                restore(worker, self._checkpoints)
         ready()
 
     @naming_user_code(log)

@@ -187,10 +187,15 @@ class LockstepLearner:
         return True
 
 
-def restore(worker: Worker, read: Callable[[str], State | None]) -> list[str]:
-    """Let a worker go on from its parts of a checkpoint; returns those that were there."""
-    found: Mapping[str, State | None] = {part: read(part) for part in worker.parts}
+def restore(worker: Worker, checkpoints: Checkpoints) -> list[str]:
+    """Let a worker go on from its parts of a checkpoint; returns those that were there.
+
+    Raises:
+        CheckpointError: one of them holds what no worker like this saves.
+    """
+    found: Mapping[str, State | None] = {part: checkpoints.newest(part) for part in worker.parts}
     for part, state in found.items():
         if state is not None:
-            worker.restore(part, state)
+            with checkpoints.restoring(part):
+                worker.restore(part, state)
     return [part for part, state in found.items() if state is not None]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
+from remuda.checkpoint.fitting import branch, fitting, require
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
@@ -181,18 +182,27 @@ class OpenSpielEnv(VectorEnv):
     def state(self) -> State:
         """The histories, and where chance's random numbers stand."""
         return {
-            "histories": {str(e): np.array(self.history(e)) for e in range(self.num_envs)},
+            "histories": {
+                str(e): np.array(self.history(e), np.int64) for e in range(self.num_envs)
+            },
             "numbers": {str(e): numbers.state for e, numbers in enumerate(self._numbers)},
             "active": self.active.copy(),
         }
 
     def restore(self, state: State) -> None:
         """Play the histories again."""
+        numbers, histories = branch(state, "numbers"), branch(state, "histories")
         for e in range(self.num_envs):
-            self._numbers[e].state = state["numbers"][str(e)]
-            self.states[e] = _replayed(self.game, state["histories"][str(e)].tolist())
+            drawn: Any = dict(branch(numbers, str(e)))
+            self._numbers[e].state = drawn
+            history = histories[str(e)]
+            like = np.empty(np.shape(history), np.int64)
+            moves = fitting(histories, str(e), like).ravel().tolist()
+            found = _replayed(self.game, moves)
+            require(histories, str(e), found is not None, "each move is one that the rules allow")
+            self.states[e] = found
             self._returns[e] = self.states[e].returns()
-        self.active[...] = state["active"]
+        self.active[...] = fitting(state, "active", self.active)
         self._rewards[...], self._terminated[...] = 0.0, False
 
     def options(self) -> dict[str, Any]:
@@ -244,17 +254,28 @@ def make_open_spiel(name: str, /, num_envs: int = 1, *, sees: str = "auto") -> O
 
 
 def _replayed(game: Any, history: list[int]) -> Any:
-    """The state after these moves."""
+    """The state after these moves; None: the rules do not allow one of them.
+
+    OpenSpiel itself does not look, and may end the process.
+    """
     state = game.new_initial_state()
     at = 0
     while at < len(history):
         if state.is_simultaneous_node():
             moves = history[at : at + game.num_players()]
+            players = range(game.num_players())
+            allowed = [state.legal_actions(player) or [0] for player in players]
+            if len(moves) < len(players) or any(
+                m not in a for m, a in zip(moves, allowed, strict=True)
+            ):
+                return None
             state.apply_actions(moves)
             at += len(moves)
-        else:
+        elif not state.is_terminal() and history[at] in state.legal_actions():
             state.apply_action(history[at])
             at += 1
+        else:
+            return None
     return state
 
 

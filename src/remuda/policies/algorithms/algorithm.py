@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from remuda.algorithms import Section, Takes
-from remuda.checkpoint.state import fitting
+from remuda.checkpoint.fitting import branch, fitting, whole
 from remuda.config import PolicyConfig
 from remuda.kernels import njit
 from remuda.policies.networks.activations import FAST
@@ -181,8 +181,9 @@ class Algorithm(ABC):
     def restore_learned(self, policy: int, state: State) -> None:
         """Go on from what `learned` returned; the random stream goes on where it is."""
         like = np.empty(self.online.flat[policy].shape, np.float32)
-        self.load(policy, torch.from_numpy(fitting(state, "online", like)), state["updates"])
-        self.optimizer.restore(policy, state["optimizer"])
+        online = fitting(state, "online", like)
+        self.load(policy, torch.from_numpy(online), whole(state, "updates"))
+        self.optimizer.restore(policy, branch(state, "optimizer"))
 
     def clip_gradients(self, gradients: Tensor, members: slice | Tensor) -> Tensor:
         """Scale gradients [G, P] of these policies down to the largest norm that each may have.

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from remuda.algorithms import Section
-from remuda.checkpoint.state import fitting, random_state, restore_random
+from remuda.checkpoint.fitting import branch, fitting, whole
+from remuda.checkpoint.state import random_state, restore_random
 from remuda.config import PolicyConfig, PPOConfig
 from remuda.experience.segments import AFTER, Rollout
 from remuda.policies.algorithms.algorithm import Algorithm, says_so
@@ -427,12 +428,12 @@ class RolloutAlgorithm(Algorithm):
     def restore_learned(self, policy: int, state: State) -> None:
         """Go on from what `learned` returned; the random stream goes on where it is."""
         super().restore_learned(policy, state)
-        self._trained[policy] = state["trained"]
+        self._trained[policy] = whole(state, "trained")
         if self._anchor is not None:
             like = np.empty(self._anchor.flat[policy].shape, np.float32)
             with torch.no_grad():
                 self._anchor.flat[policy].copy_(torch.from_numpy(fitting(state, "anchor", like)))
-        self._returns[policy].restore(state["returns"])
+        self._returns[policy].restore(branch(state, "returns"))
 
     def state(self, policy: int) -> State:
         """All that a successor needs to go on exactly here: `learned`, and the random stream."""
@@ -446,5 +447,4 @@ class RolloutAlgorithm(Algorithm):
 
 def _number(ppo: PPOConfig, name: str) -> float:
     """A hyperparameter; infinity where None means that there is no limit."""
-    value = getattr(ppo, name)
-    return float("inf") if value is None else float(value)
+    return float("inf") if (value := getattr(ppo, name)) is None else float(value)

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from remuda.algorithms import Section
-from remuda.checkpoint.state import fitting
+from remuda.checkpoint.fitting import fitting
+from remuda.checkpoint.state import restore_torch
 from remuda.config import PolicyConfig
 from remuda.errors import ConfigError
 from remuda.policies.algorithms.algorithm import Algorithm, says_so
@@ -283,7 +284,7 @@ class TransitionAlgorithm(Algorithm):
     def restore(self, policy: int, state: State) -> None:
         """Let a policy go on from what `state` returned."""
         self.restore_learned(policy, state)
-        self._streams[policy].set_state(torch.from_numpy(state["stream"]))
+        restore_torch(self._streams[policy], state, "stream")
 
     def restore_learned(self, policy: int, state: State) -> None:
         """Go on from what `learned` returned; the random stream goes on where it is."""

@@ -1,0 +1,224 @@
+"""Checks of what a state holds, before anything uses it.
+
+A checkpoint is a file, and files are damaged, mixed up or crafted. Compiled code does not check its
+indices, so a position of 2**40 that goes into a kernel ends the process without a word. Therefore
+each `restore` fetches what it restores by these functions. They check kind, dtype, shape and range,
+and what does not fit is a `CheckpointError` that names the file, the number and what is allowed.
+
+A state of several arrays declares them in one table, `{name: (like, range)}`, for `fitting_all`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from remuda.errors import CheckpointError, RemudaError
+from remuda.types import Array, State
+
+
+class Range(NamedTuple):
+    """The allowed values of a number, both ends included; not a number is never allowed."""
+
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        if self.high == MOST:
+            return f"{self.low} or more, below 2**53"
+        if self in (FINITE, FINITE_64):
+            return "finite numbers"
+        return f"{self.low} to {self.high}"
+
+
+MOST = 2**53
+"""No count of a run comes near this; up to here float64 counts exactly, and int64 adds safely."""
+COUNT = Range(0, MOST)
+FINITE = Range(-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
+FINITE_64 = Range(-float(np.finfo(np.float64).max), float(np.finfo(np.float64).max))
+SQUARES = Range(0.0, FINITE.high)
+SHARE = Range(0.0, 1.0)
+
+Table = Mapping[str, tuple[Array, Range | None]]
+"""By name, an array of the shape and dtype that is expected, and the range of its numbers; None:
+no number of it is an index or a count, and any value is a value."""
+
+
+class Branch(dict[str, Any]):
+    """A branch of a state that was read from a file: what is missing is said with its place."""
+
+    where = ""
+    """The file, and the path of this branch in it."""
+
+    def __missing__(self, name: str) -> Any:
+        raise CheckpointError(f"{where_is(self, name)} is missing")
+
+    def branch(self, name: str) -> Branch:
+        """The branch of this name.
+
+        Raises:
+            CheckpointError: it is something else.
+        """
+        return branch(self, name)
+
+
+def rooted(state: State, source: str, path: str = "") -> Branch:
+    """Return a state whose branches know the file that they were read from, and their path."""
+    found = Branch()
+    found.where = f"{source}: {path}"
+    for name, value in state.items():
+        is_branch = isinstance(value, dict)
+        found[name] = rooted(value, source, f"{path}{name}/") if is_branch else value
+    return found
+
+
+def where_is(state: Mapping[str, Any], name: str) -> str:
+    """Where a value of a state is, in words."""
+    return f"{getattr(state, 'where', 'the checkpoint does not fit: ')}{name}"
+
+
+def branch(state: Mapping[str, Any], name: str) -> Branch:
+    """The branch `name` of a state.
+
+    Raises:
+        CheckpointError: it is missing, or something else.
+    """
+    found = _value(state, name)
+    if not isinstance(found, Mapping):
+        raise CheckpointError(f"{where_is(state, name)} should hold names and values")
+    return found if isinstance(found, Branch) else rooted(dict(found), where_is(state, name), "")
+
+
+def fitting(
+    state: Mapping[str, Any],
+    name: str,
+    like: Array,
+    allowed: Range | None = None,
+    columns: Sequence[int] | None = None,
+) -> Array:
+    """The array `name` of a state, if it has the shape and dtype of `like` and fits the range.
+
+    Args:
+        state: of a file.
+        name: of the array.
+        like: what is expected.
+        allowed: the range of its numbers; None: any value is a value.
+        columns: those along its last axis that the range is of; None: all.
+
+    Raises:
+        CheckpointError: it is missing, made for something of another shape, or out of range.
+    """
+    found = _value(state, name)
+    if not isinstance(found, np.ndarray):
+        raise CheckpointError(f"{where_is(state, name)} should be an array")
+    if found.shape != like.shape or found.dtype != like.dtype:
+        raise CheckpointError(
+            f"the checkpoint does not fit: {where_is(state, name)} should be {like.shape} "
+            f"{like.dtype} and is {found.shape} {found.dtype}"
+        )
+    if found.dtype == np.bool_:  # a byte of a file that is neither 0 nor 1
+        _check_range(state, name, found.view(np.uint8), Range(0, 1))
+    elif allowed is not None:
+        _check_range(state, name, found if columns is None else found[..., columns], allowed)
+    return found
+
+
+def fitting_all(state: Mapping[str, Any], table: Table) -> dict[str, Array]:
+    """The arrays of a table, each `fitting`.
+
+    Raises:
+        CheckpointError: one of them does not fit.
+    """
+    return {name: fitting(state, name, like, allowed) for name, (like, allowed) in table.items()}
+
+
+def whole(state: Mapping[str, Any], name: str, allowed: Range = COUNT) -> int:
+    """The whole number `name` of a state.
+
+    Raises:
+        CheckpointError: it is missing, something else, or out of range.
+    """
+    return whole_number(_value(state, name), where_is(state, name), allowed)
+
+
+def whole_number(value: object, where: str, allowed: Range = COUNT) -> int:
+    """A value if it is a whole number in a range; `where`: what an error calls it.
+
+    Raises:
+        CheckpointError: it is something else, or out of range.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise CheckpointError(f"{where} should be a whole number and is {str(value)[:40]!r}")
+    if not allowed.low <= value <= allowed.high:
+        raise CheckpointError(f"{where} is {str(value)[:40]}; allowed: {allowed}")
+    return value
+
+
+def real(state: Mapping[str, Any], name: str, allowed: Range = FINITE_64) -> float:
+    """The number `name` of a state.
+
+    Raises:
+        CheckpointError: it is missing, something else, or out of range.
+    """
+    return real_number(_value(state, name), where_is(state, name), allowed)
+
+
+def real_number(value: object, where: str, allowed: Range = FINITE_64) -> float:
+    """A value if it is a number in a range; `where`: what an error calls it.
+
+    Raises:
+        CheckpointError: it is something else, or out of range.
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise CheckpointError(f"{where} should be a number and is {str(value)[:40]!r}")
+    if not allowed.low <= value <= allowed.high:
+        raise CheckpointError(f"{where} is {str(value)[:40]}; allowed: {allowed}")
+    return float(value)
+
+
+def require(state: Mapping[str, Any], name: str, fits: bool, allowed: str) -> None:
+    """Raise CheckpointError unless what `name` holds agrees with the rest; `allowed`: in words."""
+    if not fits:
+        raise CheckpointError(f"{where_is(state, name)} does not agree with the rest: {allowed}")
+
+
+@contextmanager
+def refusing(where: str, advice: str) -> Iterator[None]:
+    """Raise CheckpointError for all that does not fit in here, with what the user can do.
+
+    What no check foresaw, say a list where a word is expected, is an error of the file too.
+
+    Args:
+        where: the file.
+        advice: what to do next.
+    """
+    try:
+        yield
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; {advice}") from None
+    except RemudaError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        words = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        raise CheckpointError(f"{where} cannot be restored ({words}); {advice}") from error
+
+
+def _value(state: Mapping[str, Any], name: str) -> Any:
+    if not isinstance(state, Mapping) or name not in state:
+        raise CheckpointError(f"{where_is(state, name)} is missing")
+    return state[name]
+
+
+def _check_range(state: Mapping[str, Any], name: str, found: Array, allowed: Range) -> None:
+    low, high = allowed
+    if not found.size or (found.min() >= low and found.max() <= high):
+        return
+    wrong: Sequence[int] = np.argwhere(~((found >= low) & (found <= high)))[0].tolist()
+    value = found[tuple(wrong)].item()
+    at = f"[{', '.join(map(str, wrong))}]" if wrong else ""
+    words = str(value) if not isinstance(value, float) or math.isfinite(value) else f"{value}"
+    raise CheckpointError(f"{where_is(state, name)}{at} is {words}; allowed: {allowed}")
