@@ -51,8 +51,9 @@ class Result:
     processors: Mapping[str, float]
     """Processors that each role had on average, where that is known."""
     notes: tuple[str, ...] = ()
-    """What failed after training, and what to change: spaces that policies cannot use well,
-    episodes so short that experience stays mostly empty, and what the environment noted."""
+    """What failed after training, why a resumed run is not exact, and what to change: spaces that
+    policies cannot use well, episodes so short that experience stays mostly empty, and what the
+    environment noted."""
     before: Mapping[str, object] = field(default_factory=dict)
     """The run's summary so far, where nothing was left to do."""
 

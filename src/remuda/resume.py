@@ -23,6 +23,10 @@ from remuda.pickled import with_digests_of
 from remuda.publish.snapshot import Snapshot
 
 
+ACTOR = "actor"
+"""The part of a checkpoint that the first actor writes."""
+
+
 @dataclass(frozen=True)
 class Resumed:
     """What a run goes on from."""
@@ -37,6 +41,8 @@ class Resumed:
     final: Mapping[str, Snapshot] | None = None
     """Of a run that is over, the weights that it ended with, all of which are whole: nothing more
     is trained. None: it goes on, or has to end once more."""
+    inexact: str = ""
+    """Why an exact schedule does not continue exactly, in words; empty: it does."""
 
 
 def find_checkpoint(
@@ -82,7 +88,33 @@ def find_checkpoint(
         if name not in hyperparameters[policy]:
             hyperparameters[policy][name] = value
             changed.append(Change(f"policies.{policy}.{name}", live, value, allowed=True))
-    return Resumed(found, tuple(changed), hyperparameters, next(iter(_reached(config, found)), ""))
+    over = next(iter(_reached(config, found)), "")
+    inexact = "" if over else _inexact(before, config, run, found)
+    if inexact:
+        say(inexact)
+    return Resumed(found, tuple(changed), hyperparameters, over, inexact=inexact)
+
+
+def _inexact(before: Config, config: Config, run: RunDirectory, found: Manifest) -> str:
+    """Return why an exact schedule begins new episodes instead of continuing those it had."""
+    if not config.exact:
+        return ""
+    if not (before.saves_replay and config.saves_replay):
+        why = "their first steps are not there (checkpoint.replay)"
+    elif not found.exact:
+        why = f"the schedule was {before.schedule}"
+    elif run.checkpoints.read(found.number, ACTOR)["world"] is None:
+        why = f"environments of {config.game} cannot be saved in mid-episode"
+        if before.env.workers > 1:
+            why = "worker processes cannot save their environments in mid-episode (env.workers)"
+    elif config.env.workers > 1:
+        why = "worker processes cannot restore environments in mid-episode (env.workers)"
+    else:
+        return ""
+    return (
+        f"this run continues with new episodes, since {why}: it does not repeat a run without "
+        "interruption"
+    )
 
 
 def _reached(config: Config, found: Manifest) -> dict[str, str]:

@@ -289,6 +289,7 @@ def _train(
     """
     specs, final = assembly.specs, resumed.final if resumed is not None else None
     found = resumed.checkpoint if resumed is not None else None
+    inexact = [resumed.inexact] if resumed is not None and resumed.inexact else []
     signals = Signals()
     with signals.watching():
         view.start(
@@ -332,7 +333,7 @@ def _train(
             ending.earlier,
             ending.restarts,
             ending.processors,
-            (*space_notes(specs), *ending.notes),
+            (*space_notes(specs), *ending.notes, *inexact),
             before=run.summary_so_far() if final is not None else {},
         )
         result = result.with_note(view.failed) if view.failed else result

@@ -125,7 +125,10 @@ class CheckpointConfig(Section):
     """The newest checkpoints that are kept, besides the best."""
     replay: bool | None = None
     """Save experience too. None: in `sequential` and `lockstep`, where a resumed run then equals
-    an uninterrupted one bit for bit, and not in `async`, where a learner collects afresh."""
+    an uninterrupted one bit for bit if its environment can be saved in mid-episode, and not in
+    `async`, where a learner collects afresh. Remuda's own games and OpenSpiel's can be saved;
+    those of Gymnasium and PettingZoo cannot, nor can any with `env.workers`: they begin new
+    episodes, which the run tells."""
     evaluate_episodes: CountOrNone = 20
     """Episodes played on each checkpoint, to find the best. 0: keep no best."""
     write_limit: Annotated[PositiveFloat, CHILDREN] = 10.0
