@@ -22,7 +22,6 @@ from remuda.hyperparameters import values_of
 from remuda.pickled import with_digests_of
 from remuda.publish.snapshot import Snapshot
 
-
 ACTOR = "actor"
 """The part of a checkpoint that the first actor writes."""
 

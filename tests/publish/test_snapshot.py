@@ -72,6 +72,30 @@ def test_a_publisher_that_dies_while_writing_harms_nobody(mode):
     assert reader.newer()["a"].weights.tolist() == [2] * 6
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_both_modes_keep_two_copies_and_one_is_whole_at_any_instant_of_a_publication(mode):
+    published = make(mode, size=1000)
+    slots = published.slots["a"]
+    assert slots["weights"].nbytes == 2 * 1000 * 4
+    publisher, writes = Publisher(published, "a", 7), 0
+    publisher.publish(np.ones(1000, np.float32), 1, 0.5)
+
+    class Watched:
+        """Stands in for weights: looks at both rows whenever one of them is being written."""
+
+        def __array__(self, dtype=None, copy=None):
+            nonlocal writes
+            writes += 1
+            torn = slots["sequence"] % 2 == 1
+            assert torn.sum() == 1
+            assert SnapshotReader(published).newest("a").version in (1, 2)
+            return np.full(1000, 2, np.float32)
+
+    publisher.publish(Watched(), 2, 0.4)
+    assert writes == {"snapshot": 2, "double_buffer": 1}[mode]
+    assert SnapshotReader(published).newer()["a"].weights.tolist() == [2] * 1000
+
+
 class DiedError(BaseException):
     """The process is gone: nothing of it may clear anything away."""
 

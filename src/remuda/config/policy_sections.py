@@ -171,8 +171,9 @@ class PublishConfig(Section):
     """How a learner hands its weights to the actor."""
 
     mode: Literal["snapshot", "double_buffer"] = "double_buffer"
-    """`snapshot`: actors read one copy, which is overwritten in place; a second one is kept for the
-    successor of a learner that dies meanwhile. `double_buffer`: two in turn, of which one is active
-    while the other is written."""
+    """Both modes keep two copies of the weights in shared memory, since one is torn while it is
+    written, and for good if its learner dies then. `snapshot`: actors always read the same copy,
+    which is overwritten in place; the other is written first, so a publication takes twice as long.
+    `double_buffer`: each publication writes the copy that actors do not read, then they switch."""
     every: Count = 10
     """Updates between two publications."""

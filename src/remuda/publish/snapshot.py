@@ -19,7 +19,8 @@ copies, and looks again. `active` is the row that actors read.
 - `snapshot`: actors read one row for good, which is overwritten in place; one that meets a write in
   progress keeps what it has until its next turn. The other row is a *reserve*: it receives every
   publication first, and is read by a learner's successor, by checkpoints, and by an actor that has
-  nothing yet.
+  nothing yet. So each publication writes both rows and takes twice as long; one row alone would be
+  torn while it is written, and for good if its learner dies then.
 
 A learner that dies, at any instruction, leaves one row odd at most, and the other whole: it never
 begins to write one row while the other is torn, and a successor writes a torn row first. Who must
