@@ -195,14 +195,15 @@ def play_episodes(
                     cut = "interrupted" if limits.interrupted() else "the time was up"
                     break
                 half_gone = limits.seconds is not None and 2.0 * gone() >= limits.seconds
-                if half_gone and not playing.over and playing.actor.env.num_envs > 1:
+                if half_gone and not playing.rounds and playing.actor.env.num_envs > 1:
                     playing.actor.finish()
                     playing = play(1)
                 playing.actor.turn()
                 limits.watch(playing.over, episodes)
         finally:
             playing.actor.finish()
-    return replace(playing.found(policies), asked=episodes, cut=cut)
+    found = playing.found(policies, playing.rounds if cut else None)
+    return replace(found, asked=episodes, cut=cut)
 
 
 @dataclass(frozen=True)
@@ -212,6 +213,8 @@ class _Episode:
     returns: Floats
     metrics: Floats
     history: list[int] | None
+    earned: tuple[tuple[str, float], ...]
+    """The policy and the return of each agent that took part, where seats are dealt."""
 
 
 class _Play:
@@ -225,7 +228,6 @@ class _Play:
         self._played: list[list[_Episode]] = [[] for _ in range(copies)]
         self.over = 0
         """Episodes that count."""
-        self._earned: dict[str, list[float]] = {}
         self._dealt = actor.seats if isinstance(actor.seats, MatchSeats) else None
         actor.on_episode = self._count
 
@@ -237,27 +239,44 @@ class _Play:
     def _count(self, env: int, returns: Floats, facts: Floats) -> None:
         if len(self._played[env]) >= self._quota[env]:
             return
-        self._played[env].append(_Episode(returns, facts, self.actor.env.history(env)))
+        earned = []
+        if self._dealt is not None:
+            for i, policy in enumerate(self._dealt.sitting(env)):
+                plays = self.actor.env.agents[i].name not in self._silent
+                if plays and not np.isnan(returns[i]):
+                    earned.append((policy, float(returns[i])))
+        history = self.actor.env.history(env)
+        self._played[env].append(_Episode(returns, facts, history, tuple(earned)))
         self.over += 1
-        if self._dealt is None:
-            return
-        for i, policy in enumerate(self._dealt.sitting(env)):
-            plays = self.actor.env.agents[i].name not in self._silent
-            if plays and not np.isnan(returns[i]):
-                self._earned.setdefault(policy, []).append(float(returns[i]))
 
-    def found(self, policies: Sequence[str]) -> Evaluation:
-        """What was earned so far."""
+    @property
+    def rounds(self) -> int:
+        """Episodes that every copy has finished."""
+        return min(map(len, self._played))
+
+    def found(self, policies: Sequence[str], rounds: int | None = None) -> Evaluation:
+        """What was earned so far.
+
+        Args:
+            policies: whose returns are told by name, where seats are dealt.
+            rounds: the first episodes of each copy that count; None: all. Of play that was cut, the
+                episodes that are over are short ones more often than others, so only those count of
+                which each copy has as many.
+        """
         env = self.actor.env
         names = tuple(agent.name for agent in env.agents)
-        episodes = [episode for played in self._played for episode in played]
+        episodes = [episode for played in self._played for episode in played[:rounds]]
         returns = np.array([episode.returns for episode in episodes], np.float64)
         metrics = np.array([episode.metrics for episode in episodes], np.float64)
+        earned: dict[str, list[float]] = {}
+        for policy, value in (pair for episode in episodes for pair in episode.earned):
+            earned.setdefault(policy, []).append(value)
+        count = len(episodes)
         return Evaluation(
             names,
-            returns.reshape(self.over, len(names)),
-            dict(zip(env.facts, metrics.reshape(self.over, len(env.facts)).T, strict=True)),
-            {name: np.array(self._earned[name]) for name in policies if name in self._earned},
+            returns.reshape(count, len(names)),
+            dict(zip(env.facts, metrics.reshape(count, len(env.facts)).T, strict=True)),
+            {name: np.array(earned[name]) for name in policies if name in earned},
             histories=tuple(tuple(each.history) for each in episodes if each.history is not None),
         )
 
