@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from remuda.coordinator.member_record import member_record
+from remuda.coordinator.scoreboard_reader import member_record
 from remuda.population.table import Table
 
 AT_ONCE = 128

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from remuda.coordinator.columns import NEWEST, TOTAL, column
-from remuda.population.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
-from remuda.population.table import MemberRow, Table
 
 
 @dataclass
@@ -71,21 +68,4 @@ class MemberRecord:
         "probability",
         NEWEST,
         default=None,
-    )
-
-
-def member_record(row: MemberRow, table: Table) -> MemberRecord:
-    """A member of a population, from its row of the table."""
-    ref, parent, born, place, numbers = row
-    return MemberRecord(
-        int(numbers[GAMES]),
-        numbers[REWARD] / numbers[GAMES] if numbers[GAMES] else None,
-        numbers[RATING],
-        numbers[UNCERTAINTY],
-        not ref.is_frozen,
-        numbers[WINS] / numbers[MEETINGS] if numbers[MEETINGS] else None,
-        numbers[REWARD] if math.isfinite(numbers[REWARD]) else None,
-        None if parent is None else str(parent),
-        born,
-        {} if ref.is_frozen else table.hyperparameters.of(place),
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from remuda.coordinator.analysing import PopulationAnalysis
 from remuda.coordinator.columns import ON_POLICY, REPLAY, Column, Mean, Total
-from remuda.coordinator.member_record import MemberRecord, member_record
+from remuda.coordinator.member_record import MemberRecord
 from remuda.coordinator.population_record import population_record
 from remuda.coordinator.records import (
     POLICY_COLUMNS,
@@ -22,7 +22,8 @@ from remuda.coordinator.records import (
 )
 from remuda.coordinator.spread import Numbers, Spread, spread_of
 from remuda.experience.store import ExperienceStore
-from remuda.population.table import Table
+from remuda.population.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
+from remuda.population.table import MemberRow, Table
 from remuda.population.table_layout import MATCHES
 from remuda.scoreboard import Facts, Learn, Play, Policy, Row, Scoreboard, added_up
 
@@ -253,6 +254,23 @@ def _read(column: Column, learned: Row, learn: Row, on_policy: list[bool]) -> Se
         wanted = column.kind == ON_POLICY
         return [x if is_on == wanted else None for x, is_on in zip(found, on_policy, strict=True)]
     return found
+
+
+def member_record(row: MemberRow, table: Table) -> MemberRecord:
+    """A member of a population, from its row of the table."""
+    ref, parent, born, place, numbers = row
+    return MemberRecord(
+        int(numbers[GAMES]),
+        numbers[REWARD] / numbers[GAMES] if numbers[GAMES] else None,
+        numbers[RATING],
+        numbers[UNCERTAINTY],
+        not ref.is_frozen,
+        numbers[WINS] / numbers[MEETINGS] if numbers[MEETINGS] else None,
+        numbers[REWARD] if math.isfinite(numbers[REWARD]) else None,
+        None if parent is None else str(parent),
+        born,
+        {} if ref.is_frozen else table.hyperparameters.of(place),
+    )
 
 
 def _behind(experience: ExperienceStore, written: int, learn: Row) -> int | None:
