@@ -5,10 +5,11 @@ import warnings
 import numpy as np
 import pytest
 from gymnasium import spaces
-from pettingzoo import AECEnv
+from pettingzoo import AECEnv, ParallelEnv
 
 from envs.test_joining import GAMES, Scheduled
 from remuda.envs.adapters.aec import AECCopies
+from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.registry import make_env
 from remuda.envs.scripted import masks_of, room_for
 from remuda.errors import ContractError
@@ -304,6 +305,14 @@ class DiesForEver(Odd):
         self.terminations, self.truncations = {other: True}, {other: False}
 
 
+class EndsAsAll(Odd):
+    """Ends as RLlib's environments do, by a key that is no agent."""
+
+    def next_of(self, name):
+        self.terminations = {"a": False, "b": False, "__all__": self.count >= 4}
+        return self.other(name)
+
+
 class NotInFlags(Odd):
     def step(self, action):
         super().step(action)
@@ -333,3 +342,47 @@ def test_an_environment_that_would_never_go_on_is_refused(make, words, check):
 def test_an_episode_without_agents_is_over():
     """Red before: it was stepped on and on."""
     assert returns_here(AECCopies(AtOnceOver), [0])[0] == [23.0, 32.0]
+
+
+class InArrays(Odd):
+    """Its `agents` are an array."""
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed, options)
+        self.agents = np.array(["a", "b"])
+
+
+def test_agents_may_be_an_array():
+    assert returns_here(AECCopies(InArrays), [0]) == returns_here(AECCopies(Odd), [0])
+
+
+class EndsAsAllAtOnce(ParallelEnv):
+    metadata = {"name": "all", "render_modes": []}  # noqa: RUF012
+    possible_agents, render_mode = ("a", "b"), None
+    observation_space, action_space = Odd.observation_space, Odd.action_space
+
+    def told(self, value):
+        return dict.fromkeys(self.agents, value)
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.turn = ["a", "b"], 0
+        return self.told(np.zeros(1, np.float32)), self.told({})
+
+    def step(self, actions):
+        self.turn += 1
+        ends = self.told(False) | {"__all__": self.turn >= 4}
+        return self.told(np.zeros(1, np.float32)), self.told(1.0), ends, dict(ends), self.told({})
+
+
+@pytest.mark.parametrize(
+    "env", [AECCopies(EndsAsAll), ParallelCopies(EndsAsAllAtOnce)], ids=["aec", "parallel"]
+)
+def test_an_end_that_is_told_of_no_agent_is_refused(env):
+    """Red before: the episode went on and on."""
+    env.reset(np.zeros(1, np.int64), np.ones(1, bool))
+    with pytest.raises(ContractError, match=r"name.? '__all__', and the"):  # noqa: PT012
+        for _ in range(5):
+            env.begin_turn()
+            for agent in range(2):
+                env.act(agent, np.zeros(1, np.int64))
+            env.end_turn()

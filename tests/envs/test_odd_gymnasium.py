@@ -5,6 +5,7 @@ from typing import ClassVar
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
 import remuda
@@ -217,3 +218,45 @@ def test_what_to_do_is_told_where_the_first_step_did_not():
     env.act(0, np.zeros((1, 2), np.int64))
     with pytest.raises(ContractError, match=r"\(1.0, 2.0\).*an attribute n_agents = 2"):
         env.act(0, np.zeros((1, 2), np.int64))
+
+
+class Tensors(Five):
+    """Answers with tensors that require a gradient."""
+
+    def observed(self):
+        return torch.zeros(1, requires_grad=True)
+
+    def reward(self, action):
+        return torch.ones((), requires_grad=True)
+
+
+class Arrays(Five):
+    def step(self, action):
+        seen, reward, terminated, truncated, _ = super().step(action)
+        return seen, np.array([reward]), np.array([terminated]), np.array([truncated]), None
+
+
+class OtherOrder(Five):
+    """Its observation has its keys in another order, and one key more."""
+
+    observation_space = spaces.Dict(x=BOX, y=BOX)
+
+    def observed(self):
+        return {"z": np.ones(9), "y": np.ones(1, np.float32), "x": np.zeros(1, np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("make", "seen"), [(Tensors, [0]), (Arrays, [0]), (OtherOrder, [0, 1])], ids=str
+)
+def test_answers_of_odd_kinds_are_what_they_say(make, seen):
+    env = make_env_of(make)
+    env.reset(np.zeros(1, np.int64), np.ones(1, bool))
+    earned, out = 0.0, np.zeros((1, len(seen)), np.float32)
+    for turn in range(5):
+        env.begin_turn()
+        env.observe(0, out)
+        env.act(0, np.zeros(1, np.int64))
+        result = env.end_turn()
+        earned += float(result.rewards[0, 0])
+        assert result.terminated[0, 0] == (turn == 4)
+    assert (earned, out[0].tolist()) == (5.0, seen)

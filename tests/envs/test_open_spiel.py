@@ -6,6 +6,7 @@ import pytest
 from remuda.envs.adapters.export import parallel_env
 from remuda.envs.adapters.open_spiel import OpenSpielEnv
 from remuda.envs.contract import VectorEnvContract
+from remuda.envs.libraries import LIBRARIES
 from remuda.envs.registry import find_game, make_env
 from remuda.errors import ConfigError
 
@@ -206,3 +207,10 @@ def test_games_of_moves_at_once_are_observed_together_and_exported_so():
         else:
             with pytest.raises(ConfigError, match=r"one agent acts at a time"):
                 make_env(name, 1, **{"env.observe_together": True})
+
+
+def test_a_game_of_too_many_actions_is_refused_with_the_reason():
+    """Red before: a turn of its run took a second."""
+    with pytest.raises(ConfigError, match=r"colored_trails has 93,123 distinct actions"):
+        make_env("open_spiel:colored_trails", 1)
+    assert "open_spiel:colored_trails" not in LIBRARIES["open_spiel"].names()

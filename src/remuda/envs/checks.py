@@ -143,8 +143,9 @@ def fitting(what: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any])
 def numbers_in(value: Any) -> Array | None:
     """What NumPy makes of a value; None: no array of numbers."""
     try:
-        array = np.asarray(value)
-    except (TypeError, ValueError, RuntimeError):
+        # A tensor may be on a device, or require a gradient.
+        array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    except (AttributeError, TypeError, ValueError, RuntimeError):
         return None
     if array.dtype.kind == "O" and all(isinstance(one, PLAIN) for one in array.flat):
         array = np.array(array.tolist())

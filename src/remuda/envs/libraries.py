@@ -108,8 +108,12 @@ def _can_be_imported(name: str) -> bool:
 
 
 def _has_size(spiel: Any, kind: Any) -> bool:
-    """Whether what is seen in a game of OpenSpiel is so many numbers."""
+    """Whether a game of OpenSpiel shows so many numbers, and has no more actions than allowed."""
+    from remuda.envs.adapters.open_spiel import MOST_ACTIONS
+
     game = spiel.load_game(kind.short_name)
+    if game.num_distinct_actions() > MOST_ACTIONS:
+        return False
     try:
         if kind.provides_information_state_tensor:
             return bool(game.information_state_tensor_shape())

@@ -152,11 +152,13 @@ class AECCopies(Copies):
                     for name, terminated in terminations.items()
                     if terminated or truncations.get(name)
                 }
+                for name in ended if self.check else ():
+                    self._known(e, name, "its `terminations` or `truncations` name")
                 if len(ended) < len(terminations) or self._walks:
                     self._select(e, copy, ended)
                 else:
                     self._all_over(e, copy, ended)
-            elif read("agents"):
+            elif len(read("agents")):
                 self._look(e, copy, read("agent_selection"))
             else:
                 self._nobody_left(e)
@@ -240,7 +242,7 @@ class AECCopies(Copies):
         """
         read = self._reads[e]
         for _ in range(DEAD_STEPS * self.num_agents):
-            if not read("agents"):
+            if not len(read("agents")):
                 break
             name = read("agent_selection")
             self._selected(e, name)

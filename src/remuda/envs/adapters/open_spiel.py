@@ -21,6 +21,8 @@ from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnR
 INFORMATION, OBSERVATION = "information_state", "observation"
 FROM_SPIEL = (IndexError, MemoryError, OverflowError, RuntimeError, ValueError)
 """What comes from OpenSpiel's C++ besides its own errors, where it does not check parameters."""
+MOST_ACTIONS = 50_000
+"""Distinct actions of a game that is played here at most."""
 SEES = ("auto", INFORMATION, OBSERVATION)
 
 
@@ -67,6 +69,13 @@ class OpenSpielEnv(VectorEnv):
             raise ConfigError(
                 f"open_spiel:{name} would have no player, or nothing that one could do; give it "
                 "other parameters"
+            )
+        if self.game.num_distinct_actions() > MOST_ACTIONS:
+            raise ConfigError(
+                f"open_spiel:{name} has {self.game.num_distinct_actions():,} distinct actions, and "
+                f"{MOST_ACTIONS:,} are allowed: a policy has an output for each, and every step "
+                "keeps a mask of all, so that a turn takes seconds, though few of them are legal "
+                "at a time. Play a game with fewer, or this one with other parameters"
             )
         space = Box(-np.inf, np.inf, shape, np.float32)
         acts = Discrete(int(self.game.num_distinct_actions()))
