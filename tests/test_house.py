@@ -26,6 +26,7 @@ FLOORS = (
         "kernels",
         "live_hyperparameters",
         "memory",
+        "observation_parts",
         "output",
         "forkserver",
         "scoreboard",

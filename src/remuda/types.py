@@ -53,6 +53,8 @@ class AgentSpec:
     """Agents of one team share a fate; an empty name means that the agent stands for itself."""
     masked: bool = False
     """Whether `VectorEnv.mask` tells which of its actions are allowed."""
+    layout: str = ""
+    """`hwc` or `chw`: the axes of a picture that it observes; empty: they are guessed."""
     env_observation_space: Space[Any] | None = None
     """As the library's environment declares it, where an adapter flattens it; else None."""
     env_action_space: Space[Any] | None = None

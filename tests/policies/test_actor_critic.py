@@ -10,8 +10,8 @@ from remuda.errors import ContractError
 from remuda.policies.acting import ActingStack
 from remuda.policies.actions import ContinuousActions, DiscreteActions
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE, ActorCritic
+from remuda.policies.networks.convolutions import Convolutions
 from remuda.policies.networks.encoder import Image
-from remuda.policies.networks.encoders import Convolutions
 from remuda.policies.stack import ParameterStack
 from remuda.streams import torch_stream
 
@@ -78,8 +78,6 @@ def test_convolutions_are_those_of_torch_for_each_policy(last):
 def test_convolutions_that_do_not_fit_are_refused():
     with pytest.raises(ContractError, match="kernel of 3, and what it sees is 2 x 5"):
         make(10, image=Image(1, 2, 5), convolutions=((4, 3, 1),))
-    with pytest.raises(ContractError, match="need observations"):
-        make(convolutions=((4, 3, 1),))
 
 
 def test_the_recurrent_layer_is_a_gru_whether_it_steps_or_follows_a_sequence():

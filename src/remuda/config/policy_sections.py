@@ -68,6 +68,13 @@ class NetworkConfig(Section):
     """What follows each hidden layer. PPO: tanh."""
     convolutions: tuple[tuple[Width, Width, Width], ...] = ()
     """For images: [channels,kernel,stride] of each layer before the hidden ones."""
+    layout: Annotated[
+        Literal["auto", "hwc", "chw"],
+        Only(when=lambda policy: bool(policy.network.convolutions), needs="{}network.convolutions"),
+    ] = "auto"
+    """The axes of images: height, width, channels or channels, height, width. `auto`: as the game
+    declares them, else the two axes that are most alike are height and width; a run says what it
+    took, and asks where it cannot tell."""
     recurrent: WidthOrNone = 0
     """Units of a gated recurrent layer (Cho et al. 2014). 0: none. PPO and DQN: after the hidden
     ones. IQN: before its quantile embedding. IQN and DQN then learn from whole segments (as R2D2,

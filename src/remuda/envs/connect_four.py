@@ -44,7 +44,8 @@ class ConnectFour(ArrayGame):
         self.num_envs, self._connect = num_envs, connect
         sees = Box(0, 1, (2, height, width), np.uint8)
         self.agents = tuple(
-            AgentSpec(f"agent_{i}", sees, Discrete(width), masked=True) for i in range(2)
+            AgentSpec(f"agent_{i}", sees, Discrete(width), masked=True, layout="chw")
+            for i in range(2)
         )
         self.cells: Array = np.zeros((num_envs, height, width), np.int8)
         """[num_envs, height, width] int8: EMPTY, or DISC + whose; the top row first."""

@@ -92,7 +92,9 @@ class TreasureHunt(ArrayGame):
         self.num_envs = num_envs
         view = 2 * vision_radius + 1
         space = Box(0, 1, (NUM_CHANNELS, view, view), np.uint8)
-        self.agents = tuple(AgentSpec(f"agent_{i}", space, Discrete(4)) for i in range(num_agents))
+        self.agents = tuple(
+            AgentSpec(f"agent_{i}", space, Discrete(4), layout="chw") for i in range(num_agents)
+        )
         self.turn_groups = tuple((agent,) for agent in range(num_agents))
 
         self._max_turns = max_turns

@@ -39,7 +39,9 @@ def network_family(spec: PolicySpec) -> tuple[object, ...]:
     rest: dict[str, Any] = network.model_dump(
         mode="json", exclude={"hidden", "recurrent", "convolutions", "shared"}
     )
-    kernels = tuple(convolution[1:] for convolution in network.convolutions)
+    # Features of several pictures lie one after another: more channels of one would move the next.
+    several = bool(network.convolutions) and len(spec.pictures) > 1
+    kernels = tuple(each if several else each[1:] for each in network.convolutions)
     return (
         config.algorithm,
         repr(rest),

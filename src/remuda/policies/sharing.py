@@ -30,7 +30,7 @@ def stream_shape(spec: PolicySpec) -> StreamShape:
 def network_layout(spec: PolicySpec) -> tuple[object, ...]:
     """What networks must have in common to act as one stack."""
     network = spec.network()
-    return (type(network), tuple(network.shapes.items()), network.settings, spec.scale)
+    return (type(network), tuple(network.shapes.items()), network.settings, spec.scale, spec.parts)
 
 
 def check_births(config: Config, specs: Sequence[PolicySpec]) -> None:

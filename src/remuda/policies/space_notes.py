@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 from remuda.policies.actions import ContinuousActions
 from remuda.policies.spec import PolicySpec
 
+MANY = 1000
+"""Numbers of a picture from which on a perceptron is seldom meant to see it."""
+WAYS = {"hwc": "height x width x channels", "chw": "channels x height x width"}
 NAMED = 4
 """The most policies that a note names."""
 
@@ -34,3 +37,21 @@ def _notes(spec: PolicySpec) -> Iterator[str]:
             "bound, and used as they are; bounds in the environment's action_space let them be "
             "scaled"
         )
+    network = spec.config.network
+    if network.convolutions:
+        for part in spec.parts:
+            found = spec.layout_of(part) if len(part.shape) == 3 else None
+            if found is not None and not found.is_sure:
+                yield (
+                    f"the observation {spec.described(part)} is taken as {WAYS[found.layout]}; if "
+                    "that is wrong, set policy.network.layout"
+                )
+    elif not network.module:
+        many = [p for p in spec.parts if p.is_pixels and len(p.shape) in (2, 3) and p.size >= MANY]
+        if many:
+            inputs = spec.config.n_frames * sum(part.size for part in many)
+            yield (
+                f"it observes pictures ({', '.join(map(spec.described, many))}), and its network "
+                f"has no convolutions, so that {inputs:,} pixels go to its first linear layer; set "
+                "policy.network.convolutions, as in [[32,8,4],[64,4,2],[64,3,1]] for 84 x 84"
+            )

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from remuda.config import Config, PolicyConfig, explain
 from remuda.errors import ConfigError, ContractError
+from remuda.observation_parts import Part, parts_of
 from remuda.population.roster import Roster
 from remuda.types import AgentSpec
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from remuda.policies.actions import Actions
     from remuda.policies.networks.encoder import Image
     from remuda.policies.networks.network import Network
+    from remuda.policies.networks.pictures import Guess, Picture
+    from remuda.policies.networks.scaling import Scale
     from remuda.policies.selectors import ActionSelector
     from remuda.publish.training_state import TrainingLayout
 
@@ -39,8 +42,12 @@ class PolicySpec:
     """What it can do."""
     masked: bool = False
     """Whether the environment tells which actions are allowed."""
-    scale: float = 1.0
+    scale: Scale = 1.0
     """What observations are multiplied by; pixels are brought to 0 to 1."""
+    parts: tuple[Part, ...] = ()
+    """Of an observation, in order; empty: it is a single array."""
+    layout: str = ""
+    """`hwc` or `chw`: the axes of pictures as the environment declares them; empty: it does not."""
 
     @property
     def observation_size(self) -> int:
@@ -98,6 +105,7 @@ class PolicySpec:
             self.observation,
             str(np.dtype(self.dtype)),
             self.scale,
+            self.parts,
             repr(self.actions),
             self.masked,
         )
@@ -126,17 +134,54 @@ class PolicySpec:
         return found
 
     @property
-    def image(self) -> Image | None:
-        """How an observation lies in space; None: it is no image."""
-        from remuda.policies.networks.encoder import Image
+    def pictures(self) -> tuple[Picture, ...]:
+        """The parts of an observation that convolutions see.
 
-        if len(self.observation) != 3:
-            return None
-        # Colours, at most four, come last in pictures; in grids what lies on a tile comes first.
-        last = self.observation[2] <= 4 < self.observation[0]
-        channels, *size = self.observation[::-1] if last else self.observation
-        height, width = size[::-1] if last else size
-        return Image(channels, height, width, last, self.config.n_frames)
+        Those of three axes, and of two where they hold pixels; if there are none, all of two.
+
+        Raises:
+            ConfigError: the axes of one cannot be told apart.
+        """
+        from remuda.policies.networks.encoder import Image
+        from remuda.policies.networks.pictures import Picture
+
+        parts = self.parts or (Part("", 0, self.observation, self.scale != 1.0),)
+        flat = [part for part in parts if len(part.shape) == 2]
+        found = [p for p in parts if len(p.shape) == 3 or (len(p.shape) == 2 and p.is_pixels)]
+        pictures = []
+        for part in found or flat:
+            layout = self.layout_of(part).layout
+            if not layout:
+                raise ConfigError(
+                    f"policy.network.layout: {self.name} observes {self.described(part)}, which "
+                    "may be height x width x channels or channels x height x width; set it to hwc "
+                    "or chw"
+                )
+            shape = (1, *part.shape) if len(part.shape) == 2 else part.shape
+            channels, height, width = (shape[2], *shape[:2]) if layout == "hwc" else shape
+            image = Image(channels, height, width, layout == "hwc", self.config.n_frames)
+            pictures.append(Picture(part.start, image))
+        return tuple(pictures)
+
+    @property
+    def image(self) -> Image | None:
+        """How the first picture in an observation lies in space; None: there is none."""
+        pictures = self.pictures
+        return pictures[0].image if pictures else None
+
+    def layout_of(self, part: Part) -> Guess:
+        """The layout of a picture: as set, as the environment declares it, or a guess."""
+        from remuda.policies.networks.pictures import Guess, guess_layout
+
+        told = self.layout if self.config.network.layout == "auto" else self.config.network.layout
+        if len(part.shape) == 2:
+            return Guess("chw", True)
+        return Guess(told, True) if told else guess_layout(part.shape, part.is_pixels)
+
+    def described(self, part: Part) -> str:
+        """A part in words, for messages."""
+        shape = " x ".join(map(str, part.shape))
+        return f"{part.name} of {shape}" if part.name else shape
 
 
 def make_algorithm(specs: Sequence[PolicySpec], streams: Sequence[Any], device: str = "cpu") -> Any:
@@ -238,7 +283,9 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
             "leave out what batch.allowed_t forbids in its loss, and say masks = True in its "
             "class; or use --policy.algorithm dqn"
         )
-    pixels = sees.dtype == np.uint8 and bool((sees.high == 255).all())
+    parts = parts_of(sees)
+    scales = [1.0 / 255.0 if part.is_pixels else 1.0 for part in parts]
+    runs = tuple((part.size, scale) for part, scale in zip(parts, scales, strict=True))
     spec = PolicySpec(
         name=name,
         config=found,
@@ -246,7 +293,9 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
         dtype=sees.dtype,
         actions=actions,
         masked=agent.masked,
-        scale=1.0 / 255.0 if pixels else 1.0,
+        scale=scales[0] if len(set(scales)) == 1 else runs,
+        parts=parts,
+        layout=agent.layout,
     )
     try:
         known = found.with_network(spec.memory > 0) if found.waits_for_network else found

@@ -13,6 +13,7 @@ from remuda.envs.adapters.leaves import refusal_of
 from remuda.envs.adapters.mask_forms import form_of, refuse_unfit
 from remuda.envs.checks import BadValueError, UntakeableError, short, write_checked
 from remuda.errors import ContractError
+from remuda.observation_parts import PartsBox, parts_of
 from remuda.types import Array
 
 MASK = "action_mask"
@@ -169,7 +170,9 @@ def sight_of(space: spaces.Space[Any], does: Deeds | None = None) -> Sight:
     if not isinstance(flat, spaces.Box):
         raise ContractError(f"an agent that sees {space} cannot be given numbers of one length")
     low, high = flat.low.astype(np.float32), flat.high.astype(np.float32)
-    box = spaces.Box(low, high, dtype=np.float32)
+    box: spaces.Box = spaces.Box(low, high, dtype=np.float32)
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        box = PartsBox(low, high, parts_of(space))
     refuse = refusal_of(space)
 
     def flatten(seen: Any) -> Any:

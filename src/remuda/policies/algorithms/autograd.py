@@ -19,7 +19,6 @@ from remuda.policies.algorithms.objective import (
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.losses import kl_estimate, mean_of, normalised
 from remuda.policies.networks.actor_critic import ActorCritic
-from remuda.policies.networks.encoders import Convolutions
 from remuda.policies.side_by_side import Turns, each
 from remuda.policies.stack import ParameterStack
 from remuda.types import Floats, Integers
@@ -97,7 +96,7 @@ class Autograd:
         encoder = network.encoder
         self._piece = None
         """Rows that are differentiated together; None: all."""
-        if isinstance(encoder, Convolutions):
+        if encoder is not None and encoder.work:
             self._piece = int(np.clip(PIECE / encoder.work, LEAST, MOST))
         self.rows_at_once = self._piece or ROWS
         """Rows of a policy that are best evaluated together: what stays in the cache."""

@@ -166,6 +166,7 @@ class Fused:
             and type(network) is ActorCritic
             and Objective.suits(network.actions)
             and network.encoder is None
+            and isinstance(network.input_scale, float)
             and not config.recurrent
         )
 

@@ -16,6 +16,7 @@ from remuda.policies.networks.layers import linear_shapes
 from remuda.policies.networks.network import Network, apply, apply_hidden
 from remuda.policies.networks.perceptron import LINEAR, through
 from remuda.policies.networks.recurrent import GATES, gate_shapes, recur, recur_along
+from remuda.policies.networks.scaling import Scale, scaled
 from remuda.policies.stack import Parameters, Shapes
 from remuda.policies.value_units import VALUE_COUNT, VALUE_MEAN, VALUE_VARIANCE, real_values
 
@@ -42,7 +43,7 @@ class ActorCritic(Network):
         config: NetworkConfig,
         normalised: bool = False,
         encoder: Encoder | None = None,
-        scale: float = 1.0,
+        scale: Scale = 1.0,
         value_units: bool = False,
     ) -> None:
         """Lay it out.
@@ -221,7 +222,7 @@ class ActorCritic(Network):
     def _prepared(self, weights: Weights, inputs: Tensor) -> Tensor:
         if self.normalised:
             return _normalise(inputs, weights["mean"], weights["scale"])
-        return inputs if self.input_scale == 1.0 else inputs * self.input_scale
+        return scaled(inputs, self.input_scale)
 
     def _features(self, weights: Weights, tower: str, inputs: Tensor) -> Tensor:
         x = inputs if self.encoder is None else self.encoder.features(tower, weights, inputs)

@@ -32,6 +32,8 @@ class Encoder(ABC):
 
     width: int
     """Features that leave it."""
+    work: int = 0
+    """Multiplications for one observation in convolutions; 0: there are none."""
     memory: int = 0
     """Numbers that it keeps of a stream from one step to the next; 0: it is not recurrent."""
 

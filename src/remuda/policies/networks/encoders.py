@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from torch import Tensor
-
 from remuda.config import PolicyConfig
 from remuda.errors import ConfigError, ContractError
-from remuda.policies.networks.convolution import as_groups, by_torch, convolve
-from remuda.policies.networks.encoder import Encoder, Image, Weights
+from remuda.policies.networks.convolutions import Convolutions
+from remuda.policies.networks.encoder import Encoder
 from remuda.policies.networks.lifted import lifted, memory_of_module
-from remuda.policies.networks.products import suits
+from remuda.policies.networks.pictures import Picture, PictureEncoder
 
 
 class Observer(Protocol):
@@ -30,77 +28,12 @@ class Observer(Protocol):
         """The shape of what it observes."""
 
     @property
-    def image(self) -> Image | None:
-        """How that lies in space; None: it is no image."""
+    def observation_size(self) -> int:
+        """Numbers in one observation, unstacked."""
 
-
-class Convolutions(Encoder):
-    """Convolutions with activations between them; the K policies are groups of one convolution."""
-
-    def __init__(
-        self, layers: tuple[tuple[int, int, int], ...], activation: str, image: Image | None
-    ) -> None:
-        """Lay them out.
-
-        Args:
-            layers: channels, kernel and stride of each.
-            activation: what follows each.
-            image: how the inputs lie.
-
-        Raises:
-            ContractError: they do not fit the image, or there is none.
-        """
-        if image is None:
-            raise ContractError("network.convolutions need observations [channels, height, width]")
-        self._layers, self._activation, self._image = layers, activation, image
-        self._parameters: list[tuple[int, ...]] = []
-        self.work = 0
-        """Multiplications for one observation."""
-        channels, height, width = image.channels * image.frames, image.height, image.width
-        for i, (out, kernel, stride) in enumerate(layers):
-            if kernel > min(height, width):
-                raise ContractError(
-                    f"network.convolutions: layer {i} has a kernel of {kernel}, and what it sees "
-                    f"is {height} x {width}"
-                )
-            self._parameters.append((out, channels, kernel, kernel))
-            height, width = ((size - kernel) // stride + 1 for size in (height, width))
-            self.work += height * width * out * channels * kernel * kernel
-            channels = out
-        self.width = channels * height * width
-
-    def layers(self, tower: str) -> tuple[str, ...]:
-        """One for each convolution."""
-        return tuple(f"{tower}_conv{i}" for i in range(len(self._layers)))
-
-    def shapes(self, tower: str) -> dict[str, tuple[int, ...]]:
-        """Weights [channels, channels before, kernel, kernel] and biases [1, channels]."""
-        found: dict[str, tuple[int, ...]] = {}
-        for layer, shape in zip(self.layers(tower), self._parameters, strict=True):
-            found |= {f"{layer}.weight": shape, f"{layer}.bias": (1, shape[0])}
-        return found
-
-    def features(self, tower: str, weights: Weights, inputs: Tensor) -> Tensor:
-        """Features [K, B, width] of inputs [K, B, num_inputs]."""
-        parts = [
-            (weights[f"{layer}.weight"], weights[f"{layer}.bias"], stride)
-            for layer, (_, _, stride) in zip(self.layers(tower), self._layers, strict=True)
-        ]
-        image, (policies, batch, _) = self._image, inputs.shape
-        size = (image.frames, image.height, image.width, image.channels)
-        if image.channels_last:
-            x = inputs.view(policies, batch, *size).movedim(2, 4)
-        else:
-            x = inputs.view(policies, batch, size[0] * size[3], *size[1:3]).movedim(2, 4)
-        x = x.reshape(policies, batch, *size[1:3], -1)
-        if suits(inputs, *(each for weight, bias, _ in parts for each in (weight, bias))):
-            for weight, bias, stride in parts:
-                x = convolve(x, weight, bias, stride, self._activation)
-            return x.movedim(4, 2).flatten(2)
-        x = as_groups(x)
-        for weight, bias, stride in parts:
-            x = by_torch(x, weight, bias, stride, self._activation)
-        return x.reshape(batch, policies, -1).transpose(0, 1)
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """What of an observation can be convolved."""
 
 
 def encoder_for(spec: Observer) -> Encoder | None:
@@ -117,8 +50,22 @@ def encoder_for(spec: Observer) -> Encoder | None:
             _check_recurrent(spec)
         return found
     if network.convolutions:
-        return Convolutions(network.convolutions, network.activation, spec.image)
+        return _convolutions(spec)
     return None
+
+
+def _convolutions(spec: Observer) -> Encoder:
+    """Convolutions of all pictures in what a policy observes."""
+    network, size, pictures = spec.config.network, spec.observation_size, spec.pictures
+    if not pictures:
+        raise ContractError(
+            "network.convolutions need pictures, arrays of two or three dimensions; the "
+            f"observation is of shape {spec.observation}"
+        )
+    layers, activation = network.convolutions, network.activation
+    if len(pictures) == 1 and pictures[0].end - pictures[0].start == size:
+        return Convolutions(layers, activation, pictures[0].image)
+    return PictureEncoder(layers, activation, pictures, size, spec.config.n_frames)
 
 
 def memory_of(spec: Observer) -> int:

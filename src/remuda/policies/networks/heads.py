@@ -15,6 +15,7 @@ from remuda.policies.networks.layers import (
     linear_shapes,
 )
 from remuda.policies.networks.network import Network, apply, apply_hidden
+from remuda.policies.networks.scaling import Scale, scaled
 from remuda.policies.stack import Parameters, Shapes
 
 
@@ -30,7 +31,7 @@ class Heads(Network):
         heads: Mapping[str, int],
         config: NetworkConfig,
         encoder: Encoder | None = None,
-        scale: float = 1.0,
+        scale: Scale = 1.0,
     ) -> None:
         """Lay it out.
 
@@ -90,7 +91,7 @@ class Heads(Network):
     def head(self, head: str, weights: Parameters, inputs: Tensor) -> Tensor:
         """What a head says, [K, B, O], of inputs [K, B, num_inputs]."""
         weights = dict(weights)
-        x = inputs if self.input_scale == 1.0 else inputs * self.input_scale
+        x = scaled(inputs, self.input_scale)
         if self.encoder is not None:
             x = self.encoder.features(head, weights, x)
         x = apply_hidden(weights, self._hidden(head), x, self.config.activation)

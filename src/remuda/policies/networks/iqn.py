@@ -14,6 +14,7 @@ from remuda.policies.networks.layers import linear_shapes
 from remuda.policies.networks.network import apply, apply_hidden
 from remuda.policies.networks.q_network import TOWER, QNetwork
 from remuda.policies.networks.quantile_pass import QuantileLayers
+from remuda.policies.networks.scaling import Scale
 from remuda.policies.stack import Parameters
 
 
@@ -31,7 +32,7 @@ class IQN(QNetwork):
         num_actions: int,
         config: NetworkConfig,
         encoder: Encoder | None = None,
-        scale: float = 1.0,
+        scale: Scale = 1.0,
         own: IQNConfig | None = None,
     ) -> None:
         super().__init__(num_inputs, num_actions, config, encoder, scale)

@@ -17,6 +17,7 @@ from remuda.policies.networks.layers import (
 )
 from remuda.policies.networks.network import Network, apply, apply_hidden
 from remuda.policies.networks.recurrent import GATES, gate_shapes, recur, recur_along
+from remuda.policies.networks.scaling import Scale, scaled
 from remuda.policies.stack import Parameters, Shapes
 
 TOWER = "hidden"
@@ -36,7 +37,7 @@ class QNetwork(Network):
         num_actions: int,
         config: NetworkConfig,
         encoder: Encoder | None = None,
-        scale: float = 1.0,
+        scale: Scale = 1.0,
     ) -> None:
         """Lay it out.
 
@@ -130,7 +131,7 @@ class QNetwork(Network):
         return scaled if self.encoder is None else self.encoder.features(TOWER, weights, scaled)
 
     def _scaled(self, inputs: Tensor) -> Tensor:
-        return inputs if self.input_scale == 1.0 else inputs * self.input_scale
+        return scaled(inputs, self.input_scale)
 
     @property
     def width(self) -> int:
@@ -167,7 +168,7 @@ class MLP(QNetwork):
         num_actions: int,
         config: NetworkConfig,
         encoder: Encoder | None = None,
-        scale: float = 1.0,
+        scale: Scale = 1.0,
     ) -> None:
         super().__init__(num_inputs, num_actions, config, encoder, scale)
         widths = (self.width, *config.hidden)

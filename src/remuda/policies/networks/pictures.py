@@ -1,0 +1,116 @@
+"""Pictures in observations: which axis is which, and convolutions of those beside other numbers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from remuda.policies.networks.convolutions import Convolutions
+from remuda.policies.networks.encoder import Encoder, Image, Weights
+
+COLOURS = (1, 3, 4)
+"""Channels of grey pictures, and of those in colour without and with transparency."""
+CLEAR = 8
+"""The least side of a picture in colours whose layout needs no mention."""
+APART = 1.5
+"""How much more unlike the sides of the other layout have to be, for one to be taken."""
+
+
+class Guess(NamedTuple):
+    """A layout taken from a shape alone."""
+
+    layout: str
+    """`hwc` or `chw`; empty: it may be either."""
+    is_sure: bool
+    """Whether no other reading makes sense."""
+
+
+def guess_layout(shape: tuple[int, ...], is_pixels: bool) -> Guess:
+    """Guess which axes of a picture of three are height and width: those that are most alike."""
+    first, middle, last = (max(side, 1) for side in shape)
+    if is_pixels and (first in COLOURS) != (last in COLOURS):
+        return Guess("hwc" if last in COLOURS else "chw", True)
+    if (first == middle) != (middle == last):
+        layout = "hwc" if first == middle else "chw"
+    else:
+        hwc, chw = (max(pair) / min(pair) for pair in ((first, middle), (middle, last)))
+        if max(hwc, chw) < APART * min(hwc, chw):
+            return Guess("", False)
+        layout = "hwc" if hwc < chw else "chw"
+    channels, side = (last, first) if layout == "hwc" else (first, last)
+    return Guess(layout, channels in COLOURS and min(side, middle) >= CLEAR)
+
+
+class Picture(NamedTuple):
+    """A picture among the numbers of an observation."""
+
+    start: int
+    """Where it begins in one observation."""
+    image: Image
+
+    @property
+    def end(self) -> int:
+        """Where it ends in one observation."""
+        return self.start + self.image.channels * self.image.height * self.image.width
+
+
+class PictureEncoder(Encoder):
+    """Convolutions of each picture in an observation; its other numbers stand before them."""
+
+    def __init__(
+        self,
+        layers: tuple[tuple[int, int, int], ...],
+        activation: str,
+        pictures: tuple[Picture, ...],
+        size: int,
+        frames: int,
+    ) -> None:
+        """Lay them out.
+
+        Args:
+            layers: channels, kernel and stride of each convolution.
+            activation: after each.
+            pictures: in order.
+            size: numbers in one observation, unstacked.
+            frames: observations that are stacked.
+
+        Raises:
+            ContractError: the convolutions do not fit a picture.
+        """
+        self._pictures, self._size, self._frames = pictures, size, frames
+        self._own = [Convolutions(layers, activation, picture.image) for picture in pictures]
+        ends = [0, *(picture.end for picture in pictures)]
+        starts = [*(picture.start for picture in pictures), size]
+        self._others = [
+            slice(*each) for each in zip(ends, starts, strict=True) if each[0] < each[1]
+        ]
+        others = sum(own.stop - own.start for own in self._others)
+        self.work = sum(own.work for own in self._own)
+        self.width = others * frames + sum(own.width for own in self._own)
+
+    def layers(self, tower: str) -> tuple[str, ...]:
+        """Those of each picture."""
+        named = self._named(tower)
+        return tuple(layer for name, own in named for layer in own.layers(name))
+
+    def shapes(self, tower: str) -> dict[str, tuple[int, ...]]:
+        """Those of each picture."""
+        found: dict[str, tuple[int, ...]] = {}
+        for name, own in self._named(tower):
+            found |= own.shapes(name)
+        return found
+
+    def features(self, tower: str, weights: Weights, inputs: Tensor) -> Tensor:
+        """Features [K, B, width] of inputs [K, B, num_inputs]."""
+        policies, batch, _ = inputs.shape
+        frames = inputs.reshape(policies, batch, self._frames, self._size)
+        found = [frames[..., own].flatten(2) for own in self._others]
+        for picture, (name, own) in zip(self._pictures, self._named(tower), strict=True):
+            pixels = frames[..., picture.start : picture.end].flatten(2).contiguous()
+            found.append(own.features(name, weights, pixels))
+        return torch.cat(found, -1)
+
+    def _named(self, tower: str) -> list[tuple[str, Convolutions]]:
+        return [(f"{tower}_picture{i}", own) for i, own in enumerate(self._own)]

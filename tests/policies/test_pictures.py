@@ -1,0 +1,185 @@
+"""Pictures in observations: their axes, and those that are parts of a dictionary."""
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import remuda
+from remuda.config import load_config
+from remuda.envs.adapters.spaces import sight_of
+from remuda.errors import ConfigError, ContractError
+from remuda.policies.networks.pictures import guess_layout
+from remuda.policies.networks.scaling import scaled
+from remuda.policies.space_notes import space_notes
+from remuda.policies.spec import policy_specs
+from remuda.policies.stack import ParameterStack
+from remuda.types import AgentSpec
+from remuda.ui.live import PlainView
+
+PIXELS = spaces.Box(0, 255, (8, 9, 3), np.uint8)
+HEALTH = spaces.Box(0, 1, (2,), np.float32)
+GREY = spaces.Box(0, 255, (6, 7), np.uint8)
+DICT = spaces.Dict(health=HEALTH, picture=PIXELS, where=spaces.Discrete(3))
+TWO = spaces.Dict(a=PIXELS, b=spaces.Tuple([HEALTH, GREY]))
+
+
+def spec_of(space, convolutions=([4, 3, 1],), algorithm="ppo", n_frames=1, agent=(), **network):
+    policy = {
+        "algorithm": algorithm,
+        "n_frames": n_frames,
+        "network": {"convolutions": convolutions, "hidden": [8], **network},
+    }
+    config = load_config({"policy": policy})
+    (spec,) = policy_specs(
+        config, [AgentSpec("a", sight_of(space).space, spaces.Discrete(2), **dict(agent))]
+    )
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout"),
+    [
+        ((13, 13, 5), "hwc"),  # MAgent2
+        ((8, 8, 111), "hwc"),  # chess
+        ((19, 19, 17), "hwc"),  # go
+        ((5, 4, 26), "hwc"),  # Overcooked
+        ((3, 3, 2), "hwc"),  # tic-tac-toe
+        ((6, 7, 2), "hwc"),  # connect four
+        ((7, 7, 20), "hwc"),  # MiniGrid, one-hot
+        ((210, 160, 3), "hwc"),  # Atari
+        ((84, 84, 4), "hwc"),
+        ((4, 84, 84), "chw"),
+        ((2, 6, 7), "chw"),
+        ((11, 5, 5), "chw"),
+        ((3, 3, 3), ""),
+        ((5, 6, 7), ""),
+    ],
+)
+def test_height_and_width_are_the_sides_that_are_most_alike(shape, layout):
+    assert guess_layout(shape, False).layout == layout
+    if not layout:
+        with pytest.raises(ConfigError, match=r"policy\.network\.layout: a observes"):
+            spec_of(spaces.Box(0, 1, shape, np.float32)).network()
+        return
+    network = {"convolutions": ([4, 2, 1],)}
+    image = spec_of(spaces.Box(0, 1, shape, np.float32), **network).image
+    sides = shape if layout == "chw" else (shape[2], *shape[:2])
+    assert (image.channels, image.height, image.width) == sides
+
+
+def test_colours_tell_the_layout_of_pixels():
+    assert guess_layout((3, 4, 5), True) == ("chw", True)
+    assert guess_layout((5, 5, 3), True) == ("hwc", True)
+    assert guess_layout((3, 3, 3), True).layout == ""
+
+
+@pytest.mark.parametrize("layout", ["hwc", "chw"])
+def test_a_layout_that_is_set_or_declared_is_taken(layout):
+    cube, other = spaces.Box(0, 1, (3, 4, 3), np.float32), "chw" if layout == "hwc" else "hwc"
+    for found in (
+        spec_of(cube, layout=layout, agent={"layout": other}),
+        spec_of(cube, agent={"layout": layout}),
+    ):
+        assert found.image.channels_last == (layout == "hwc")
+        assert not space_notes([found])
+
+
+def test_guesses_and_pixels_without_convolutions_are_told():
+    board = spec_of(spaces.Box(0, 1, (8, 8, 111), np.float32))
+    assert "8 x 8 x 111 is taken as height x width x channels" in space_notes([board])[0]
+    assert not space_notes([spec_of(PIXELS)])
+    large = spaces.Dict(a=spaces.Box(0, 255, (84, 84), np.uint8), b=HEALTH)
+    assert "28,224 pixels" in space_notes([spec_of(large, (), n_frames=4)])[0]
+    assert not space_notes([spec_of(large, ([4, 8, 4],))])
+
+
+def test_convolutions_without_a_picture_are_refused():
+    with pytest.raises(ContractError, match="two or three dimensions"):
+        spec_of(spaces.Dict(a=HEALTH, b=spaces.Discrete(3))).network()
+
+
+def by_hand(tower, weights, frames):
+    """Features of one picture [B, n_frames, H, W, C], by torch's own convolution."""
+    pixels = torch.from_numpy(frames).float().movedim(4, 2).flatten(1, 2)
+    weight, bias = (weights[f"{tower}_conv0.{name}"][0] for name in ("weight", "bias"))
+    return torch.nn.functional.conv2d(pixels, weight, bias[0]).relu().flatten(1)
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn"])
+@pytest.mark.parametrize("n_frames", [1, 3])
+@pytest.mark.parametrize("space", [DICT, TWO, spaces.Dict(b=GREY)], ids=["one", "two", "grey"])
+def test_pictures_in_a_dictionary_are_scaled_and_convolved(space, n_frames, algorithm):
+    spec = spec_of(space, algorithm=algorithm, n_frames=n_frames, activation="relu")
+    sight = sight_of(space)
+    space.seed(0)
+    samples = [[space.sample() for _ in range(n_frames)] for _ in range(5)]
+    seen = np.zeros((5, n_frames, *sight.space.shape), sight.space.dtype)
+    for i, j in np.ndindex(5, n_frames):
+        sight.write(samples[i][j], seen[i, j])
+    network = spec.network()
+    stack = ParameterStack(network.shapes, 1)
+    network.initialise(stack.parameters, torch.Generator().manual_seed(0))
+    weights = {name: values.detach() for name, values in stack.parameters.items()}
+    inputs = scaled(torch.from_numpy(seen).flatten(1)[None], spec.scale)
+    assert inputs.max() <= 1.0
+    tower = next(name for name in weights if "conv0" in name).partition("_conv0")[0]
+    tower = tower.removesuffix("_picture0")
+    (features,) = network.encoder.features(tower, weights, inputs)
+    expected, others = [], np.ones(seen.shape[2], np.bool_)
+    for i, picture in enumerate(spec.pictures):
+        others[picture.start : picture.end] = False
+        image, part = picture.image, seen[..., picture.start : picture.end] / 255
+        size = (5, n_frames, image.height, image.width, image.channels)
+        name = f"{tower}_picture{i}" if f"{tower}_picture0_conv0.weight" in weights else tower
+        expected.append(by_hand(name, weights, part.reshape(size)))
+    pieces = np.split(seen, np.flatnonzero(np.diff(others)) + 1, axis=2)
+    kept = [others[p] for p in np.cumsum([0, *(piece.shape[2] for piece in pieces)])[:-1]]
+    numbers = [piece.reshape(5, -1) for piece, keep in zip(pieces, kept, strict=True) if keep]
+    expected = torch.cat([*map(torch.from_numpy, numbers), *expected], 1)
+    torch.testing.assert_close(features, expected, atol=1e-5, rtol=1e-5)
+
+
+class Spot(gymnasium.Env):
+    """Which half of the picture is bright tells the right action."""
+
+    observation_space = spaces.Dict(picture=spaces.Box(0, 255, (6, 6, 3), np.uint8), health=HEALTH)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        return self.show(), {}
+
+    def step(self, action):
+        right = float(action == self.half)
+        return self.show(), right, True, False, {}
+
+    def show(self):
+        self.half = int(self.np_random.integers(2))
+        picture = np.zeros((6, 6, 3), np.uint8)
+        picture[:, 3 * self.half : 3 * self.half + 3] = 255
+        return {"picture": picture, "health": self.np_random.random(2, np.float32)}
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn"])
+def test_what_a_picture_in_a_dictionary_shows_is_learned(algorithm, tmp_path):
+    result = remuda.train(
+        Spot,
+        env={"num_envs": 16},
+        policy={
+            "algorithm": algorithm,
+            "network": {"convolutions": [[4, 3, 1]], "hidden": [16], "activation": "relu"},
+            "learning_rate": 3e-3,
+            "experience": {"segment_length": 2, "learning_starts": 64},
+            **({} if algorithm == "ppo" else {"batch_size": 32}),
+        },
+        schedule="sequential",
+        run={"turns": 2500, "directory": tmp_path / "run", "evaluate_episodes": 100},
+        checkpoint={"evaluate_episodes": 0},
+        view=PlainView(),
+    )
+    assert result.evaluation.mean(0) > 0.9
+    policy, env = remuda.load(result)["agent_0"], Spot()
+    observation, _ = env.reset(seed=1)
+    env.step(policy.act(observation))
