@@ -70,7 +70,7 @@ OF_PPO = {
     "learning_rate": 1e-3,
     "max_grad_norm": 0.5,
     "exploration": {"start": 1.0, "end": 1.0},
-    "experience": {"segment_length": 32, "on_full": "wait"},
+    "experience": {"segment_length": 32, "on_full": "wait", "replay_ratio": None},
     "publish": {"every": 1},
 }
 ROLLOUT_HYPERPARAMETERS = ("ppo.clip", "ppo.entropy_cost", "ppo.gae_lambda", "ppo.value_cost")

@@ -5,6 +5,7 @@ import pytest
 
 from remuda.assembly import Assembly
 from remuda.config import load_config, overlay
+from remuda.effects import without_effect
 from remuda.errors import ConfigError
 from remuda.experience.ring import OTHERS
 from remuda.experience.segments import AFTER
@@ -106,6 +107,34 @@ def test_off_policy_trains_on_draws_as_often_as_it_has_played_a_rollout():
     assert len(set(versions)) > 3
     assert taken <= steps < taken + 5
     assert board.learn("agent_1")[Learn.UPDATES] == expected.learn("agent_1")[Learn.UPDATES] > 3
+
+
+@pytest.mark.parametrize("dealt", [False, True], ids=["fixed", "dealt"])
+@pytest.mark.parametrize(("ratio", "updates"), [(None, 1.0), (9.0, 1.0), (2.0, 0.5), (0.5, 0.125)])
+def test_off_policy_trains_no_more_than_the_replay_ratio_allows(ratio, updates, dealt):
+    """By default an update has 4 epochs of as many steps as a rollout."""
+    group = {"experience": {"replay_ratio": ratio, "group": "us"}}
+    tree = {"population": {"policies": 2, "matchmaker": "self_play"}} if dealt else {}
+    learners, board, _ = learners_after(400, policy={"learning_mode": "off_policy"} | group, **tree)
+    _, usual, _ = learners_after(400, policy={"learning_mode": "off_policy"}, **tree)
+    for name, learner in learners.items():
+        experience = learner.rollouts[learner.policies.index(name)].experience
+        row, most = board.learn(name), usual.learn(name)[Learn.UPDATES]
+        assert ratio is None or row[Learn.SAMPLES] <= ratio * experience.passed
+        assert abs(row[Learn.UPDATES] - updates * most) <= 1.5
+        assert row[Learn.LOST] == 0
+        assert row[Learn.TRAINED] == experience.passed
+
+
+@pytest.mark.parametrize("mode", ["on_policy", "hybrid"])
+def test_a_replay_ratio_that_a_mode_does_not_read_is_told(mode):
+    policy = {"learning_mode": mode, "experience": {"replay_ratio": 0.5}}
+    assert [words for words in without_effect(specs_of(policy=policy)[0]) if "ratio" in words] == [
+        "policy.experience.replay_ratio has no effect without policy.learning_mode off_policy; "
+        "a rollout is trained on policy.ppo.epochs times"
+    ]
+    read = {"learning_mode": "off_policy", "experience": {"replay_ratio": 0.5}}
+    assert not [words for words in without_effect(specs_of(policy=read)[0]) if "ratio" in words]
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "off_policy"])

@@ -293,7 +293,8 @@ class PolicyConfig(Section):
                 f"experience.learning_starts is {experience.learning_starts}, less than one batch "
                 f"of {self.batch_size}; raise it"
             )
-        if experience.on_full == "wait" and experience.replay_ratio is None:
+        waits_by_ratio = experience.on_full == "wait" and not self.rollout_length
+        if waits_by_ratio and experience.replay_ratio is None:
             raise ValueError(
                 "experience.on_full is 'wait', which needs an experience.replay_ratio to wait for"
             )

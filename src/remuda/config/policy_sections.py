@@ -143,11 +143,17 @@ class ExperienceConfig(Section):
     """IQN and DQN with a recurrent network: first steps of a segment that are not trained on, but
     bring the state that older weights left up to date. None where an episode begins."""
     replay_ratio: Annotated[
-        Annotated[PositiveFloat, AfterValidator(_pauses)] | None, for_values("ppo.epochs")
+        Annotated[PositiveFloat, AfterValidator(_pauses)] | None,
+        Only(
+            when=lambda policy: policy.learning_mode == "off_policy",
+            needs="{0}learning_mode off_policy; a rollout is trained on {0}ppo.epochs times",
+        ),
     ] = 0.64
-    """Training samples per collected step, at most. None: train without pause, however much the
-    processor's scheduler happens to give, in `async` alone. In `sequential` and `lockstep` the game
-    waits for training: at most 1,000 updates for each step."""
+    """Training samples per collected step, at most. IQN and DQN: None trains without pause, however
+    much the processor's scheduler happens to give, in `async` alone. In `sequential` and `lockstep`
+    the game waits for training: at most 1,000 updates for each step. PPO in the learning mode
+    `off_policy`: None, its default, makes one update of `ppo.epochs` for each rollout that is
+    played; below `ppo.epochs` it leaves out updates."""
     learning_starts: Annotated[Count, for_values("ppo.rollout_length")] = 2_000
     """Steps that are collected before the first update."""
     on_full: Literal["overwrite", "wait"] = "overwrite"

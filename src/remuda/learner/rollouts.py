@@ -153,6 +153,10 @@ class RolloutLearner:
                 rollouts = self.rollouts[k]
                 # An actor that was set free by its limit may have overwritten all there was.
                 ready[k] = rollouts.take(self._rollout, k, trainer.version) > 0
+                if ready[k] and self._is_above_ratio(k):
+                    ready[k] = False
+                    # These steps wait no more, are not lost, and may be drawn later.
+                    trainer.row[Learn.TRAINED] += self._rollout.num_taken[k]
         taken = clock()
         if self._timeline is not None:
             self._timeline.add(Span.SAMPLE, start, taken)
@@ -160,6 +164,15 @@ class RolloutLearner:
         for k in members:
             self.trainers[k].row[Learn.SECONDS_SAMPLE] += (taken - start) / len(members)
         return members
+
+    def _is_above_ratio(self, k: int) -> bool:
+        """Return whether training on what was drawn would exceed the replay ratio of a policy."""
+        config, passed = self.trainers[k].config, self.rollouts[k].experience.passed
+        ratio = config.experience.replay_ratio
+        if ratio is None or passed is None or config.learning_mode != "off_policy":
+            return False
+        samples = self.trainers[k].row[Learn.SAMPLES]
+        return bool(samples + self._rollout.num_steps[k] * config.ppo.epochs > ratio * passed)
 
     def _piece(self) -> int:
         """How many of those that are left make up a piece: one at least."""
@@ -238,6 +251,10 @@ class RolloutLearner:
         self._give_up(k)
         trainer.begin(newborn)
         self.rollouts[k].experience.skip()
+        ratio, row = trainer.config.experience.replay_ratio, trainer.row
+        if ratio is not None:  # what the one before was still owed is not the newborn's
+            passed = self.rollouts[k].experience.passed or 0
+            row[Learn.SAMPLES] = max(row[Learn.SAMPLES], passed * ratio)
         self._count_lost(k)
         trainer.publish(trainer.config.last_epsilon)
         return trainer.version
