@@ -35,7 +35,7 @@ from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
 from remuda.policies.initial import InitialWeights
 from remuda.policies.sharing import shares_of
-from remuda.policies.spec import PolicySpec, first_weights
+from remuda.policies.spec import PolicySpec, check_first_weights, first_weights
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.imported import Imported
 from remuda.population.table import Table
@@ -443,8 +443,8 @@ class Assembly:
                 if weights is None:
                     random = torch_stream(self.config.seed, "weights", spec.name)
                     weights = first_weights(spec, random)
-                start = spec.config.first_epsilon
-                self._publisher(spec).publish(weights, 0, start)
+                check_first_weights(spec, weights)
+                self._publisher(spec).publish(weights, 0, spec.config.first_epsilon)
 
     def _publisher(self, spec: PolicySpec) -> WeightPublisher:
         return self.published.publisher(spec.name, layout_checksum(spec.network().shapes))

@@ -5,7 +5,8 @@ other files when it was compiled: functions that it calls, constants, the places
 fields. Loaded again after one of these has changed, it would read and write other words of shared
 memory than all other processes do. Here all that a kernel refers to is part of what it is found by.
 
-The files lie where Numba keeps them (beside the source, under `__pycache__`). Any number of
+The files are where Numba keeps them (beside the source, under `__pycache__`), by the kind of
+processor, so that two kinds may share an installation. Any number of
 processes read and write them: each file is written under a name of its own and renamed, and what
 two of them write at once is at worst compiled again.
 """
@@ -24,6 +25,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar, cast
 
+import llvmlite.binding
 import numba
 import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile
@@ -67,7 +69,7 @@ class KernelFiles(IndexDataCacheFile):
     """The files of one kernel: an index by types of arguments, and what was compiled for each."""
 
     def __init__(self, kernel: Dispatcher, folder: str, base: str) -> None:
-        super().__init__(folder, base, source_stamp=None)
+        super().__init__(folder, f"{base}-{_machine()}", source_stamp=None)
         self._kernel = kernel
 
     def load(self, key: Any) -> Any:
@@ -96,6 +98,20 @@ class KernelFiles(IndexDataCacheFile):
         # At the first call and not where the kernel is defined: what it refers to is there by now.
         if self._source_stamp is None:
             self._source_stamp = digest(self._kernel)
+
+
+@cache
+def _machine() -> str:
+    """A short digest of the kind of processor, and of Numba's version.
+
+    It is in the names of files: on a shared installation each kind of processor keeps files of its
+    own, and removes no others.
+    """
+    config: Any = numba.config
+    name = config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
+    features = config.CPU_FEATURES or llvmlite.binding.get_host_cpu_features().flatten()
+    words = f"{name} {features} {numba.__version__}"
+    return hashlib.sha256(words.encode()).hexdigest()[:8]
 
 
 def digest(kernel: Dispatcher) -> str:

@@ -129,7 +129,7 @@ class PolicyTrainer:
         """
         self.row[Learn.UPDATES] = self.updates
         self._count_hyperparameters()
-        if math.isfinite(loss) and self._algorithm.is_finite(self.index):
+        if math.isfinite(loss) and self._algorithm.is_finite(self.index, self._good["online"]):
             self._bad_in_a_row = 0
             self.row[Learn.ACCEPTED] += 1
             return True

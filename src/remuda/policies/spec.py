@@ -213,6 +213,29 @@ def first_weights(spec: PolicySpec, stream: torch.Generator) -> np.ndarray:
     return stack.flat[0].numpy()
 
 
+def check_first_weights(spec: PolicySpec, weights: np.ndarray) -> None:
+    """Raise ContractError where a parameter of the first weights [P] is not a finite number.
+
+    Buffers may hold such numbers: a mask of minus infinity is a constant of its module.
+    """
+    import torch
+
+    from remuda.policies.stack import ParameterStack
+
+    if np.isfinite(weights).all():
+        return
+    network = spec.network()
+    stack = ParameterStack(network.shapes, 1)
+    stack.flat[0].copy_(torch.from_numpy(weights))
+    for name, parameter in stack.parameters.items():
+        if name not in network.buffers and not bool(torch.isfinite(parameter).all()):
+            raise ContractError(
+                f"policy {spec.name}: the parameter {name} of its first weights holds a number "
+                "that is not finite, so nothing could be learned; initialise it with finite "
+                "numbers, or make it a buffer if it is a constant"
+            )
+
+
 def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpec, ...]:
     """The policies of a run: one for each agent, of its name, or those of the population.
 

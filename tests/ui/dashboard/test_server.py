@@ -284,6 +284,9 @@ def test_elsewhere_the_token_must_be_known(tmp_path):
         welcome = client.get("/?token=secret")
         assert welcome.status_code == 303
         assert welcome.headers["location"] == "/"
+        for path in ("//evil.example/", "///evil.example/", "/%5Cevil.example/"):
+            asked = client.get(f"{path}?token=secret")
+            assert asked.headers["location"] == "/evil.example/", "no address of another host"
         assert "HttpOnly" in welcome.headers["set-cookie"]
         assert "SameSite=Strict" in welcome.headers["set-cookie"]
         assert client.get("/api/runs").status_code == 200

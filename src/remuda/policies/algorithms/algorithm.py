@@ -151,12 +151,25 @@ class Algorithm(ABC):
         weights: Floats = self.online.flat[policy].detach().cpu().numpy()
         return weights
 
-    def is_finite(self, policy: int) -> bool:
-        """Whether every weight of a policy is a finite number."""
+    def is_finite(self, policy: int, before: Floats | None = None) -> bool:
+        """Whether every weight of a policy is finite, or a constant of its module that never was.
+
+        Args:
+            policy: which.
+            before: [P] its weights at an earlier update; None: all must be finite. What is not
+                finite and still the same is of a constant buffer, say a mask of minus infinity.
+        """
         weights = self.online.flat[policy].detach()
         if weights.device.type == "cpu":
-            return bool(are_finite(weights.numpy()))
-        return bool(torch.isfinite(weights).all())
+            if are_finite(weights.numpy()):
+                return True
+        elif torch.isfinite(weights).all():
+            return True
+        if before is None:
+            return False
+        now: Floats = weights.cpu().numpy()
+        odd = ~np.isfinite(now)
+        return bool((now[odd].view(np.int32) == before[odd].view(np.int32)).all())
 
     @abstractmethod
     def state(self, policy: int) -> State:

@@ -12,7 +12,7 @@ import hmac
 import ipaddress
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -104,8 +104,10 @@ class Guard:
         """Keep the token as a cookie, and out of the address and the history."""
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
         cookie = f"{_cookie_of(host)}={self._token}; HttpOnly; SameSite=Strict; Path=/"
+        # Browsers take `//host` and `/\\host` for the address of another host.
+        path = "/" + scope["path"].lstrip("/\\")
         headers = [
-            (b"location", scope["path"].encode("ascii", "ignore")),
+            (b"location", quote(path, safe="/%").encode()),
             (b"set-cookie", cookie.encode()),
         ]
         await _answer(send, 303, "", headers)
