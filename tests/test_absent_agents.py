@@ -59,7 +59,7 @@ def test_on_fixed_seats_each_return_is_of_an_agent_that_took_part(tmp_path, algo
     assert not np.isnan(found.returns[:, :2]).any()
     told = found.as_summary()["agents"]
     assert told["guest"]["mean"] == 10.0
-    assert told["ghost"] == {"mean": None, "standard_error": None}
+    assert told["ghost"] == {"mean": None, "standard_error": None, "episodes": 0}
 
 
 @pytest.mark.parametrize("make", [Parallel, InTurn])

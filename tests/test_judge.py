@@ -5,6 +5,7 @@ import pytest
 
 from remuda import judge as judge_module
 from remuda.config import load_config
+from remuda.coordinator.checkpointing import BestKeeper
 from remuda.evaluation import Evaluation, Limits
 from remuda.judge import Judge
 
@@ -54,3 +55,13 @@ def test_play_that_was_cut_short_does_not_judge_the_last_checkpoint(cut, decides
     judge = Judge(CONFIG, (), None, Limits(60.0))
     assert judge_module.judge_last(CONFIG, Ended, Coordinator(), judge, {}) is Ended
     assert bool(asked) is decides
+
+
+def test_a_checkpoint_none_of_whose_policies_took_part_is_not_the_best():
+    said = []
+    keeper = BestKeeper(None, lambda _: {"mean_return": None}, said.append, inline=True)
+    keeper.offer(3, {})
+    assert keeper.judge(4, {"mean_return": None}, {})
+    keeper.close(0.0)
+    assert "no agent that learns took part" in said[0]
+    assert "evaluate_seconds" not in said[0]
