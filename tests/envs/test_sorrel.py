@@ -214,3 +214,28 @@ def test_a_fault_in_the_game_is_not_swallowed():
     env.act(1, np.array([0]))
     with pytest.raises(ZeroDivisionError):
         env.act(2, np.array([0]))
+
+
+class StandsStill(Berries):
+    """Its agents act in the first turn alone, and it counts no turns."""
+
+    def take_turn(self, epoch=0):
+        if not self.turn:
+            super().take_turn(epoch)
+
+
+def test_a_game_that_stands_still_is_refused():
+    """Red before: it was asked for turns for ever."""
+
+    def game():
+        made = berries()
+        made.__class__ = StandsStill
+        return made
+
+    env = SorrelCopies(game, 1)
+    env.reset(np.array([0]), np.ones(1, bool))
+    env.begin_turn()
+    with pytest.raises(ContractError, match=r"StandsStill: take_turn .* `turn`"):  # noqa: PT012
+        for agent in range(3):
+            env.act(agent, np.array([0]))
+        env.end_turn()

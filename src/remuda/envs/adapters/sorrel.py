@@ -38,6 +38,10 @@ except ImportError as error:
     ) from None
 
 
+MOST_STILL = 1000
+"""Turns in a row in which a game may stand still before its episode is given up."""
+
+
 class StandInMemory:
     """Looks like Sorrel's `Buffer`, keeps the newest step alone, and passes the reward on."""
 
@@ -122,6 +126,7 @@ class _Copy:
         self._numbers = np.random.MT19937(0)
         self._other_numbers = random.Random(0).getstate()
         self._play: greenlet | None = None
+        self._asked = 0
         self.asking: int | None = None
         """Which agent is to act; None: the episode is over."""
         self.seen: list[Floats] = []
@@ -174,8 +179,17 @@ class _Copy:
         self._stand_in()  # it may have made its agents anew
         for agent in game.agents:
             agent.model.start_epoch_action(epoch=0)
+        still = 0
         while not self._over():
+            before = game.turn, self._asked
             game.take_turn()
+            still = still + 1 if (game.turn, self._asked) == before else 0
+            if still == MOST_STILL:
+                raise ContractError(
+                    f"{type(game).__name__}: take_turn was called {still:,} times in a row, and "
+                    "neither let an agent act nor changed `turn`, so that its episode would never "
+                    "end; let it count `self.turn` up"
+                )
         self.world_ended = self._is_done()  # in its last turn, too
         world.is_done = True
         for agent in game.agents:
@@ -192,6 +206,7 @@ class _Copy:
 
     def _asks(self, agent: int) -> Callable[[Any], int]:
         def ask(state: Any) -> int:
+            self._asked += 1
             flat = np.ravel(np.asarray(state))
             self.telling = agent
             if flat.size != self.seen[agent].size:
