@@ -1,10 +1,13 @@
 """Trained policies are asked on the same states, and told apart by what they would do."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, MultiDiscrete
+from scipy.spatial.distance import jensenshannon
 
 from remuda.analysis.policy_behaviour import policy_behaviour
 from remuda.config import load_config
@@ -12,6 +15,7 @@ from remuda.envs.recorded import ObservedStates
 from remuda.envs.registry import make_env
 from remuda.errors import UsageError
 from remuda.policies.spec import first_weights, policy_specs
+from remuda.types import AgentSpec
 
 
 def player_of(biases, game="kuhn_poker", **policy):
@@ -97,3 +101,43 @@ def test_who_cannot_be_asked_is_named():
         policy_behaviour(
             {"a": players["a"], "c": (spec, weights)}, states(), np.random.default_rng(0)
         )
+
+
+def choosing(sizes, biases, algorithm="ppo"):
+    """A policy of several choices that does the same everywhere."""
+    policy = {"algorithm": algorithm, "n_frames": 1, "network": {"dueling": False}}
+    config = load_config({"policy": policy})
+    agent = AgentSpec("a", Box(0, 1, (8,), np.float32), MultiDiscrete(sizes), masked=True)
+    (spec,) = policy_specs(config, [agent])
+    flat, at = np.zeros_like(first_weights(spec, torch.Generator().manual_seed(0))), 0
+    for name, shape in spec.network().shapes.items():
+        size = int(np.prod(shape))
+        if name in ("policy.bias", "head.bias"):
+            flat[at : at + size] = biases
+        at += size
+    return spec, flat
+
+
+def test_several_choices_are_compared_by_their_joint_distribution():
+    allowed = np.tile([True, True, False, True, True], (40, 1))  # of two and of three
+    seen = replace(states(masks=False), masks=allowed)
+    log3 = np.log(3)
+    players = {
+        "one": choosing([2, 3], [0, log3, 9, 0, 0]),
+        "two": choosing([2, 3], [0, 0, -9, 0, log3]),
+        "greedy": choosing([2, 3], [9, 0, 1, 9, 5, 0], "dqn"),
+    }
+    found = policy_behaviour(players, seen, np.random.default_rng(0))
+    first = np.outer([0.25, 0.75], [0.5, 0.5]).ravel()
+    second = np.outer([0.5, 0.5], [0.25, 0.75]).ravel()
+    best = np.array([0, 0, 1.0, 0])  # of the values 0, 1; 5, 0: the first of the second choice
+    away = found.distances.distances
+    for i, j, p, q in ((0, 1, first, second), (0, 2, first, best), (1, 2, second, best)):
+        assert away[i, j] == pytest.approx(jensenshannon(p, q, 2), abs=1e-5)
+
+
+def test_too_many_combinations_are_refused():
+    players = {name: choosing([40, 40], [0.0] * 80) for name in ("one", "two")}
+    seen = replace(states(masks=False), masks=np.ones((40, 80), np.bool_))
+    with pytest.raises(UsageError, match="1,600 combinations"):
+        policy_behaviour(players, seen, np.random.default_rng(0))

@@ -5,10 +5,13 @@ Which games a run plays that can be walked too, and what it observes there: `pla
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import softmax
 
 from remuda.errors import UsageError
 from remuda.types import Array, Bools, Floats
@@ -56,6 +59,56 @@ def probabilities(
     taken = np.zeros(allowed.shape)
     taken[np.arange(len(allowed)), best] = 1.0
     return taken
+
+
+def joint_probabilities(
+    spec: PolicySpec, weights: Floats, observations: Array, allowed: Bools
+) -> Numbers:
+    """Return how likely a policy takes each combination of its choices: [S, prod(sizes)].
+
+    The last choice changes fastest. With a single choice, these are `probabilities`.
+
+    Args:
+        spec: of the policy.
+        weights: [P] of its network.
+        observations: as of `probabilities`.
+        allowed: [S, sum(sizes)] bool, at least one of each choice.
+
+    Raises:
+        UsageError: there are more than `MOST_COMBINATIONS`, or as `probabilities`.
+    """
+    from remuda.policies.actions import DiscreteActions
+    from remuda.policies.combined import MOST_COMBINATIONS, CombinedActions
+
+    actions = spec.actions
+    if not isinstance(actions, DiscreteActions | CombinedActions) or len(actions.sizes) == 1:
+        return probabilities(spec, weights, observations, allowed)
+    count = math.prod(actions.sizes)
+    if count > MOST_COMBINATIONS:
+        raise UsageError(
+            f"the policy {spec.name} has {count:,} combinations of choices; how policies act is "
+            f"compared over at most {MOST_COMBINATIONS:,}"
+        )
+    ends = np.cumsum(actions.sizes)[:-1]
+    outputs = _outputs(spec, weights, observations)
+    if isinstance(actions, CombinedActions):
+        values = np.where(_joint(np.split(allowed, ends, 1)), outputs, -np.inf)
+        if spec.config.entry.samples:
+            sampled: Numbers = softmax(values, axis=1)
+            return sampled
+        taken = np.zeros((len(outputs), count))
+        taken[np.arange(len(outputs)), values.argmax(1)] = 1.0
+        return taken
+    masked = np.where(allowed, outputs, -np.inf)
+    return _joint([softmax(choice, axis=1) for choice in np.split(masked, ends, 1)])
+
+
+def _joint(parts: Sequence[Array]) -> Array:
+    """The products of one entry of each part [S, n], the last changing fastest."""
+    joint = parts[0]
+    for part in parts[1:]:
+        joint = (joint[:, :, None] * part[:, None, :]).reshape(len(joint), -1)
+    return joint
 
 
 def gaussians(spec: PolicySpec, weights: Floats, observations: Array) -> tuple[Numbers, Numbers]:

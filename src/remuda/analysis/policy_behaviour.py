@@ -10,7 +10,7 @@ import numpy as np
 
 from remuda.analysis.behaviour import BehaviourDistances, hellinger, jensen_shannon
 from remuda.analysis.clusters import Clusters, clusters
-from remuda.analysis.network_play import gaussians, probabilities
+from remuda.analysis.network_play import gaussians, joint_probabilities
 from remuda.envs.recorded import ObservedStates
 from remuda.errors import UsageError
 from remuda.types import Array, Floats
@@ -109,7 +109,7 @@ def policy_behaviour(
             if spec.actions.mask_size:
                 size = spec.actions.mask_size
                 allowed = np.ones((len(chosen), size), np.bool_) if masks is None else masks
-                answers[name] = probabilities(spec, weights, seen, allowed)
+                answers[name] = joint_probabilities(spec, weights, seen, allowed)
             else:
                 answers[name] = gaussians(spec, weights, seen)
         except UsageError as error:
