@@ -39,7 +39,16 @@ FLOORS = (
     {"actor", "learner", "analysis", "evolution"},
     {"runtime", "coordinator"},
     {
-        *("assembly", "calibration", "memory_plan", "training", "evaluate", "crossplay", "judge"),
+        *(
+            "finish",
+            "assembly",
+            "calibration",
+            "memory_plan",
+            "training",
+            "evaluate",
+            "crossplay",
+            "judge",
+        ),
         *("evaluation", "prepare", "saved_weights", "tournaments"),
         *(
             "callbacks",

@@ -15,6 +15,7 @@ from remuda.assembly import Assembly
 from remuda.callbacks import ActiveRun, Callback, EpisodeSummary
 from remuda.checkpoint.store import Manifest
 from remuda.config import Config
+from remuda.coordinator.continuing import can_continue, way_on
 from remuda.coordinator.metrics import Record, row_of
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.scoreboard_reader import Reading
@@ -216,12 +217,12 @@ class Events:
         if self.failure is None:
             return
         assert self._files is not None
-        if self._files.checkpoints.numbers():
+        if can_continue(self._files):
             advice = (
                 "The run ended in order, and nothing of it is lost" if begun else "Nothing is lost"
             )
             if not self._files.is_finished():
-                advice += f"; mend it, and: remuda train --resume {self._files.path}"
+                advice += f"; mend it, and {way_on(self._files)}"
             self.failure.args = (f"{self.failure}. {advice}",)
         raise self.failure
 

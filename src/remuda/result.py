@@ -54,6 +54,8 @@ class Result:
     """What failed after training, why a resumed run is not exact, and what to change: spaces that
     policies cannot use well, episodes so short that experience stays mostly empty, and what the
     environment noted."""
+    unsaved: tuple[str, ...] = ()
+    """What else could not be written, and why: the last checkpoint, on a full disk."""
     before: Mapping[str, object] = field(default_factory=dict)
     """The run's summary so far, where nothing was left to do."""
 

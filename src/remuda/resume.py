@@ -15,6 +15,7 @@ from remuda.checkpoint.state import write_whole
 from remuda.checkpoint.store import Manifest, differences
 from remuda.config import Config, load_saved_config
 from remuda.coordinator.checkpointing import COORDINATOR
+from remuda.coordinator.continuing import begin_anew
 from remuda.coordinator.coordinator import ALL_PLAYED, TIME_UP
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import CheckpointError, ConfigError, RemudaError, RunDirectoryError
@@ -72,8 +73,8 @@ def find_checkpoint(
         if count:
             why = "the only one is damaged" if count == 1 else f"all {count} are damaged"
         raise CheckpointError(
-            f"{run.path} has no checkpoint to go on from: {why}. Nothing was changed; begin a new "
-            f"run: remuda train --config {run.config} --run.directory NEW"
+            f"{run.path} has no checkpoint to go on from: {why}. Nothing was changed; "
+            f"{begin_anew(run)}"
         )
     say(f"goes on from checkpoint {found.number}: {found.turns:,} turns, {found.seconds:,.0f} s")
     before = _before(config, run, found)

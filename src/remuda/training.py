@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 
 from remuda.assembly import Assembly
 from remuda.calibration import choose_layout
@@ -15,7 +12,8 @@ from remuda.checkpoint.store import Manifest
 from remuda.cluster.cluster import check_ray, gathered
 from remuda.compiling import telling_of_compiling
 from remuda.config import Config, load_config, overlay
-from remuda.coordinator.coordinator import Coordinator, Signals
+from remuda.coordinator.continuing import can_continue, way_on
+from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.guarded_view import GuardedView
 from remuda.coordinator.logs import log_to
 from remuda.coordinator.metrics import Goal, View
@@ -28,41 +26,25 @@ from remuda.errors import (
     UnguardedScriptError,
     UserCodeError,
 )
-from remuda.evaluate import evaluate
-from remuda.evaluation import Limits
 from remuda.events import Events
+from remuda.finish import Callbacks, Finish
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import check_guard
-from remuda.judge import Judge, judge_last
 from remuda.output import unfailing
-from remuda.pickled import is_pickled, names_in
 from remuda.policies.initial import Beginning
 from remuda.policies.space_notes import space_notes
 from remuda.population.imported import Imported
 from remuda.prepare import Prepared, prepare
-from remuda.publish.snapshot import Snapshot
-from remuda.result import Result, cut_words, failed_words, is_told, played_words, summarise
+from remuda.result import Result
 from remuda.resume import Resumed, find_checkpoint, note_changes, nothing_left
 from remuda.runtime.layout import Layout, make_layout
 from remuda.runtime.runtime import Runtime
-from remuda.saved_weights import final_weights, save_weights
+from remuda.saved_weights import final_weights
 from remuda.streams import libraries_kept
-from remuda.user_code import naming_user_code, where_raised
+from remuda.user_code import naming_user_code
 from remuda.warm_start import describe, describe_imported, find_beginnings, find_imported
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Callbacks:
-    """Who is told of the end of a run while it lasts."""
-
-    progress: Callable[[str, int, int], None] = lambda what, done, wanted: None  # noqa: ARG005
-    """Of what is being played: episodes that are over, and those that are wanted."""
-    trained: Callable[[Path, int], None] = lambda directory, turns: None  # noqa: ARG005
-    """Once, when weights and first results are saved, with the turns that were played."""
-    results: Callable[[Result], None] = lambda result: None  # noqa: ARG005
-    """Once, when the results are saved: what comes after may take long, fail or be interrupted."""
 
 
 @naming_user_code()
@@ -287,10 +269,13 @@ def _train(
     Signals are watched to its end: one stops what is going on, and nothing long is begun after it.
     A second one ends the process at once.
     """
-    specs, final = assembly.specs, resumed.final if resumed is not None else None
+    final = resumed.final if resumed is not None else None
     found = resumed.checkpoint if resumed is not None else None
     inexact = [resumed.inexact] if resumed is not None and resumed.inexact else []
     signals = Signals()
+    finish = Finish(config, view, assembly, run, callbacks, events, signals)
+    if final is None:
+        finish.hold_room()
     with signals.watching():
         view.start(
             Goal(
@@ -314,13 +299,12 @@ def _train(
                 began = False  # nothing was trained, and what an earlier session saved is newer
                 raise
             except (RoleDiedError, UserCodeError) as error:
-                error.args = (_with_next_step(error, config, run),)
+                error.args = (_with_next_step(error, run),)
                 raise
             finally:
                 if began:
-                    playing = assembly.playing()
-                    save_weights(run, [spec for spec in specs if spec.name in playing], playing)
-                    assembly.write_trace(view)
+                    finish.save_weights()
+                run.reserve.release()
         finally:
             view.close()
         result = Result(
@@ -333,83 +317,21 @@ def _train(
             ending.earlier,
             ending.restarts,
             ending.processors,
-            (*space_notes(specs), *ending.notes, *inexact),
+            (*space_notes(assembly.specs), *ending.notes, *inexact),
+            unsaved=ending.unsaved,
             before=run.summary_so_far() if final is not None else {},
         )
         result = result.with_note(view.failed) if view.failed else result
         snapshots = assembly.playing() if final is None else final
-        return _finish(
-            config, assembly, run, coordinator, result, snapshots, callbacks, events, signals
-        )
+        return finish.finish(coordinator, result, snapshots)
 
 
-def _with_next_step(error: RemudaError, config: Config, run: RunDirectory) -> str:
+def _with_next_step(error: RemudaError, run: RunDirectory) -> str:
     """An error's words, with where to read more and how the run goes on once that is mended."""
     words = str(error)
     if isinstance(error, UserCodeError) and error.__cause__ is not None:
         words += f". Its traceback is in {run.logs / 'coordinator.log'}"
-    if not run.checkpoints.numbers():
-        return words
-    if is_pickled(config.game):  # its code is in the run's directory, and must be given anew
-        return f'{words}. Mend it, and: remuda.train(THE GAME, resume="{run.path}")'
-    if any(names_in(config.model_dump(mode="json"))):
-        return f'{words}. Mend it, and give it anew: remuda.train(..., resume="{run.path}")'
-    return f"{words}. Mend it, and: remuda train --resume {run.path}"
-
-
-def _finish(
-    config: Config,
-    assembly: Assembly,
-    run: RunDirectory,
-    coordinator: Coordinator,
-    result: Result,
-    snapshots: Mapping[str, Snapshot],
-    callbacks: Callbacks,
-    events: Events,
-    signals: Signals,
-) -> Result:
-    """Measure what was trained; save the results and tell them; then judge the last checkpoint."""
-    events.take_no_more_requests()
-    layout = assembly.describe()
-    limits, begun = Limits(config.run.evaluate_seconds, signals.stopped), time.monotonic()
-
-    def save_results() -> None:
-        run.save_summary(summarise(config, result, layout))
-
-    save_results()  # whatever comes after it
-    callbacks.trained(run.path, result.record.turns)
-    if config.run.evaluate_episodes and not (signals.stopped() or events.failure):
-        limits = replace(limits, watch=partial(callbacks.progress, played_words(config)))
-        result = _measure(config, result, snapshots, limits)
-        save_results()
-    result = replace(result, signal=signals.caught)
-    callbacks.results(result)
-    if result.evaluation is not None:
-        limits = limits.part(0, 1, time.monotonic() - begun)
-        limits = replace(limits, watch=partial(callbacks.progress, "play against the best so far"))
-        judge = Judge(config, assembly.specs, run, limits)
-        result = judge_last(config, result, coordinator, judge, snapshots)
-        save_results()
-    result = replace(result, signal=signals.caught)
-    events.end(result)
-    return result
-
-
-def _measure(
-    config: Config, result: Result, snapshots: Mapping[str, Snapshot], limits: Limits
-) -> Result:
-    """The result with what policies earn, as far as that got."""
-    try:
-        evaluation = evaluate(
-            config, snapshots, config.run.evaluate_episodes, config.seed, limits=limits
-        )
-    except Exception as error:  # the user's game; the run is worth more than its measurement
-        log.exception("%s failed", played_words(config))
-        told = where_raised(error) or f"{type(error).__name__}: {error}"
-        return result.with_note(failed_words(config, result, told))
-    if evaluation.cut:
-        result = result.with_note(cut_words(config, result, evaluation, limits.interrupted()))
-    return replace(result, evaluation=evaluation if is_told(result, evaluation) else None)
+    return f"{words}. Mend it, and {way_on(run)}" if can_continue(run) else words
 
 
 def _keep_beginnings(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
+from pathlib import Path
 from urllib.parse import quote
 
 LONGEST = 80
@@ -25,3 +27,22 @@ def file_name(name: str) -> str:
     if len(found) > LONGEST:
         found = f"{found[:LONGEST]}%{hashlib.sha256(found.encode()).hexdigest()[:24]}"
     return found or "%"
+
+
+def new_directory(parent: Path, name: str, suffix: str = "") -> Path:
+    """Make a directory named by a name and the time, one that no other process makes too.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    base = f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)[:LONGEST]}-{time.strftime('%Y%m%d-%H%M%S')}"
+    number = 1
+    while True:
+        path = parent / (base + suffix + (f"-{number}" if number > 1 else ""))
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return path

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 Buffer = bytes | memoryview
 
+TEMPORARY = re.compile(r"\..+\.(\d+)\.tmp")
+"""Names of files that are being written, with the process that writes."""
 _REST = "state"
 """The key of the metadata under which everything but the arrays stands."""
 _NAMES = {f"float{bits}": f"F{bits}" for bits in (16, 32, 64)} | {"bool": "BOOL"}
@@ -120,7 +123,7 @@ def write_whole(path: Path, data: bytes | Iterable[Buffer], *, sync: bool = True
     Raises:
         OSError: the disk is full or not writable; the old file is as it was.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
             file.writelines([data] if isinstance(data, bytes) else data)
@@ -132,6 +135,26 @@ def write_whole(path: Path, data: bytes | Iterable[Buffer], *, sync: bool = True
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def sweep(directory: Path) -> None:
+    """Remove the temporary files of `write_whole` whose processes were killed."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(directory):
+            found = TEMPORARY.fullmatch(entry.name)
+            if found and not _is_alive(int(found[1])):
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # it belongs to another user
+        return True
+    return True
 
 
 def random_state(random: np.random.Generator) -> dict[str, Any]:

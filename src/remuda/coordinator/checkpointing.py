@@ -76,6 +76,8 @@ class Checkpointer:
             say,
         )
         self._turns = turns  # at the last checkpoint
+        self.failed = ""
+        """Why the newest could not be written; empty: it was."""
 
     def take(self, runtime: Saver, turns: int, seconds: float) -> int | None:
         """Write a checkpoint now; returns its number, or None: there is none, which is said.
@@ -106,10 +108,11 @@ class Checkpointer:
                     files={},
                 )
             )
-            self._turns = turns
+            self._turns, self.failed = turns, ""
             self._checkpoints.keep(self._config.keep)
         except OSError as error:
             self._give_up(number, error.strerror or str(error))
+            self.failed = f"no last checkpoint was written: {error.strerror or error}"
             return None
         finally:
             if number:

@@ -135,6 +135,8 @@ class Ending:
     processors: dict[str, float]
     """Processors that each role had on average, where that is known."""
     notes: tuple[str, ...] = ()
+    unsaved: tuple[str, ...] = ()
+    """What could not be written, and why."""
     """What the user should change in the next run."""
 
 
@@ -327,7 +329,10 @@ class Coordinator:
         roles = self._runtime.status()
         restarts = {role.name: role.restarts for role in roles if role.restarts}
         had = {r.name: r.processor for r in roles if r.processor is not None}
-        return Ending(words, finished, session, board.earlier, restarts, had)
+        unsaved = [each for each in (self._checkpointer.failed, self._metrics.failed) if each]
+        return Ending(
+            words, finished, session, board.earlier, restarts, had, unsaved=tuple(unsaved)
+        )
 
     def _reason(
         self, over: bool, seconds: float, config: RunConfig, signals: Signals

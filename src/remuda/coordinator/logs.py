@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from remuda.runtime.host import LOG_FORMAT
@@ -19,6 +19,11 @@ class _LogFile(logging.FileHandler):
             super().emit(record)
         except OSError:
             self.handleError(record)
+
+    def close(self) -> None:
+        """What it still held is lost on a full disk, too."""
+        with suppress(OSError):
+            super().close()
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         """A log on a full disk is lost, and not worth a traceback in the terminal."""

@@ -37,6 +37,8 @@ class MetricsLog:
         self._resumed_at = resumed_at
         self._encoder = EventEncoder()
         self._failing = False
+        self.failed = ""
+        """Why the last records are missing; empty: they are there."""
         self.work = Pieces()
         """What is left to do of the last record."""
 
@@ -82,7 +84,9 @@ class MetricsLog:
         """Append to a file; False: that was not possible, which is said once."""
         try:
             _append(path, data)
+            self.failed = ""
         except OSError as error:
+            self.failed = f"the last metrics could not be written: {error.strerror}"
             if not self._failing:  # training is worth more than its log
                 self._say(
                     f"cannot write metrics into {self._run.path}: {error.strerror}; "

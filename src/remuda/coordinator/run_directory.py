@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import shutil
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -14,12 +13,14 @@ from types import NoneType
 from typing import Any
 
 from remuda import pickled
-from remuda.checkpoint.names import file_name
+from remuda.checkpoint.names import file_name, new_directory
 from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all, read_checked
-from remuda.checkpoint.state import save_tensors, write_whole
+from remuda.checkpoint.state import save_tensors, sweep, write_whole
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_saved_config, read_config, write_config
+from remuda.coordinator.continuing import way_on
 from remuda.coordinator.metrics import Record, read_metrics
+from remuda.coordinator.reserve import Reserve
 from remuda.errors import RunDirectoryError
 from remuda.policies.initial import InitialWeights
 from remuda.population.imported import ImportedMembers
@@ -85,6 +86,7 @@ class RunDirectory:
         self.checkpoints = Checkpoints(path / "checkpoints")
         self.initial = InitialWeights(path / "initial")
         self.imported = ImportedMembers(path / "imported.safetensors")
+        self.reserve = Reserve(path)
         self._lock: int | None = None
 
     @staticmethod
@@ -94,13 +96,15 @@ class RunDirectory:
         Raises:
             RunDirectoryError: it holds a run already, cannot be written, or has no room.
         """
-        path = config.run.directory or _new_path(config)
-        run = RunDirectory(path)
+        path = config.run.directory or Path("runs")
         try:
+            if config.run.directory is None:
+                shown = pickled.without_digest(config.game).removeprefix(pickled.PREFIX)
+                path = new_directory(path, shown)
+            run = RunDirectory(path)
             if run.config.exists():
                 raise RunDirectoryError(
-                    f"{path} holds a run already; go on with `remuda train --resume {path}`, "
-                    "or name another run.directory"
+                    f"{path} holds a run already; {way_on(run)}; or name another run.directory"
                 )
             for directory in (run.weights, run.logs, run.tensorboard):
                 directory.mkdir(parents=True, exist_ok=True)
@@ -146,6 +150,8 @@ class RunDirectory:
                     f"`remuda runs {path}` lists them"
                 )
             raise RunDirectoryError(f"{path} is no run directory: it has no config.yaml")
+        if not run.is_running():
+            run._sweep()
         return run
 
     def lock(self) -> None:
@@ -171,6 +177,12 @@ class RunDirectory:
             raise RunDirectoryError(
                 f"another process is running {self.path}; `remuda status {self.path}` tells more"
             )
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove what processes left half written that were killed."""
+        for directory in (self.path, self.checkpoints.path, self.weights, self.initial.path):
+            sweep(directory)
 
     def unlock(self) -> None:
         """Let go of the run."""
@@ -426,14 +438,3 @@ def write_file(path: Path, data: bytes) -> None:
         write_whole(path, data)
     except OSError as error:
         raise RunDirectoryError(f"cannot write {path}: {error.strerror}") from None
-
-
-def _new_path(config: Config) -> Path:
-    shown = pickled.without_digest(config.game).removeprefix(pickled.PREFIX)
-    game = re.sub(r"[^\w.-]+", "-", shown)
-    base = Path("runs") / f"{game}-{time.strftime('%Y%m%d-%H%M%S')}"
-    path, number = base, 1
-    while path.exists():
-        number += 1
-        path = base.with_name(f"{base.name}-{number}")
-    return path

@@ -177,7 +177,9 @@ def _help(name: str, command: Command) -> str:
         worlds = "; ".join(f"{each}, for {preset.suits}" for each, preset in PRESETS.items())
         parts = (
             "--resume RUN goes on with a run from its newest checkpoint; flags go over its "
-            "configuration.",
+            "configuration. --resume auto is for batch queues: it goes on with the run that the "
+            "same command began and did not finish (or that is in --run.directory), else it "
+            "begins one.",
             "--seeds N trains so many seeds one after the other, or --jobs J at a time, in one "
             "directory with one report; --resume of that goes on with those that are left.",
             "--config FILE reads the same keys from a YAML file; flags go over it. Of several, "

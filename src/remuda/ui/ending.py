@@ -65,7 +65,10 @@ def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: Non
     Raises:
         RunDirectoryError: the run has no summary.
     """
-    facts = run.read_summary()
+    try:
+        facts = run.read_summary()
+    except RemudaError as error:
+        return [f"no report: {error}"]
     if not facts.get("turns"):
         return []
     notes: list[str] = []

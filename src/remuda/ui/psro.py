@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from remuda.checkpoint.names import new_directory
 from remuda.config import PolicyConfig
 from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.metrics import View
@@ -28,7 +27,7 @@ from remuda.double_oracle.record import LINES, description_of
 from remuda.double_oracle.trained import run_trained
 from remuda.double_oracle.trained_setup import MATCHES, TrainedSetup
 from remuda.envs.registry import name_game
-from remuda.errors import ConfigError, UsageError
+from remuda.errors import ConfigError, RunDirectoryError, UsageError
 from remuda.forkserver.child import check_guard
 from remuda.ui.live import make_view
 from remuda.user_code import naming_user_code
@@ -201,14 +200,11 @@ def _check_plain(setup: ExactSetup | TrainedSetup) -> None:
 
 
 def directory_for(game: str) -> Path:
-    """A new directory under `runs/psro/`, named by game and time."""
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", game)[:48]
-    base = found = KEPT / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    number = 1
-    while found.exists():
-        number += 1
-        found = base.with_name(f"{base.name}-{number}")
-    return found
+    """Make a new directory under `runs/psro/`, named by game and time."""
+    try:
+        return new_directory(KEPT, game)
+    except OSError as error:
+        raise RunDirectoryError(f"cannot write into {KEPT}: {error.strerror}") from None
 
 
 def _go_on(

@@ -9,9 +9,13 @@ from typing import Any
 
 from remuda.config import Config
 from remuda.config.resolved import resolved
+from remuda.coordinator.continuing import can_continue, continues
 from remuda.coordinator.metrics import read_metrics
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RemudaError
+
+AUTO = "auto"
+"""After `--resume`: continue what the same command began, else begin; for batch queues."""
 
 
 def offer_to_resume(config: Config, base: Path = Path("runs")) -> Path | None:
@@ -24,7 +28,10 @@ def offer_to_resume(config: Config, base: Path = Path("runs")) -> Path | None:
         return None
     told = f"{path} was started by the same command and not finished ({_progress(path)})"
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print(f"{told}; to go on with it: remuda train --resume {path}")
+        print(
+            f"{told}; to go on with it: remuda train --resume {path}, or the same command with "
+            f"--resume {AUTO}"
+        )
         return None
     try:
         answer = input(f"{told}. Go on with it? [Y/n] ")
@@ -34,15 +41,33 @@ def offer_to_resume(config: Config, base: Path = Path("runs")) -> Path | None:
     return path if answer.strip().lower() in ("", "y", "yes") else None
 
 
+def resume_at_once(config: Config, base: Path = Path("runs")) -> Path | None:
+    """The run that `--resume auto` continues; None: a new one begins.
+
+    That of the directory which the command names, else the newest unfinished one of this very
+    configuration.
+
+    Raises:
+        RunDirectoryError: another process is running the one that is named.
+    """
+    named = config.run.directory
+    if named is not None:
+        return named if continues(RunDirectory(named), print) else None
+    path = find_unfinished(config, base)
+    if path is not None:
+        print(f"{path} was started by the same command and not finished ({_progress(path)})")
+    return path
+
+
 def find_unfinished(config: Config, base: Path) -> Path | None:
     """The newest run under `base` of this configuration that has a checkpoint and can go on."""
     for path in sorted(base.glob("*/config.yaml"), reverse=True):
         run = RunDirectory(path.parent)
         try:
-            same = _without_directory(run.read_config()) == _without_directory(config)
+            same = without_directory(run.read_config()) == without_directory(config)
         except RemudaError:
             continue
-        if same and run.checkpoints.numbers() and not run.is_finished() and not run.is_running():
+        if same and can_continue(run) and not run.is_finished() and not run.is_running():
             return run.path
     return None
 
@@ -59,7 +84,8 @@ def _progress(path: Path) -> str:
     return f"{turns:,} turns"
 
 
-def _without_directory(config: Config) -> dict[str, Any]:
+def without_directory(config: Config) -> dict[str, Any]:
+    """All settings of a run but where it is kept."""
     tree = resolved(config)
     tree["run"]["directory"] = None
     return tree

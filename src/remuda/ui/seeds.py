@@ -10,18 +10,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from remuda.checkpoint.names import new_directory
 from remuda.checkpoint.plain import checked
 from remuda.checkpoint.state import write_whole
 from remuda.config import Config, load_config, load_saved_config, overlay
+from remuda.coordinator.continuing import continues
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError, RemudaError, RunDirectoryError
 from remuda.evaluation import WAYS, way_of
 from remuda.ui.commands.several_runs import ONE_OF_SEEDS, SEEDS
 from remuda.ui.interrupts import HALTED, tell_at_the_end
+from remuda.ui.resuming import without_directory
 
 MEASURED_BY = ("evaluate_episodes", "evaluate_sampled", "evaluate_seconds")
 """Of `run`: what play after training is asked for."""
@@ -45,7 +49,7 @@ class Seeds:
         Raises:
             RunDirectoryError: it holds runs already, or cannot be written.
         """
-        directory = config.run.directory or _new_path(config)
+        directory = config.run.directory or _new_directory(config)
         if (directory / SEEDS).exists() or RunDirectory(directory).config.exists():
             raise RunDirectoryError(
                 f"{directory} holds runs already; go on with `remuda train --resume {directory}`, "
@@ -54,6 +58,31 @@ class Seeds:
         made = Seeds(directory, config, tuple(range(config.seed, config.seed + count)))
         made.save()
         return made
+
+    @staticmethod
+    def begun(config: Config, count: int, base: Path = Path("runs")) -> Seeds | None:
+        """The same seeds if they were begun before; None: they were not, or all are done.
+
+        Those in the directory that `config` names, else the newest of this very configuration that
+        are not all done.
+
+        Raises:
+            RunDirectoryError: the directory cannot be written.
+        """
+        wanted = tuple(range(config.seed, config.seed + count))
+        if config.run.directory is not None:
+            if not (config.run.directory / SEEDS).is_file():
+                return None
+            found = Seeds(config.run.directory, config, wanted)
+            found.save()
+            return found
+        for file in sorted(base.glob(f"*/{SEEDS}"), reverse=True):
+            with suppress(RemudaError):
+                found = Seeds.open(file.parent, {})
+                same = without_directory(found.config) == without_directory(config)
+                if same and found.seeds == wanted and len(found.done()) < count:
+                    return found
+        return None
 
     @staticmethod
     def open(directory: Path, settings: Mapping[str, Any]) -> Seeds:
@@ -136,22 +165,7 @@ class Seeds:
         Raises:
             RunDirectoryError: it is running elsewhere, or cannot be put aside.
         """
-        run = RunDirectory(self.path(seed))
-        if not run.config.exists():
-            return False
-        if run.is_running():
-            raise RunDirectoryError(f"another process is running {run.path}")
-        if run.checkpoints.numbers():
-            return True
-        aside, number = run.path.with_name(f"{run.path.name}-given-up"), 1
-        while aside.exists():
-            number += 1
-            aside = run.path.with_name(f"{run.path.name}-given-up-{number}")
-        try:
-            run.path.rename(aside)
-        except OSError as error:
-            raise RunDirectoryError(f"cannot move {run.path}: {error.strerror}") from None
-        return False
+        return continues(RunDirectory(self.path(seed)), print)
 
 
 def number_of(words: str, option: str) -> int:
@@ -217,7 +231,8 @@ def _tell(seeds: Seeds, done: Sequence[Path]) -> None:
 
 def _in_turn(seeds: Seeds, left: Sequence[int], said: Collection[str]) -> tuple[int | None, bool]:
     """Train in this process; returns the signal that ended it, and whether a policy halted."""
-    from remuda.training import Callbacks, train
+    from remuda.finish import Callbacks
+    from remuda.training import train
     from remuda.ui.live import make_view
     from remuda.ui.progress import Progress
 
@@ -231,7 +246,7 @@ def _in_turn(seeds: Seeds, left: Sequence[int], said: Collection[str]) -> tuple[
             result = train(seeds.config_of(seed), view, resumed, Callbacks(progress), said)
         finally:
             progress.close()
-        for note in result.notes:
+        for note in (*result.notes, *result.unsaved):
             print(f"note: {note}")
         halted = halted or bool(result.halted)
         if result.signal is not None:
@@ -324,11 +339,8 @@ def _ended(seeds: Seeds, seed: int, code: int) -> str:
     return f"not finished (exit code {code}); {_log(seeds, seed)} tells more"
 
 
-def _new_path(config: Config) -> Path:
-    game = re.sub(r"[^\w.-]+", "-", config.game)
-    base = Path("runs") / f"{game}-{time.strftime('%Y%m%d-%H%M%S')}-seeds"
-    path, number = base, 1
-    while path.exists():
-        number += 1
-        path = base.with_name(f"{base.name}-{number}")
-    return path
+def _new_directory(config: Config) -> Path:
+    try:
+        return new_directory(Path("runs"), config.game, "-seeds")
+    except OSError as error:
+        raise RunDirectoryError(f"cannot make a directory in runs: {error.strerror}") from None

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from remuda.coordinator.continuing import way_on
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import read_status
 from remuda.evaluation import way_of
@@ -69,7 +70,7 @@ def _headline(path: Path, status: dict[str, Any]) -> Text:
     else:
         state = Text(
             f"not running: its coordinator {status['coordinator']} is gone; "
-            f"go on with: remuda train --resume {path}",
+            f"{way_on(RunDirectory(path))}",
             "bold red",
         )
     seen = f"  (seen {status['age']:.0f} s ago)" if status["age"] > LATE else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -12,7 +13,7 @@ from typing import Literal
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from remuda.config import PolicyConfig, Section
-from remuda.errors import ConfigError
+from remuda.errors import ConfigError, RemudaError
 from remuda.ui.arguments import parse_flags, validate
 from remuda.ui.commands.games import GameOptions
 from remuda.ui.interrupts import INTERRUPTED
@@ -82,30 +83,37 @@ def psro(words: Sequence[str]) -> int:
     told = partial(print_line, out=sys.stderr if is_json else sys.stdout)
     most = options.iterations if "iterations" in tree else None
     enough = options.enough if "enough" in tree else None
-    if options.resume is not None:
-        found = ask(resume=options.resume, iterations=most, enough=enough, view=view, told=told)
-    else:
-        found = ask(
-            options.game,
-            meta_solver=options.meta_solver,
-            oracle=options.oracle,
-            iterations=most,
-            options=options.env.options,
-            directory=directory_for(options.game) if options.out is None else options.out,
-            enough=enough,
-            seconds=options.seconds,
-            turns=options.turns,
-            candidates=options.candidates,
-            levels=options.levels,
-            matches=options.matches,
-            trials=options.trials,
-            policy=tree.get("policy", {}),
-            num_envs=options.num_envs,
-            schedule=options.schedule,
-            seed=options.seed,
-            view=view,
-            told=told,
-        )
+    made = directory_for(options.game) if options.out is None and options.resume is None else None
+    try:
+        if options.resume is not None:
+            found = ask(resume=options.resume, iterations=most, enough=enough, view=view, told=told)
+        else:
+            found = ask(
+                options.game,
+                meta_solver=options.meta_solver,
+                oracle=options.oracle,
+                iterations=most,
+                options=options.env.options,
+                directory=made or options.out,
+                enough=enough,
+                seconds=options.seconds,
+                turns=options.turns,
+                candidates=options.candidates,
+                levels=options.levels,
+                matches=options.matches,
+                trials=options.trials,
+                policy=tree.get("policy", {}),
+                num_envs=options.num_envs,
+                schedule=options.schedule,
+                seed=options.seed,
+                view=view,
+                told=told,
+            )
+    except RemudaError:
+        if made is not None:  # nothing may be in it yet
+            with suppress(OSError):
+                made.rmdir()
+        raise
     if is_json:
         print(json.dumps(found.as_summary(), allow_nan=False, default=str))
     else:

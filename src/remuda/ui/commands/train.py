@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from remuda.config import Config
-from remuda.errors import ConfigError
+from remuda.errors import ConfigError, RunDirectoryError
 from remuda.ui.arguments import parse_flags, take_option
 from remuda.ui.commands.configuration import (
     read_arguments,
@@ -18,6 +18,7 @@ from remuda.ui.commands.configuration import (
 )
 from remuda.ui.commands.several_runs import SEEDS
 from remuda.ui.interrupts import HALTED, tell_at_the_end
+from remuda.ui.resuming import AUTO
 
 
 def train(words: Sequence[str]) -> int:
@@ -26,6 +27,8 @@ def train(words: Sequence[str]) -> int:
     words, jobs = take_option(words, "--jobs", "how many seeds to train at a time")
     words, resumed = take_option(words, "--resume", "the directory of the run to go on with")
     resumed = os.path.expanduser(resumed)
+    if resumed == AUTO:
+        return _train_or_resume(words, count, jobs)
     if count or jobs or (resumed and (Path(resumed) / SEEDS).is_file()):
         return _train_seeds(words, resumed, count, jobs)
     config = read_resumed(words, Path(resumed)) if resumed else read_arguments(words)
@@ -38,7 +41,25 @@ def train_one_of_seeds(words: Sequence[str]) -> int:
     return _train_run(read_arguments(words), words, resumed, with_report=False)
 
 
-def _train_run(config: Config, words: Sequence[str], resumed: str, with_report: bool) -> int:
+def _train_or_resume(words: Sequence[str], count: str, jobs: str) -> int:
+    """Go on with what the same command began, else begin."""
+    if count or jobs:
+        return _train_seeds(words, "", count, jobs, is_auto=True)
+    config = read_arguments(words)
+
+    from remuda.config import load_config, overlay
+    from remuda.ui.resuming import resume_at_once
+
+    path = resume_at_once(config)
+    if path is not None:
+        tree = config.model_dump(mode="json")
+        config = load_config(overlay(tree, {"run": {"directory": path}}))
+    return _train_run(config, words, str(path or ""), with_report=True, is_auto=True)
+
+
+def _train_run(
+    config: Config, words: Sequence[str], resumed: str, with_report: bool, is_auto: bool = False
+) -> int:
     without_config = take_configs(words)[0]
     if config.schedule != "sequential" or config.env.workers > 1:
         from remuda.forkserver.program import load_and_begin
@@ -46,9 +67,10 @@ def _train_run(config: Config, words: Sequence[str], resumed: str, with_report: 
         load_and_begin(print)
 
     from remuda.config import by_leaf
+    from remuda.coordinator.continuing import way_on
     from remuda.coordinator.run_directory import RunDirectory
+    from remuda.finish import Callbacks, missing_words
     from remuda.result import Result
-    from remuda.training import Callbacks
     from remuda.training import train as run_training
     from remuda.ui.drawing import Preparation
     from remuda.ui.ending import tell_files, tell_results
@@ -56,13 +78,13 @@ def _train_run(config: Config, words: Sequence[str], resumed: str, with_report: 
     from remuda.ui.progress import Progress
     from remuda.ui.resuming import offer_to_resume
 
-    unfinished = None
-    if not resumed and config.run.directory is None:
+    if not resumed and not is_auto and config.run.directory is None:
         unfinished = offer_to_resume(config)
         if unfinished is not None:
+            is_auto = True
             config, resumed = read_resumed(without_config, unfinished), str(unfinished)
     said = frozenset(by_leaf(parse_flags(without_config, Config, positional="game")))
-    if unfinished is not None:  # the same command again: what has evolved since is no fault of it
+    if resumed and is_auto:  # the same command again: what has evolved since is no fault of it
         said = frozenset()
     progress = Progress()
     shown: list[str] = []
@@ -72,7 +94,7 @@ def _train_run(config: Config, words: Sequence[str], resumed: str, with_report: 
         for note in tell_results(RunDirectory.open(result.directory)):
             print(f"note: {note}")
         if not result.finished:
-            print(f"{result.ended}; go on with: remuda train --resume {result.directory}")
+            print(f"{result.ended}; {way_on(RunDirectory(result.directory))}")
         sys.stdout.flush()
         shown.extend(result.notes)
         tell_at_the_end(f"its report can be made by: remuda report {result.directory}")
@@ -95,12 +117,16 @@ def _train_run(config: Config, words: Sequence[str], resumed: str, with_report: 
     later = [note for note in result.notes if note not in shown]
     if with_report:
         tell_files(RunDirectory.open(result.directory), later, preparation.picture)
+    if result.unsaved:
+        raise RunDirectoryError(missing_words(RunDirectory.open(result.directory), result.unsaved))
     if result.signal is not None:
         return 128 + result.signal
     return HALTED if result.halted else 0
 
 
-def _train_seeds(words: Sequence[str], resumed: str, count: str, jobs: str) -> int:
+def _train_seeds(
+    words: Sequence[str], resumed: str, count: str, jobs: str, is_auto: bool = False
+) -> int:
     """Train several seeds of one run."""
     from remuda.config import by_leaf
     from remuda.ui.seeds import Seeds, number_of, train_seeds
@@ -124,7 +150,9 @@ def _train_seeds(words: Sequence[str], resumed: str, count: str, jobs: str) -> i
     elif not count:
         raise ConfigError("--jobs is for --seeds: how many of them to train at a time")
     else:
-        seeds = Seeds.create(read_arguments(words), number_of(count, "--seeds"))
+        config, number = read_arguments(words), number_of(count, "--seeds")
+        found = Seeds.begun(config, number) if is_auto else None
+        seeds = found or Seeds.create(config, number)
     if seeds.config.schedule != "sequential" or seeds.config.env.workers > 1:
         from remuda.forkserver.program import load_and_begin
 

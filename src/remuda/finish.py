@@ -1,0 +1,152 @@
+"""The end of a run: its weights and results are saved, as far as the disk allows, and measured."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from remuda.assembly import Assembly
+from remuda.config import Config
+from remuda.coordinator.continuing import way_on
+from remuda.coordinator.coordinator import Coordinator, Signals
+from remuda.coordinator.guarded_view import GuardedView
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.errors import CheckpointError, RunDirectoryError
+from remuda.evaluate import evaluate
+from remuda.evaluation import Limits
+from remuda.events import Events
+from remuda.judge import Judge, judge_last
+from remuda.publish.snapshot import Snapshot
+from remuda.result import Result, cut_words, failed_words, is_told, played_words, summarise
+from remuda.saved_weights import save_weights
+from remuda.user_code import where_raised
+
+log = logging.getLogger(__name__)
+
+HEADER = 8_192
+"""Bytes of a file of weights beside the weights and the names of the policies."""
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """Who is told of the end of a run while it lasts."""
+
+    progress: Callable[[str, int, int], None] = lambda what, done, wanted: None  # noqa: ARG005
+    """Of what is being played: episodes that are over, and those that are wanted."""
+    trained: Callable[[Path, int], None] = lambda directory, turns: None  # noqa: ARG005
+    """Once, when weights and first results are saved, with the turns that were played."""
+    results: Callable[[Result], None] = lambda result: None  # noqa: ARG005
+    """Once, when the results are saved: what comes after may take long, fail or be interrupted."""
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What is done once nothing is trained any more.
+
+    A file that cannot be written, such as on a full disk, costs only itself: everything else is
+    still done, and an error at the very end says what is missing.
+    """
+
+    config: Config
+    view: GuardedView
+    assembly: Assembly
+    run: RunDirectory
+    callbacks: Callbacks
+    events: Events
+    signals: Signals
+    unsaved: list[str] = field(default_factory=list)
+    """Why weights or results could not be saved, in words."""
+
+    def hold_room(self) -> None:
+        """Hold the room on the disk that the last weights and the results will need."""
+        snapshots = self.assembly.snapshots()
+        facts = HEADER + sum(len(name) + 1 for name in snapshots)
+        self.run.reserve.hold(sum(s.weights.nbytes + facts for s in snapshots.values()))
+
+    def save_weights(self) -> None:
+        """Save the weights of every policy that still plays, and the trace of the processes."""
+        self.run.reserve.release()
+        playing = self.assembly.playing()
+        specs = [spec for spec in self.assembly.specs if spec.name in playing]
+        self._try(lambda: save_weights(self.run, specs, playing))
+        self.assembly.write_trace(self.view)
+
+    def finish(
+        self, coordinator: Coordinator, result: Result, snapshots: Mapping[str, Snapshot]
+    ) -> Result:
+        """Measure what was trained; save the results and tell them; then judge the last checkpoint.
+
+        Raises:
+            RunDirectoryError: weights or results could not be saved, once all else is done.
+        """
+        config, run, callbacks, signals = self.config, self.run, self.callbacks, self.signals
+        self.events.take_no_more_requests()
+        limits, begun = Limits(config.run.evaluate_seconds, signals.stopped), time.monotonic()
+        self._save_results(result)  # whatever comes after it
+        callbacks.trained(run.path, result.record.turns)
+        if config.run.evaluate_episodes and not (signals.stopped() or self.events.failure):
+            limits = replace(limits, watch=partial(callbacks.progress, played_words(config)))
+            result = _measure(config, result, snapshots, limits)
+            self._save_results(result)
+        result = replace(result, signal=signals.caught)
+        callbacks.results(result)
+        if result.evaluation is not None:
+            limits = limits.part(0, 1, time.monotonic() - begun)
+            watch = partial(callbacks.progress, "play against the best so far")
+            judge = Judge(config, self.assembly.specs, run, replace(limits, watch=watch))
+            result = judge_last(config, result, coordinator, judge, snapshots)
+            self._save_results(result)
+        result = replace(result, signal=signals.caught)
+        self.events.end(result)
+        if self.unsaved:
+            raise RunDirectoryError(missing_words(self.run, [*self.unsaved, *result.unsaved]))
+        return result
+
+    def _save_results(self, result: Result) -> None:
+        layout = self.assembly.describe()
+        self._try(lambda: self.run.save_summary(summarise(self.config, result, layout)))
+
+    def _try(self, save: Callable[[], None]) -> None:
+        try:
+            save()
+        except RunDirectoryError as error:
+            log.error("%s", error)
+            if str(error) not in self.unsaved:
+                self.unsaved.append(str(error))
+
+
+def missing_words(run: RunDirectory, unsaved: Sequence[str]) -> str:
+    """What could not be saved of a run, what is there all the same, and what to do."""
+    return f"{'; '.join(unsaved)}. {_kept(run)}. Free some space, and {way_on(run)}"
+
+
+def _kept(run: RunDirectory) -> str:
+    """The newest checkpoint, in words."""
+    for number in reversed(run.checkpoints.numbers()):
+        try:
+            turns = run.checkpoints.manifest(number).turns
+        except CheckpointError:
+            continue
+        return f"Checkpoint {number} holds the run as it was after {turns:,} turns"
+    return "There is no checkpoint"
+
+
+def _measure(
+    config: Config, result: Result, snapshots: Mapping[str, Snapshot], limits: Limits
+) -> Result:
+    """The result with what policies earn, as far as that got."""
+    try:
+        evaluation = evaluate(
+            config, snapshots, config.run.evaluate_episodes, config.seed, limits=limits
+        )
+    except Exception as error:  # the user's game; the run is worth more than its measurement
+        log.exception("%s failed", played_words(config))
+        told = where_raised(error) or f"{type(error).__name__}: {error}"
+        return result.with_note(failed_words(config, result, told))
+    if evaluation.cut:
+        result = result.with_note(cut_words(config, result, evaluation, limits.interrupted()))
+    return replace(result, evaluation=evaluation if is_told(result, evaluation) else None)
