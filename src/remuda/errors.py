@@ -33,6 +33,10 @@ class ContractError(RemudaError):
     """Code of somebody's that breaks its contract: an environment, a network or an algorithm."""
 
 
+class CommandError(ContractError):
+    """A command of a user's director that cannot be carried out; a restart would meet it again."""
+
+
 class UserCodeError(RemudaError):
     """An exception that code of the user's raised, a game above all; it says where."""
 

@@ -27,6 +27,8 @@ from remuda.memory.lifeline import die_with_parent
 
 EXCEPTION = 70
 """Exit code of a process that ended by an exception, which its output tells."""
+REFUSED = 72
+"""Exit code of a process that a successor would follow in its fault: it is not restarted."""
 UNGUARDED = 71
 """Exit code of a process that did not begin, since the script would begin a run in it."""
 

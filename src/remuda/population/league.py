@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from remuda.checkpoint.fitting import branch
+from remuda.errors import CommandError, RemudaError
 from remuda.population.dealer import Dealer
 from remuda.population.director import Director
 from remuda.population.inheritance import ActingPolicies
@@ -145,7 +146,10 @@ class League(Dealer):
         population.matches = self.table.word(MATCHES)
         lifecycle.note_places()
         for command in self._director.step(population, self.ledger, versions):
-            lifecycle.carry_out(command, acting, self.matchmaker)
+            try:
+                lifecycle.carry_out(command, acting, self.matchmaker)
+            except RemudaError as error:  # only a user's own commands what cannot be
+                raise CommandError(f"population.director: {error}") from None
         if population.learning != live:
             self.level_ratings()
         found = lifecycle.settle(acting)

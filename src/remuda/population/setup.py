@@ -18,6 +18,7 @@ from remuda.population.ledger import Ledger
 from remuda.population.matchmakers import Fixed, Random, RoundRobin, SelfPlay, Teams
 from remuda.population.matchmaking import ForLearner, Matchmaker
 from remuda.population.mixed import Mixed, check_shares
+from remuda.population.own_director import OwnDirector
 from remuda.population.records import SCRIPTED, Member, PolicyRef, Population
 from remuda.population.refusals import check_scripted, check_seating
 from remuda.population.roster import Roster
@@ -145,7 +146,11 @@ def make_director(
         for method in ("step", "state", "restore"):
             if not callable(getattr(director, method, None)):
                 raise ConfigError(f"{key} has no method {method}; see Director in {_DIRECTOR}")
-        directors.append(director)
+        directors.append(
+            OwnDirector(
+                population.director, director, population.snapshots, population.keeps_copies
+            )
+        )
     directors += more
     return Directors(directors) if directors else None
 

@@ -6,6 +6,8 @@ import signal
 
 NOT_STARTED = "could not be started: "
 """What the problem of a role begins with whose process the system refused."""
+NO_RESTART = "ended by what a successor would meet again"
+"""How a process ended that is not restarted."""
 NO_GUARD = "began a run of its own"
 """The problem of a role whose process reads a script that begins a run as it is read."""
 

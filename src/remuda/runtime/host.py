@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from remuda.checkpoint.store import Checkpoints
 from remuda.compiling import tell_compiling
-from remuda.errors import RemudaError
-from remuda.forkserver.child import EXCEPTION, ignore_held_signals
+from remuda.errors import CommandError, RemudaError
+from remuda.forkserver.child import EXCEPTION, REFUSED, ignore_held_signals
 from remuda.policies import side_by_side
 from remuda.runtime.control import DONE, FAILED, RUNNING, Control
 from remuda.runtime.role_loop import RoleContext, RoleLoop, restore
@@ -68,7 +68,7 @@ def host(role: Role, control: Control, hosting: Hosting) -> None:
         log.info("finished")
     except RemudaError as error:
         log.error("%s", error)
-        _fail(control, hosting)
+        _fail(control, hosting, REFUSED if isinstance(error, CommandError) else EXCEPTION)
     except Exception as error:
         log.exception("ended by an exception")
         told = where_raised(error)
@@ -77,10 +77,10 @@ def host(role: Role, control: Control, hosting: Hosting) -> None:
         _fail(control, hosting)
 
 
-def _fail(control: Control, hosting: Hosting) -> None:
+def _fail(control: Control, hosting: Hosting, code: int = EXCEPTION) -> None:
     """End, as what it is even if something hinders the end: the supervisor knows of it now."""
     control.enter(hosting.index, FAILED)
-    sys.exit(EXCEPTION)
+    sys.exit(code)
 
 
 @contextlib.contextmanager

@@ -13,10 +13,10 @@ from remuda.compiling import Progress
 from remuda.config import SupervisionConfig
 from remuda.errors import CannotStartError, RemudaError, RoleDiedError, UnguardedScriptError
 from remuda.forkserver import client as forkserver
-from remuda.forkserver.child import EXCEPTION, UNGUARDED, script_name
+from remuda.forkserver.child import EXCEPTION, REFUSED, UNGUARDED, script_name
 from remuda.forkserver.process import UNKNOWN, Process
 from remuda.memory.lifeline import Lifeline
-from remuda.runtime.causes import NO_GUARD, NOT_STARTED, not_started, signal_name
+from remuda.runtime.causes import NO_GUARD, NO_RESTART, NOT_STARTED, not_started, signal_name
 from remuda.runtime.child import Child, Place, last_line
 from remuda.runtime.control import DONE, FAILED, RUNNING, STARTING, Control
 from remuda.runtime.host import Hosting, host
@@ -370,7 +370,7 @@ class ProcessRuntime:
         if self._is(child.index, FAILED):
             if silence <= ENDING:
                 return ""
-            problem = self._by_exception(child)
+            problem = f"ended by an exception: {last_line(child.log)}"
         elif self._is(child.index, STARTING) or child.is_compiling(self._control):
             if silence <= self.start_limit:
                 return ""
@@ -392,8 +392,10 @@ class ProcessRuntime:
             return not_started(process.failure)
         if process.was_lost and child.lost < ATTEMPTS:
             return ""
+        if code == REFUSED:
+            return f"{NO_RESTART}: {last_line(child.log)}"
         if code == EXCEPTION or self._is(child.index, FAILED):
-            return self._by_exception(child)
+            return f"ended by an exception: {last_line(child.log)}"
         if code == UNGUARDED:
             return NO_GUARD
         if code == UNKNOWN:
@@ -401,10 +403,6 @@ class ProcessRuntime:
         if code < 0:
             return f"was killed by {signal_name(-code)}"
         return f"ended with exit code {code}"
-
-    @staticmethod
-    def _by_exception(child: Child) -> str:
-        return f"ended by an exception: {last_line(child.log)}"
 
     def _start_again(self, child: Child, process: Process) -> None:
         """The fork server died before it could start this one, which is no fault of the role."""
@@ -427,8 +425,9 @@ class ProcessRuntime:
         if problem.startswith(NOT_STARTED) and not child.was_ready:
             self._fatal = CannotStartError(death)
             return
-        if not child.was_ready:
-            self._fatal = RoleDiedError(f"{death}; it never got ready. Its log is {child.log}")
+        if not child.was_ready or problem.startswith(NO_RESTART):
+            never = "" if child.was_ready else "; it never got ready"
+            self._fatal = RoleDiedError(f"{death}{never}. Its log is {child.log}")
             return
         limits = self._supervision
         while child.deaths and now - child.deaths[0] > limits.window:

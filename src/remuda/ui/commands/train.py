@@ -61,10 +61,7 @@ def _train_run(
     config: Config, words: Sequence[str], resumed: str, with_report: bool, is_auto: bool = False
 ) -> int:
     without_config = take_configs(words)[0]
-    if config.schedule != "sequential" or config.env.workers > 1:
-        from remuda.forkserver.program import load_and_begin
-
-        load_and_begin(print)
+    _begin_processes(config)
 
     from remuda.config import by_leaf
     from remuda.coordinator.continuing import way_on
@@ -124,6 +121,14 @@ def _train_run(
     return HALTED if result.halted else 0
 
 
+def _begin_processes(config: Config) -> None:
+    """Let what starts child processes load libraries meanwhile, if there will be any."""
+    if config.schedule != "sequential" or config.env.workers > 1:
+        from remuda.forkserver.program import load_and_begin
+
+        load_and_begin(print)
+
+
 def _train_seeds(
     words: Sequence[str], resumed: str, count: str, jobs: str, is_auto: bool = False
 ) -> int:
@@ -153,9 +158,6 @@ def _train_seeds(
         config, number = read_arguments(words), number_of(count, "--seeds")
         found = Seeds.begun(config, number) if is_auto else None
         seeds = found or Seeds.create(config, number)
-    if seeds.config.schedule != "sequential" or seeds.config.env.workers > 1:
-        from remuda.forkserver.program import load_and_begin
-
-        if at_once == 1:
-            load_and_begin(print)
+    if at_once == 1:
+        _begin_processes(seeds.config)
     return train_seeds(seeds, at_once, frozenset(by_leaf(flags)), without_config)
