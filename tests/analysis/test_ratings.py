@@ -9,7 +9,7 @@ from openskill.models import PlackettLuce
 
 from remuda.analysis.payoff import exact, from_sums
 from remuda.analysis.ratings import count_results, elo, elo_of, ledger_history, plackett_luce
-from remuda.errors import RunDirectoryError, UsageError
+from remuda.errors import RemudaError, RunDirectoryError, UsageError
 from remuda.population.ledger import BIRTH, FREEZE, MATCH, LedgerFile, record_type
 from remuda.population.ratings import TAU
 
@@ -284,3 +284,19 @@ def test_a_summary_is_plain_data():
     summary = elo([[0, 3], [1, 0]], names=("a", "b")).as_summary()
     assert [each["name"] for each in summary["ratings"]] == ["a", "b"]
     assert json.dumps(summary)
+
+
+def test_a_damaged_ledger_is_told_by_its_name(tmp_path):
+    """Every byte of a record, one after the other; a `RunDirectoryError` or an answer."""
+    rows = [(((0, -1), (1, 3)), (0.0, 1.0))] * 3
+    whole = ledger(tmp_path / "ledger", rows).read_bytes()
+    begin = whole.index(b"\n") + 1
+    refused = 0
+    for place in range(begin, begin + record_type(2).itemsize):
+        for value in (0x80, 0xFF):
+            (tmp_path / "ledger").write_bytes(whole[:place] + bytes([value]) + whole[place + 1 :])
+            try:
+                ledger_history(tmp_path / "ledger")
+            except RemudaError:
+                refused += 1
+    assert refused > 8

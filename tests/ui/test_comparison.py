@@ -206,3 +206,30 @@ def test_names_with_dots_set_runs_apart_as_others_do(tmp_path):
     assert names == ["0 random", "0 greedy_walker"]
     tree = {"env": {"scripted": {"player.0": "random"}, "options": {}}, "seed": 3}
     assert flat(tree) == {"env.scripted.player.0": "random", "seed": 3}
+
+
+@pytest.mark.parametrize("others", [("x", "y"), ("agent_0", "y")])
+@pytest.mark.parametrize("rate", [0.001, 0.01])
+def test_runs_without_a_common_policy_are_compared_by_their_means(others, rate, tmp_path, capsys):
+    a_run(tmp_path / "one", 0, policy={"learning_rate": 0.001})
+    a_run(tmp_path / "two", 1, names=others, policy={"learning_rate": rate})
+    runs = [str(tmp_path / "one"), str(tmp_path / "two")]
+    assert command(["compare", *runs, "--out", str(tmp_path / "page")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("no policy in common" in said) == (others == ("x", "y"))
+    assert (tmp_path / "page" / "report.html").exists()
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 400, "1" + "0" * 30, "1e308", "NaN", "Infinity"])
+@pytest.mark.parametrize("key", ["turns", "seconds"])
+def test_impossible_numbers_in_a_run_are_told_in_one_line(key, number, tmp_path, capsys):
+    runs = [a_run(tmp_path / name, lines=3) for name in "ab"]
+    for file in ("metrics.jsonl", "summary.json"):
+        text = (runs[1] / file).read_text()
+        found = json.loads(text.splitlines()[0] if file == "metrics.jsonl" else text)
+        (runs[1] / file).write_text(text.replace(f'"{key}": {found[key]}', f'"{key}": {number}'))
+    code = command(["compare", *map(str, runs), "--out", str(tmp_path / "page")])
+    said = capsys.readouterr()
+    assert "Traceback" not in said.out + said.err
+    assert code == 0 or len(said.err.splitlines()) == 1
+    assert command(["report", str(runs[1])]) in (0, 1)

@@ -7,6 +7,7 @@ here first, so that it can say which file is damaged.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cache
@@ -18,6 +19,8 @@ from remuda.errors import RunDirectoryError
 
 D = TypeVar("D")
 NUMBER = (int, float)
+LARGEST_WHOLE, LARGEST = 2**63 - 1, 1e100
+"""The largest numbers in a file of a run; larger ones were damaged."""
 Kinds = Mapping[str, type | tuple[type, ...]]
 """By name, what the value of that name may be."""
 
@@ -33,9 +36,22 @@ def checked(data: object, kinds: Kinds) -> dict[str, Any]:
     for name, kind in kinds.items():
         if name not in data:
             raise ValueError(f"it has no {name}")
-        if not isinstance(data[name], kind):
-            raise ValueError(f"{name} cannot be {json.dumps(data[name])[:40]}")
+        if not isinstance(data[name], kind) or not _is_possible(data[name]):
+            raise ValueError(f"{name} cannot be {_shown(data[name])}")
     return data
+
+
+def _is_possible(value: object) -> bool:
+    """Whether a number may be one of a run: what computes with it must not overflow."""
+    if isinstance(value, int):
+        return -LARGEST_WHOLE <= value <= LARGEST_WHOLE
+    return not isinstance(value, float) or not math.isfinite(value) or abs(value) <= LARGEST
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, int) and not _is_possible(value):
+        return "a whole number of more than 64 bits"
+    return json.dumps(value)[:40]
 
 
 def checked_all(data: object, kinds: Kinds) -> dict[str, dict[str, Any]]:

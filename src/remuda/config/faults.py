@@ -39,7 +39,7 @@ def unknown_key(key: str, model: type[BaseModel], prefix: str = "") -> str:
     keys = fields_of(model)
     parent, _, last = key.rpartition(".")
     siblings = [k for k in keys if k.rpartition(".")[0] == parent]
-    near = _by_common_name(last, keys)
+    near = _by_common_name(key, keys) or _by_common_name(last, keys)
     # A section is no answer to what was looked for in it.
     others = [k for k in keys if not key.startswith(f"{k}.")]
     leaf = {k.rpartition(".")[2]: k for k in others}

@@ -367,6 +367,8 @@ class Record:
             checked(vars(record), kinds_of(Record))
             for numbers in (record.facts, record.population):
                 checked(numbers, dict.fromkeys(numbers, (int, float, NoneType)))
+            if record.seconds - record.seconds != 0.0:  # infinite, or not a number
+                raise ValueError("seconds are not finite")
         except (TypeError, ValueError) as error:
             raise ValueError(f"not a line of metrics: {error}") from None
         return record

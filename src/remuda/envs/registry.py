@@ -43,6 +43,8 @@ class Game:
     reference: Mapping[str, float] = field(default_factory=dict)
     """The mean return of an agent in an episode, by who plays all seats: `random`, or one of
     `scripted`; with the game's own options."""
+    choices: Mapping[str, str] = field(default_factory=dict)
+    """By option, where the names that it may be are: `module:NAME`."""
     pickle: bytes = field(default=b"", repr=False)
     """The factory of a game that no process can import (`pickled`); it crosses with this."""
 
@@ -221,6 +223,7 @@ GAMES: dict[str, Game] = {
             factory="remuda.envs.bucket_brigade:BucketBrigade",
             scripted={"owners_duty": "remuda.envs.bucket_brigade:owners_duty"},
             reference={"random": 825.0, "owners_duty": 1025.0},
+            choices={"scenario": "remuda.envs.bucket_brigade:SCENARIOS"},
         ),
         Game(
             name="kuhn_poker",

@@ -13,7 +13,15 @@ from remuda.coordinator.run_directory import write_file
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
 from remuda.loggers.common import flat
 from remuda.result import Result
-from remuda.ui.comparison_groups import Group, Groups, Score, rows_of, same_seeds, way_words
+from remuda.ui.comparison_groups import (
+    Group,
+    Groups,
+    Score,
+    rows_of,
+    same_seeds,
+    way_words,
+    without_common,
+)
 from remuda.ui.embedding import with_pictures
 from remuda.ui.found_runs import find_runs
 from remuda.ui.summary import RunSummary, read_run
@@ -208,5 +216,5 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
         table.add_row(Text(group), Text(name), *map(Text, cells))
     console.print(table)
     console.print("[dim]mean over seeds ± its standard error[/]")
-    for note in same_seeds(comparison):
+    for note in (*without_common(comparison), *same_seeds(comparison)):
         console.print(Text(note))

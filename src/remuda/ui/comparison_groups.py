@@ -129,7 +129,7 @@ class Groups:
     def policies(self) -> tuple[str, ...]:
         """What is shown one by one: the policies that all groups have, or their mean."""
         first, *others = (group.policies for group in self.groups)
-        if len(first) > FEW or any(set(first) != set(other) for other in others):
+        if not first or len(first) > FEW or any(set(first) != set(other) for other in others):
             return (MEAN,)
         return first
 
@@ -137,6 +137,17 @@ class Groups:
 def way_words(comparison: Groups) -> str:
     """How policies play that are evaluated: `greedy`, `sampled`, or some groups' this or that."""
     return " or ".join(dict.fromkeys(group.way for group in comparison.groups))
+
+
+def without_common(comparison: Groups) -> list[str]:
+    """What a reader must know: runs that have no policy in common are shown by their means."""
+    shared = set.intersection(*(set(group.policies) for group in comparison.groups))
+    if shared or sum(len(group.runs) for group in comparison.groups) < 2:
+        return []
+    return [
+        "these runs have no policy in common: each row is the mean over the policies of a run; "
+        "`remuda report RUN` shows them one by one"
+    ]
 
 
 def same_seeds(comparison: Groups) -> list[str]:

@@ -91,6 +91,7 @@ def print_game(game: Game, console: Console | None = None) -> None:
         "options": "\n".join(
             f"--env.options.{name} {value}" for name, value in env.options().items()
         ),
+        **{f"{option}s": ", ".join(_choices(where)) for option, where in game.choices.items()},
         "policies": "\n".join(
             name + (f", {game.reference[name]:g} an episode" if name in game.reference else "")
             for name in ("random", *game.scripted)
@@ -106,6 +107,12 @@ def print_game(game: Game, console: Console | None = None) -> None:
     console.print()
     console.print(table)
     env.close()
+
+
+def _choices(where: str) -> list[str]:
+    """The names that an option may be, from `module:NAME`."""
+    module, _, name = where.partition(":")
+    return list(getattr(import_module(module), name))
 
 
 def _rules(env: VectorEnv) -> str:
