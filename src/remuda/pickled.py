@@ -26,6 +26,7 @@ from typing import Any
 
 import cloudpickle
 
+from remuda.checkpoint.opening import read_file
 from remuda.errors import MissingCodeError, UsageError
 
 PREFIX = "pickled:"
@@ -201,7 +202,7 @@ def read_beside(config: Path, tree: object) -> None:
         for file in (file_name(name), f"game-{_digest_in(name)}.pkl"):
             if name not in PICKLES:
                 with suppress(OSError):  # using it raises an error then
-                    PICKLES[name] = (config.parent / file).read_bytes()
+                    PICKLES[name] = read_file(config.parent / file)
 
 
 def _pickle(thing: object, what: str) -> bytes:

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from remuda.callbacks import ActiveRun
+from remuda.checkpoint.opening import open_stream, read_json
 from remuda.checkpoint.state import write_whole
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RemudaError, UsageError
@@ -134,9 +135,9 @@ class Requests:
 
     def _answer(self, path: Path) -> None:
         try:
-            with path.open("rb") as file:
-                data = file.read(LARGEST + 1)
-            path.unlink()
+            with contextlib.ExitStack() as stack:
+                stack.callback(path.unlink)  # also one that cannot be read
+                data = stack.enter_context(open_stream(path)).read(LARGEST + 1)
         except OSError:
             return
         try:
@@ -251,7 +252,7 @@ def ask_weights(directory: Path, policy: str, size: int, seconds: float = PATIEN
     path = directory / FOLDER / f"{name}{WEIGHTS}"
     try:
         found = _asked(directory, name, {"do": "weights", "policy": policy}, seconds)
-        with path.open("rb") as file:
+        with open_stream(path) as file:
             data = file.read(size * WIRE.itemsize + 1)
         version, learner_step = int(found["version"]), int(found["learner_step"])
     except (OSError, TypeError, KeyError, ValueError) as error:
@@ -312,7 +313,7 @@ def _awaited(directory: Path, answer: Path, where: int, seconds: float) -> Any:
         if time.monotonic() - looked > OFTEN:
             over, looked = over or not run.is_running(), time.monotonic()
         with contextlib.suppress(OSError):
-            found = json.loads(answer.read_bytes())
+            found = read_json(answer)
             answer.unlink(missing_ok=True)
             if "error" in found:
                 raise UsageError(str(found["error"]))

@@ -45,6 +45,41 @@ class Resumed:
     """Why an exact schedule does not continue exactly, in words; empty: it does."""
 
 
+def confirmed(config: Config, said: Collection[str], say: Callable[[str], None]) -> Config:
+    """Return the settings of a resumed run, without places that only its own file names.
+
+    The run may be another person's. What it writes stays inside its directory, and it connects to
+    no machine, unless the user gives these settings again.
+
+    Args:
+        config: of the run.
+        said: keys that the user wrote for this session.
+        say: tells the user.
+
+    Raises:
+        ConfigError: its file names an address.
+    """
+    address = config.cluster.address
+    if address not in ("", "auto") and "cluster.address" not in said:
+        raise ConfigError(
+            f"cluster.address is {address} in the run's config.yaml: to connect to that machine "
+            f"again, add --cluster.address {address}"
+        )
+    trace, directory = config.trace, config.run.directory
+    if trace is None or directory is None or "trace" in said:
+        return config
+    if trace.resolve().is_relative_to(directory.resolve()):
+        return config
+    inside = directory / "trace.json"
+    if inside.is_symlink():
+        raise ConfigError(f"{inside}, where the trace is written, is a link: give --trace again")
+    say(
+        f"trace is {trace} in the run's config.yaml, outside of the run: the trace is written to "
+        f"{inside}; to write it there again, add --trace {trace}"
+    )
+    return config.model_copy(update={"trace": inside})
+
+
 def find_checkpoint(
     config: Config,
     run: RunDirectory,

@@ -36,7 +36,7 @@ from remuda.policies.space_notes import space_notes
 from remuda.population.imported import Imported
 from remuda.prepare import Prepared, prepare
 from remuda.result import Result
-from remuda.resume import Resumed, find_checkpoint, note_changes, nothing_left
+from remuda.resume import Resumed, confirmed, find_checkpoint, note_changes, nothing_left
 from remuda.runtime.layout import Layout, make_layout
 from remuda.runtime.runtime import Runtime
 from remuda.saved_weights import final_weights
@@ -85,6 +85,7 @@ def _train_watched(
     user_callbacks: Iterable[object] | None,
 ) -> Result:
     """As `train`, with a view that cannot fail."""
+    config = confirmed(config, said, view.say) if resume else config
     if config.schedule != "sequential" or config.env.workers > 1:
         forkserver.begin()  # if it has not begun before; it imports beside what is done here
     else:

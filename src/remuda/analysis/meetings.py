@@ -13,6 +13,7 @@ import numpy as np
 
 from remuda.analysis.payoff import Numbers, Payoffs, from_sums
 from remuda.analysis.sums import ROWS, add_up
+from remuda.checkpoint.opening import open_stream
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger import BIRTH, MATCH, record_type
 from remuda.population.records import PolicyRef
@@ -50,7 +51,7 @@ class LedgerReader:
             RunDirectoryError: it is missing, or no ledger.
         """
         try:
-            with path.open("rb") as file:
+            with open_stream(path) as file:
                 line = file.readline(1 << 24)
                 size = os.fstat(file.fileno()).st_size
             header = json.loads(line)
@@ -120,7 +121,7 @@ class LedgerReader:
 
     def _records(self) -> Iterator[tuple[int, Array]]:
         """All records, some at a time, and the number of the first of these."""
-        with self.path.open("rb") as file:
+        with open_stream(self.path) as file:
             file.seek(self.begin)
             first, count = 0, (self.end - self.begin) // self.kind.itemsize
             while first < count:

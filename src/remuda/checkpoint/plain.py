@@ -15,6 +15,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar
 
+from remuda.checkpoint.opening import read_file
 from remuda.errors import RunDirectoryError
 
 D = TypeVar("D")
@@ -75,9 +76,11 @@ def read_checked(path: Path, check: Callable[[object], D], missing: str) -> D:
         RunDirectoryError: it is missing or damaged.
     """
     try:
-        data = path.read_bytes()
-    except OSError:
+        data = read_file(path)
+    except FileNotFoundError:
         raise RunDirectoryError(f"{path} is missing: {missing}") from None
+    except OSError as error:
+        raise RunDirectoryError(f"cannot read {path}: {error.strerror}") from None
     try:
         return check(json.loads(data))
     except (ValueError, RecursionError) as error:

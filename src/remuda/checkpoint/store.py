@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.checkpoint.fitting import refusing
+from remuda.checkpoint.opening import ANY_SIZE, open_stream, read_file, read_json
 from remuda.checkpoint.plain import NUMBER, checked, kinds_of
 from remuda.checkpoint.state import pieces, unpack, write_whole
 from remuda.errors import CheckpointError
@@ -187,7 +188,7 @@ class Checkpoints:
         """
         path = self.directory(number) / MANIFEST
         try:
-            data = checked(json.loads(path.read_bytes()), {"format": int})
+            data = checked(read_json(path), {"format": int})
             found = data["format"]
             if found != FORMAT:
                 raise OtherFormatError(
@@ -215,7 +216,7 @@ class Checkpoints:
         manifest = self.manifest(number)
         path = self.file(manifest, _file(part))
         try:
-            data = path.read_bytes()
+            data = read_file(path, ANY_SIZE)
         except OSError as error:
             raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
         if hashlib.sha256(data).hexdigest() != manifest.files.get(path.name):
@@ -366,7 +367,7 @@ class Checkpoints:
         A damaged note is as none: the next checkpoint that is measured becomes the best.
         """
         try:
-            data = json.loads((self.path / "best.json").read_bytes())
+            data = read_json(self.path / "best.json")
             best = checked(data, {"checkpoint": int, "mean_return": NUMBER})
         except (OSError, ValueError):
             return None
@@ -411,7 +412,7 @@ def _file(part: str) -> str:
 
 
 def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_stream(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

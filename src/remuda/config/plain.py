@@ -92,6 +92,10 @@ class RefusedYAMLError(ValueError):
     """YAML that says what cannot be meant; its message names the line."""
 
 
+MOST_REPEATED = 10_000
+"""Values that the aliases of one text may stand for: aliases of aliases grow without bound."""
+
+
 def read_yaml(text: str) -> Any:
     """What a text says as YAML, with numbers such as `1e-3`; `010` is ten; days, times are texts.
 
@@ -145,6 +149,16 @@ def _whole(loader: Any, node: Any) -> Any:
     return int(digits) if digits.lstrip("+-").isdecimal() else loader.construct_yaml_int(node)
 
 
+def _expanded(node: Any, sizes: dict[int, int]) -> int:
+    """Count the values in a node, each as often as aliases repeat it; `sizes`: of known nodes."""
+    if node is None or isinstance(node.value, str):
+        return 1
+    if id(node) not in sizes:
+        parts = [each[1] if isinstance(each, tuple) else each for each in node.value]
+        sizes[id(node)] = 1 + sum(_expanded(part, sizes) for part in parts)
+    return sizes[id(node)]
+
+
 def _careful(loader: Any) -> Any:
     """A loader of PyYAML's that refuses what it would drop, hang on or raise anything about."""
     import yaml
@@ -153,6 +167,8 @@ def _careful(loader: Any) -> Any:
         def __init__(self, stream: Any) -> None:
             super().__init__(stream)
             self._around: set[str] = set()
+            self._sizes: dict[int, int] = {}  # of nodes, with all that their aliases repeat
+            self._repeated = 0
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
@@ -161,6 +177,12 @@ def _careful(loader: Any) -> Any:
                     raise RefusedYAMLError(
                         f"{_line(event)}: *{event.anchor} stands within &{event.anchor} itself, "
                         "which would have no end; write out what is meant"
+                    )
+                self._repeated += _expanded(self.anchors.get(event.anchor), self._sizes)
+                if self._repeated > MOST_REPEATED:
+                    raise RefusedYAMLError(
+                        f"{_line(event)}: with *{event.anchor} its aliases repeat more than "
+                        f"{MOST_REPEATED:,} values; write out what is meant"
                     )
             return super().compose_node(parent, index)
 

@@ -60,6 +60,10 @@ def read_config(path: Path) -> dict[str, Any]:
     return data
 
 
+LARGEST_TREE = 16 * 2**20
+"""Bytes of a file of settings."""
+
+
 def read_tree(path: Path) -> dict[str, Any]:
     """The tree in a YAML file, not yet validated, and nothing besides; no code is run or known.
 
@@ -68,11 +72,13 @@ def read_tree(path: Path) -> dict[str, Any]:
     """
     import yaml
 
+    from remuda.checkpoint.opening import read_file
+
     fault = fault_of_path(str(path))
     if fault:
         raise ConfigError(f"cannot read the configuration {str(path)[:LONGEST_SHOWN]!r}: {fault}")
     try:
-        text = Path(os.path.expanduser(path)).read_text()
+        text = read_file(Path(os.path.expanduser(path)), LARGEST_TREE).decode()
         if _cut_off(text):
             raise ConfigError(
                 f"the configuration {path} is damaged: it is cut off, its last line, "

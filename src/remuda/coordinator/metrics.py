@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from remuda.checkpoint.opening import open_stream
 from remuda.coordinator.member_record import MemberRecord
 from remuda.coordinator.records import (
     AXES,
@@ -46,7 +47,7 @@ def read_metrics(path: Path, damaged: list[int] | None = None) -> Iterator[Recor
         ValueError: no line of it is a record.
     """
     found, faults = 0, []
-    with path.open("rb") as lines:
+    with open_stream(path) as lines:
         for number, line in enumerate(lines, 1):
             if not line.endswith(b"\n"):
                 break

@@ -14,6 +14,7 @@ from typing import Any
 
 from remuda import pickled
 from remuda.checkpoint.names import file_name, new_directory
+from remuda.checkpoint.opening import ANY_SIZE, open_file, read_file
 from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all, read_checked
 from remuda.checkpoint.state import save_tensors, sweep, write_whole
 from remuda.checkpoint.store import Checkpoints
@@ -162,7 +163,7 @@ class RunDirectory:
         """
         file = self.path / "lock"
         try:
-            self._lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+            self._lock = open_file(file, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise RunDirectoryError(
                 f"cannot write {file}: {error.strerror}; a run writes into its directory: make it "
@@ -196,7 +197,7 @@ class RunDirectory:
         Any number may look at once: they share it, and its owner shares it with none.
         """
         try:
-            descriptor = os.open(self.path / "lock", os.O_RDONLY)
+            descriptor = open_file(self.path / "lock")
         except OSError:
             return False
         try:
@@ -267,7 +268,7 @@ class RunDirectory:
         The lines before are as they were, byte by byte.
         """
         shown = [record.turns for record in read_metrics(self.metrics, damaged)]
-        data = self.metrics.read_bytes()
+        data = read_file(self.metrics, ANY_SIZE)
         lines = data.splitlines(keepends=True)
         if all(count <= turns for count in shown) and data.endswith(b"\n"):
             return

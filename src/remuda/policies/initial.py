@@ -19,6 +19,7 @@ import numpy as np
 
 from remuda.checkpoint.fitting import fitting
 from remuda.checkpoint.names import file_name
+from remuda.checkpoint.opening import ANY_SIZE, read_file
 from remuda.checkpoint.plain import read_checked
 from remuda.checkpoint.state import pack, unpack, write_whole
 from remuda.errors import CheckpointError, RunDirectoryError
@@ -121,7 +122,7 @@ class InitialWeights:
     def _read(self, policy: str) -> State | None:
         path = self._file(policy)
         try:
-            data = path.read_bytes()
+            data = read_file(path, ANY_SIZE)
         except FileNotFoundError:
             return None
         except OSError as error:

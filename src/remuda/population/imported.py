@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from remuda.checkpoint.opening import ANY_SIZE, read_file
 from remuda.checkpoint.state import pack, unpack, write_whole
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.publish.snapshot import Snapshot
@@ -93,7 +94,7 @@ class ImportedMembers:
         if not self.path.exists():
             return ()
         try:
-            state = unpack(self.path.read_bytes(), str(self.path))
+            state = unpack(read_file(self.path, ANY_SIZE), str(self.path))
             return tuple(
                 Imported(Origin(**origin), np.asarray(state["weights"][str(i)], np.float32))
                 for i, origin in enumerate(state["members"])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from remuda.checkpoint.opening import open_stream
 from remuda.checkpoint.state import write_whole
 from remuda.types import Array, Bools, Integers
 
@@ -31,7 +32,7 @@ def names_in(path: Path, header_of: Callable[[Sequence[str]], bytes]) -> tuple[s
     """
     if not path.exists():
         return None
-    with path.open("rb") as file:
+    with open_stream(path) as file:
         line = file.readline()
     try:
         names = tuple(json.loads(line).get("numbers", ()))

@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.colors import to_hex
 
+from remuda.checkpoint.opening import read_file
 from remuda.coordinator.metrics import with_all_members
 from remuda.coordinator.run_directory import write_file
 from remuda.ui.charts import MOST, colours_of, draw_charts, title_of
@@ -132,7 +133,7 @@ def page_of(summary: RunSummary, section: str = "") -> str:
 {_play(summary)}
 <details>
 <summary>The whole configuration</summary>
-<pre>{escape(summary.files.config.read_text())}</pre>
+<pre>{escape(read_file(summary.files.config).decode(errors="replace"))}</pre>
 </details>
 </body>
 </html>

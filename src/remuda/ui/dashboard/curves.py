@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from remuda.checkpoint.opening import open_stream
 from remuda.coordinator.records import AXES, SHOWN_OF_MEMBER, SHOWN_OF_RUN
 
 Numbers = npt.NDArray[np.float64]
@@ -76,7 +77,7 @@ class RunCurves:
         until = time.monotonic() + seconds
         with self._lock:
             try:
-                with self._path.open("rb") as file:
+                with open_stream(self._path) as file:
                     self._check(file.fileno())
                     file.seek(self._at)
                     self.complete = False

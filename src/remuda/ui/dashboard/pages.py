@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from remuda.checkpoint.opening import open_stream
 from remuda.coordinator.records import AXES
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import read_status
@@ -130,7 +131,7 @@ class Pages:
             raise UsageError(f"run {run!r} has no log {name!r}")
         path = files.logs / name
         try:
-            with path.open("rb") as file:
+            with open_stream(path) as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(size - LOG_BYTES, 0))
                 text = file.read(LOG_BYTES).decode(errors="replace")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from remuda.checkpoint.opening import read_json
 from remuda.errors import RunDirectoryError
 
 LARGEST = 256 * 2**20
@@ -105,7 +105,7 @@ def read_trace(path: Path, size: int) -> Trace:
             "shown here; open it in Perfetto"
         )
     try:
-        events = json.loads(path.read_bytes())["traceEvents"]
+        events = read_json(path)["traceEvents"]
         names = {e["tid"]: str(e["args"]["name"]) for e in events if e["ph"] == "M"}
         spans = [(e["tid"], e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
         rows = {tid: row for row, tid in enumerate(names)}

@@ -1,0 +1,64 @@
+"""Files of runs that are pipes, huge or nested: each is refused at once, in a line."""
+
+import os
+
+import pytest
+
+from remuda.checkpoint.opening import open_file, read_file, read_json
+from remuda.checkpoint.plain import read_checked
+from remuda.checkpoint.store import Checkpoints
+from remuda.config.plain import RefusedYAMLError, read_yaml
+from remuda.config.reading import read_tree
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.errors import CheckpointError, ConfigError, RunDirectoryError
+
+
+def pipe(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path)
+    return path
+
+
+def test_a_pipe_is_no_file_and_blocks_nobody(tmp_path):
+    """Red before: each of these waited for a writer for ever."""
+    fifo = pipe(tmp_path / "status.json")
+    for opened in (open_file, read_file, read_json):
+        with pytest.raises(OSError, match="no ordinary file"):
+            opened(fifo)
+    with pytest.raises(RunDirectoryError, match="no ordinary file"):
+        read_checked(fifo, dict, "it is missing")
+    with pytest.raises(ConfigError, match="no ordinary file"):
+        read_tree(pipe(tmp_path / "config.yaml"))
+    pipe(tmp_path / "lock")
+    assert not RunDirectory(tmp_path).is_running()
+    with pytest.raises(RunDirectoryError, match="no ordinary file"):
+        RunDirectory(tmp_path).lock()
+    store = Checkpoints(tmp_path / "checkpoints")
+    pipe(store.path / "000001" / "manifest.json")
+    with pytest.raises(CheckpointError, match="no ordinary file"):
+        store.manifest(1)
+    pipe(store.path / "best.json")
+    assert store.best() is None
+
+
+def test_a_file_has_a_size_and_a_depth(tmp_path):
+    path = tmp_path / "summary.json"
+    path.write_text("[" * 200_000)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        read_json(path)
+    with pytest.raises(OSError, match="more than 1,000 bytes"):
+        read_file(path, 1000)
+
+
+def test_aliases_of_aliases_are_counted():
+    """Red before: ten lines took 5.7 GB."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    for i in range(1, 9):
+        lines.append(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]")
+    with pytest.raises(RefusedYAMLError, match="aliases repeat more than 10,000 values"):
+        read_yaml("\n".join(lines))
+    assert read_yaml("a: &a [1, 2]\nb: *a\nc: [*a, *a]") == {
+        "a": [1, 2],
+        "b": [1, 2],
+        "c": [[1, 2], [1, 2]],
+    }
