@@ -11,7 +11,7 @@ from remuda.config import overlay
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.experience.ring import CONTENTS
 from remuda.runtime.role_loop import restore
-from remuda.scoreboard import Learn
+from remuda.scoreboard import Learn, Play
 
 ONE_NODE = Placement((0,), (0, 0))
 SCATTERED = Placement((0,), (0, 1))
@@ -66,7 +66,7 @@ class InTurns:
         self.actor, *self.learners = self.workers = [self.world.role(i) for i in range(3)]
         if checkpoints is not None:
             for worker in self.workers:
-                restore(worker, checkpoints.newest)
+                restore(worker, checkpoints)
         if nodes > 1:
             self.world.link()
         self.pump()
@@ -101,6 +101,13 @@ class InTurns:
             for part in learner.parts:
                 found[part] = pack({"algorithm": learner.state(part)["algorithm"]})
         return found
+
+    def counted(self):
+        """What the head would save of counts: steps by policy, and turns."""
+        head = self.world.assemblies[0]
+        return head.state()["written"], head.scoreboard.play(0)[
+            [Play.TURNS, Play.AGENT_STEPS]
+        ].tolist()
 
     def updates(self):
         board = self.world.assemblies

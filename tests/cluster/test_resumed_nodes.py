@@ -46,3 +46,4 @@ def test_a_run_that_stops_at_any_turn_goes_on_exactly(kind, tmp_path):
             run.play(stop - played)
             played, checkpoints = stop, run.save(tmp_path / name)
         assert run.learned() == whole.learned(), name
+        assert run.counted() == whole.counted(), name
