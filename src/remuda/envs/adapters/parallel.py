@@ -352,7 +352,7 @@ class ParallelCopies(Copies):
         """Nothing is missing of what those who acted were given, and will need to act again."""
         rewards, terminations, truncations = results
         for what, flags in (("terminated", terminations), ("truncated", truncations)):
-            for name in flags if len(flags) > len(acted) else ():
+            for name in flags if type(flags) is dict and len(flags) > len(acted) else ():
                 self._known(e, name, f"its `{what}` names")
         live = self.copies[e].agents
         for name in acted:
