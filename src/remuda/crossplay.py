@@ -332,5 +332,5 @@ def _meet(
         )
         if played.cut:
             return None
-        found.append(played.returns[:, seat])
+        found.append(played.filled_returns[:, seat])
     return found

@@ -12,18 +12,21 @@ import numpy.typing as npt
 
 from remuda.analysis.returns import known, mean_of, standard_error
 
+Returns = Any
+"""[episodes, agents] of float64: made from a plain array with NaN, read as a masked array."""
+
 
 @dataclass(frozen=True)
 class Evaluation:
     """Returns of play that measures policies."""
 
     agents: tuple[str, ...]
-    returns: npt.NDArray[np.float64]
+    returns: Returns
     """[episodes, num_agents]: the undiscounted return of each agent in each episode.
 
-    NaN where the agent took no part: it made no decision in that episode, so it has no return.
-    `mean` and `standard_error` are over the episodes in which it did. Episodes in which no agent
-    acted, since they were over when they began, are left out.
+    A masked array. An entry is masked, and NaN below the mask, where the agent made no decision in
+    that episode and so has no return; `returns.mean(0)` is over the episodes in which each agent
+    acted. Episodes in which no agent acted, since they were over when they began, are left out.
     """
     facts: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     """By name, what the game told of each episode: [episodes]."""
@@ -39,6 +42,16 @@ class Evaluation:
     sampled: bool = False
     """Whether policies explored as at the end of training; else they took their best actions."""
 
+    def __post_init__(self) -> None:
+        values = np.asarray(self.returns, np.float64)
+        masked: Returns = np.ma.MaskedArray(values, np.isnan(values))
+        object.__setattr__(self, "returns", masked)
+
+    @property
+    def filled_returns(self) -> npt.NDArray[np.float64]:
+        """`returns` as a plain array, with NaN where an agent took no part."""
+        return np.ma.getdata(self.returns)
+
     @property
     def way(self) -> str:
         """How policies played, as of `way_of`."""
@@ -52,22 +65,22 @@ class Evaluation:
         """
         if self._took_part.any(0).sum() < 2:
             return False
-        return bool(np.nansum(self.returns, axis=1).std() <= 1e-5 * self.largest_return)
+        return bool(np.nansum(self.filled_returns, axis=1).std() <= 1e-5 * self.largest_return)
 
     @property
     def same_returns(self) -> bool:
         """Whether every episode brought the same: a constant sum may then be a shared success."""
-        spreads = [known(column).std() for column in self.returns.T if len(known(column))]
+        spreads = [known(column).std() for column in self.filled_returns.T if len(known(column))]
         return bool(max(spreads, default=0.0) <= 1e-3 * self.largest_return)
 
     @property
     def largest_return(self) -> float:
         """The largest return of an agent in an episode, whatever its sign; 0: there is none."""
-        return float(np.abs(known(self.returns)).max(initial=0.0))
+        return float(np.abs(known(self.filled_returns)).max(initial=0.0))
 
     @property
     def _took_part(self) -> npt.NDArray[np.bool_]:
-        there: npt.NDArray[np.bool_] = ~np.isnan(self.returns)
+        there: npt.NDArray[np.bool_] = ~np.isnan(self.filled_returns)
         return there
 
     def episodes(self, agent: int) -> int:
@@ -76,11 +89,11 @@ class Evaluation:
 
     def mean(self, agent: int) -> float:
         """Mean return of one agent, over the episodes in which it took part; NaN: in none."""
-        return mean_of(self.returns[:, agent])
+        return mean_of(self.filled_returns[:, agent])
 
     def standard_error(self, agent: int) -> float:
         """Standard error of that mean; NaN where it took part in fewer than two episodes."""
-        return standard_error(self.returns[:, agent])
+        return standard_error(self.filled_returns[:, agent])
 
     def metric(self, name: str) -> npt.NDArray[np.float64]:
         """One of `facts`, in the episodes that have it: [N]."""
@@ -98,7 +111,9 @@ class Evaluation:
             "asked": self.asked,
             "cut": self.cut,
             "sampled": self.sampled,
-            "agents": {name: _summary_of(self.returns[:, i]) for i, name in enumerate(self.agents)},
+            "agents": {
+                name: _summary_of(self.filled_returns[:, i]) for i, name in enumerate(self.agents)
+            },
             "facts": {name: _summary_of(self.metric(name)) for name in self.facts},
             "policies": {name: _summary_of(earned) for name, earned in self.policies.items()},
         }

@@ -53,6 +53,6 @@ def write_histories(path: Path, config: Config, evaluation: Evaluation) -> None:
                 },
             }
         )
-        for history, returns in zip(evaluation.histories, evaluation.returns, strict=True)
+        for history, returns in zip(evaluation.histories, evaluation.filled_returns, strict=True)
     ]
     write_file(path, ("\n".join(lines) + "\n").encode())
