@@ -34,6 +34,7 @@ from remuda.memory_plan import (
     check_memory,
     copy_size,
     plan,
+    size_of_arrays,
 )
 from remuda.memory_settings import to_lower
 from remuda.policies.spec import policy_specs
@@ -52,7 +53,13 @@ def planned(tree):
     env, two = (make_env(config.game, n, **config.env.options) for n in (1, 2))
     specs = policy_specs(config, env.agents)
     layout = make_layout(config, len(specs))
-    return config, specs, env, layout, copy_size(env, two, env.agents)
+    return (
+        config,
+        specs,
+        env,
+        layout,
+        copy_size(size_of_arrays(env), size_of_arrays(two), env.agents),
+    )
 
 
 HUGE = [
@@ -341,7 +348,7 @@ def parameters(spec):
 )
 def test_the_size_of_a_copy_is_its_arrays(game):
     one, two, many = (make_env(game, n) for n in (1, 2, 1000))
-    each = copy_size(one, two, one.agents)
+    each = copy_size(size_of_arrays(one), size_of_arrays(two), one.agents)
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     again = make_env(game, 1000)

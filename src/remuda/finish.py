@@ -15,6 +15,7 @@ from remuda.coordinator.continuing import way_on
 from remuda.coordinator.coordinator import Coordinator, Signals
 from remuda.coordinator.guarded_view import GuardedView
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.envs.closing import faults
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.evaluate import evaluate
 from remuda.evaluation import Limits
@@ -86,12 +87,12 @@ class Finish:
         config, run, callbacks, signals = self.config, self.run, self.callbacks, self.signals
         self.events.take_no_more_requests()
         limits, begun = Limits(config.run.evaluate_seconds, signals.stopped), time.monotonic()
-        self._save_results(result)  # whatever comes after it
+        result = self._save_results(result)  # whatever comes after it
         callbacks.trained(run.path, result.record.turns)
         if config.run.evaluate_episodes and not (signals.stopped() or self.events.failure):
             limits = replace(limits, watch=partial(callbacks.progress, played_words(config)))
             result = _measure(config, result, snapshots, limits)
-            self._save_results(result)
+            result = self._save_results(result)
         result = replace(result, signal=signals.caught)
         callbacks.results(result)
         if result.evaluation is not None:
@@ -99,16 +100,18 @@ class Finish:
             watch = partial(callbacks.progress, "play against the best so far")
             judge = Judge(config, self.assembly.specs, run, replace(limits, watch=watch))
             result = judge_last(config, result, coordinator, judge, snapshots)
-            self._save_results(result)
+            result = self._save_results(result)
         result = replace(result, signal=signals.caught)
         self.events.end(result)
         if self.unsaved:
             raise RunDirectoryError(missing_words(self.run, [*self.unsaved, *result.unsaved]))
         return result
 
-    def _save_results(self, result: Result) -> None:
-        layout = self.assembly.describe()
-        self._try(lambda: self.run.save_summary(summarise(self.config, result, layout)))
+    def _save_results(self, result: Result) -> Result:
+        """Save the results; they come back with what was told of environments meanwhile."""
+        layout, noted = self.assembly.describe(), result.with_notes(faults())
+        self._try(lambda: self.run.save_summary(summarise(self.config, noted, layout)))
+        return noted
 
     def _try(self, save: Callable[[], None]) -> None:
         try:

@@ -347,11 +347,16 @@ def nbytes(fields: Fields) -> int:
     )
 
 
-def copy_size(one: object, two: object, agents: Sequence[AgentSpec]) -> int:
-    """Bytes of a copy of a game, by the arrays of games of one copy and of two."""
+def size_of_arrays(env: object) -> int:
+    """Bytes of all arrays that hang on an environment."""
+    return _arrays(env, set())
+
+
+def copy_size(one: int, two: int, agents: Sequence[AgentSpec]) -> int:
+    """Bytes of a copy of a game, by the sizes of arrays of one copy and of two."""
     observed = sum(int(np.prod(agent.observation_space.shape or (1,))) * FLOAT for agent in agents)
     least = observed + COPY * len(agents)
-    return max(_arrays(two, set()) - _arrays(one, set()), least)
+    return max(two - one, least)
 
 
 def _arrays(thing: object, seen: set[int], depth: int = 6) -> int:

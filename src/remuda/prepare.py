@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,10 +12,11 @@ from remuda.actor.scripted_seats import load_scripted
 from remuda.config import Config
 from remuda.effects import without_effect
 from remuda.envs.registry import find_game, make_env
+from remuda.envs.vector_env import VectorEnv
 from remuda.envs.wrapped import with_scripted
 from remuda.errors import ConfigError
 from remuda.evolution.setup import check_evolution, with_first_numbers
-from remuda.memory_plan import check_memory, copy_size
+from remuda.memory_plan import check_memory, copy_size, size_of_arrays
 from remuda.minibatches import without_steps
 from remuda.policies.sharing import check_births, shares_of
 from remuda.policies.space_notes import space_notes
@@ -60,13 +62,43 @@ class Prepared:
         check_memory(config, self.specs, self.agents, layout, self.copy_size)
 
 
+def with_fixed_trace(config: Config) -> Config:
+    """The same run, whose trace does not follow the current directory that user code may change."""
+    if config.trace is None:
+        return config
+    return config.model_copy(update={"trace": config.trace.absolute()})
+
+
 def prepare(config: Config) -> Prepared:
     """Look at the game and the policies of a run.
 
     Raises:
         RemudaError: something that cannot be; the message says how a user can mend it.
     """
+    here = os.getcwd()
+    try:
+        return _with_copy_size(config)
+    finally:
+        os.chdir(here)  # whatever the game does: it is only looked at here
+
+
+def _with_copy_size(config: Config) -> Prepared:
     env = make_env(config.game, 1, **config.env.made_with)
+    try:
+        found, one = _looked_at(config, env), size_of_arrays(env)
+    finally:
+        env.close()  # before others are made: two copies are alive at most
+    if config.env.num_envs == 1:
+        return found
+    two = make_env(config.game, 2, **config.env.made_with)
+    try:
+        return replace(found, copy_size=copy_size(one, size_of_arrays(two), found.agents))
+    finally:
+        two.close()
+
+
+def _looked_at(config: Config, env: VectorEnv) -> Prepared:
+    """What is known of a run by one copy of its game; the size of a copy is not."""
     agents, specs = env.agents, policy_specs(config, env.agents)
     if config.population.dealt:
         check_population(config, Roster.of(config, agents))
@@ -86,10 +118,4 @@ def prepare(config: Config) -> Prepared:
     cores = 1 if config.cluster.used else None  # it is made anew once there are nodes
     devices = [spec.config.device for spec in specs]
     layout = make_layout(config, len(specs), own_devices=devices, cores=cores)
-    size = 0
-    if config.env.num_envs > 1:
-        two = make_env(config.game, 2, **config.env.made_with)
-        size = copy_size(env, two, agents)
-        two.close()
-    env.close()
-    return Prepared(agents, env.facts, specs, layout, size)
+    return Prepared(agents, env.facts, specs, layout, 0)

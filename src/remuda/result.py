@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -63,6 +63,10 @@ class Result:
     def halted(self) -> tuple[str, ...]:
         """The policies that stopped learning: too many of their updates were not finite."""
         return tuple(name for name, policy in self.record.policies.items() if policy.halted)
+
+    def with_notes(self, notes: Iterable[str]) -> Result:
+        """The same, with those of these notes that it lacks."""
+        return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes))))
 
     def with_note(self, note: str) -> Result:
         """The same, with one more of its `notes`."""

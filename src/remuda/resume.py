@@ -17,6 +17,7 @@ from remuda.config import Config, load_saved_config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.continuing import begin_anew
 from remuda.coordinator.coordinator import ALL_PLAYED, TIME_UP
+from remuda.coordinator.metrics import View
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import CheckpointError, ConfigError, RemudaError, RunDirectoryError
 from remuda.hyperparameters import values_of
@@ -317,3 +318,11 @@ def _live(saved: Mapping[str, Any], policies: Sequence[str]) -> list[dict[str, f
         {name: value for name, value in zip(names, row, strict=True) if not math.isnan(value)}
         for row in rows
     ]
+
+
+def tell_of_damage(damaged: Sequence[int], view: View) -> None:
+    """Say how many lines of the metrics are damaged, if any are."""
+    if damaged:
+        lines = "1 line" if len(damaged) == 1 else f"{len(damaged)} lines"
+        verb = "is" if len(damaged) == 1 else "are"
+        view.say(f"{lines} of metrics.jsonl {verb} damaged, and passed over")

@@ -18,6 +18,7 @@ from remuda.coordinator.guarded_view import GuardedView
 from remuda.coordinator.logs import log_to
 from remuda.coordinator.metrics import Goal, View
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.envs.closing import listening
 from remuda.errors import (
     CannotStartError,
     ConfigError,
@@ -34,9 +35,16 @@ from remuda.output import unfailing
 from remuda.policies.initial import Beginning
 from remuda.policies.space_notes import space_notes
 from remuda.population.imported import Imported
-from remuda.prepare import Prepared, prepare
+from remuda.prepare import Prepared, prepare, with_fixed_trace
 from remuda.result import Result
-from remuda.resume import Resumed, confirmed, find_checkpoint, note_changes, nothing_left
+from remuda.resume import (
+    Resumed,
+    confirmed,
+    find_checkpoint,
+    note_changes,
+    nothing_left,
+    tell_of_damage,
+)
 from remuda.runtime.layout import Layout, make_layout
 from remuda.runtime.runtime import Runtime
 from remuda.saved_weights import final_weights
@@ -72,8 +80,9 @@ def train(
         RemudaError: something that a user can mend; the message says how.
     """
     check_guard()
-    with unfailing():
-        return _train_watched(config, GuardedView(view), resume, callbacks, said, user_callbacks)
+    guarded = GuardedView(view)
+    with unfailing(), listening(guarded.say):
+        return _train_watched(config, guarded, resume, callbacks, said, user_callbacks)
 
 
 def _train_watched(
@@ -91,6 +100,7 @@ def _train_watched(
     else:
         forkserver.end()
     events = Events(config, user_callbacks, view.say)
+    config = with_fixed_trace(config)
     prepared = prepare(config)
     if config.run.fallback and config.schedule != "sequential":
         in_one_process(config)
@@ -198,7 +208,7 @@ class _Beginning:
         if resumed is None:
             return None
         turns = resumed.checkpoint.turns
-        _tell_of_damage(run.rewind(turns, assembly.records, resumed.final is not None), self.view)
+        tell_of_damage(run.rewind(turns, assembly.records, resumed.final is not None), self.view)
         run.save_code(config)
         run.save_config(config)
         note_changes(run, resumed, self.view.say)
@@ -354,13 +364,6 @@ def _keep_beginnings(
         raise
     for words in (*describe(beginnings), *describe_imported(imported)):
         view.say(words)
-
-
-def _tell_of_damage(damaged: Sequence[int], view: View) -> None:
-    if damaged:
-        lines = "1 line" if len(damaged) == 1 else f"{len(damaged)} lines"
-        verb = "is" if len(damaged) == 1 else "are"
-        view.say(f"{lines} of metrics.jsonl {verb} damaged, and passed over")
 
 
 def _claim(config: Config, resume: bool) -> RunDirectory:

@@ -12,6 +12,7 @@ from remuda.actor.seats import Seats
 from remuda.actor.turn_timer import TurnTimer, section, traced, whole_turn
 from remuda.checkpoint.fitting import COUNT, branch, fitting
 from remuda.checkpoint.state import random_state, restore_random
+from remuda.envs.blank import BlankEnv
 from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import MOST_EMPTY, VectorEnv
 from remuda.errors import ContractError
@@ -132,7 +133,6 @@ class Actor:
         """Where the time of its turns goes."""
         self.parts = parts
         """What it saves in a checkpoint: itself, or nothing, where its world is of no use later."""
-        self._every: Bools = np.ones(env.num_envs, np.bool_)
         self._over: Bools = np.ones(env.num_envs, np.bool_)
         self._returns = np.zeros((env.num_envs, env.num_agents), np.float64)
         self._took_part: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
@@ -151,8 +151,7 @@ class Actor:
 
         The return of an agent that made no decision is NaN.
         """
-        self._compile()
-        self._restart()
+        self._begin()
 
     @property
     def done(self) -> bool:
@@ -303,24 +302,24 @@ class Actor:
             for key, words in notes.items():
                 self._on_note(key, words)
 
-    def _compile(self) -> None:
-        """Compile everything, by a turn that counts nowhere; the copies are restarted after it."""
+    def _begin(self) -> None:
+        """Begin the first episodes, and compile everything by a turn that is played nowhere."""
         warm_up()
         self._rooms.warm_up()
-        env = self.env
-        env.reset(np.zeros(env.num_envs, np.int64), self._every)
-        env.begin_turn()
-        for number, group in enumerate(self.seats.groups):
-            self.seats.observe(number)
+        self.env.warm_up()
+        self._reset()
+        seats, blank = self.seats, BlankEnv(self.env)
+        seats.env = blank  # the environment is not touched: it may be the user's
+        for number, group in enumerate(seats.groups):
+            seats.observe(number)
             # With random numbers of its own, so that the seats' own do not move.
-            self.seats.choose(number, np.random.default_rng(0))
+            seats.choose(number, np.random.default_rng(0))
             for agent in group:
-                self.seats.act(agent)
-        result = env.end_turn()
-        nowhere = np.zeros_like(self._play)
-        self._add_up(result, nowhere)
-        self._returns[:], self._took_part[:] = 0.0, False
+                seats.act(agent)
+        seats.env = self.env
+        self._add_up(blank.end_turn(), np.zeros_like(self._play))
         self._over[:] = True
+        self._begin_episodes()
 
     def _add_up(self, result: TurnResult, row: Row) -> bool:
         """Count a turn; whether any copy is over.
@@ -388,8 +387,14 @@ class Actor:
 
     def _restart(self) -> None:
         """Begin new episodes in the copies that are over."""
+        self._reset()
+        self._begin_episodes()
+
+    def _reset(self) -> None:
         seeds = self._random.integers(0, 2**63 - 1, self.env.num_envs)
         self.env.reset(seeds, self._over)
+
+    def _begin_episodes(self) -> None:
         self._returns[self._over], self._turn_of[self._over] = 0.0, 0
         self._took_part[self._over] = False
         self.seats.begin(self._over)

@@ -175,7 +175,7 @@ class FixedSeats:
                 f"there are policies for {len(seats)} of the game's {env.num_agents} agents: the "
                 "configuration and the weights do not belong together"
             )
-        self._env, self.seats = env, tuple(seats)
+        self.env, self.seats = env, tuple(seats)
         self._counters = [EpisodeCounter(seat.row[None], mark) for seat in seats]
         self.checks: TurnChecks | None = None
         self.groups: Sequence[tuple[int, ...]] = env.turn_groups
@@ -204,7 +204,7 @@ class FixedSeats:
 
     def observe(self, group: int) -> None:
         """See what there is to see, and what may be done."""
-        env = self._env
+        env = self.env
         for agent in self.groups[group]:
             env.observe(agent, self._observations[agent])
             if self.seats[agent].masked:
@@ -237,7 +237,7 @@ class FixedSeats:
 
     def act(self, agent: int) -> None:
         """Let what was chosen take effect."""
-        self._env.act(agent, self._kinds[agent].chosen(agent))
+        self.env.act(agent, self._kinds[agent].chosen(agent))
 
     def outcome(self, result: TurnResult) -> None:
         """Write down what came of it."""
@@ -246,12 +246,12 @@ class FixedSeats:
             for agent in np.flatnonzero(ended.any(0)).tolist():
                 batch, row = self._places[agent]
                 last = batch.kind.final_observations[row]
-                self._env.observe(agent, last)
+                self.env.observe(agent, last)
                 if self.checks is not None:
                     self.checks.last(agent, last, ended[:, agent])
                 keeps = batch.writer is not None and batch.writer.keeps_last_mask
                 if keeps and result.truncated[:, agent].any():
-                    self._env.mask(agent, batch.kind.final_masks[batch.kind.streams_of(agent)])
+                    self.env.mask(agent, batch.kind.final_masks[batch.kind.streams_of(agent)])
             self._forget(np.ascontiguousarray(ended.T))
         rewards = self._shared.mixed(result.rewards)
         for batch in self._all:
@@ -357,13 +357,13 @@ class FixedSeats:
             else:
                 batches.append([agent])
         return [
-            _SeatBatch(self._env, [self.seats[a] for a in some], tuple(some)) for some in batches
+            _SeatBatch(self.env, [self.seats[a] for a in some], tuple(some)) for some in batches
         ]
 
     def _are_neighbours(self, agent: int, other: int) -> bool:
         """Whether the other's policy follows in the same stack, and is as this one but for that."""
         one, two = self.seats[agent], self.seats[other]
-        sees, acts = ([self._env.agents[a] for a in (agent, other)] for _ in range(2))
+        sees, acts = ([self.env.agents[a] for a in (agent, other)] for _ in range(2))
         return (
             one.stack is two.stack
             and one.index + 1 == two.index

@@ -132,7 +132,7 @@ class MatchSeats(StreamSeats):
         if self._scripted is not None:
             seen = kind.observations[kind.place_of[agent]]
             actions = self._scripted.chosen(agent, seen, actions)
-        self._env.act(agent, actions)
+        self.env.act(agent, actions)
 
     def observe(self, group: int) -> None:
         """See what there is to see, and note what each was given so far in this turn."""
@@ -149,12 +149,12 @@ class MatchSeats(StreamSeats):
         if ended.any():
             for agent in np.flatnonzero(ended.any(0)).tolist():
                 last = self._last_observations[agent]
-                self._env.observe(agent, last)
+                self.env.observe(agent, last)
                 if self.checks is not None:
                     self.checks.last(agent, last, ended[:, agent])
                 if self._keeps_last_mask[agent] and result.truncated[:, agent].any():
                     kind = self._kind_of[agent]
-                    self._env.mask(agent, kind.final_masks[kind.streams_of(agent)])
+                    self.env.mask(agent, kind.final_masks[kind.streams_of(agent)])
             self._forget(np.ascontiguousarray(ended.T))
         if self._any_fresh:  # their first turn: newer weights were taken after they were dealt
             self._oldest[self._fresh] = self._versions[self.league.seated[self._fresh]]
@@ -180,7 +180,7 @@ class MatchSeats(StreamSeats):
         over = over & ~np.isnan(returns).all(axis=1)
         seated, earned = self.league.seated[over], returns[over]
         live = seated < len(self._rows)
-        lengths: Integers = np.repeat(turns[over], self._env.num_agents).reshape(seated.shape)
+        lengths: Integers = np.repeat(turns[over], self.env.num_agents).reshape(seated.shape)
         self._counter.count(seated[live], earned[live], lengths[live])
         newest = self._versions[self.league.seated]
         league = self.league
@@ -397,7 +397,7 @@ class MatchSeats(StreamSeats):
         for policy_group in self.policy_groups:
             if policy_group.kind is kind:
                 return policy_group.places[0]
-        return self.league.table.places.of(self._env.agents[agent].name)
+        return self.league.table.places.of(self.env.agents[agent].name)
 
     def _deal(self) -> None:
         learns = self.league.learns

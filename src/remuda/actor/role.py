@@ -81,12 +81,11 @@ class ActorRole:
         """
         from remuda.actor.actor import Actor
 
-        config, play = self.config, self.scoreboard.play(self.index)
-        begins = f"{self.name} from turn {int(play[Play.TURNS])}"
+        config, play, begins = self.config, self.scoreboard.play(self.index), self._begins
         seed_libraries(config.seed, begins, "made")
         env = with_scripted(
             self.game,
-            self.make_env(begins),
+            self.make_env(),
             config.env.scripted,
             stream(config.seed, "scripted", begins),
         )
@@ -107,6 +106,11 @@ class ActorRole:
             check=config.env.check,
             on_note=partial(self.scoreboard.note, actor=self.index),
         )
+
+    @property
+    def _begins(self) -> str:
+        """Names the random streams of an actor that begins now."""
+        return f"{self.name} from turn {int(self.scoreboard.play(self.index)[Play.TURNS])}"
 
     def let_go(self) -> None:
         """Nothing: learners sleep until there is something to train on."""
@@ -204,12 +208,8 @@ class ActorRole:
         )
         return League(table, matchmaker, director, matches, *alike)
 
-    def make_env(self, begins: str = "") -> VectorEnv:
-        """Make this actor's copies of the game, in this process or in its workers.
-
-        Args:
-            begins: names what the workers draw from.
-        """
+    def make_env(self) -> VectorEnv:
+        """Make this actor's copies of the game, in this process or in its workers."""
         env = self.config.env
         game: VectorEnv
         copies, first = self.copies[self.index], sum(self.copies[: self.index])
@@ -227,6 +227,6 @@ class ActorRole:
                 first_copy=first,
                 status=self.workers,
                 options=env.made_with,
-                stream=(self.config.seed, begins),
+                stream=(self.config.seed, self._begins),
             )
         return game

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from remuda.envs.checks import TurnChecks
+from remuda.envs.vector_env import VectorEnv
 from remuda.experience.room import Room
 from remuda.publish.snapshot import Snapshot
 from remuda.types import Bools, Floats, Integers, State, TurnResult
@@ -25,6 +26,8 @@ class Seats(Protocol):
     acted: Bools
     """[num_envs, num_agents]: who was active when it observed, in this turn."""
 
+    env: VectorEnv
+    """The copies of the game, that they observe and act in."""
     checks: TurnChecks | None
     """By which it checks what the game hands over; None: it takes whatever comes."""
 

@@ -56,7 +56,7 @@ class StreamSeats:
             policy_groups: all policies that may sit there.
             kinds: of seats; every agent is of one of them.
         """
-        self._env, self.policy_groups = env, policy_groups
+        self.env, self.policy_groups = env, policy_groups
         self._kinds = tuple(kinds)
         self._kind_of = {agent: kind for kind in self._kinds for agent in kind.agents}
         places = [(kind, kind.place_of[agent]) for agent, kind in sorted(self._kind_of.items())]
@@ -68,7 +68,7 @@ class StreamSeats:
 
     def observe(self, group: int) -> None:
         """See what there is to see, and what may be done."""
-        env = self._env
+        env = self.env
         for agent in self.groups[group]:
             env.observe(agent, self._observations[agent])
             if self._masked[agent]:
@@ -99,7 +99,7 @@ class StreamSeats:
     def _tell_of(self, kind: Kind, stream: int) -> None:
         """Tell whose observation it is that is not finite."""
         assert self.checks is not None
-        place, copy = divmod(stream, self._env.num_envs)
+        place, copy = divmod(stream, self.env.num_envs)
         self.checks.observed(kind.agents[place], kind.observations[place], copy)
 
     def _parts(self, group: int) -> list[_Stretch]:
@@ -117,7 +117,7 @@ class StreamSeats:
                 else:
                     stretches.append((kind, [agent]))
         self._stretches[group] = [
-            _Stretch(self._env, kind, agents, self.policy_groups) for kind, agents in stretches
+            _Stretch(self.env, kind, agents, self.policy_groups) for kind, agents in stretches
         ]
         return self._stretches[group]
 
@@ -140,4 +140,4 @@ class StreamSeats:
 
     def _forget_copies(self, over: Bools) -> None:
         """Forget what is in mind of all agents in these copies: [num_envs]."""
-        self._forget(np.repeat(over[None], self._env.num_agents, 0))
+        self._forget(np.repeat(over[None], self.env.num_agents, 0))

@@ -102,7 +102,7 @@ class RunDirectory:
             if config.run.directory is None:
                 shown = pickled.without_digest(config.game).removeprefix(pickled.PREFIX)
                 path = new_directory(path, shown)
-            run = RunDirectory(path)
+            run = RunDirectory(path.absolute())  # user code may change the current directory
             if run.config.exists():
                 raise RunDirectoryError(
                     f"{path} holds a run already; {way_on(run)}; or name another run.directory"
@@ -135,7 +135,7 @@ class RunDirectory:
         Raises:
             RunDirectoryError: there is none.
         """
-        run = RunDirectory(Path(os.path.expanduser(path)))
+        run = RunDirectory(Path(os.path.expanduser(path)).absolute())
         try:
             is_there = run.path.exists()
         except OSError as error:

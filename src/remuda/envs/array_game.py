@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from remuda.checkpoint.fitting import Range, Table, fitting_all, require
+from remuda.envs.scripted import possibilities
 from remuda.envs.vector_env import VectorEnv
 from remuda.types import State
 
@@ -29,6 +30,20 @@ class ArrayGame(VectorEnv):
 
         Only for what the rules, which run compiled, would go astray by.
         """
+
+    def warm_up(self) -> None:
+        """Compile what a turn takes, by playing one; the first reset restarts all copies."""
+        copies = self.num_envs
+        self.reset(np.zeros(copies, np.int64), np.ones(copies, np.bool_))
+        self.begin_turn()
+        for agent in (agent for group in self.turn_groups for agent in group):
+            spec = self.agents[agent]
+            sees, acts = spec.observation_space, spec.action_space
+            self.observe(agent, np.zeros((copies, *(sees.shape or ())), sees.dtype))
+            if spec.masked:
+                self.mask(agent, np.zeros((copies, possibilities(spec)), np.bool_))
+            self.act(agent, np.zeros((copies, *(acts.shape or ())), acts.dtype or np.int64))
+        self.end_turn()
 
     def state(self) -> State:
         """Copies of all that tells how the game stands."""

@@ -11,11 +11,13 @@ import difflib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
+from remuda.envs.closing import close
 from remuda.envs.kinds import (
     AEC,
     COPIES,
@@ -112,9 +114,11 @@ def make_copies(
         made = _call(factory, {"num_envs": num_envs, **options}, name)
         if kind_of(made) == COPIES:
             if wrapping != NOTHING:
-                made.close()
+                close(made.close, made)
                 raise not_wrapped(name)
             copies: VectorEnv = made
+            with suppress(AttributeError):  # it has slots: what it raises is then raised
+                copies.close = partial(close, copies.close, copies)  # type: ignore[method-assign]
             return copies
         why = f"no VectorEnv; allowed is {ALLOWED}"
         if kind_of(made) in SINGLE:
@@ -177,7 +181,7 @@ def takes_num_envs(factory: Factory, options: Mapping[str, Any]) -> bool:
     except Exception:  # it takes no such keyword; what else it may be comes again
         return False
     if hasattr(made, "close"):
-        made.close()
+        close(made.close, made)
     return kind_of(made) == COPIES
 
 

@@ -89,6 +89,9 @@ class VectorEnv(ABC):
         """How many agents one copy seats."""
         return len(self.agents)
 
+    def warm_up(self) -> None:  # noqa: B027 - most environments compile nothing
+        """Compile what a turn takes; called once, before the first reset."""
+
     @abstractmethod
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Restart the copies in `mask`, each from its own seed.

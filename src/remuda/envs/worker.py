@@ -86,6 +86,7 @@ def work(share: Share) -> None:
         env = share.game.make(share.end - share.first, **share.options)
         seed_libraries(*numbers)  # its module may have seeded them, as in each process
         env.check, env.first_copy = share.check, share.first_copy + share.first
+        env.warm_up()
         answer()
         while True:
             while not share.mine.wait(lambda: load(words, requested) != load(words, done), 60.0):

@@ -29,6 +29,10 @@ class Wrapped(VectorEnv):
         self.first_copy, self.checker = game.first_copy, game.checker
         self.notes = game.notes
 
+    def warm_up(self) -> None:
+        """As the game."""
+        self.game.warm_up()
+
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """As the game."""
         self.game.reset(seeds, mask)

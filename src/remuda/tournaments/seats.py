@@ -153,9 +153,9 @@ class TournamentSeats(StreamSeats):
                 if isinstance(each.random, MatchRandom):
                     each.random.aim(self._streams_of(agent))
                 seen = kind.observations[kind.place_of[agent]]
-                chosen = each.policy(self._env, agent, seen, each.random)
+                chosen = each.policy(self.env, agent, seen, each.random)
                 actions[theirs] = np.asarray(chosen)[theirs]
-        self._env.act(agent, actions)
+        self.env.act(agent, actions)
 
     def outcome(self, result: TurnResult) -> None:
         """Forget what agents have in mind whose own episode is over."""
@@ -206,17 +206,17 @@ class TournamentSeats(StreamSeats):
 
     def _streams(self, copies: Integers) -> Integers:
         """The streams of these copies, agent by agent: [S, len(copies)]."""
-        agents = np.arange(self._env.num_agents)[:, None]
-        streams: Integers = agents * self._env.num_envs + copies
+        agents = np.arange(self.env.num_agents)[:, None]
+        streams: Integers = agents * self.env.num_envs + copies
         return streams
 
     def _streams_of(self, agent: int) -> Integers:
-        return np.arange(agent * self._env.num_envs, (agent + 1) * self._env.num_envs)
+        return np.arange(agent * self.env.num_envs, (agent + 1) * self.env.num_envs)
 
     def _find_scripted(self, game: Game, seed: int) -> list[list[Scripted]]:
         """By seat, the scripted policies that play it in some match."""
         found: list[list[Scripted]] = []
-        for agent in range(self._env.num_agents):
+        for agent in range(self.env.num_agents):
             here = []
             for place in self._schedule.may_sit(agent):
                 name = self._schedule.players[place]

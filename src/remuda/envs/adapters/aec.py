@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from remuda.envs.adapters.answers import begin, first_begin, mapping_of
+from remuda.envs.adapters.answers import FirstCopy, first_begin, mapping_of
 from remuda.envs.adapters.attributes import reader_of
 from remuda.envs.adapters.last_rewards import LastRewards, has_own_last, last_reward_of
 from remuda.envs.adapters.parallel import Copies
@@ -76,6 +76,7 @@ class AECCopies(Copies):
         """
         copies = [make() for _ in range(num_envs)]
         first_begin(copies[0], wanted="")
+        self._first = FirstCopy(copies, make)
         super().__init__(copies, copies[0].infos, wrapping)
         self.turn_groups = tuple((agent,) for agent in range(self.num_agents))
         self.rewards_so_far = self._rewards
@@ -95,11 +96,11 @@ class AECCopies(Copies):
         self._back: dict[int, int] = {}
 
     def _restart(self, e: int, seed: int) -> None:
-        copy = self.copies[e]
         try:
-            begin(copy, seed, wanted="")
+            self._first.begin(e, seed, wanted="")
         except UntakeableError as error:
             raise self._broken(e, None, error) from None
+        copy = self.copies[e]
         self._reads[e] = reader_of(copy)
         self._has_acted[e] = False
         self._last[e].restart()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from remuda.envs.checks import UntakeableError, numbers_in, short
+from remuda.envs.closing import close
 from remuda.envs.kinds import article
 from remuda.errors import ContractError
 
@@ -63,6 +64,33 @@ def first_begin(copy: Any, wanted: str = RESET) -> Any:
         return begin(copy, 0, wanted)
     except UntakeableError as error:
         raise ContractError(f"the game breaks its contract: {error}") from None
+
+
+class FirstCopy:
+    """The first of several copies, which was reset once already, only to look at it."""
+
+    def __init__(self, copies: list[Any], make: Callable[[], Any]) -> None:
+        """Be the first of `copies`, as `make` makes them."""
+        self._copies, self._make = copies, make
+        self._is_untouched = False
+
+    def begin(self, e: int, seed: int, wanted: str = RESET) -> Any:
+        """Reset a copy, as `begin` does.
+
+        An environment may refuse a reset before its episode is over. The first copy is made anew
+        then: no episode of it was played.
+        """
+        if e or self._is_untouched:
+            return begin(self._copies[e], seed, wanted)
+        self._is_untouched = True
+        try:
+            return begin(self._copies[0], seed, wanted)
+        except UntakeableError:
+            raise
+        except Exception:
+            close(self._copies[0].close, self._copies[0])
+            self._copies[0] = self._make()
+            return begin(self._copies[0], seed, wanted)
 
 
 def parts(copy: Any, method: str, answer: Any, wanted: str, agents: int = 0) -> Any:

@@ -9,12 +9,13 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from remuda.envs.adapters.answers import STEP, begin, first_begin, is_sequence, parts
+from remuda.envs.adapters.answers import STEP, FirstCopy, first_begin, is_sequence, parts
 from remuda.envs.adapters.masks import Masks, can_be_masked
 from remuda.envs.adapters.spaces import MASK, deeds_of, picture_of, seed_of, sight_of
 from remuda.envs.adapters.tuples import copies_of, has_agents, made_quietly
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.envs.checks import BadValueError, BoundsCheck, UntakeableError, broken, flag, number
+from remuda.envs.closing import close, close_all
 from remuda.envs.kinds import CHECKERS, GYMNASIUM
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
@@ -57,6 +58,7 @@ class GymnasiumEnv(VectorEnv):
         """The environments themselves, as the library made them."""
         first = self.copies[0]
         _, info = first_begin(first)
+        self._first = FirstCopy(self.copies, make)
         self._deeds = deeds_of(first.action_space)
         self._sight = sight_of(first.observation_space, self._deeds)
         masked = can_be_masked(self._deeds) and (self._sight.has_mask or MASK in (info or {}))
@@ -94,7 +96,7 @@ class GymnasiumEnv(VectorEnv):
             if self._metrics is not None:
                 self._metrics.begin(i)
             try:
-                seen, info = begin(self.copies[i], seed_of(seeds[i]))
+                seen, info = self._first.begin(i, seed_of(seeds[i]))
                 self._note(i, seen, info)
             except BadValueError as error:
                 raise broken(self, 0, i, 0, error) from None
@@ -163,8 +165,7 @@ class GymnasiumEnv(VectorEnv):
 
     def close(self) -> None:
         """Close every copy."""
-        for copy in self.copies:
-            copy.close()
+        close_all(self.copies)
 
     def _hint_of_agents(self, i: int, answer: Any, error: BadValueError) -> BadValueError:
         """Return the error; where there is a reward for each part of a tuple, with what to do."""
@@ -237,7 +238,7 @@ def make_gymnasium(
         modes = gymnasium.spec(name).kwargs | options
         kind = gymnasium.make(name, **options)
         drawable = "rgb_array" in (kind.metadata.get("render_modes") or ())
-        kind.close()
+        close(kind.close, kind)
         draws = drawable and "render_mode" not in modes
         if has_agents(kind, lambda: made_quietly(name, options)):
             make = wrapping.around(_Maker(name, options, draws, made_quietly))

@@ -15,7 +15,7 @@ import numpy as np
 from remuda.envs.adapters.answers import (
     RESET,
     STEP,
-    begin,
+    FirstCopy,
     first_begin,
     mapping_of,
     parts,
@@ -33,6 +33,7 @@ from remuda.envs.checks import (
     number,
     short,
 )
+from remuda.envs.closing import close_all
 from remuda.envs.kinds import CHECKERS, PARALLEL
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
@@ -171,8 +172,7 @@ class Copies(VectorEnv):
 
     def close(self) -> None:
         """Close every copy."""
-        for copy in self.copies:
-            copy.close()
+        close_all(self.copies)
 
     def _note(self, e: int, agent: int, seen: Any, info: Any) -> None:
         """Write down what an agent sees and may do."""
@@ -269,6 +269,7 @@ class ParallelCopies(Copies):
         """
         copies = [make() for _ in range(num_envs)]
         _, infos = first_begin(copies[0])
+        self._first = FirstCopy(copies, make)
         super().__init__(copies, infos, wrapping)
         self.turn_groups = (tuple(range(self.num_agents)),)
         self._chosen: list[Any] = [None] * self.num_agents
@@ -277,7 +278,7 @@ class ParallelCopies(Copies):
 
     def _restart(self, e: int, seed: int) -> None:
         try:
-            seen, infos = answer = begin(self.copies[e], seed)
+            seen, infos = answer = self._first.begin(e, seed)
             if self.check:
                 refuse_lists(self.copies[e], "reset", answer, RESET)
         except BadValueError as error:

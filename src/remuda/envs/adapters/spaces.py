@@ -12,6 +12,7 @@ from gymnasium import spaces
 from remuda.envs.adapters.leaves import refusal_of
 from remuda.envs.adapters.mask_forms import form_of, refuse_unfit
 from remuda.envs.checks import BadValueError, UntakeableError, short, write_checked
+from remuda.envs.closing import close
 from remuda.errors import ContractError
 from remuda.observation_parts import PartsBox, parts_of
 from remuda.types import Array
@@ -362,7 +363,7 @@ def drawing(make: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]
     try:
         kind = make(**options, render_mode="rgb_array")
         modes: Iterable[str] = kind.metadata.get("render_modes") or ()
-        kind.close()
+        close(kind.close, kind)
     except Exception:  # whatever it is, it will come again without the mode
         return options
     return options | {"render_mode": "rgb_array"} if "rgb_array" in modes else options

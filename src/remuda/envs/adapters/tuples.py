@@ -19,6 +19,7 @@ from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.adapters.spaces import MASK
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.envs.checks import BadValueError, flag
+from remuda.envs.closing import close
 from remuda.errors import ConfigError, ContractError
 from remuda.user_code import where_raised
 
@@ -275,7 +276,8 @@ def _make(
         ) from None
 
     try:
-        made_quietly(name, options).close()
+        kind = made_quietly(name, options)
+        close(kind.close, kind)
         make = wrapping.around(lambda: made_quietly(name, options))
         return copies_of(make, num_envs, wrapping, forget)
     except (gymnasium.error.Error, TypeError, ValueError, AssertionError) as error:

@@ -1,0 +1,49 @@
+"""A stand-in for an environment, in which everything can be tried and nothing happens."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from remuda.envs.vector_env import VectorEnv
+from remuda.types import Array, Bools, Integers, TurnResult
+
+
+class BlankEnv(VectorEnv):
+    """Copies with the agents of an environment, whose observations are all alike."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        """Look like `env`, which is not changed."""
+        self.num_envs, self.agents, self.turn_groups = env.num_envs, env.agents, env.turn_groups
+        self.facts = env.facts
+        self.active = env.active
+        shape = (self.num_envs, self.num_agents)
+        if env.rewards_so_far is not None:
+            self.rewards_so_far = np.zeros(shape, np.float32)
+        self._result = TurnResult(
+            np.zeros(shape, np.float32),
+            np.zeros(shape, np.bool_),
+            np.zeros(shape, np.bool_),
+            {name: np.zeros(self.num_envs) for name in self.facts},
+        )
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        """Nothing begins."""
+
+    def begin_turn(self) -> None:
+        """Nothing moves."""
+
+    def observe(self, agent: int, out: Array) -> None:
+        """Write zeros, or what is nearest to them in the space: [num_envs, *observation_shape]."""
+        space = self.agents[agent].observation_space
+        out[...] = np.clip(0, getattr(space, "low", 0), getattr(space, "high", 0))
+
+    def mask(self, agent: int, out: Bools) -> None:  # noqa: ARG002
+        """Allow everything: [num_envs, possibilities]."""
+        out[...] = True
+
+    def act(self, agent: int, actions: Integers) -> None:
+        """Nothing takes effect."""
+
+    def end_turn(self) -> TurnResult:
+        """No rewards, and no ends."""
+        return self._result

@@ -1,0 +1,119 @@
+"""Closing of environments that may raise or hang in `close`, which costs a run a note at most."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from remuda.user_code import where_raised
+
+LIMIT = 5.0
+"""Seconds that the environments which are closed together have."""
+log = logging.getLogger(__name__)
+_told: set[str] = set()
+
+
+@dataclass
+class _Listener:
+    say: Callable[[str], None]
+    heard: list[str] = field(default_factory=list)
+
+
+class _TooLong(BaseException):
+    """Ends a `close` that hangs; no environment catches it by `except Exception`."""
+
+
+_listeners: list[_Listener] = []
+
+
+@contextmanager
+def listening(say: Callable[[str], None]) -> Iterator[None]:
+    """Call `say` once for each fault of closing in this process, and let `faults` list them."""
+    before = _listeners.copy()
+    _listeners[:] = [_Listener(say)]
+    try:
+        yield
+    finally:
+        _listeners[:] = before
+
+
+def faults() -> tuple[str, ...]:
+    """The faults of closing since `listening`."""
+    return tuple(words for listener in _listeners for words in listener.heard)
+
+
+def close_all(copies: Sequence[Any]) -> None:
+    """Close environments one after another, within `LIMIT` seconds together."""
+    end = time.monotonic() + LIMIT
+    for number, copy in enumerate(copies):
+        left = end - time.monotonic()
+        if left <= 0.0:
+            _tell(f"{len(copies) - number} of {len(copies)} environments were not closed")
+            return
+        close(copy.close, copy, left)
+
+
+def close(call: Callable[[], object], whose: object, limit: float | None = None) -> None:
+    """Call a `close`; one that raises or hangs is told, and left behind.
+
+    In the main thread a signal ends it, so that it runs where the environment was made. Native code
+    that never returns to Python cannot be ended; that it hangs is told all the same.
+    """
+    name = f"close() of {type(whose).__name__}"
+    try:
+        with _ended_after(LIMIT if limit is None else limit):
+            call()
+    except _TooLong:
+        _tell(f"{name} did not end within {LIMIT:g} s, and is not waited for any longer")
+    except Exception as error:
+        _tell(f"{name} raised {where_raised(error) or f'{type(error).__name__}: {error}'}")
+
+
+@contextmanager
+def _ended_after(limit: float) -> Iterator[None]:
+    """Raise `_TooLong` after so many seconds, where nothing else uses the signal for it."""
+    done, lock = threading.Event(), threading.Lock()
+    main = threading.main_thread()
+    is_free = signal.getsignal(signal.SIGURG) in (signal.SIG_DFL, signal.SIG_IGN)
+    can_end = threading.current_thread() is main and is_free
+
+    def watch() -> None:
+        if done.wait(limit):
+            return
+        with lock:
+            if can_end and not done.is_set():
+                # Ignored by default, and seldom used by others.
+                signal.pthread_kill(main.ident or 0, signal.SIGURG)
+        if not done.wait(1.0):
+            _tell(f"an environment is being closed for more than {limit:g} s")
+
+    def ring(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        if not done.is_set():
+            raise _TooLong
+
+    before = signal.signal(signal.SIGURG, ring) if can_end else None
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        with lock:
+            done.set()
+        if can_end:
+            signal.signal(signal.SIGURG, before)
+
+
+def _tell(words: str) -> None:
+    for listener in _listeners:
+        if words not in listener.heard:
+            listener.heard.append(words)
+            listener.say(words)
+    if words not in _told:  # once in this process
+        _told.add(words)
+        log.warning("%s", words)

@@ -1,0 +1,221 @@
+"""Environments that cost to make, refuse to be reset early, or do not close: a run bears them."""
+
+import os
+import time
+from pathlib import Path
+from typing import ClassVar
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
+
+import remuda
+from remuda.envs import closing
+from test_streams import QUICK
+
+ALIVE: set[int] = set()
+MOST = [0]
+CALLS: list[str] = []
+
+
+class Plain(gymnasium.Env):
+    observation_space = spaces.Box(0, 1, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return np.zeros(1, np.float32), 1.0, self.t == 5, False, {}
+
+
+class Together(ParallelEnv):
+    metadata: ClassVar = {"name": "together"}
+    possible_agents: ClassVar = ["a", "b"]
+
+    def observation_space(self, agent):
+        return Plain.observation_space
+
+    def action_space(self, agent):
+        return Plain.action_space
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.t = list(self.possible_agents), 0
+        return dict.fromkeys(self.agents, np.zeros(1, np.float32)), {a: {} for a in self.agents}
+
+    def step(self, actions):
+        self.t += 1
+        both, over = self.agents, self.t == 5
+        self.agents = [] if over else both
+        return (
+            dict.fromkeys(both, np.zeros(1, np.float32)),
+            dict.fromkeys(both, 1.0),
+            dict.fromkeys(both, over),
+            dict.fromkeys(both, False),
+            {a: {} for a in both},
+        )
+
+
+def trained(game, tmp_path, *, turns=60, episodes=4, envs=2, name="run", **more):
+    return remuda.train(
+        game,
+        env={"num_envs": envs, **more.pop("env", {})},
+        policy=QUICK,
+        schedule=more.pop("schedule", "sequential"),
+        run={"turns": turns, "directory": tmp_path / name, "evaluate_episodes": episodes},
+        checkpoint={"evaluate_episodes": 0},
+        **more,
+    )
+
+
+class Monitored(Plain):
+    """Refuses a reset before the episode is over."""
+
+    on = False
+
+    def reset(self, seed=None, options=None):
+        assert not self.on, "reset before the episode was over"
+        self.on = True
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        found = super().step(action)
+        self.on = not found[2]
+        return found
+
+
+class MonitoredTogether(Together):
+    on = False
+
+    def reset(self, seed=None, options=None):
+        assert not self.on, "reset before the episode was over"
+        self.on = True
+        return super().reset(seed)
+
+    def step(self, actions):
+        found = super().step(actions)
+        self.on = bool(self.agents)
+        return found
+
+
+@pytest.mark.parametrize("game", [Monitored, MonitoredTogether])
+def test_an_environment_that_refuses_an_early_reset_is_played(tmp_path, game):
+    """Red before: the turn that compiles ended in a reset in mid-episode."""
+    result = trained(game, tmp_path)
+    assert (result.evaluation.returns == 5.0).all()
+    assert not result.notes
+
+
+class Counted(Plain):
+    """Counts what is done to it."""
+
+    def __init__(self):
+        CALLS.append("made")
+
+    def reset(self, seed=None, options=None):
+        CALLS.append("reset")
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        CALLS.append("step")
+        return super().step(action)
+
+
+def test_no_step_is_played_that_does_not_count(tmp_path):
+    """Red before: a turn was played to compile, and its steps were in no count."""
+    CALLS.clear()
+    result = trained(Counted, tmp_path, turns=60, episodes=0)
+    assert CALLS.count("step") == result.record.agent_steps
+
+
+class Raises(Plain):
+    """Raises as it is closed."""
+
+    def close(self):
+        raise RuntimeError("cannot close")
+
+
+class RaisesTogether(Together):
+    def close(self):
+        raise RuntimeError("cannot close")
+
+
+class RaisesLater(Plain):
+    """Raises as it is closed once it was played."""
+
+    played = False
+
+    def step(self, action):
+        self.played = True
+        return super().step(action)
+
+    def close(self):
+        if self.played:
+            raise RuntimeError("cannot close")
+
+
+@pytest.mark.parametrize("game", [Raises, RaisesTogether, RaisesLater])
+def test_a_close_that_raises_is_a_note(tmp_path, game):
+    """Red before: it ended the run before it began."""
+    result = trained(game, tmp_path)
+    assert (result.evaluation.returns == 5.0).all()
+    [note] = result.notes
+    assert "cannot close" in note
+    assert game.__name__ in note
+
+
+class Hangs(Plain):
+    """Hangs as it is closed."""
+
+    def close(self):
+        time.sleep(3600.0)
+
+
+def test_a_close_that_hangs_is_given_up(tmp_path, monkeypatch):
+    """Red before: it hung in silence."""
+    monkeypatch.setattr(closing, "LIMIT", 0.05)
+    result = trained(Hangs, tmp_path)
+    assert (result.evaluation.returns == 5.0).all()
+    assert any("Hangs did not end within" in note for note in result.notes)
+
+
+class Moves(Plain):
+    """Changes the current directory, as some simulators do."""
+
+    def __init__(self, to=""):
+        os.chdir(to)
+
+
+def test_a_run_stays_where_it_was_begun(tmp_path, monkeypatch):
+    """Red before: the run's relative directory followed the environment's."""
+    (tmp_path / "away").mkdir()
+    monkeypatch.chdir(tmp_path)
+    result = trained(
+        Moves, Path("runs"), env={"options": {"to": str(tmp_path / "away")}}, trace="trace.json"
+    )
+    assert result.directory.resolve() == (tmp_path / "runs" / "run").resolve()
+    assert (tmp_path / "trace.json").exists()
+    assert not list((tmp_path / "away").iterdir())
+
+
+class Costly(Plain):
+    """Counts how many there are."""
+
+    def __init__(self, folder=""):
+        ALIVE.add(id(self))
+        MOST[0] = max(MOST[0], len(ALIVE))
+        self.folder = folder
+        with Path(folder, str(os.getpid())).open("a") as file:
+            file.write(f"{len(ALIVE)}\n")
+
+    def close(self):
+        ALIVE.discard(id(self))
+
+
+def most_alive(folder):
+    return max(int(line) for file in folder.iterdir() for line in file.read_text().split())
