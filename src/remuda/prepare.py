@@ -11,6 +11,8 @@ import numpy as np
 from remuda.actor.scripted_seats import load_scripted
 from remuda.config import Config
 from remuda.effects import without_effect
+from remuda.envs.adapters.lasting_state import lasting_state, lasting_words
+from remuda.envs.closing import note
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.vector_env import VectorEnv
 from remuda.envs.wrapped import with_scripted
@@ -86,6 +88,9 @@ def _with_copy_size(config: Config) -> Prepared:
     env = make_env(config.game, 1, **config.env.made_with)
     try:
         found, one = _looked_at(config, env), size_of_arrays(env)
+        lasting = lasting_state(env)
+        if lasting:
+            note(lasting_words(lasting))
     finally:
         env.close()  # before others are made: two copies are alive at most
     if config.env.num_envs == 1:

@@ -55,7 +55,7 @@ def close_all(copies: Sequence[Any]) -> None:
     for number, copy in enumerate(copies):
         left = end - time.monotonic()
         if left <= 0.0:
-            _tell(f"{len(copies) - number} of {len(copies)} environments were not closed")
+            note(f"{len(copies) - number} of {len(copies)} environments were not closed")
             return
         close(copy.close, copy, left)
 
@@ -71,9 +71,9 @@ def close(call: Callable[[], object], whose: object, limit: float | None = None)
         with _ended_after(LIMIT if limit is None else limit):
             call()
     except _TooLong:
-        _tell(f"{name} did not end within {LIMIT:g} s, and is not waited for any longer")
+        note(f"{name} did not end within {LIMIT:g} s, and is not waited for any longer")
     except Exception as error:
-        _tell(f"{name} raised {where_raised(error) or f'{type(error).__name__}: {error}'}")
+        note(f"{name} raised {where_raised(error) or f'{type(error).__name__}: {error}'}")
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def _ended_after(limit: float) -> Iterator[None]:
                 # Ignored by default, and seldom used by others.
                 signal.pthread_kill(main.ident or 0, signal.SIGURG)
         if not done.wait(1.0):
-            _tell(f"an environment is being closed for more than {limit:g} s")
+            note(f"an environment is being closed for more than {limit:g} s")
 
     def ring(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         if not done.is_set():
@@ -109,7 +109,8 @@ def _ended_after(limit: float) -> Iterator[None]:
             signal.signal(signal.SIGURG, before)
 
 
-def _tell(words: str) -> None:
+def note(words: str) -> None:
+    """Tell this process's user something about an environment, once."""
     for listener in _listeners:
         if words not in listener.heard:
             listener.heard.append(words)

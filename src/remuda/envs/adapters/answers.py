@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from remuda.envs.adapters.lasting_state import refuse_statistics
 from remuda.envs.checks import UntakeableError, numbers_in, short
 from remuda.envs.closing import close
 from remuda.envs.kinds import article
@@ -60,6 +61,7 @@ def first_begin(copy: Any, wanted: str = RESET) -> Any:
                 f"{article(copy)} has no {name}: an environment tells what its agents see and do "
                 "in observation_space and action_space, which `__init__` sets"
             )
+    refuse_statistics(copy)
     try:
         return begin(copy, 0, wanted)
     except UntakeableError as error:

@@ -1,0 +1,147 @@
+"""State of wrappers that outlasts an episode: no run saves it, so it is refused, or told."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from remuda.envs.scripted import at_random, room_for
+from remuda.envs.vector_env import VectorEnv
+from remuda.errors import ConfigError
+
+INNER = ("env", "aec_env", "par_env", "_env")
+"""What wrappers call the environment that they stand round."""
+LIBRARIES = ("remuda", "gymnasium", "pettingzoo", "supersuit", "shimmy")
+"""Libraries whose wrappers are known to keep nothing else than running statistics."""
+TURNS = 30
+"""Turns that are played to see what outlasts them."""
+SPREADS, COUNTS = {"var", "std", "m2", "s"}, {"count", "n"}
+
+
+def refuse_statistics(copy: Any) -> None:
+    """Refuse a wrapper that normalises by running statistics.
+
+    Each copy in each process would have its own, and evaluation and resumed runs none: policies
+    would be shown other observations than those they were trained on. One whose statistics do not
+    change (`update_running_mean` is False) is let pass.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    for layer in _layers(copy):
+        held = {**getattr(layer, "__dict__", {})}
+        if held.get("_update_running_mean", True) is False:
+            continue
+        for name, value in held.items():
+            if _is_statistics(value):
+                raise ConfigError(
+                    f"env.wrappers: {_name(layer)} keeps running statistics ({name}) that no run "
+                    "saves, so that evaluation and resumed runs would begin without them; use "
+                    "policy.ppo.normalise_observations or policy.ppo.normalise_rewards, which are "
+                    "saved with the policy, or fixed numbers: policy.reward_scale, "
+                    "gymnasium.wrappers:RescaleObservation, update_running_mean = False"
+                )
+
+
+def lasting_state(env: VectorEnv) -> tuple[str, ...]:
+    """What user-written wrappers keep from one episode to the next, as `Wrapper.attribute`.
+
+    A few turns are played at random, in one copy that is not played otherwise, between two resets
+    from the same seed: what differs after them outlasts episodes. Nothing is found where there is
+    no such wrapper, or where the environment cannot be played so.
+    """
+    copies = getattr(env, "copies", ())
+    layers = [] if not copies else [x for x in _layers(copies[0]) if _is_own(x)]
+    if not layers:
+        return ()
+    rng, everyone = np.random.default_rng(0), np.ones(env.num_envs, np.bool_)
+    seeds = np.full(env.num_envs, 7)
+    try:
+        env.reset(seeds, everyone)
+        before = [_numbers(layer) for layer in layers]
+        for _ in range(TURNS):
+            env.begin_turn()
+            for group in env.turn_groups:
+                seen = {agent: room_for(env, agent) for agent in group}
+                for agent, room in seen.items():
+                    env.observe(agent, room)
+                for agent, room in seen.items():
+                    env.act(agent, at_random(env, agent, room, rng))
+            env.end_turn()
+            if not env.active.any():
+                break
+        env.reset(seeds, everyone)
+    except Exception:  # the run itself will tell of it
+        return ()
+    return tuple(
+        f"{_name(layer)}.{name}"
+        for layer, old in zip(layers, before, strict=True)
+        for name, value in _numbers(layer).items()
+        if old.get(name) != value
+    )
+
+
+def lasting_words(found: tuple[str, ...]) -> str:
+    """What a user is told of state that outlasts episodes."""
+    return (
+        f"env.wrappers: {', '.join(found)} changes from episode to episode, and no run saves it: "
+        "each copy of the environment has its own, and evaluation and a resumed run begin without "
+        "it; if it changes what policies observe or earn, keep it fixed, or use settings of the "
+        "policy (policy.ppo.normalise_observations, policy.ppo.normalise_rewards)"
+    )
+
+
+def _layers(copy: Any) -> Iterator[Any]:
+    """The wrappers of an environment, the outermost first, and then the environment itself."""
+    seen: set[int] = set()
+    while copy is not None and id(copy) not in seen:
+        seen.add(id(copy))
+        yield copy
+        held = getattr(copy, "__dict__", {})
+        copy = next((held[name] for name in INNER if held.get(name) is not None), None)
+
+
+def _is_own(layer: Any) -> bool:
+    """Whether this is a wrapper that the user wrote."""
+    held = getattr(layer, "__dict__", {})
+    is_wrapper = any(held.get(name) is not None for name in INNER)
+    return is_wrapper and type(layer).__module__.partition(".")[0] not in LIBRARIES
+
+
+def _name(layer: Any) -> str:
+    return f"{type(layer).__module__}:{type(layer).__name__}"
+
+
+def _is_statistics(value: Any) -> bool:
+    names = {name.strip("_").lower() for name in getattr(value, "__dict__", {})}
+    return "mean" in names and bool(names & SPREADS) and bool(names & COUNTS)
+
+
+def _numbers(layer: Any) -> dict[str, bytes]:
+    """By name, the numbers of a wrapper's attributes, as bytes."""
+    found = {}
+    for name, value in getattr(layer, "__dict__", {}).items():
+        if name not in INNER:
+            numbers = list(_numbers_in(value))
+            if numbers:
+                found[name] = pickle.dumps(numbers)
+    return found
+
+
+def _numbers_in(value: Any, depth: int = 3) -> Iterator[Any]:
+    if isinstance(value, bool | int | float | np.generic):
+        yield float(value) if np.isreal(value) else complex(value)
+    elif isinstance(value, np.ndarray):
+        if value.dtype.kind in "biufc":
+            yield value.tobytes()
+    elif depth and isinstance(value, Mapping):
+        for part in value.values():
+            yield from _numbers_in(part, depth - 1)
+    elif depth and isinstance(value, list | tuple):
+        for part in value:
+            yield from _numbers_in(part, depth - 1)
+    elif depth and not callable(value) and not isinstance(value, str | bytes):
+        yield from _numbers_in(getattr(value, "__dict__", {}), depth - 1)
