@@ -12,7 +12,14 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 import remuda
+from remuda.config import load_config
 from remuda.envs import closing
+from remuda.envs.registry import make_env, name_game
+from remuda.evaluate import evaluate
+from remuda.evaluation import Limits
+from remuda.policies.spec import policy_specs
+from remuda.policies.stack import layout_size
+from remuda.publish.snapshot import Snapshot
 from test_streams import QUICK
 
 ALIVE: set[int] = set()
@@ -219,3 +226,77 @@ class Costly(Plain):
 
 def most_alive(folder):
     return max(int(line) for file in folder.iterdir() for line in file.read_text().split())
+
+
+@pytest.mark.parametrize("envs", [1, 3])
+@pytest.mark.parametrize("schedule", ["sequential", "async"])
+def test_no_more_copies_live_than_are_played(tmp_path, schedule, envs):
+    """Red before: evaluation made up to 100 copies, whatever `num_envs` said."""
+    ALIVE.clear()
+    MOST[0] = 0
+    (tmp_path / "most").mkdir()
+    result = remuda.train(
+        Costly,
+        env={"num_envs": envs, "options": {"folder": str(tmp_path / "most")}},
+        policy=QUICK,
+        schedule=schedule,
+        run={"turns": 300, "directory": tmp_path / "run", "evaluate_episodes": 12},
+        checkpoint={"every": 0.05, "evaluate_episodes": 5},
+    )
+    assert len(result.evaluation.returns) == 12
+    # A sequential run that measures a checkpoint has one copy more.
+    assert most_alive(tmp_path / "most") <= max(2, envs + (schedule == "sequential"))
+
+
+class Slow(Plain):
+    """Takes long to make."""
+
+    def __init__(self):
+        time.sleep(0.3)
+
+
+def test_what_is_slow_to_make_is_measured_within_the_time():
+    """Red before: nothing was measured, long after the time was up."""
+    config = load_config(
+        {
+            "game": name_game(Slow),
+            "env": {"num_envs": 50},
+            "policy": QUICK,
+            "run": {"evaluate_seconds": 4.0},
+        }
+    )
+    spec = policy_specs(config, make_env(config.game, 1).agents)[0]
+    weights = np.zeros(layout_size(spec.network().shapes), np.float32)
+    snapshot = Snapshot(weights, 1, 0, 0.0)
+    found = evaluate(config, {spec.name: snapshot}, 50, limits=Limits(4.0))
+    assert len(found.returns) == 50
+    assert not found.cut
+
+
+class RaisesNowAndThen(Plain):
+    """Raises in its 200th step."""
+
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 200:
+            raise RuntimeError("no fuel left")
+        return super().step(action)
+
+
+def test_what_restarts_were_for_is_told_at_the_end(tmp_path):
+    """Red before: nothing at the end named the exception."""
+    result = trained(
+        RaisesNowAndThen,
+        tmp_path,
+        turns=500,
+        envs=1,
+        episodes=0,
+        schedule="async",
+        supervision={"backoff": 0.01, "restarts": 9},
+    )
+    note = result.notes[0]
+    assert "RuntimeError in your code" in note
+    assert "no fuel left" in note
+    assert "actor was restarted 2 times" in note

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from remuda.actor.match_seats import MatchSeats
 from remuda.actor.seating import make_policy_groups, make_seats
 from remuda.config import Config
 from remuda.envs.recorded import PlayedEpisodes, Recorded
-from remuda.envs.registry import find_game, make_env
+from remuda.envs.registry import GAMES, find_game, make_env
 from remuda.envs.vector_env import VectorEnv
 from remuda.envs.wrapped import with_scripted
 from remuda.evaluation import Evaluation, Limits
@@ -33,6 +34,8 @@ from remuda.user_code import naming_user_code
 
 COPIES = 100
 """The most copies of the game that are evaluated at once."""
+MAKING = 0.25
+"""Of the time that play may take, the share in which copies may be made."""
 
 
 @naming_user_code()
@@ -49,6 +52,7 @@ def evaluate(
     """Play `episodes` episodes, and return what each agent earned.
 
     Each copy of the game plays the same number of episodes, so that short ones do not count more.
+    Of games that are not Remuda's own there are no more copies than `env.num_envs`.
     The seats of a population are dealt by its matchmaker, to live policies. Where no episode is
     over when half of the time is up, a single copy goes on, which plays faster.
 
@@ -74,7 +78,8 @@ def evaluate(
 
     silent = {*config.env.scripted, *(scripted or {})}
     with libraries_kept():
-        played = play_episodes(make_actor, tuple(snapshots), episodes, silent, limits)
+        play = partial(play_episodes, make_actor, tuple(snapshots), episodes, silent)
+        played = play(*_copies_within(config, episodes, limits or Limits()))
     return replace(played, sampled=explores)
 
 
@@ -157,16 +162,40 @@ def play_recorded(
 
     silent = config.env.scripted
     with libraries_kept():
-        found = play_episodes(make_actor, tuple(snapshots), episodes, silent, Limits(seconds))
+        play = partial(play_episodes, make_actor, tuple(snapshots), episodes, silent)
+        found = play(*_copies_within(config, episodes, Limits(seconds)))
     return RecordedPlay(recorded[-1], episodes, found.cut)
+
+
+def _copies_within(config: Config, episodes: int, limits: Limits) -> tuple[int, Limits]:
+    """How many copies are played at once, and the limits of what is left then.
+
+    Of Remuda's own games as many as are quick; of others no more than the run itself plays, and as
+    many as are made in a quarter of the time: each may be a simulator that is slow to begin.
+    """
+    if config.game in GAMES:
+        return min(COPIES, episodes), limits
+    most, begun = min(COPIES, episodes, config.env.num_envs), time.monotonic()
+    if limits.seconds is None or most == 1:
+        return most, limits
+    for _ in range(2):  # the first one may import its library
+        start = time.monotonic()
+        make_env(config.game, 1, **config.env.made_with).close()
+        each = time.monotonic() - start
+        if each * most <= MAKING * limits.seconds:
+            break
+    else:
+        most = max(1, int(MAKING * limits.seconds / each))
+    return most, limits.part(0, 1, time.monotonic() - begun)
 
 
 def play_episodes(
     make_actor: Callable[[int], Actor],
     policies: Sequence[str],
     episodes: int,
-    silent: Collection[str] = (),
-    limits: Limits | None = None,
+    silent: Collection[str],
+    copies: int,
+    limits: Limits,
 ) -> Evaluation:
     """Play episodes, as many in each copy as in any other, and return what each agent earned.
 
@@ -175,9 +204,9 @@ def play_episodes(
         policies: by whose names is told what they earned, where seats are dealt.
         episodes: how many, over all copies.
         silent: agents whose policies do not play.
+        copies: in which they are played.
         limits: as of `evaluate`.
     """
-    limits = limits or Limits()
     begun = time.monotonic()
 
     def gone() -> float:
@@ -188,7 +217,7 @@ def play_episodes(
 
     cut = ""
     with threads(1):  # as actors play; more of them fight where the machine has other things to do
-        playing = play(min(COPIES, episodes))
+        playing = play(copies)
         try:
             while not playing.done:
                 if limits.reached(gone()):

@@ -65,6 +65,10 @@ class Judge:
             run: where its checkpoints are.
             limits: of each measurement and each challenge; None: `run.evaluate_seconds`.
         """
+        if config.schedule == "sequential":  # the run's own copies may live in this process
+            config = config.model_copy(
+                update={"env": config.env.model_copy(update={"num_envs": 1})}
+            )
         self._config, self._specs, self._run = config, specs, run
         self.limits = limits or Limits(config.run.evaluate_seconds)
 

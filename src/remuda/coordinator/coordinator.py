@@ -30,6 +30,7 @@ from remuda.errors import RoleDiedError
 from remuda.forkserver.signals import STOPPING_SIGNALS
 from remuda.publish.snapshot import Snapshot
 from remuda.runtime.runtime import Runtime
+from remuda.types import RoleStatus
 
 log = logging.getLogger(__name__)
 
@@ -135,9 +136,9 @@ class Ending:
     processors: dict[str, float]
     """Processors that each role had on average, where that is known."""
     notes: tuple[str, ...] = ()
+    """What restarts were for, and what the user should change in the next run."""
     unsaved: tuple[str, ...] = ()
     """What could not be written, and why."""
-    """What the user should change in the next run."""
 
 
 class Coordinator:
@@ -284,7 +285,8 @@ class Coordinator:
                     self._events.logged(record)
             if words:
                 ending = self._end(board, record, now, words, finished, died)
-                return replace(ending, notes=tuple(n for each in watched for n in each.notes()))
+                notes = (n for each in watched for n in each.notes())
+                return replace(ending, notes=(*ending.notes, *notes))
             if self._status.is_due:
                 self._status.begin(record, self._runtime.status())
             self._work(VALUES - RECORD * len(record.policies))
@@ -330,9 +332,8 @@ class Coordinator:
         restarts = {role.name: role.restarts for role in roles if role.restarts}
         had = {r.name: r.processor for r in roles if r.processor is not None}
         unsaved = [each for each in (self._checkpointer.failed, self._metrics.failed) if each]
-        return Ending(
-            words, finished, session, board.earlier, restarts, had, unsaved=tuple(unsaved)
-        )
+        notes = tuple(_restart_words(role) for role in roles if role.restarts)
+        return Ending(words, finished, session, board.earlier, restarts, had, notes, tuple(unsaved))
 
     def _reason(
         self, over: bool, seconds: float, config: RunConfig, signals: Signals
@@ -389,6 +390,11 @@ class Coordinator:
                     "finite (policy.max_nonfinite in a row); it goes on acting with its last good "
                     "weights. A lower policy.learning_rate or policy.reward_scale may help"
                 )
+
+
+def _restart_words(role: RoleStatus) -> str:
+    times = "once" if role.restarts == 1 else f"{role.restarts} times"
+    return f"{role.name} was restarted {times}, last because it {role.problem}"
 
 
 def line_interval(config: RunConfig, seconds: float) -> float:
