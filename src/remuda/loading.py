@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from remuda import pickled
+from remuda.code_paths import add_directories, tell_of_other_file
 from remuda.errors import ConfigError, MissingCodeError, RemudaError, UserCodeError
 from remuda.user_code import where_raised
 
@@ -46,7 +47,14 @@ def import_module(name: str) -> Any:
         ImportError, ValueError: as `importlib.import_module`, without code of the user's.
     """
     try:
-        return importlib.import_module(name)
+        try:
+            found = importlib.import_module(name)
+        except ModuleNotFoundError:
+            if not add_directories():
+                raise
+            found = importlib.import_module(name)
+        tell_of_other_file(name)
+        return found
     except RemudaError:
         raise
     except Exception as error:

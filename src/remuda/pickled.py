@@ -27,6 +27,7 @@ from typing import Any
 import cloudpickle
 
 from remuda.checkpoint.opening import read_file
+from remuda.code_paths import add_directories
 from remuda.errors import MissingCodeError, UsageError
 
 PREFIX = "pickled:"
@@ -173,7 +174,13 @@ def load_object(name: str, data: bytes) -> Any:
             f"its code: use Python {python}, or define it in a module"
         )
     try:
-        found = OBJECTS[name] = pickle.loads(code)
+        try:
+            found = pickle.loads(code)
+        except ModuleNotFoundError:
+            if not add_directories():
+                raise
+            found = pickle.loads(code)
+        OBJECTS[name] = found
     except (ImportError, AttributeError) as error:
         raise MissingCodeError(
             f"{name} cannot be read: {error}; what its code imports must be found here too"

@@ -11,6 +11,7 @@ from pydantic import (
     ValidationError,
 )
 
+from remuda import code_paths
 from remuda.config.differences import with_former_order
 from remuda.config.faults import LONGEST_SHOWN, explain
 from remuda.config.moved import with_moved_keys
@@ -57,6 +58,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     data = read_tree(path)
     read_beside(path, data)
+    code_paths.read_beside(path)
     return data
 
 

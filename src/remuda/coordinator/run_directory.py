@@ -12,7 +12,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from remuda import pickled
+from remuda import code_paths, pickled
 from remuda.checkpoint.names import file_name, new_directory
 from remuda.checkpoint.opening import ANY_SIZE, open_file, read_file
 from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all, read_checked
@@ -64,7 +64,8 @@ def _claimed(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
 class RunDirectory:
     """The files of one run.
 
-    config.yaml, code-DIGEST.pkl (the user's code that no process can import), metrics.jsonl,
+    config.yaml, code-DIGEST.pkl (the user's code that no process can import), code-paths.json
+    (where the user's modules were found), metrics.jsonl,
     status.json, summary.json, report.html with its pictures, play.gif, weights/POLICY.safetensors,
     checkpoints/, logs/PROCESS.log and tensorboard/. What policies took from other runs to begin
     with is in initial/, and members that are policies of other runs in imported.safetensors. What
@@ -298,13 +299,16 @@ class RunDirectory:
             raise RunDirectoryError(f"cannot write {self.config}: {error.strerror}") from None
 
     def save_code(self, config: Config) -> None:
-        """Write the code that no process can import; it is there before its name is.
+        """Write the code that no process can import, and where other modules were found.
 
         Raises:
             RunDirectoryError: the disk is full or not writable.
         """
-        for name in pickled.names_in(config.model_dump(mode="json")):
+        tree = config.model_dump(mode="json")
+        for name in pickled.names_in(tree):
             write_file(self.path / pickled.file_name(name), pickled.pickle_of(name))
+        found = code_paths.found_here(pickled.texts_in(tree))
+        write_file(self.path / code_paths.FILE, json.dumps(found, indent=1).encode())
 
     def read_metrics(self, damaged: list[int] | None = None) -> tuple[Record, ...]:
         """The records of the run.
