@@ -1,6 +1,7 @@
 """Environments that cost to make, refuse to be reset early, or do not close: a run bears them."""
 
 import os
+import signal
 import time
 from pathlib import Path
 from typing import ClassVar
@@ -300,3 +301,36 @@ def test_what_restarts_were_for_is_told_at_the_end(tmp_path):
     assert "RuntimeError in your code" in note
     assert "no fuel left" in note
     assert "actor was restarted 2 times" in note
+
+
+class NeedsTheMainThread(Plain):
+    """Handles a signal, which only a main thread may."""
+
+    def __init__(self, folder=""):
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        Path(folder, str(os.getpid())).touch()
+
+
+@pytest.mark.parametrize("by_value", [False, True])
+def test_a_checkpoint_is_measured_in_a_main_thread(tmp_path, by_value):
+    """Red before: the evaluation failed, so no best checkpoint was kept."""
+    game = type("Own", (NeedsTheMainThread,), {}) if by_value else NeedsTheMainThread
+    (tmp_path / "by").mkdir()
+
+    class Stops(remuda.Callback):
+        def on_checkpoint(self, run, number, path):
+            if (tmp_path / "run" / "checkpoints" / "best.json").exists():
+                run.stop("it is measured")
+
+    result = remuda.train(
+        game,
+        env={"options": {"folder": str(tmp_path / "by")}},
+        policy=QUICK,
+        schedule="async",
+        run={"seconds": 100.0, "directory": tmp_path / "run", "evaluate_episodes": 0},
+        checkpoint={"every": 0.3, "keep": 1000, "evaluate_episodes": 3},
+        callbacks=[Stops()],
+    )
+    assert result.record.turns
+    [best] = (tmp_path / "run" / "checkpoints").glob("best.json")
+    assert '"mean_return": 5.0' in best.read_text()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ from remuda.checkpoint.names import file_name
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.config import Config
 from remuda.coordinator.analysing import analyser_of
-from remuda.coordinator.checkpointing import COORDINATOR, BestKeeper, Checkpointer, Contents
+from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer, Contents
 from remuda.coordinator.coordinator import Coordinator, RunEvents
 from remuda.coordinator.frozen import FrozenTexts
 from remuda.coordinator.ledger_writer import LedgerWriter
@@ -24,10 +23,9 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.coordinator.status import StatusFile
 from remuda.envs.worker_status import WorkerStatus
-from remuda.evaluation import Limits
 from remuda.experience.experience import Experience
 from remuda.experience_layout import experience_of_all
-from remuda.judge import Judge
+from remuda.judge import best_keeper
 from remuda.learner.role import LearnerRole
 from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.memory.descriptors import check_limit
@@ -233,37 +231,12 @@ class Assembly:
                 view.say,
                 found.turns if found else 0,
             ),
-            self._best_keeper(run, view, stopped),
+            best_keeper(config, self.specs, run, view.say, stopped),
             found.turns if found else None,
             LedgerWriter(self.table, run.ledger, view.say) if self.table is not None else None,
             frozen,
             events,
             analyser_of(config, self.table, self._agents, run.ledger, run.logs, view.say),
-        )
-
-    def _best_keeper(
-        self, run: RunDirectory, view: View, stopped: Callable[[], bool]
-    ) -> BestKeeper | None:
-        """Who measures checkpoints and keeps the best; None: none is measured."""
-        config = self.config
-        if not config.checkpoint.evaluate_episodes:
-            return None
-        inline, cancelled = config.schedule == "sequential", threading.Event()
-
-        # Beside the run the keeper sets `cancelled` a little after a signal. Inline, the signal
-        # itself must end it.
-        def interrupted() -> bool:
-            return cancelled.is_set() or (inline and stopped())
-
-        judge = Judge(config, self.specs, run, Limits(config.run.evaluate_seconds, interrupted))
-        return BestKeeper(
-            run.checkpoints,
-            judge.measure,
-            view.say,
-            inline=inline,
-            challenge=judge.challenge,
-            cancelled=cancelled,
-            interrupted=interrupted,
         )
 
     @property

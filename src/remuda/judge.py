@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Mapping
+import sys
+import threading
+from collections.abc import Callable, Collection, Mapping
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from remuda.config import Config
+from remuda.coordinator.checkpointing import BestKeeper, Outcome
 from remuda.coordinator.coordinator import Coordinator
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import margin
+from remuda.envs.registry import GAMES
 from remuda.evaluate import evaluate
 from remuda.evaluation import Evaluation, Limits
+from remuda.forkserver import client as forkserver
+from remuda.forkserver.child import ignore_held_signals
+from remuda.forkserver.process import Process
+from remuda.pickled import add_pickles, pickles_in
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import Snapshot
 from remuda.result import Result
+from remuda.runtime.host import LOG_FORMAT
 from remuda.saved_weights import published
 from remuda.user_code import where_raised
 
@@ -94,6 +106,123 @@ class Judge:
         rival = published(self._run, config, self._specs, number)
         episodes = config.checkpoint.evaluate_episodes
         return margin(config, snapshots, rival, episodes, config.seed, self.limits)
+
+
+class JudgingProcess:
+    """A process for each checkpoint that is measured beside a run, in its main thread.
+
+    Environments may need signals or an event loop, which other threads do not have. A process that
+    dies costs the measurement of one checkpoint, and none outlives this process.
+    """
+
+    def __init__(self, config: Config, specs: tuple[PolicySpec, ...], run: RunDirectory) -> None:
+        self._config, self._specs, self._run = config, specs, run
+        self._log = run.logs / "evaluation.log"
+        self._number = 0
+        self._process: Process | None = None
+        self._answers: Connection | None = None
+        self._refused = ""
+
+    def begin(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
+        """Start a process; it is not waited for."""
+        self._number, self._refused = number, ""
+        ours, theirs = Pipe(duplex=False)
+        pickles = pickles_in(self._config.model_dump(mode="json"))
+        args = (theirs, self._config, self._specs, self._run.path, number, dict(snapshots), pickles)
+        try:
+            self._process = forkserver.start(
+                _measure_elsewhere, args, name="evaluation", log=str(self._log)
+            )
+        except OSError as error:
+            self._refused = error.strerror or str(error)
+            ours.close()
+        else:
+            self._answers = ours
+        finally:
+            theirs.close()
+
+    def outcome(self, timeout: float) -> Outcome | None:
+        """What came of it, after so many seconds at most; None: it is not over."""
+        try:
+            if self._answers is None:
+                raise EOFError
+            if not self._answers.poll(timeout):
+                return None
+            found: Outcome = self._answers.recv()
+        except (EOFError, OSError):
+            why = self._refused or f"its process ended; its log is {self._log}"
+            found = Outcome((), False, (f"checkpoint {self._number} was not measured: {why}",))
+        self.end()
+        return found
+
+    def end(self) -> None:
+        """Kill the process, if there is one; it is the fork server's to bury."""
+        if self._answers is not None:
+            self._answers.close()
+            self._answers = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.close()
+            self._process = None
+
+
+def _measure_elsewhere(
+    answers: Connection,
+    config: Config,
+    specs: tuple[PolicySpec, ...],
+    path: Path,
+    number: int,
+    snapshots: Mapping[str, Snapshot],
+    pickles: Mapping[str, bytes],
+) -> None:
+    """Measure a checkpoint, and tell what came of it. What the process is started for."""
+    ignore_held_signals()
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
+    add_pickles(pickles)
+    words: list[str] = []
+    run = RunDirectory.open(path)
+    judge = Judge(config, specs, run)
+    keeper = BestKeeper(run.checkpoints, judge.measure, words.append, True, judge.challenge)
+    failed, found = keeper.measured(number, snapshots)
+    answers.send(Outcome(found, failed, tuple(words)))
+
+
+def best_keeper(
+    config: Config,
+    specs: tuple[PolicySpec, ...],
+    run: RunDirectory,
+    say: Callable[[str], None],
+    stopped: Callable[[], bool],
+) -> BestKeeper | None:
+    """Who measures the checkpoints of a run and keeps the best; None: none is measured.
+
+    Args:
+        config: of the run.
+        specs: of all its policies.
+        run: its directory.
+        say: tells the user.
+        stopped: whether a signal came.
+    """
+    if not config.checkpoint.evaluate_episodes:
+        return None
+    inline, cancelled = config.schedule == "sequential", threading.Event()
+
+    # Beside the run, what is being measured has a little time after a signal: the keeper sets
+    # `cancelled` then. Inline, the signal itself must end it.
+    def interrupted() -> bool:
+        return cancelled.is_set() or (inline and stopped())
+
+    judge = Judge(config, specs, run, Limits(config.run.evaluate_seconds, interrupted))
+    return BestKeeper(
+        run.checkpoints,
+        judge.measure,
+        say,
+        inline=inline,
+        challenge=judge.challenge,
+        cancelled=cancelled,
+        interrupted=interrupted,
+        elsewhere=None if config.game in GAMES else JudgingProcess(config, specs, run),
+    )
 
 
 def judge_last(

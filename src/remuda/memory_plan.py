@@ -16,6 +16,7 @@ import numpy as np
 import psutil
 
 from remuda.config import Config
+from remuda.envs.registry import GAMES
 from remuda.errors import ConfigError
 from remuda.experience.experience import ring_segments
 from remuda.experience.priorities import tree_size
@@ -135,6 +136,8 @@ def plan(
         1 if config.schedule == "sequential" else 1 + len(layout.copies) + len(layout.groups)
     )
     processes += len(layout.copies) * (config.env.workers if config.env.workers > 1 else 0)
+    if processes > 1 and config.checkpoint.evaluate_episodes and config.game not in GAMES:
+        processes += 1  # that measures checkpoints
     key = "env.workers" if config.env.workers > 1 else ""
     key = key or ("learners.processes" if len(layout.groups) > 1 and processes > 1 else "")
     own = (key,) if key else ()

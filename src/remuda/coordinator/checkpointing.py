@@ -127,6 +127,31 @@ class Checkpointer:
         self._say(f"no checkpoint was written: {why}; {before}, and the run goes on")
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """The result of measuring a checkpoint in another process."""
+
+    found: tuple[dict[str, Any], ...]
+    """What was measured; empty: that was cut or failed."""
+    failed: bool
+    """Whether it raised, so that no other checkpoint is measured."""
+    words: tuple[str, ...]
+    """What the user is told."""
+
+
+class Elsewhere(Protocol):
+    """Another process that measures one checkpoint at a time; none of its methods wait for it."""
+
+    def begin(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
+        """Begin to measure a checkpoint; the one before is over."""
+
+    def outcome(self, timeout: float) -> Outcome | None:
+        """What came of it, after so many seconds at most; None: it is not over."""
+
+    def end(self) -> None:
+        """Give up what is being measured."""
+
+
 class BestKeeper:
     """Finds the best checkpoint by play, beside the run or, inline, in its place.
 
@@ -144,6 +169,7 @@ class BestKeeper:
         challenge: Challenge | None = None,
         cancelled: threading.Event | None = None,
         interrupted: Callable[[], bool] = lambda: False,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         """Find the best of these.
 
@@ -156,7 +182,10 @@ class BestKeeper:
             cancelled: what `measure` and `challenge` look at: that they shall end now. Set by
                 `close`.
             interrupted: whether they were to end early, so that it is no fault that they did.
+            elsewhere: where user code plays, if not inline: it may need a main thread. None: it is
+                played in a thread of this process.
         """
+        self._elsewhere, self._is_away = elsewhere, False
         self._checkpoints, self._measure, self._say = checkpoints, measure, say
         self._inline, self._challenge = inline, challenge
         self._cancelled = cancelled or threading.Event()
@@ -168,11 +197,15 @@ class BestKeeper:
     def offer(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
         """Measure a checkpoint; passed over while another is being measured."""
         self.collect()
-        if self._thread is not None or self._failed:
+        if self._thread is not None or self._is_away or self._failed:
             return
         if self._inline:
             self._play(number, snapshots)
             self.collect()
+            return
+        if self._elsewhere is not None:
+            self._elsewhere.begin(number, snapshots)
+            self._is_away = True
             return
         self._thread = threading.Thread(
             target=self._play, args=(number, snapshots), name="evaluation", daemon=True
@@ -212,6 +245,9 @@ class BestKeeper:
             if self._thread.is_alive():
                 return
             self._thread = None
+        outcome = self._elsewhere.outcome(timeout) if self._elsewhere and self._is_away else None
+        if outcome is not None:
+            self._take(outcome)
         while self._done:
             self._keep(self._done.pop())
 
@@ -219,7 +255,25 @@ class BestKeeper:
         """Wait so many seconds for what is being measured, then give it up."""
         self.collect(timeout)
         self._cancelled.set()
+        if self._elsewhere is not None:
+            self._elsewhere.end()
+            self._is_away = False
         self.collect(timeout)
+
+    def measured(self, number: int, snapshots: Mapping[str, Snapshot]) -> tuple[bool, Any]:
+        """For the other process: whether measuring failed, and what was found."""
+        self._play(number, snapshots)
+        return self._failed, tuple(self._done)
+
+    def _take(self, outcome: Outcome) -> None:
+        """Take over what another process found."""
+        self._is_away = False
+        self._failed = outcome.failed
+        self._done += outcome.found
+        for words in outcome.words:
+            if outcome.failed or not self._told:
+                self._say(words)
+            self._told = True
 
     def _keep(self, found: Mapping[str, Any]) -> None:
         """Mark a checkpoint as the best if it is, and is still there."""
