@@ -33,6 +33,7 @@ FLOORS = (
         "timeline",
         "checkpoint",
         "user_code",
+        "code_paths",
         "version",
     },
     {"envs", "policies", "experience", "publish", "population"},
