@@ -30,22 +30,22 @@ from support import Tape
 class Noted(Tape):
     """Notes who observes and who acts, in their order, in one list of all that are made."""
 
-    notes: ClassVar[list[str]] = []
+    heard: ClassVar[list[str]] = []
 
     def __init__(self, num_envs=3):
         super().__init__(num_envs, num_agents=3, lengths=(4, 7))
 
     def begin_turn(self):
         super().begin_turn()
-        self.notes.append("turn")
+        self.heard.append("turn")
 
     def observe(self, agent, out):
         super().observe(agent, out)
-        self.notes.append(f"sees {agent}")
+        self.heard.append(f"sees {agent}")
 
     def act(self, agent, actions):
         super().act(agent, actions)
-        self.notes.append(f"acts {agent}")
+        self.heard.append(f"acts {agent}")
 
 
 class Fixed(Noted):
@@ -63,7 +63,7 @@ NOTED = "actor.test_together:Noted"
 
 def notes_of_all():
     """What the games note; as who makes them by name imports them."""
-    return import_module(NOTED.partition(":")[0]).Noted.notes
+    return import_module(NOTED.partition(":")[0]).Noted.heard
 
 
 def played(seats, together, turns=20):
