@@ -287,6 +287,16 @@ def test_a_saved_ring_goes_on_where_it_was():
     assert load(successor.rings[0].counters, HEAD) == load(experience.rings[0].counters, HEAD)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.bool_])
+def test_a_ring_with_masks_that_is_not_full_is_restored(dtype):
+    config = ExperienceConfig(capacity=40, segment_length=10, learning_starts=1)
+    shape = StreamShape((2,), dtype, 1, mask_size=3, keeps_last_mask=True)
+    experience, successor = (
+        Experience(shape, config, (1,), Wakeup(), (Wakeup(),)) for _ in range(2)
+    )
+    successor.restore(unpack(pack(experience.state())), 0)
+
+
 def test_a_ring_that_was_not_saved_starts_empty_and_counts_on():
     experience = make_experience()
     experience.restore(None, 1234)

@@ -105,7 +105,7 @@ OTHERS = -1
 
 POISON = 0xA5
 """Fresh integers are made of this byte and fresh floats are not a number, so that reading what
-was never written cannot pass for data."""
+was never written cannot pass for data. Fresh booleans are false, as only 0 and 1 are booleans."""
 
 
 @dataclass(frozen=True)
@@ -435,5 +435,5 @@ def is_tight(counters: Integers, queue: Integers, numbers: Integers, likely: int
 def _poison(array: Array) -> None:
     if np.issubdtype(array.dtype, np.floating):
         array[...] = np.nan
-    else:
+    elif array.dtype != np.bool_:
         array.view(np.uint8)[...] = POISON
