@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
@@ -121,3 +122,23 @@ class Counting(Matchmaker):
     def seat(self, population, ledger, random):
         Counting.known.add(population.matches)
         return (population.learning[0].ref,) * self.num_seats
+
+
+class Cards(gymnasium.Env):
+    """One of three cards is shown, and its number is the right action."""
+
+    observation_space = Box(0.0, 1.0, (3,), np.float32)
+    action_space = Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.card = int(self.np_random.integers(3))
+        return np.eye(3, dtype=np.float32)[self.card], {}
+
+    def step(self, action):
+        return np.eye(3, dtype=np.float32)[0], float(action == self.card), True, False, {}
+
+
+def by_card(env, agent, observations, random):
+    cards = {(1.0, 0.0, 0.0): 0, (0.0, 1.0, 0.0): 1, (0.0, 0.0, 1.0): 2}
+    return np.array([cards[tuple(each)] for each in observations.tolist()])

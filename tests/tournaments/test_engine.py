@@ -62,7 +62,7 @@ def pair_by_pair(game, players, sampled=False, episodes=1, seed=0):
                         snapshots[agent.name] = replace(who.snapshot, epsilon=rate)
                     return seated_actor(env, tuple(specs), snapshots, seed)
 
-                played = play_episodes(make_actor, (), episodes)
+                played = play_episodes(make_actor, (), episodes, (), min(episodes, 100), Limits())
                 found.append(played.returns[:, seat].mean())
             means[row, column] = np.mean(found)
     return means
@@ -262,3 +262,17 @@ def test_a_memory_is_empty_at_the_beginning_of_each_match():
     alone, in_turn = play(setup, 1), play(setup, 4, copies=5)
     assert in_turn.means.tolist() == alone.means.tolist()
     assert (in_turn.errors == 0).all()
+
+
+def test_a_scripted_policy_is_only_asked_about_its_game():
+    """The tactician looks into Connect Four, and no stand-in is ever in its place."""
+    found = play_across("connect_four", {}, {"one": "tactician", "two": "random"}, 2)
+    assert found.means[0, 1] > 0.0
+
+
+def test_a_scripted_policy_observes_what_its_game_lets_it_observe():
+    """A table of one-hot observations has no entry for zeros."""
+    found = play_across(
+        "hand_written:Cards", {}, {"one": "hand_written:by_card", "two": "random"}, 4
+    )
+    assert found.means[0, 0] == 1.0

@@ -310,12 +310,11 @@ class Actor:
         self._reset()
         seats, blank = self.seats, BlankEnv(self.env)
         seats.env = blank  # the environment is not touched: it may be the user's
-        for number, group in enumerate(seats.groups):
+        for number in range(len(seats.groups)):
             seats.observe(number)
             # With random numbers of its own, so that the seats' own do not move.
             seats.choose(number, np.random.default_rng(0))
-            for agent in group:
-                seats.act(agent)
+        # No `act`: scripted policies look into the environment itself.
         seats.env = self.env
         self._add_up(blank.end_turn(), np.zeros_like(self._play))
         self._over[:] = True

@@ -109,17 +109,6 @@ class MatchSeats(StreamSeats):
             for room in writer.rooms
         ]
 
-    def choose(self, group: int, random: np.random.Generator | None = None) -> None:
-        """Forward passes, and a choice for every stream; scripted policies choose in `act`."""
-        super().choose(group, random)
-        if random is not None and self._scripted is not None:
-            members = [m for m in self.league.population.frozen if m.ref.is_scripted]
-            for agent in self.groups[group]:
-                kind = self._kind_of[agent]
-                seen = kind.observations[kind.place_of[agent]]
-                names = [m.ref.policy for m in members if m.may_sit(agent)]
-                self._scripted.try_out(agent, seen, names, random)
-
     def decide(self, group: int) -> None:
         """Write down what the group saw and chose."""
         for policy_group in self.policy_groups:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
@@ -83,25 +83,6 @@ class ScriptedSeats:
                 self._refuse(name, agent, chosen[acts])
             actions[acts] = chosen[acts]
         return actions
-
-    def try_out(
-        self, agent: int, observations: Array, names: Sequence[str], random: np.random.Generator
-    ) -> None:
-        """Ask these members for an agent, to no effect: all is compiled, and what fails does so.
-
-        Args:
-            agent: which.
-            observations: [num_envs, *observation_shape] what it sees.
-            names: of scripted members; those that take a seat for good are not asked here.
-            random: what they draw from.
-
-        Raises:
-            ConfigError: a policy returns no action for each copy.
-        """
-        space = self._env.agents[agent].action_space
-        for name in (each for each in names if each in self._policies):
-            shape = (self._env.num_envs, *(space.shape or ()))
-            self._ask(name, agent, observations, shape, random)
 
     def state(self) -> State:
         """What each draws from."""

@@ -106,6 +106,7 @@ class PolicySpec:
             str(np.dtype(self.dtype)),
             self.scale,
             self.parts,
+            self.layout,
             repr(self.actions),
             self.masked,
         )
