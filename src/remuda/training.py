@@ -114,7 +114,10 @@ def _train_watched(
     for words in prepared.notes(config, said, resume):
         view.say(words)
     try:
-        with log_to(run.logs / "coordinator.log"), telling_of_compiling(view.say):
+        with (
+            log_to(run.logs / "coordinator.log", config.run.log_level),
+            telling_of_compiling(view.say),
+        ):
             begin = _Beginning(config, view, run, prepared, callbacks or Callbacks(), events)
             return begin.train(resume, said)
     finally:

@@ -36,6 +36,7 @@ from remuda.cluster.saved import Saved
 from remuda.config import Config
 from remuda.errors import RemudaError, RoleDiedError
 from remuda.forkserver import client as forkserver
+from remuda.forkserver.logs import level_of_children
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec
 from remuda.population.imported import Imported
@@ -155,6 +156,8 @@ class NodeAgent:
         root = Path(self._home.name)
         shared = self._recipe.checkpoints
         self._logs = root / "logs"
+        self._level = contextlib.ExitStack()
+        self._level.enter_context(level_of_children(self._recipe.config.run.log_level))
         self._checkpoints = Checkpoints(Path(shared) if shared else root / "checkpoints")
         self._logs.mkdir()
         self._node: Node | None = None
@@ -407,4 +410,5 @@ class NodeAgent:
         if self._runtime is not None:
             self._runtime.stop()
             self._runtime = None
+        self._level.close()
         self._home.cleanup()

@@ -226,6 +226,8 @@ class RunConfig(Section):
     loggers: tuple[Literal["wandb", "mlflow"], ...] = ()
     """Where the metrics go besides: `wandb` (Weights & Biases), `mlflow`; each needs its package,
     and is set up by its own environment variables."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The lowest level of messages that all processes write to their log files (in `logs/`)."""
     live: bool = True
     """Show the live view where the output is a terminal; else plain lines."""
     calibrate: Annotated[

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from remuda.runtime.host import LOG_FORMAT
+from remuda.forkserver.logs import LOG_FORMAT, level_of_children
 
 
 class _LogFile(logging.FileHandler):
@@ -30,17 +30,25 @@ class _LogFile(logging.FileHandler):
 
 
 @contextmanager
-def log_to(path: Path) -> Iterator[None]:
-    """Send what this package logs in this process to a file, and not to the terminal."""
+def log_to(path: Path, level: str = "info") -> Iterator[None]:
+    """Send what this package logs in this process to a file, and not to the terminal.
+
+    Args:
+        path: the file.
+        level: the least severe messages that are written, by children too (`run.log_level`).
+    """
     logger = logging.getLogger("remuda")
     handler = _LogFile(path, delay=True)
     handler.setFormatter(logging.Formatter(LOG_FORMAT))
     before = logger.propagate, logger.level
     logger.addHandler(handler)
-    logger.propagate, logger.level = False, logging.INFO
+    logger.propagate = False
+    logger.setLevel(level.upper())
     try:
-        yield
+        with level_of_children(level):
+            yield
     finally:
         logger.removeHandler(handler)
-        logger.propagate, logger.level = before
+        logger.propagate = before[0]
+        logger.setLevel(before[1])
         handler.close()

@@ -20,6 +20,7 @@ from typing import Any
 
 from remuda import output
 from remuda.errors import UnguardedScriptError
+from remuda.forkserver.logs import log_to_stderr
 from remuda.forkserver.messages import FAILED, tell
 from remuda.forkserver.recipe import receive
 from remuda.forkserver.signals import STOPPING_SIGNALS
@@ -63,6 +64,8 @@ def main(recipe: int, lifeline: int | None, parent: socket.socket | None = None)
                 preparation = pickle.load(file)
                 _name(preparation["name"])
                 spawn.prepare(preparation)
+                if header["log_level"]:
+                    log_to_stderr(header["log_level"])
                 target, args = pickle.load(file)
             finally:
                 del process.current_process()._inheriting  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from multiprocessing import context, reduction, spawn
 from typing import Any
 
+from remuda.forkserver.logs import level_of_child
 from remuda.forkserver.messages import CHUNK, receive_descriptors
 
 
@@ -77,6 +78,7 @@ class Recipe:
         """
         header: dict[str, Any] = {
             "log": self.log,
+            "log_level": level_of_child(bool(self.log)),
             "environment": dict(os.environ),
             "affinity": os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None,
             "files": resource.getrlimit(resource.RLIMIT_NOFILE),

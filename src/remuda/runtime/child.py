@@ -20,7 +20,7 @@ from remuda.timeline import Timeline
 from remuda.types import Role
 
 LOGGED = re.compile(r"^\d+-\d\d-\d\d [\d:,]+ [A-Z]+ [^:]*: ")
-"""What a line of a log begins with (`LOG_FORMAT` in runtime/host.py), before its words."""
+"""What a line of a log begins with (`LOG_FORMAT` in forkserver/logs.py), before its words."""
 EVERY = 1.0
 """Seconds between two measurements of a role's processor time."""
 

@@ -21,8 +21,6 @@ from remuda.timeline import Timeline
 from remuda.types import Role
 from remuda.user_code import where_raised
 
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-
 
 @dataclass(frozen=True)
 class Hosting:
@@ -44,7 +42,6 @@ class Hosting:
 def host(role: Role, control: Control, hosting: Hosting) -> None:
     """Run a role until it is done or asked to stop. What every child is started for."""
     ignore_held_signals()
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
     log = logging.getLogger(role.name)
     log.info("process %d starts", os.getpid())
     tell_compiling(lambda compiling: control.tell_compiling(hosting.index, compiling))

@@ -72,7 +72,7 @@ def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: Non
     if not facts.get("turns"):
         return []
     notes: list[str] = []
-    with log_to(run.logs / "coordinator.log"):
+    with log_to(run.logs / "coordinator.log", _log_level(run)):
         try:
             failed = drawn()
             if failed is None:
@@ -86,6 +86,13 @@ def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: Non
         except Exception as error:
             notes.append(_note("no report", error))
     return notes
+
+
+def _log_level(run: RunDirectory) -> str:
+    try:
+        return run.read_config().run.log_level
+    except RemudaError:  # told of by what needs the config
+        return "info"
 
 
 def draw_picture(run: RunDirectory) -> None:

@@ -1,0 +1,73 @@
+"""The format and the level of log files, and how a child process comes to write its own.
+
+A child inherits the level with its recipe (`run.log_level`).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+_levels: list[str] = []
+"""Of the log files that this process writes; the last one counts."""
+_is_log: list[str] = []
+"""The level, where this process's output is a log file itself."""
+
+
+@contextmanager
+def level_of_children(name: str) -> Iterator[None]:
+    """Inside the `with`, log files of this process's children have this level (`run.log_level`)."""
+    _levels.append(name)
+    try:
+        yield
+    finally:
+        _levels.remove(name)
+
+
+def level_of_child(has_log: bool) -> str | None:
+    """Return the level that a child logs at; None: its output is no log file.
+
+    Args:
+        has_log: whether the child has a log file of its own.
+    """
+    if has_log:
+        return (_levels or _is_log or ["info"])[-1]
+    return _is_log[-1] if _is_log else None
+
+
+def log_to_stderr(name: str) -> None:
+    """Send what is logged in this process, whose output is a log file, there and nowhere twice.
+
+    The root logger may have handlers already: from the user's script, which every child reads, or
+    from the process that this one was forked from. Those that print are replaced, since they have
+    another level and another format; those that write files of the user's stay.
+
+    Args:
+        name: the least severe level that is written.
+    """
+    _is_log[:] = [name]
+    root, own = logging.getLogger(), logging.getLogger("remuda")
+    own.propagate = True
+    own.setLevel(logging.NOTSET)
+    for handler in list(root.handlers):
+        if _prints(handler):
+            root.removeHandler(handler)
+    least = logging.getLevelNamesMapping()[name.upper()]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    handler.setLevel(least)
+    root.setLevel(min(least, root.level) if root.handlers else least)
+    root.addHandler(handler)
+
+
+def _prints(handler: logging.Handler) -> bool:
+    if not isinstance(handler, logging.StreamHandler):
+        return False
+    try:
+        return handler.stream.fileno() in (1, 2)
+    except (AttributeError, OSError, ValueError):  # not a file, or closed
+        return False
