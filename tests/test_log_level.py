@@ -56,7 +56,6 @@ def test_the_processes_of_roles_and_of_environments_do_too(level, tmp_path):
         env={"num_envs": 2, "workers": 2},
         run={"turns": 40, "evaluate_episodes": 0, "directory": directory, "log_level": level},
         checkpoint={"evaluate_episodes": 0},
-       
     )
     logs = logs_of(directory)
     assert told_in(logs["actor.log"]) == list(LEVELS[LEVELS.index(level) :])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
 from multiprocessing import Pipe
@@ -27,7 +26,6 @@ from remuda.pickled import add_pickles, pickles_in
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import Snapshot
 from remuda.result import Result
-from remuda.runtime.host import LOG_FORMAT
 from remuda.saved_weights import published
 from remuda.user_code import where_raised
 
@@ -177,7 +175,6 @@ def _measure_elsewhere(
 ) -> None:
     """Measure a checkpoint, and tell what came of it. What the process is started for."""
     ignore_held_signals()
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
     add_pickles(pickles)
     words: list[str] = []
     run = RunDirectory.open(path)
