@@ -79,4 +79,4 @@ def test_a_game_that_cannot_be_closed_costs_a_finished_run_nothing(tmp_path, mon
     assert run.summary()["turns"] == 60
     assert np.isfinite(run["agent_0"].act(np.zeros(5, np.float32)))
     said = (run.path / "logs" / "coordinator.log").read_text()
-    assert "the game could not be closed: OSError in your code" in said
+    assert "close() of CannotClose raised OSError in your code" in said
