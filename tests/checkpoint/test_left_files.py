@@ -8,10 +8,14 @@ from threading import Barrier
 
 import pytest
 
+import remuda
 from remuda.checkpoint.names import new_directory
 from remuda.checkpoint.state import sweep
 from remuda.config import load_config
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.double_oracle.record import begin, go_on
+from remuda.exploiting.exploit import _claim as claim_for_exploiters
+from remuda.ui.seeds import Seeds
 
 
 def test_directories_that_are_made_in_one_instant_are_distinct(tmp_path):
@@ -67,6 +71,38 @@ def test_what_a_kill_left_half_written_goes_when_the_run_is_opened(again, tmp_pa
     assert len(left) == 4
     again(run)
     assert list(run.path.rglob("*.tmp")) == [alive]
+
+
+def open_tournament(directory):
+    game = "rock_paper_scissors"
+    remuda.tournament({"a": "random", "b": "random"}, game=game, episodes=2, directory=directory)
+
+
+def open_double_oracle(directory):
+    with begin(directory, {"game": "kuhn_poker"}):
+        pass
+    (directory / ".report.html.999999999.tmp").touch()
+    with go_on(directory):
+        pass
+
+
+def open_seeds(directory):
+    config = load_config({"game": "treasure_hunt", "run": {"directory": directory}})
+    Seeds.create(config, 2)
+    (directory / ".seeds.json.999999998.tmp").touch()
+    Seeds.open(directory, {})
+    (directory / ".seeds.json.999999999.tmp").touch()
+    assert Seeds.begun(config, 2)
+
+
+@pytest.mark.parametrize(
+    "opened", [open_tournament, open_double_oracle, open_seeds, claim_for_exploiters]
+)
+def test_it_goes_when_a_directory_of_another_kind_is_opened_too(opened, tmp_path):
+    if opened is not open_double_oracle:  # which begins in an empty directory only
+        (tmp_path / ".target.safetensors.999999999.tmp").touch()
+    opened(tmp_path)
+    assert not list(tmp_path.rglob("*.tmp"))
 
 
 def test_other_files_stay(tmp_path):

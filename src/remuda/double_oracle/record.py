@@ -17,6 +17,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from remuda.checkpoint.state import sweep
 from remuda.errors import RunDirectoryError
 
 LINES, LOCK = "psro.jsonl", "lock"
@@ -176,6 +177,7 @@ def _opened(directory: Path) -> Iterator[Record]:
             raise RunDirectoryError(
                 f"{directory} is in use by another process; wait for it, or name another with --out"
             ) from None
+        sweep(directory)
         path = directory / LINES
         try:
             file = FileIO(path, "a+")

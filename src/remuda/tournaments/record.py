@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from remuda.checkpoint.state import write_whole
+from remuda.checkpoint.state import sweep, write_whole
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger import MATCH, LedgerFile, header_of, read_records, record_type
 from remuda.population.records import SCRIPTED
@@ -174,6 +174,7 @@ class RecordedResults(MatchResults):
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._take_lock()
+            sweep(directory)
             try:
                 self._begin(description)
             except BaseException:

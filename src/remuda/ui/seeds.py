@@ -17,7 +17,7 @@ from typing import Any
 
 from remuda.checkpoint.names import new_directory
 from remuda.checkpoint.plain import checked
-from remuda.checkpoint.state import write_whole
+from remuda.checkpoint.state import sweep, write_whole
 from remuda.config import Config, load_config, load_saved_config, overlay
 from remuda.coordinator.continuing import continues
 from remuda.coordinator.run_directory import RunDirectory
@@ -74,6 +74,7 @@ class Seeds:
             if not (config.run.directory / SEEDS).is_file():
                 return None
             found = Seeds(config.run.directory, config, wanted)
+            sweep(found.directory)
             found.save()
             return found
         for file in sorted(base.glob(f"*/{SEEDS}"), reverse=True):
@@ -100,6 +101,7 @@ class Seeds:
             raise RunDirectoryError(f"{directory / SEEDS} is damaged: {error}") from None
         saved = load_saved_config(found["config"]).model_dump(mode="json")
         config = load_config(overlay(saved, settings))
+        sweep(directory)
         opened = Seeds(directory, config, tuple(int(seed) for seed in found["seeds"]))
         if settings:  # they hold for whatever goes on later, too
             opened.save()
