@@ -1,6 +1,7 @@
 """The store: checkpoints are whole or not there, and damage is found and told."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -296,3 +297,52 @@ def test_nothing_is_set_aside_where_the_whole_one_cannot_be_gone_on_from(tmp_pat
     assert store.numbers() == [1, 2]
     assert store.newest_whole(print).turns == 10
     assert store.numbers() == [1]
+
+
+@pytest.mark.parametrize("harm", [lambda path: path.write_bytes(b"{"), lambda path: path.unlink()])
+def test_a_best_checkpoint_without_a_manifest_does_not_keep_all_others(harm, tmp_path):
+    store = Checkpoints(tmp_path)
+    for value in (1, 2):
+        take(store, value)
+    store.mark_best({"checkpoint": 1, "mean_return": 5.0})
+    harm(store.directory(1) / "manifest.json")
+    for value in (3, 4, 5):
+        take(store, value)
+        store.keep(2)
+    assert store.numbers() == [1, 4, 5]
+
+
+def test_a_manifest_that_cannot_be_read_just_now_costs_no_part(tmp_path, monkeypatch):
+    store = Checkpoints(tmp_path)
+    take(store, 1)
+    carry(store, 2)
+    take(store, 3)
+
+    def refuse(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        store.keep(2)
+    store.keep(2)
+    assert store.numbers() == [2, 3]
+    assert store.read(2, "a")["value"] == 1
+
+
+def test_a_new_checkpoint_is_not_taken_for_the_best_that_was_set_aside(tmp_path):
+    store = Checkpoints(tmp_path)
+    for value in (1, 2):
+        take(store, value)
+    store.mark_best({"checkpoint": 2, "mean_return": 5.0})
+    flip(store.directory(2) / "a.safetensors")
+    successor = Checkpoints(tmp_path)
+    assert successor.newest_whole(lambda _: None).number == 1
+    take(successor, 3)
+    assert successor.best() is None
+
+
+def test_a_best_return_that_is_no_number_is_as_none(tmp_path):
+    store = Checkpoints(tmp_path)
+    take(store, 1)
+    store.mark_best({"checkpoint": 1, "mean_return": float("nan")})
+    assert store.best() is None

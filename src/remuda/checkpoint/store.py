@@ -19,8 +19,10 @@ is damaged on disk stays damaged in every checkpoint that names it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
+import math
 import os
 import re
 import shlex
@@ -42,6 +44,7 @@ FORMAT = 3
 """Of the files; a program reads its own format only. Raise it whenever a part of a checkpoint holds
 something else. 3: `earlier` of a manifest."""
 MANIFEST = "manifest.json"
+BEST = "best.json"
 PART = re.compile(r"[^/.\0][^/\0]*\.safetensors")
 """The name of a part's file."""
 
@@ -107,6 +110,9 @@ class Checkpoints:
         self.path.mkdir(parents=True, exist_ok=True)
         for left in self.path.glob(".*.partial"):
             shutil.rmtree(left, ignore_errors=True)
+        noted = self._noted_best()
+        if noted is not None and noted["checkpoint"] not in self.numbers():
+            (self.path / BEST).unlink()  # of one that was set aside: it would be the next one's
         number = max(self._begun, *self.numbers(), *self._kept_apart(), 0) + 1
         self._begun, self._carried = number, {}
         self.partial(number).mkdir()
@@ -203,7 +209,7 @@ class Checkpoints:
             checked(data["earlier"], dict.fromkeys(data["earlier"], int))
             return Manifest(**data)
         except OSError as error:
-            raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
+            raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
         except (ValueError, TypeError) as error:  # TypeError: a name too many
             raise CheckpointError(f"{path} is damaged: {error}") from None
 
@@ -333,8 +339,10 @@ class Checkpoints:
             try:
                 for name, held_by in self.manifest(number).earlier.items():
                     named.setdefault(held_by, set()).add(name)
-            except CheckpointError:
-                return  # which older parts it names is unknown
+            except CheckpointError as error:
+                if _may_be_readable_later(error):
+                    return  # which older parts it names is unknown
+                continue  # without its manifest it cannot be used, nor what it named
         for number in numbers:
             if number not in kept:
                 self._remove(number)
@@ -366,12 +374,17 @@ class Checkpoints:
 
         A damaged note is as none: the next checkpoint that is measured becomes the best.
         """
+        best = self._noted_best()
+        return best if best is not None and best["checkpoint"] in self.numbers() else None
+
+    def _noted_best(self) -> dict[str, Any] | None:
+        """As `best`, though that checkpoint may not be there any more."""
         try:
-            data = read_json(self.path / "best.json")
+            data = read_json(self.path / BEST)
             best = checked(data, {"checkpoint": int, "mean_return": NUMBER})
         except (OSError, ValueError):
             return None
-        return best if best["checkpoint"] in self.numbers() else None
+        return best if math.isfinite(best["mean_return"]) else None
 
     def mark_best(self, facts: Mapping[str, Any]) -> None:
         """Note which checkpoint did best: `checkpoint` and `mean_return`, and more to read.
@@ -379,7 +392,7 @@ class Checkpoints:
         Raises:
             OSError: the disk is full or not writable.
         """
-        write_whole(self.path / "best.json", json.dumps(facts, indent=1).encode())
+        write_whole(self.path / BEST, json.dumps(facts, indent=1).encode())
 
     def directory(self, number: int) -> Path:
         """Where a checkpoint lies."""
@@ -405,6 +418,13 @@ def differences(
             yield from differences(a, b, f"{prefix}{key}.")
         elif a != b:
             yield f"{prefix}{key} was {a} and is {b}"
+
+
+def _may_be_readable_later(error: CheckpointError) -> bool:
+    """Whether a manifest was not read for a reason that says nothing about the manifest itself."""
+    cause = error.__cause__
+    gone = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.EFBIG)
+    return isinstance(cause, OSError) and cause.errno not in gone
 
 
 def _file(part: str) -> str:
