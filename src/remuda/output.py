@@ -279,7 +279,7 @@ def unfailing() -> Iterator[None]:
     finally:
         try:
             if len(_open) == 1:
-                _finish()
+                finish()
         finally:
             with _lock:
                 _open.remove(changed)
@@ -288,11 +288,11 @@ def unfailing() -> Iterator[None]:
                         setattr(sys, name, before)
 
 
-def _finish() -> None:
+def finish(patience: float = PATIENCE) -> None:
+    """Write what was printed so far, unless the reader takes nothing for so many seconds."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
-    patience = PATIENCE
     for sink, _ in list(_streams.values()):
         if not sink.finish(patience):
             patience = 0.0  # the other output often has the same reader

@@ -34,6 +34,10 @@ UNGUARDED = 71
 """Exit code of a process that did not begin, since the script would begin a run in it."""
 
 
+LAST_WORDS = 2.0
+"""Seconds without progress after which what the output still holds is given up."""
+
+
 def ignore_held_signals() -> None:
     """From now on they pass without effect, those held back too."""
     for number in STOPPING_SIGNALS:
@@ -120,9 +124,8 @@ def end(code: int) -> None:
     with contextlib.suppress(BaseException):
         logging.shutdown()
         atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(BaseException):
-            stream.flush()
+    with contextlib.suppress(BaseException):
+        output.finish(LAST_WORDS)
     os._exit(code)
 
 

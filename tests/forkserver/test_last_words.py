@@ -1,0 +1,32 @@
+"""What a child prints last, as the traceback that names its fault, is written before it ends."""
+
+import os
+import subprocess
+import sys
+import time
+
+WORDS = 1_500
+PROGRAM = f"""
+from remuda import output
+from remuda.forkserver import child
+
+output.never_fail()
+for number in range({WORDS}):
+    print(number, 90 * "x", flush=True)
+print("begun", file=open("begun", "w"), flush=True)
+child.end(7)
+"""
+
+
+def test_what_a_child_printed_is_written_though_its_output_is_slow(tmp_path):
+    """Red before: what waited for the output was lost with the process."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, cwd=tmp_path
+    )
+    limit = time.monotonic() + 60.0
+    while not os.path.exists(tmp_path / "begun"):  # the pipe holds half of it; nobody reads yet
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    said, _ = process.communicate(timeout=60.0)
+    assert process.returncode == 7
+    assert len(said.splitlines()) == WORDS
