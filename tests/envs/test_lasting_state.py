@@ -14,6 +14,9 @@ class Statistics:
     def __init__(self):
         self.n, self.mean, self.std = 0, 0.0, 1.0
 
+    def update(self):
+        self.n += 1
+
 
 class OwnNorm(gymnasium.ObservationWrapper):
     def __init__(self, env):
@@ -21,6 +24,7 @@ class OwnNorm(gymnasium.ObservationWrapper):
         self.seen = Statistics()
 
     def observation(self, observation):
+        self.seen.update()
         return observation
 
 
@@ -28,6 +32,28 @@ class TogetherNorm(BaseParallelWrapper):
     def __init__(self, env):
         super().__init__(env)
         self.seen = Statistics()
+
+    def step(self, actions):
+        self.seen.update()
+        return super().step(actions)
+
+
+class Standardised(Plain):
+    """An environment that normalises by itself."""
+
+    def __init__(self):
+        self.seen = Statistics()
+
+    def step(self, action):
+        self.seen.update()
+        return super().step(action)
+
+
+class Noisy(Plain):
+    """Its noise has constants that are called as statistics are."""
+
+    def __init__(self):
+        self.noise = Statistics()
 
 
 def frozen(env):
@@ -47,6 +73,7 @@ def normalised():
         (Plain, [NormalizeReward, TimeLimit], "NormalizeReward"),
         (Plain, [OwnNorm], "OwnNorm"),
         (normalised, [], "NormalizeObservation"),
+        (Standardised, [], "Standardised"),
         (Together, [TogetherNorm], "TogetherNorm"),
         ("gymnasium:CartPole-v1", ["gymnasium.wrappers:NormalizeObservation"], "Observation"),
     ],
@@ -61,6 +88,11 @@ def test_running_statistics_are_refused(tmp_path, game, wrappers, named):
 
 def test_statistics_that_do_not_change_are_played(tmp_path):
     assert not trained(Plain, tmp_path, env={"wrappers": [frozen]}).notes
+
+
+def test_constants_with_the_names_of_statistics_are_played(tmp_path):
+    """Red before: an environment with a noise of `mean`, `std` and `n` was refused."""
+    assert not trained(Noisy, tmp_path).notes
 
 
 class Harder(gymnasium.Wrapper):

@@ -115,6 +115,6 @@ def note(words: str) -> None:
         if words not in listener.heard:
             listener.heard.append(words)
             listener.say(words)
-    if words not in _told:  # once in this process
+    if not _listeners and words not in _told:  # once in this process
         _told.add(words)
         log.warning("%s", words)

@@ -22,28 +22,32 @@ SPREADS, COUNTS = {"var", "std", "m2", "s"}, {"count", "n"}
 
 
 def refuse_statistics(copy: Any) -> None:
-    """Refuse a wrapper that normalises by running statistics.
+    """Refuse a wrapper of a library that normalises by running statistics.
 
     Each copy in each process would have its own, and evaluation and resumed runs none: policies
     would be shown other observations than those they were trained on. One whose statistics do not
-    change (`update_running_mean` is False) is let pass.
+    change (`update_running_mean` is False) is let pass. User code is played first: `lasting_state`.
 
     Raises:
         ConfigError: there is one.
     """
     for layer in _layers(copy):
         held = {**getattr(layer, "__dict__", {})}
-        if held.get("_update_running_mean", True) is False:
+        if not _is_of_library(layer) or held.get("_update_running_mean", True) is False:
             continue
         for name, value in held.items():
             if _is_statistics(value):
-                raise ConfigError(
-                    f"env.wrappers: {_name(layer)} keeps running statistics ({name}) that no run "
-                    "saves, so that evaluation and resumed runs would begin without them; use "
-                    "policy.ppo.normalise_observations or policy.ppo.normalise_rewards, which are "
-                    "saved with the policy, or fixed numbers: policy.reward_scale, "
-                    "gymnasium.wrappers:RescaleObservation, update_running_mean = False"
-                )
+                raise _refused(layer, name)
+
+
+def _refused(layer: Any, name: str) -> ConfigError:
+    return ConfigError(
+        f"env.wrappers: {_name(layer)} keeps running statistics ({name}) that no run saves, so "
+        "that evaluation and resumed runs would begin without them; use "
+        "policy.ppo.normalise_observations or policy.ppo.normalise_rewards, which are saved with "
+        "the policy, or fixed numbers: policy.reward_scale, "
+        "gymnasium.wrappers:RescaleObservation, update_running_mean = False"
+    )
 
 
 def lasting_state(env: VectorEnv) -> tuple[str, ...]:
@@ -51,10 +55,14 @@ def lasting_state(env: VectorEnv) -> tuple[str, ...]:
 
     A few turns are played at random, in one copy that is not played otherwise, between two resets
     from the same seed: what differs after them outlasts episodes. Nothing is found where there is
-    no such wrapper, or where the environment cannot be played so.
+    no such wrapper, or where the environment cannot be played so. Of the environment itself only
+    running statistics are looked at.
+
+    Raises:
+        ConfigError: running statistics outlast episodes. Constants of such names do not.
     """
     copies = getattr(env, "copies", ())
-    layers = [] if not copies else [x for x in _layers(copies[0]) if _is_own(x)]
+    layers = [] if not copies else [x for x in _layers(copies[0]) if _may_last(x)]
     if not layers:
         return ()
     rng, everyone = np.random.default_rng(0), np.ones(env.num_envs, np.bool_)
@@ -76,12 +84,16 @@ def lasting_state(env: VectorEnv) -> tuple[str, ...]:
         env.reset(seeds, everyone)
     except Exception:  # the run itself will tell of it
         return ()
-    return tuple(
-        f"{_name(layer)}.{name}"
+    changed = [
+        (layer, name)
         for layer, old in zip(layers, before, strict=True)
         for name, value in _numbers(layer).items()
         if old.get(name) != value
-    )
+    ]
+    for layer, name in changed:
+        if _is_statistics(layer.__dict__[name]):
+            raise _refused(layer, name)
+    return tuple(f"{_name(layer)}.{name}" for layer, name in changed if _is_wrapper(layer))
 
 
 def lasting_words(found: tuple[str, ...]) -> str:
@@ -104,11 +116,20 @@ def _layers(copy: Any) -> Iterator[Any]:
         copy = next((held[name] for name in INNER if held.get(name) is not None), None)
 
 
-def _is_own(layer: Any) -> bool:
-    """Whether this is a wrapper that the user wrote."""
+def _is_wrapper(layer: Any) -> bool:
     held = getattr(layer, "__dict__", {})
-    is_wrapper = any(held.get(name) is not None for name in INNER)
-    return is_wrapper and type(layer).__module__.partition(".")[0] not in LIBRARIES
+    return any(held.get(name) is not None for name in INNER)
+
+
+def _is_of_library(layer: Any) -> bool:
+    return type(layer).__module__.partition(".")[0] in LIBRARIES
+
+
+def _may_last(layer: Any) -> bool:
+    """Whether this is a wrapper that the user wrote, or the environment, with statistics."""
+    if _is_of_library(layer):
+        return False
+    return _is_wrapper(layer) or any(map(_is_statistics, getattr(layer, "__dict__", {}).values()))
 
 
 def _name(layer: Any) -> str:
