@@ -228,3 +228,65 @@ def test_no_files_import_each_other_in_a_circle():
     while free := {name for name in left if not found[name] & left}:
         left -= free
     assert sorted(left) == []
+
+
+OPENED_ELSEWHERE = {
+    "checkpoint/opening.py": "the one way",
+    "checkpoint/state.py": "writes a new file under a temporary name; syncs its directory",
+    "checkpoint/store.py": "syncs a directory",
+    "cluster/agent.py": "logs and parts that processes of this run have just written",
+    "cluster/ray_code.py": "code of the user's, to ship it",
+    "cluster/ray_local.py": "/proc, and logs that it makes",
+    "coordinator/analysis_helper.py": "/proc",
+    "coordinator/reserve.py": "makes a new file",
+    "envs/adapters/sorrel_examples.py": "a file of a library",
+    "forkserver/activity.py": "/proc",
+    "forkserver/child.py": "the log of a new process; it does not wait for a pipe",
+    "forkserver/client.py": "/dev/null",
+    "forkserver/server.py": "/dev/null",
+    "kernels.py": "code",
+    "memory/lifeline.py": "/proc",
+    "memory_plan.py": "/proc and /sys",
+    "population/ledger.py": "writes a copy in a new directory",
+    "requests.py": "a directory",
+    "timeline.py": "writes a file that the user names",
+    "ui/dashboard/server.py": "files of the package",
+    "ui/entering.py": "/dev/null and the terminal",
+    "ui/recording.py": "a film that it has just made",
+    "ui/seeds.py": "writes the log of a new process",
+}
+"""Files in which something else than a file of a run is opened, and what."""
+OPENERS = {"read_text", "read_bytes", "safe_open", "load_file", "FileIO", "fromfile"}
+
+
+def opens_a_file(call):
+    """Whether a call opens a file by its path, with no look at what kind of file it is."""
+    function = call.func
+    name = getattr(function, "attr", getattr(function, "id", ""))
+    if name in ("FileIO", "fromfile"):  # of a descriptor, or of an open file
+        first = call.args[0]
+        opened = isinstance(first, ast.Call) and ast.unparse(first.func) == "open_file"
+        return not opened and ast.unparse(first) != "file"
+    if name in OPENERS:
+        return True
+    if name == "open" and isinstance(function, ast.Name):
+        return True
+    if ast.unparse(function) == "os.open":
+        return True
+    if name == "open" and isinstance(function, ast.Attribute):  # `path.open("rb")`, `path.open()`
+        modes = [a.value for a in call.args if isinstance(a, ast.Constant)]
+        return any(isinstance(mode, str) and set(mode) <= set("rwxabt+") for mode in modes)
+    if ast.unparse(function) in ("np.load", "np.memmap", "torch.load"):
+        return ast.unparse(call.args[0]) != "file"
+    return False
+
+
+def test_files_of_runs_are_opened_in_one_way():
+    """A named pipe would block its reader; `checkpoint/opening.py` opens ordinary files only."""
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and opens_a_file(node)
+    }
+    assert found == set(OPENED_ELSEWHERE)

@@ -8,15 +8,17 @@ at once a module is not found otherwise, and so after all others.
 from __future__ import annotations
 
 import importlib
-import json
 import logging
 import os
 import site
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+
+from remuda.checkpoint.opening import read_json
+from remuda.checkpoint.plain import checked
 
 FILE = "code-paths.json"
 LARGEST = 1 << 20
@@ -47,15 +49,11 @@ def found_here(texts: Iterable[str]) -> dict[str, object]:
 
 def read_beside(config: Path) -> None:
     """Know where the modules of a run were found; nothing is imported yet."""
-    with suppress(OSError, ValueError, RecursionError):
-        file = config.parent / FILE
-        if not file.is_file() or file.stat().st_size > LARGEST:
-            return
-        found = json.loads(file.read_text())
-        directories, modules = found.get("directories", []), found.get("modules", {})
-        _directories.update(dict.fromkeys(map(str, directories)))
-        if isinstance(modules, Mapping):
-            _files.update({str(name): str(path) for name, path in modules.items()})
+    with suppress(OSError, ValueError):
+        kinds = {"directories": list, "modules": dict}
+        found = checked(read_json(config.parent / FILE, LARGEST), kinds)
+        _directories.update(dict.fromkeys(map(str, found["directories"])))
+        _files.update({str(name): str(path) for name, path in found["modules"].items()})
 
 
 def add_directories() -> bool:

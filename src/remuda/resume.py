@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from remuda.changes import Change, allowed_words, changes, lasting
+from remuda.checkpoint.fitting import branch
+from remuda.checkpoint.opening import read_file
 from remuda.checkpoint.state import write_whole
 from remuda.checkpoint.store import Manifest, differences
 from remuda.config import Config, load_saved_config
@@ -117,7 +119,8 @@ def find_checkpoint(
     set_back, noted = [], _noted(run, found)
     if said or noted:
         saved = run.checkpoints.read(found.number, COORDINATOR)
-        set_back = _set_back(config, saved, policies, said, noted)
+        with run.checkpoints.restoring(COORDINATOR):
+            set_back = _set_back(config, saved, policies, said, noted)
     hyperparameters = _hyperparameters(before, config, policies)
     changed = list(changes(before, config))
     for policy, (name, live, value) in set_back:
@@ -195,7 +198,7 @@ def note_changes(run: RunDirectory, resumed: Resumed, say: Callable[[str], None]
         "changes": {each.key: [each.before, each.after] for each in resumed.changes},
     }
     try:
-        before = run.changes.read_bytes() if run.changes.exists() else b""
+        before = read_file(run.changes) if run.changes.exists() else b""
         write_whole(run.changes, _ended(before) + json.dumps(line).encode() + b"\n")
     except OSError as error:
         raise RunDirectoryError(f"cannot write {run.changes}: {error.strerror}") from None
@@ -215,7 +218,7 @@ def _noted(run: RunDirectory, found: Manifest) -> dict[str, float]:
     They were followed by no checkpoint that is whole, so nothing else may know of it.
     """
     try:
-        lines = run.changes.read_text(errors="replace").splitlines()
+        lines = read_file(run.changes).decode(errors="replace").splitlines()
     except OSError:
         return {}
     changed: dict[str, float] = {}
@@ -308,10 +311,11 @@ def _set_back(
 
 def _live(saved: Mapping[str, Any], policies: Sequence[str]) -> list[dict[str, float]]:
     """By place, the hyperparameters that were not as configured, or all those of a population."""
-    population = saved.get("population")
-    if population is None:
-        changed = saved["hyperparameters"]
-        return [{n: now for n, (now, _) in changed.get(p, {}).items()} for p in policies]
+    if saved.get("population") is None:
+        changed = branch(saved, "hyperparameters")
+        found = [branch(changed, name) if name in changed else {} for name in policies]
+        return [{name: now for name, (now, _) in each.items()} for each in found]
+    population = branch(saved, "population")
     names = list(population["hyperparameter_names"])
     rows = np.asarray(population["hyperparameters"])[: len(policies)].tolist()
     return [

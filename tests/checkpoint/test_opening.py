@@ -50,6 +50,13 @@ def test_a_file_has_a_size_and_a_depth(tmp_path):
         read_file(path, 1000)
 
 
+def test_half_of_a_character_is_no_text():
+    """Red before: `remuda compare` ended in a traceback of the library that draws."""
+    with pytest.raises(RefusedYAMLError, match="holds half of a character"):
+        read_yaml('a: 1\nb: "\\ud800"')
+    assert read_yaml('b: "\\udcff"') == {"b": "\udcff"}
+
+
 def test_aliases_of_aliases_are_counted():
     """Red before: ten lines took 5.7 GB."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]

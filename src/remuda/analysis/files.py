@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 
 from remuda.analysis.payoff import Numbers, Payoffs, exact, from_sums
 from remuda.analysis.sums import add_up
+from remuda.checkpoint import opening
 from remuda.errors import UsageError
 from remuda.types import Array
 
@@ -47,8 +49,8 @@ def read_file(path: Path) -> Payoffs:
 
 def _read_csv(path: Path) -> Payoffs:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = [[_clean(word) for word in line] for line in csv.reader(file) if any(line)]
+        text = io.StringIO(opening.read_file(path).decode("utf-8-sig"), newline="")
+        lines = [[_clean(word) for word in line] for line in csv.reader(text) if any(line)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path} cannot be read as a table: {error}") from None
     if len(lines) < 2:
@@ -123,8 +125,8 @@ def _of_matches(path: Path, lines: Sequence[Sequence[str]]) -> Payoffs:
 
 def _read_npz(path: Path) -> Payoffs:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        with opening.open_stream(path) as file, np.load(file, allow_pickle=False) as found:
+            arrays = {name: found[name] for name in found.files}
     except (OSError, ValueError, TypeError, AttributeError, zipfile.BadZipFile, EOFError) as error:
         raise UsageError(f"{path} cannot be read as arrays: {error}") from None
     for name in ("matrix", "errors", "counts"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from remuda.analysis.sums import ROWS, add_up
 from remuda.checkpoint.opening import open_stream
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger import BIRTH, MATCH, record_type
+from remuda.population.ledger_names import LONGEST_HEADER, parse_header
 from remuda.population.records import PolicyRef
 from remuda.types import Array, Integers
 
@@ -52,13 +52,12 @@ class LedgerReader:
         """
         try:
             with open_stream(path) as file:
-                line = file.readline(1 << 24)
+                line = file.readline(LONGEST_HEADER)
                 size = os.fstat(file.fileno()).st_size
-            header = json.loads(line)
-            names, seats = tuple(header["policies"]), int(header["seats"])
-            kind = record_type(seats)
-        except (OSError, ValueError, KeyError, TypeError):
+            names, seats, _ = parse_header(line)
+        except (OSError, ValueError):
             raise RunDirectoryError(f"{path} is missing, or no ledger of matches") from None
+        kind = record_type(seats)
         whole = (size - len(line)) // kind.itemsize
         return LedgerReader(path, names, seats, kind, len(line), len(line) + whole * kind.itemsize)
 

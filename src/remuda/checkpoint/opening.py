@@ -1,4 +1,4 @@
-"""The one way in which files of runs are opened to be read.
+"""The one way in which files of runs are opened, but for those that are written whole.
 
 A run may be another person's, or half written. A named pipe in place of a file would block its
 reader, and a huge or deeply nested file would take its memory. Here a file is an ordinary file of
@@ -11,13 +11,14 @@ import errno
 import json
 import os
 import stat
-from io import BufferedReader
+from io import BufferedRandom, BufferedReader
 from pathlib import Path
 from typing import Any
 
 LARGEST = 256 * 2**20
 """Bytes of a file that is read whole, but for weights and parts of checkpoints."""
 ANY_SIZE = 2**63
+APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
 
 
 def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
@@ -40,6 +41,15 @@ def open_stream(path: Path) -> BufferedReader:
         OSError: as of `open_file`.
     """
     return os.fdopen(open_file(path), "rb")
+
+
+def open_to_append(path: Path) -> BufferedRandom:
+    """Return an ordinary file, made if it is missing, to be read and to be appended to.
+
+    Raises:
+        OSError: as of `open_file`.
+    """
+    return os.fdopen(open_file(path, APPEND), "a+b")
 
 
 def read_file(path: Path, largest: int = LARGEST) -> bytes:

@@ -94,13 +94,9 @@ def unpack(data: bytes, source: str = "the data") -> State:
     Raises:
         CheckpointError: it is damaged, or something else.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
     try:
-        arrays = load(data)
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        state: State = checked(json.loads(header["__metadata__"][_REST]), {})
+        arrays, metadata = load_tensors(data)
+        state: State = checked(json.loads(metadata[_REST]), {})
         for path, array in arrays.items():
             *parents, name = (_unescaped(part) for part in path.split("/"))
             branch = state
@@ -108,8 +104,25 @@ def unpack(data: bytes, source: str = "the data") -> State:
                 branch = branch[parent]
             branch[name] = array
         return rooted(state, source)
-    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{source} is no state of Remuda, or damaged: {error}") from None
+
+
+def load_tensors(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
+    """Return the arrays by name and the metadata in the content of a safetensors file.
+
+    Raises:
+        ValueError: it is damaged, or something else.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        arrays = load(data)
+    except (SafetensorError, KeyError) as error:
+        raise ValueError(str(error)) from None
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    return arrays, header.get("__metadata__") or {}
 
 
 def write_whole(path: Path, data: bytes | Iterable[Buffer], *, sync: bool = True) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from remuda.checkpoint.opening import ANY_SIZE, read_file
 from remuda.checkpoint.state import write_whole
 from remuda.checkpoint.store import MANIFEST, Checkpoints, Manifest
 from remuda.errors import CheckpointError
@@ -21,7 +22,9 @@ class Saved:
     def read(cls, checkpoints: Checkpoints, number: int) -> Saved:
         """Read a whole checkpoint of the run."""
         manifest = checkpoints.manifest(number)
-        files = {name: checkpoints.file(manifest, name).read_bytes() for name in manifest.files}
+        files = {
+            name: read_file(checkpoints.file(manifest, name), ANY_SIZE) for name in manifest.files
+        }
         return cls(replace(manifest, earlier={}), files)
 
     def write(self, checkpoints: Checkpoints) -> None:

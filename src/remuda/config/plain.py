@@ -21,6 +21,9 @@ MOST_DIGITS = 4000
 EXPONENT = re.compile(r"^[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9_]+)[eE][-+]?[0-9]+$")
 """A number with an exponent, as YAML 1.2 has it; PyYAML reads YAML 1.1, where `1e-3` is a text."""
 
+HALF_CHARACTER = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
+"""Half of a character, which no file or picture can hold; the others are bytes of odd paths."""
+
 WHOLES = re.compile(r"^[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$")
 """Whole numbers of YAML 1.1, without those to the base of 60. `08` was none, and stays a text."""
 REALS = re.compile(
@@ -186,6 +189,11 @@ def _careful(loader: Any) -> Any:
                     )
             return super().compose_node(parent, index)
 
+        def compose_scalar_node(self, anchor: Any) -> Any:
+            node = super().compose_scalar_node(anchor)
+            _check_text(node)
+            return node
+
         def compose_sequence_node(self, anchor: Any) -> Any:
             with self._within(anchor):
                 return super().compose_sequence_node(anchor)
@@ -213,6 +221,15 @@ def _careful(loader: Any) -> Any:
             self._around.discard(anchor or "")
 
     return Careful
+
+
+def _check_text(node: Any) -> None:
+    """Raise a `RefusedYAMLError` for half of a character."""
+    if HALF_CHARACTER.search(node.value):
+        raise RefusedYAMLError(
+            f"{_line(node)}: {ascii(node.value)[:40]} holds half of a character (a surrogate); "
+            "write the whole one"
+        )
 
 
 def _check_keys(node: Any) -> None:

@@ -8,8 +8,10 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
 
+from remuda.checkpoint.opening import APPEND, open_file
 from remuda.coordinator.frozen import FrozenTexts
 from remuda.coordinator.metrics import Record
 from remuda.coordinator.metrics_events import EventEncoder, frame, openings
@@ -100,7 +102,7 @@ class MetricsLog:
 
 def _append(path: Path, data: bytes) -> None:
     """Write all of `data` at the end of a file, or leave the file as it was."""
-    with path.open("ab", buffering=0) as file:
+    with FileIO(open_file(path, APPEND), "a+") as file:
         before = file.seek(0, os.SEEK_END)
         try:
             if file.write(data) != len(data):

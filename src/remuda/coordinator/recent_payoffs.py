@@ -10,6 +10,7 @@ import numpy.typing as npt
 from remuda.analysis.meetings import KEY, PIECE, LedgerReader
 from remuda.analysis.payoff import Numbers, Payoffs, from_sums
 from remuda.analysis.sums import ROWS, add_up
+from remuda.checkpoint.opening import open_stream
 from remuda.errors import RunDirectoryError
 from remuda.population.ledger import BIRTH, MATCH
 from remuda.types import Array, Bools, Integers
@@ -63,7 +64,7 @@ class RecentPayoffs:
         if ledger.end < self._read:
             self._read, self._sums = 0, np.zeros_like(self._sums)
         begin = self._read or ledger.begin
-        with self._path.open("rb") as file:
+        with open_stream(self._path) as file:
             file.seek(begin)
             left = (ledger.end - begin) // ledger.kind.itemsize
             while left > 0:

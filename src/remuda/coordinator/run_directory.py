@@ -16,7 +16,7 @@ from remuda import code_paths, pickled
 from remuda.checkpoint.names import file_name, new_directory
 from remuda.checkpoint.opening import ANY_SIZE, open_file, read_file
 from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all, read_checked
-from remuda.checkpoint.state import save_tensors, sweep, write_whole
+from remuda.checkpoint.state import load_tensors, save_tensors, sweep, write_whole
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_saved_config, read_config, write_config
 from remuda.coordinator.continuing import way_on
@@ -377,18 +377,14 @@ class RunDirectory:
         Raises:
             RunDirectoryError: the file is missing or damaged.
         """
-        from safetensors import SafetensorError, safe_open
-
         path = self._weights_of(policy)
         try:
-            with safe_open(path, "numpy") as file:
-                names = list(file.keys())
-                return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
+            return load_tensors(read_file(path, ANY_SIZE))
         except FileNotFoundError:
             raise RunDirectoryError(
                 f"{path} is missing: the run has not ended, or saved nothing"
             ) from None
-        except (SafetensorError, OSError) as error:
+        except (ValueError, OSError) as error:
             raise RunDirectoryError(f"{path} is damaged: {error}") from None
 
     def save_summary(self, summary: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from remuda.checkpoint.opening import APPEND, open_file, read_file
 from remuda.checkpoint.state import sweep
 from remuda.errors import RunDirectoryError
 
@@ -156,7 +157,7 @@ def read(directory: Path) -> list[dict[str, Any]]:
     """
     path = directory / LINES
     try:
-        data = path.read_bytes()
+        data = read_file(path)
     except OSError:
         raise RunDirectoryError(
             f"{directory} holds no double oracle: there is no {LINES} in it"
@@ -167,7 +168,7 @@ def read(directory: Path) -> list[dict[str, Any]]:
 @contextmanager
 def _opened(directory: Path) -> Iterator[Record]:
     try:
-        lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        lock = open_file(directory / LOCK, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise _unwritable(directory / LOCK, error) from None
     try:
@@ -180,7 +181,7 @@ def _opened(directory: Path) -> Iterator[Record]:
         sweep(directory)
         path = directory / LINES
         try:
-            file = FileIO(path, "a+")
+            file = FileIO(open_file(path, APPEND), "a+")
         except OSError as error:
             raise _unwritable(path, error) from None
         with file:
@@ -203,7 +204,7 @@ def _unwritable(path: Path, error: OSError) -> RunDirectoryError:
 def _is_begun(path: Path) -> bool:
     """Whether a file holds a part of a first line of ours, and nothing else."""
     try:
-        data = path.read_bytes()
+        data = read_file(path)
     except OSError:
         return False
     return data[: len(FIRST)] == FIRST[: len(data)] and not _complete(data)

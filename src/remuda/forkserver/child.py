@@ -149,7 +149,7 @@ def _prepare(header: dict[str, Any]) -> None:
 
 def log_to(path: str) -> None:
     """Send all output of this process, of native code too, into a file."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK  # a pipe is not waited for
     try:
         descriptor = os.open(path, flags, 0o644)
     except OSError:  # a full disk, or a folder that was removed, costs the log and no more

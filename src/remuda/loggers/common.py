@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from remuda.checkpoint.opening import read_json
 from remuda.coordinator.run_directory import write_file
 from remuda.errors import ConfigError
 from remuda.evaluation import way_of
@@ -55,7 +56,7 @@ def evaluated(result: Result) -> dict[str, float]:
 def known_id(directory: Path, logger: str) -> str | None:
     """The id under which an earlier session of the run was logged; None: it was not."""
     try:
-        found = json.loads((directory / IDS).read_text()).get(logger)
+        found = read_json(directory / IDS).get(logger)
     except (OSError, ValueError, AttributeError):
         return None
     return found if isinstance(found, str) else None
@@ -64,7 +65,7 @@ def known_id(directory: Path, logger: str) -> str | None:
 def keep_id(directory: Path, logger: str, value: str) -> None:
     """Note the id under which the run is logged."""
     try:
-        ids = json.loads((directory / IDS).read_text())
+        ids = read_json(directory / IDS)
     except (OSError, ValueError):
         ids = {}
     write_file(directory / IDS, json.dumps({**ids, logger: value}).encode())

@@ -83,7 +83,7 @@ class InitialWeights:
         """All files by name, for another machine."""
         if not self.path.exists():
             return {}
-        return {path.name: path.read_bytes() for path in sorted(self.path.iterdir())}
+        return {path.name: read_file(path, ANY_SIZE) for path in sorted(self.path.iterdir())}
 
     def sources(self) -> dict[str, dict[str, Any]]:
         """By policy, where its first weights were taken from; of the others they are random.

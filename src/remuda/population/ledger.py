@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -16,9 +17,16 @@ from typing import BinaryIO
 
 import numpy as np
 
+from remuda.checkpoint.opening import ANY_SIZE, open_stream, open_to_append, read_file
 from remuda.errors import RunDirectoryError
 from remuda.kernels import njit
-from remuda.population.ledger_names import names_in, replace_header, told_by
+from remuda.population.ledger_names import (
+    LONGEST_HEADER,
+    names_in,
+    parse_header,
+    replace_header,
+    told_by,
+)
 from remuda.population.records import (
     GAMES,
     MEETINGS,
@@ -305,8 +313,8 @@ class LedgerFile:
         Raises:
             OSError: the disk is full or not writable; what was written in part is passed over.
         """
-        with self._path.open("ab") as file:
-            if file.tell() == 0:
+        with open_to_append(self._path) as file:
+            if file.seek(0, os.SEEK_END) == 0:
                 file.write(self._header)
             else:
                 self._trim(file)
@@ -324,7 +332,8 @@ class LedgerFile:
         end = 0
         if self._path.exists():
             end = len(self._header) + records * self._size
-            with self._path.open("r+b") as file:
+            with open_to_append(self._path) as file:
+                file.seek(0)
                 if file.read(len(self._header)) != self._header:
                     end = 0
                 file.truncate(min(end, self._path.stat().st_size))
@@ -376,11 +385,11 @@ def copy_later(path: Path, records: int, to: Path) -> None:
     Raises:
         OSError: the disk is full or not writable.
     """
-    with path.open("rb") as file:
-        header = file.readline()
+    with open_stream(path) as file:
+        header = file.readline(LONGEST_HEADER)
         try:
-            end = len(header) + records * record_type(json.loads(header)["seats"]).itemsize
-        except (ValueError, KeyError, TypeError):
+            end = len(header) + records * record_type(parse_header(header).seats).itemsize
+        except ValueError:
             header, end = b"", 0
         if path.stat().st_size <= end:
             return
@@ -397,14 +406,14 @@ def read_records(path: Path) -> tuple[tuple[str, ...], Array]:
         RunDirectoryError: it is missing, or no ledger.
     """
     try:
-        data = path.read_bytes()
+        data = read_file(path, ANY_SIZE)
         line, _, rest = data.partition(b"\n")
-        header = json.loads(line)
-        names, kind = tuple(header["policies"]), record_type(header["seats"])
-    except (OSError, ValueError, KeyError, TypeError):
+        header = parse_header(line)
+    except (OSError, ValueError):
         raise RunDirectoryError(f"{path} is missing, or no ledger of matches") from None
+    kind = record_type(header.seats)
     whole = len(rest) // kind.itemsize
-    return names, np.frombuffer(rest, kind, whole)
+    return header.policies, np.frombuffer(rest, kind, whole)
 
 
 def results(path: Path) -> Iterator[Result]:

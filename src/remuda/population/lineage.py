@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
+from remuda.checkpoint.opening import open_stream
 from remuda.population.ledger import (
     BIRTH,
     BORN_WITH,
@@ -21,6 +21,7 @@ from remuda.population.ledger import (
     read_records,
     value_of,
 )
+from remuda.population.ledger_names import LONGEST_HEADER, parse_header
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,8 @@ def read_lineage(ledger: Path) -> list[Born]:
         RunDirectoryError: there is no ledger, or it is damaged.
     """
     names, records = read_records(ledger)
-    with ledger.open("rb") as file:
-        numbers = json.loads(file.readline()).get("numbers", [])
+    with open_stream(ledger) as file:
+        numbers = parse_header(file.readline(LONGEST_HEADER)).numbers
     generations = dict.fromkeys(range(len(names)), 0)
     found: dict[tuple[int, int], Born] = {}
     frozen: dict[tuple[int, int], int] = {}  # by policy and version, which generation it is of

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from remuda.checkpoint.opening import read_file
 from remuda.envs.worker_status import WorkerStatus
 from remuda.forkserver.activity import Activity, ProcessId
 from remuda.forkserver.process import Process
@@ -135,7 +136,8 @@ class Child:
 def last_line(path: Path) -> str:
     """The words of the last line of a log that says anything."""
     try:
-        lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
+        words = read_file(path).decode(errors="replace")
     except OSError:
         return "its log cannot be read"
+    lines = [line for line in words.splitlines() if line.strip()]
     return LOGGED.sub("", lines[-1].strip()) if lines else "its log is empty"

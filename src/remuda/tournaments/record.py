@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from remuda.checkpoint.opening import open_file, open_stream, read_json
 from remuda.checkpoint.state import sweep, write_whole
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger import MATCH, LedgerFile, header_of, read_records, record_type
@@ -224,7 +225,7 @@ class RecordedResults(MatchResults):
             ) from None
 
     def _take_lock(self) -> None:
-        self._lock = os.open(self._path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        self._lock = open_file(self._path / "lock", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -248,7 +249,7 @@ class RecordedResults(MatchResults):
     def _read_ledger(self) -> None:
         """Take the matches that are over from the ledger, if there is one."""
         path, header = self._path / LEDGER, header_of(self._names, self._seats)
-        with suppress(FileNotFoundError), path.open("rb") as file:
+        with suppress(FileNotFoundError), open_stream(path) as file:
             begin = file.read(len(header))
             if begin != header and header.startswith(begin):  # killed in the middle of this line
                 self._ledger.rewind(0)
@@ -284,7 +285,7 @@ def read_description(directory: Path) -> dict[str, Any]:
     """
     path = directory / DESCRIPTION
     try:
-        found = json.loads(path.read_bytes())
+        found = read_json(path)
     except FileNotFoundError:
         raise RunDirectoryError(
             f"{directory} is no directory of a tournament: it has no {DESCRIPTION}"
@@ -318,8 +319,8 @@ def keep_weights(directory: Path, snapshots: Sequence[Snapshot]) -> None:
 def kept_weights(directory: Path) -> dict[str, Floats]:
     """The weights that `keep_weights` kept, by digest; none: it kept none, or they are damaged."""
     try:
-        with np.load(directory / WEIGHTS, allow_pickle=False) as file:
-            return {digest: file[digest] for digest in file.files}
+        with open_stream(directory / WEIGHTS) as file, np.load(file, allow_pickle=False) as found:
+            return {digest: found[digest] for digest in found.files}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return {}
 

@@ -24,6 +24,7 @@ import numpy as np
 from remuda.analysis.payoff import Payoffs, from_sums
 from remuda.analysis.plan import Question, allocate, parse_until
 from remuda.analysis.sums import ROWS, add_up
+from remuda.checkpoint.opening import open_to_append, read_file
 from remuda.envs.registry import make_env
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation import Limits
@@ -290,7 +291,7 @@ class _Rounds:
             places = np.flatnonzero(counts)
             line = {"seatings": places.tolist(), "matches": counts[places].tolist()}
             try:
-                with self._path.open("a+b") as file:
+                with open_to_append(self._path) as file:
                     file.seek(0)
                     file.truncate(file.read().rfind(b"\n") + 1)
                     file.write(json.dumps(line).encode() + b"\n")
@@ -312,12 +313,15 @@ def _read_rounds(path: Path | None, seatings: int | None = None) -> list[dict[st
     """
     if path is None or not path.exists():
         return []
-    lines = path.read_bytes().split(b"\n")
+    try:
+        lines = read_file(path).split(b"\n")
+    except OSError as error:
+        raise RunDirectoryError(f"cannot read {path}: {error.strerror}") from None
     found = []
     for number, line in enumerate(lines[:-1], 1):  # the last is empty, or cut off
         try:
             read = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             read = None
         if not _is_round(read, seatings):
             raise RunDirectoryError(

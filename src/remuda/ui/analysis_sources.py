@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ import numpy as np
 from remuda.analysis.files import read_file
 from remuda.analysis.meetings import LedgerReader, read_payoffs
 from remuda.analysis.payoff import Payoffs
+from remuda.checkpoint.opening import read_json
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.errors import RunDirectoryError, UsageError
@@ -159,7 +159,7 @@ def _open_tournament(path: Path, label: str) -> Source:
             file=sys.stderr,
         )
     try:
-        told = json.loads((path / DESCRIPTION).read_bytes())
+        told = read_json(path / DESCRIPTION)
         game, options = str(told.get("game", "")), dict(told.get("options", {}))
         taken = dict(told.get("scripted", {}))
         check_counted(path, told)

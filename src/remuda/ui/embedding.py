@@ -6,6 +6,8 @@ import base64
 import re
 from pathlib import Path
 
+from remuda.checkpoint.opening import read_file
+
 KINDS = {".png": "image/png", ".gif": "image/gif", ".svg": "image/svg+xml"}
 SOURCE = re.compile(r'src="([^":/][^":]*)"')
 
@@ -19,7 +21,7 @@ def with_pictures(page: str, folder: Path) -> str:
         if kind is None or ".." in name.parts:
             return found[0]
         try:
-            data = base64.b64encode(path.read_bytes()).decode()
+            data = base64.b64encode(read_file(path)).decode()
         except OSError:
             return found[0]
         return f'data-from="{found[1]}" src="data:{kind};base64,{data}"'

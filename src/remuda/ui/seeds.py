@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.checkpoint.names import new_directory
+from remuda.checkpoint.opening import read_json
 from remuda.checkpoint.plain import checked
 from remuda.checkpoint.state import sweep, write_whole
 from remuda.config import Config, load_config, load_saved_config, overlay
@@ -94,9 +95,7 @@ class Seeds:
             ConfigError: anything in the settings that is wrong.
         """
         try:
-            found = checked(
-                json.loads((directory / SEEDS).read_bytes()), {"seeds": list, "config": dict}
-            )
+            found = checked(read_json(directory / SEEDS), {"seeds": list, "config": dict})
         except (OSError, ValueError) as error:
             raise RunDirectoryError(f"{directory / SEEDS} is damaged: {error}") from None
         saved = load_saved_config(found["config"]).model_dump(mode="json")

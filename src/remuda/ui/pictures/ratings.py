@@ -13,6 +13,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from remuda.analysis.meetings import LedgerReader
 from remuda.analysis.payoff import Numbers
 from remuda.analysis.ratings import RatingHistory, ledger_history
+from remuda.checkpoint.opening import open_stream
 from remuda.errors import RunDirectoryError
 from remuda.population.ledger import FREEZE
 from remuda.population.records import PolicyRef
@@ -76,13 +77,9 @@ def read_ratings(ledger: Path, sides: Sequence[int] = ()) -> Ratings | str:
 
 def _frozen_at(reader: LedgerReader) -> dict[str, int]:
     """By name of a frozen copy, how many matches were over when it was frozen."""
-    records = np.memmap(
-        reader.path,
-        reader.kind,
-        "r",
-        offset=reader.begin,
-        shape=((reader.end - reader.begin) // reader.kind.itemsize,),
-    )
+    with open_stream(reader.path) as file:
+        count = (reader.end - reader.begin) // reader.kind.itemsize
+        records = np.memmap(file, reader.kind, "r", offset=reader.begin, shape=(count,))
     found = records[records["kind"] == FREEZE]
     policies, versions = found["policy"][:, 0], found["version"][:, 0]
     if policies.size and not (policies.min() >= 0 and policies.max() < len(reader.policies)):
