@@ -22,9 +22,10 @@ train: $(INSTALLED)
 test: $(READY)
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
-# Random input for about a minute: compiled kernels against their definitions.
+# Random input for a minute or two: compiled kernels against their definitions, numbers of
+# checkpoints and files of runs.
 fuzz: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS) -m '' tests/fuzz $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) -m '' tests/fuzz tests/faults/test_fuzzed_*.py $(ARGS)
 
 # Everything, the learning and stress suites too: an hour or two.
 test-all: $(READY)
