@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import gymnasium
@@ -13,7 +14,9 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 import remuda
+from remuda import judge
 from remuda.config import load_config
+from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs import closing
 from remuda.envs.registry import make_env, name_game
 from remuda.evaluate import evaluate
@@ -334,3 +337,79 @@ def test_a_checkpoint_is_measured_in_a_main_thread(tmp_path, by_value):
     assert result.record.turns
     [best] = (tmp_path / "run" / "checkpoints").glob("best.json")
     assert '"mean_return": 5.0' in best.read_text()
+
+
+class IsPlayedForEver(Plain):
+    """Episodes that never end where checkpoints are measured; it notes that it was closed."""
+
+    def __init__(self, folder=""):
+        self.folder = Path(folder)
+        self.is_measured = False
+
+    def step(self, action):
+        if "evaluation" in Path("/proc/self/comm").read_text():
+            self.is_measured = True
+            (self.folder / "begun").touch()
+            return np.zeros(1, np.float32), 1.0, False, False, {}
+        return super().step(action)
+
+    def close(self):
+        if self.is_measured:
+            (self.folder / "closed").touch()
+
+
+def test_an_environment_is_closed_where_a_measurement_is_given_up(tmp_path):
+    """Red before: its process was killed, and a simulator that it had started was left behind."""
+
+    class Stops(remuda.Callback):
+        def on_metrics(self, run, row):
+            if (tmp_path / "begun").exists():
+                run.stop("it is being measured")
+
+    remuda.train(
+        IsPlayedForEver,
+        env={"options": {"folder": str(tmp_path)}},
+        policy=QUICK,
+        schedule="async",
+        run={"seconds": 100.0, "directory": tmp_path / "run", "evaluate_episodes": 0}
+        | {"log_every": 0.25},
+        checkpoint={"every": 0.3, "evaluate_episodes": 1},
+        callbacks=[Stops()],
+    )
+    assert (tmp_path / "closed").exists()
+
+
+class Silent:
+    """A process that measures a checkpoint, and does not answer."""
+
+    def start(self, target, args, **_):
+        self.end = os.dup(args[0].fileno())
+        return self
+
+    def join(self, timeout):
+        return False
+
+    def kill(self):
+        self.is_killed = True
+
+    def close(self):
+        os.close(self.end)
+
+
+def test_a_measurement_that_hangs_is_told_and_makes_room(tmp_path, monkeypatch):
+    """Red before: no checkpoint was measured from then on, without a word."""
+    now, silent = [0.0], Silent()
+    monkeypatch.setattr(judge.forkserver, "start", silent.start)
+    monkeypatch.setattr(judge, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    config = load_config({"game": "kuhn_poker", "run": {"evaluate_seconds": 5.0}})
+    process = judge.JudgingProcess(config, (), RunDirectory(tmp_path))
+    process.begin(7, {})
+    now[0] = 10.0 + judge.SLACK - 0.1
+    assert process.outcome(0.0) is None
+    now[0] += 0.2
+    outcome = process.outcome(0.0)
+    assert (outcome.found, outcome.failed) == ((), False)
+    assert outcome.words == (
+        "checkpoint 7 was not measured: a call of its environment does not return",
+    )
+    assert silent.is_killed

@@ -63,7 +63,7 @@ def test_a_resume_that_cannot_write_the_configuration_leaves_it_as_it_was(
 def test_a_run_that_cannot_be_begun_lets_go_of_its_directory(tmp_path, full_disk):
     config = load_config({"run": {"directory": tmp_path / "run"}})
     full_disk()
-    with pytest.raises(RunDirectoryError, match=r"cannot write \S*config\.yaml: No space left"):
+    with pytest.raises(RunDirectoryError, match=r"cannot write \S*run/\S+: No space left"):
         RunDirectory.create(config)
     assert not (tmp_path / "run" / "config.yaml").exists()
     assert not RunDirectory(tmp_path / "run").is_running()
@@ -97,3 +97,17 @@ def test_the_home_directory_is_found_where_a_run_is_made_and_opened(home, given)
 def test_the_home_directory_is_found_where_a_configuration_is_read(home):
     (home / "mine.yaml").write_text("seed: 7\n")
     assert read_config(Path("~/mine.yaml")) == {"seed": 7}
+
+
+def test_the_directory_of_a_run_that_goes_on_is_told_as_such(tmp_path):
+    """Red before: of two that began at once, one was told to begin with the other's configuration.
+
+    It holds for `--resume auto` too, where both looked before either had begun.
+    """
+    config = load_config({**TREE, "run": {**TREE["run"], "directory": tmp_path / "run"}})
+    first = RunDirectory.create(config)
+    with pytest.raises(RunDirectoryError, match=r"another process is running \S*run;"):
+        RunDirectory.create(config)
+    first.unlock()
+    with pytest.raises(RunDirectoryError, match="holds a run already"):
+        RunDirectory.create(config)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
+import select
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -30,6 +33,11 @@ from remuda.saved_weights import published
 from remuda.user_code import where_raised
 
 log = logging.getLogger(__name__)
+
+SLACK = 30.0
+"""Seconds that the process which measures a checkpoint has besides, to start and to end a turn."""
+TO_CLOSE = 1.0
+"""Seconds that it has to close its environment once it is given up."""
 
 
 def judged(evaluation: Evaluation, scripted: Collection[str] = ()) -> dict[str, Any]:
@@ -110,7 +118,7 @@ class JudgingProcess:
     """A process for each checkpoint that is measured beside a run, in its main thread.
 
     Environments may need signals or an event loop, which other threads do not have. A process that
-    dies costs the measurement of one checkpoint, and none outlives this process.
+    dies or hangs costs the measurement of one checkpoint, and none outlives this process.
     """
 
     def __init__(self, config: Config, specs: tuple[PolicySpec, ...], run: RunDirectory) -> None:
@@ -120,10 +128,13 @@ class JudgingProcess:
         self._process: Process | None = None
         self._answers: Connection | None = None
         self._refused = ""
+        self._limit = math.inf
 
     def begin(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
         """Start a process; it is not waited for."""
         self._number, self._refused = number, ""
+        seconds = self._config.run.evaluate_seconds  # for its play, and for that against the best
+        self._limit = math.inf if seconds is None else time.monotonic() + 2.0 * seconds + SLACK
         ours, theirs = Pipe(duplex=False)
         pickles = pickles_in(self._config.model_dump(mode="json"))
         args = (theirs, self._config, self._specs, self._run.path, number, dict(snapshots), pickles)
@@ -144,21 +155,31 @@ class JudgingProcess:
         try:
             if self._answers is None:
                 raise EOFError
-            if not self._answers.poll(timeout):
+            if self._answers.poll(timeout):
+                found: Outcome = self._answers.recv()
+            elif time.monotonic() < self._limit:
                 return None
-            found: Outcome = self._answers.recv()
+            else:
+                found = self._unmeasured("a call of its environment does not return")
         except (EOFError, OSError):
-            why = self._refused or f"its process ended; its log is {self._log}"
-            found = Outcome((), False, (f"checkpoint {self._number} was not measured: {why}",))
-        self.end()
+            found = self._unmeasured(self._refused or f"its process ended; its log is {self._log}")
+        self._end(0.0)
         return found
 
+    def _unmeasured(self, why: str) -> Outcome:
+        return Outcome((), False, (f"checkpoint {self._number} was not measured: {why}",))
+
     def end(self) -> None:
-        """Kill the process, if there is one; it is the fork server's to bury."""
+        """Give up what is being measured; its environment is closed if that is quick."""
+        self._end(TO_CLOSE)
+
+    def _end(self, patience: float) -> None:
+        """End the process, if there is one, by SIGKILL at last; the fork server buries it."""
         if self._answers is not None:
             self._answers.close()
             self._answers = None
         if self._process is not None:
+            self._process.join(patience)
             self._process.kill()
             self._process.close()
             self._process = None
@@ -178,10 +199,20 @@ def _measure_elsewhere(
     add_pickles(pickles)
     words: list[str] = []
     run = RunDirectory.open(path)
-    judge = Judge(config, specs, run)
-    keeper = BestKeeper(run.checkpoints, judge.measure, words.append, True, judge.challenge)
+
+    def given_up() -> bool:
+        """Whether the other end of the pipe is closed."""
+        pipe = select.poll()
+        pipe.register(answers, 0)
+        return bool(pipe.poll(0))
+
+    judge = Judge(config, specs, run, Limits(config.run.evaluate_seconds, given_up))
+    keeper = BestKeeper(
+        run.checkpoints, judge.measure, words.append, True, judge.challenge, interrupted=given_up
+    )
     failed, found = keeper.measured(number, snapshots)
-    answers.send(Outcome(found, failed, tuple(words)))
+    with suppress(OSError):
+        answers.send(Outcome(found, failed, tuple(words)))
 
 
 def best_keeper(

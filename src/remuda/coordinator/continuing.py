@@ -39,10 +39,7 @@ def continues(run: RunDirectory, say: Callable[[str], None]) -> bool:
     """
     if not run.config.exists():
         return False
-    if run.is_running():
-        raise RunDirectoryError(
-            f"another process is running {run.path}; `remuda status {run.path}` tells more"
-        )
+    run.refuse_if_running()
     if can_continue(run):
         return True
     aside, number = run.path.with_name(f"{run.path.name}-given-up"), 1

@@ -61,6 +61,11 @@ def _claimed(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
     return True
 
 
+def _running(path: Path) -> RunDirectoryError:
+    more = f"`remuda status {path}` tells more"
+    return RunDirectoryError(f"another process is running {path}; {more}")
+
+
 class RunDirectory:
     """The files of one run.
 
@@ -105,6 +110,7 @@ class RunDirectory:
                 path = new_directory(path, shown)
             run = RunDirectory(path.absolute())  # user code may change the current directory
             if run.config.exists():
+                run.refuse_if_running()
                 raise RunDirectoryError(
                     f"{path} holds a run already; {way_on(run)}; or name another run.directory"
                 )
@@ -176,9 +182,7 @@ class RunDirectory:
                 time.sleep(0.01)
                 continue
             self.unlock()
-            raise RunDirectoryError(
-                f"another process is running {self.path}; `remuda status {self.path}` tells more"
-            )
+            raise _running(self.path)
         self._sweep()
 
     def _sweep(self) -> None:
@@ -191,6 +195,11 @@ class RunDirectory:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    def refuse_if_running(self) -> None:
+        """Raise a `RunDirectoryError` where a process holds the run."""
+        if self.is_running():
+            raise _running(self.path)
 
     def is_running(self) -> bool:
         """Whether a process holds the run; to learn it, this one holds it for a moment.
