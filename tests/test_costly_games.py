@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -170,7 +171,14 @@ class RaisesLater(Plain):
             raise RuntimeError("cannot close")
 
 
-@pytest.mark.parametrize("game", [Raises, RaisesTogether, RaisesLater])
+class Exits(Plain):
+    """Ends the program as it is closed, as games with a window do."""
+
+    def close(self):
+        sys.exit("cannot close")
+
+
+@pytest.mark.parametrize("game", [Raises, RaisesTogether, RaisesLater, Exits])
 def test_a_close_that_raises_is_a_note(tmp_path, game):
     """Red before: it ended the run before it began."""
     result = trained(game, tmp_path)

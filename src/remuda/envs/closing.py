@@ -72,7 +72,7 @@ def close(call: Callable[[], object], whose: object, limit: float | None = None)
             call()
     except _TooLong:
         note(f"{name} did not end within {LIMIT:g} s, and is not waited for any longer")
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # `pygame.quit(); sys.exit()` is common
         note(f"{name} raised {where_raised(error) or f'{type(error).__name__}: {error}'}")
 
 

@@ -65,7 +65,7 @@ def _pays_each(make: Callable[[], gymnasium.Env[Any, Any]], count: int) -> bool:
             env.action_space.seed(0)
             reward: Any = env.step(env.action_space.sample())[1]
         finally:
-            env.close()
+            close(env.close, env)
     except Exception:  # whatever it is: an environment that does not step here tells nothing
         return False
     return is_sequence(reward) and len(reward) == count
