@@ -2,7 +2,9 @@
 
 import contextlib
 import io
+import logging
 import os
+import sys
 import time
 
 import pytest
@@ -123,3 +125,33 @@ def test_a_forked_child_writes_too(pipe, unfailing):
 )
 def test_characters_that_an_encoding_lacks_are_replaced(encoding, text, expected):
     assert text.encode(encoding, output.ERRORS) == expected
+
+
+@pytest.mark.parametrize("name", ["", "of_the_user"], ids=["root", "own"])
+def test_log_handlers_that_a_script_made_before_follow_and_come_back(name, pipe, monkeypatch):
+    """One of them kept the original stream, and blocked a run with a stopped terminal."""
+    read, write = pipe
+    # Closes no descriptor: the fixture does.
+    original = io.TextIOWrapper(io.BufferedWriter(io.FileIO(write, "w", closefd=False)))
+    monkeypatch.setattr(sys, "stderr", original)
+    handler, other = logging.StreamHandler(), logging.StreamHandler(io.StringIO())
+    logger = logging.getLogger(name)
+    for each in (handler, other):
+        logger.addHandler(each)
+    try:
+        with output.unfailing():
+            assert handler.stream is sys.stderr
+            assert handler.stream is not original
+            for _ in range(2 * output.MOST // len(LINE)):
+                logger.warning(LINE.decode())
+            while output._streams[write][0]._size:  # else the end waits for a reader
+                os.read(read, 1 << 20)
+        assert handler.stream is original
+        logger.warning("after")
+        os.set_blocking(read, False)
+        assert os.read(read, 1 << 20).endswith(b"after\n")
+        assert other.stream.getvalue().endswith("after\n")
+    finally:
+        for each in (handler, other):
+            logger.removeHandler(each)
+        output._streams.pop(write, None)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import codecs
 import errno
 import io
+import logging
 import os
 import select
 import sys
@@ -216,6 +217,8 @@ def install() -> dict[str, tuple[TextIO, TextIO]]:
 
     A stream of another kind, as a notebook's or a test's, stays as it is.
 
+    Log handlers that write to one of them follow.
+
     Returns:
         By name, the stream that was there before, and the one that is there now.
     """
@@ -231,7 +234,20 @@ def install() -> dict[str, tuple[TextIO, TextIO]]:
             _streams[descriptor] = _over(_Sink(descriptor), stream)
         changed[name] = stream, _streams[descriptor][1]
         setattr(sys, name, changed[name][1])
+        _move_handlers(*changed[name])
     return changed
+
+
+def _move_handlers(before: TextIO, now: TextIO) -> None:
+    """Let the handlers of all loggers that write to one stream write to another.
+
+    A script often sets up logging before it begins a run.
+    """
+    loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
+    for logger in loggers:
+        for handler in getattr(logger, "handlers", ()):  # a placeholder has none
+            if isinstance(handler, logging.StreamHandler) and handler.stream is before:
+                handler.setStream(now)
 
 
 def never_fail() -> None:
@@ -260,7 +276,7 @@ def _over(sink: _Sink, stream: io.TextIOWrapper) -> tuple[_Sink, TextIO]:
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
-    text.mode = stream.mode  # type: ignore[misc]  # as of streams that Python opens
+    text.mode = getattr(stream, "mode", "w")  # type: ignore[misc]  # as Python's own have it
     return sink, text
 
 
@@ -282,6 +298,8 @@ def unfailing() -> Iterator[None]:
                 finish()
         finally:
             with _lock:
+                for before, now in changed.values():
+                    _move_handlers(now, before)
                 _open.remove(changed)
                 for name, (before, now) in changed.items():
                     if getattr(sys, name) is now:
