@@ -30,3 +30,18 @@ def test_what_a_child_printed_is_written_though_its_output_is_slow(tmp_path):
     said, _ = process.communicate(timeout=60.0)
     assert process.returncode == 7
     assert len(said.splitlines()) == WORDS
+
+
+LOGGED = """
+from remuda.forkserver import child
+
+child.log_to("actor.log")
+print("something")
+"""
+
+
+def test_a_log_that_is_a_link_leads_nowhere(tmp_path):
+    """Red before: in another person's run it led to any file of the user's."""
+    (tmp_path / "actor.log").symlink_to(tmp_path / "other")
+    subprocess.run([sys.executable, "-c", LOGGED], cwd=tmp_path, check=True, timeout=60.0)
+    assert not (tmp_path / "other").exists()

@@ -57,3 +57,13 @@ def test_the_workers_of_an_actor_count_to_its_processor_time(monkeypatch):
     cpu[4] = 8.0
     time.measure(1, [(2, 70), (4, 90)])
     assert time.share == pytest.approx((25.0 + 5.0) / 25.0)
+
+
+def test_the_last_line_of_a_log_is_found_without_reading_the_rest(tmp_path):
+    """Red before: a log of more than 256 MiB was said to be one that cannot be read."""
+    path = tmp_path / "actor.log"
+    with path.open("wb") as file:
+        file.truncate(300 * 2**20)
+        file.seek(0, 2)
+        file.write(b"\n2026-11-29 05:10:48,123 ERROR remuda.actor: no fuel left\n\n")
+    assert child.last_line(path) == "no fuel left"

@@ -10,10 +10,13 @@ import time
 
 import pytest
 
+from remuda.config import load_config
 from remuda.coordinator.continuing import can_continue, way_on
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.errors import RunDirectoryError
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView
+from remuda.ui.status import current_status
 
 WORDS = (
     *("treasure_hunt", "--schedule", "sequential", "--env.num_envs", "2"),
@@ -139,3 +142,11 @@ def test_auto_works_for_seeds(tmp_path, monkeypatch):
     assert again(*words) == 0
     assert (tmp_path / "both" / "seed_1" / "summary.json").exists()
     assert not os.path.exists(tmp_path / "runs")
+
+
+def test_a_run_that_ended_before_its_first_status_is_told_as_such(tmp_path):
+    """Red before: two Ctrl-Cs in its first second, and it "has not begun"."""
+    run = RunDirectory.create(load_config({"run": {"directory": tmp_path / "run"}}))
+    run.unlock()
+    with pytest.raises(RunDirectoryError, match=r"ended before its first status.*begin a new run"):
+        current_status(run)

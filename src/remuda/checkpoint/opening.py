@@ -18,7 +18,8 @@ from typing import Any
 LARGEST = 256 * 2**20
 """Bytes of a file that is read whole, but for weights and parts of checkpoints."""
 ANY_SIZE = 2**63
-APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
+APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+"""A link is refused: in another person's run it may lead to any file of the user's."""
 
 
 def open_file(path: Path, flags: int = os.O_RDONLY) -> int:

@@ -9,11 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from remuda.checkpoint.opening import open_file
+from remuda.checkpoint.opening import APPEND, open_file
 from remuda.forkserver.logs import LOG_FORMAT, level_of_children
-
-FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-"""A link is not followed: in another person's run it may lead to any file of the user's."""
 
 
 class _LogFile(logging.FileHandler):
@@ -27,7 +24,7 @@ class _LogFile(logging.FileHandler):
             self.handleError(record)
 
     def _open(self) -> TextIO:  # type: ignore[override]
-        return os.fdopen(open_file(Path(self.baseFilename), FLAGS), "a", encoding=self.encoding)
+        return os.fdopen(open_file(Path(self.baseFilename), APPEND), "a", encoding=self.encoding)
 
     def close(self) -> None:
         """What it still held is lost on a full disk, too."""

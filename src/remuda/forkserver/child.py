@@ -149,9 +149,10 @@ def _prepare(header: dict[str, Any]) -> None:
 
 def log_to(path: str) -> None:
     """Send all output of this process, of native code too, into a file."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK  # a pipe is not waited for
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    own = flags | os.O_NONBLOCK | os.O_NOFOLLOW  # a pipe is not waited for, no link leads out
     try:
-        descriptor = os.open(path, flags, 0o644)
+        descriptor = os.open(path, own, 0o644)
     except OSError:  # a full disk, or a folder that was removed, costs the log and no more
         descriptor = os.open(os.devnull, flags)
     os.dup2(descriptor, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections import deque
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from remuda.checkpoint.opening import read_file
+from remuda.checkpoint.opening import open_stream
 from remuda.envs.worker_status import WorkerStatus
 from remuda.forkserver.activity import Activity, ProcessId
 from remuda.forkserver.process import Process
@@ -22,6 +23,8 @@ from remuda.types import Role
 
 LOGGED = re.compile(r"^\d+-\d\d-\d\d [\d:,]+ [A-Z]+ [^:]*: ")
 """What a line of a log begins with (`LOG_FORMAT` in forkserver/logs.py), before its words."""
+AT_THE_END = 2**16
+"""Bytes at the end of a log in which its last line is looked for."""
 EVERY = 1.0
 """Seconds between two measurements of a role's processor time."""
 
@@ -134,9 +137,11 @@ class Child:
 
 
 def last_line(path: Path) -> str:
-    """The words of the last line of a log that says anything."""
+    """The words of the last line of a log that says anything; a log may be long."""
     try:
-        words = read_file(path).decode(errors="replace")
+        with open_stream(path) as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - AT_THE_END, 0))
+            words = file.read(AT_THE_END).decode(errors="replace")
     except OSError:
         return "its log cannot be read"
     lines = [line for line in words.splitlines() if line.strip()]

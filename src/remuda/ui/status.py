@@ -13,6 +13,7 @@ from rich.text import Text
 from remuda.coordinator.continuing import way_on
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import read_status
+from remuda.errors import RunDirectoryError
 from remuda.evaluation import way_of
 from remuda.ui.numbers import clock, number, percent, rate
 from remuda.ui.population_line import population_line
@@ -28,8 +29,10 @@ def current_status(run: RunDirectory) -> dict[str, Any]:
     """The newest status of a run, with `age` in seconds, and whether it is `running`.
 
     Raises:
-        RunDirectoryError: the run has not begun.
+        RunDirectoryError: the run has not begun, or ended before its first status.
     """
+    if not run.status.exists() and not run.is_running():
+        raise RunDirectoryError(f"{run.path} ended before its first status; {way_on(run)}")
     status = read_status(run.status)
     best = run.checkpoints.best()
     return status | {
