@@ -148,11 +148,3 @@ def test_a_resumed_run_counts_lengths_on_and_extremes_anew():
     found = board.between(start, board.read()).policies["a"]
     assert (found.return_min, found.return_max, found.episode_length) == (7.0, 7.0, 4.0)
     assert other.acted("a")[Policy.TURNS_SUM] == 7.0
-
-
-def test_a_checkpoint_of_a_version_that_counted_no_lengths_is_read():
-    scoreboard, *_ = make()
-    state = scoreboard.state()
-    state["policy"] = np.ones((3, Policy.TURNS_SUM))
-    scoreboard.restore(state)
-    assert scoreboard.acted("b").tolist() == [1.0, 1.0, 1.0, 1.0, 0.0]

@@ -143,7 +143,7 @@ def play(directory, work, monkeypatch, *, policies=MANY, copies=10, ticks=48, di
         run,
         view,
         StatusFile(directory / "status.json", Slots, "async", frozen),
-        SimpleNamespace(take=lambda *_: None),
+        SimpleNamespace(take=lambda *_: None, failed=""),
         None,
         frozen=frozen,
     )

@@ -153,6 +153,10 @@ def test_a_mask_after_a_reset_without_any_is_refused():
             super().reset()
             self.infos = {name: {} for name in self.agents}
 
+        def step(self, action):
+            InTurn.step(self, action)  # ann may do anything in its first turn
+            self.tell()
+
     with pytest.raises(ContractError, match=r"bob in copy 0, turn 1 .*`info` holds an `action_ma"):
         play(actor_of(AECCopies(Silent)))
 

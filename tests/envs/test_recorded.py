@@ -107,10 +107,7 @@ def test_masks_are_as_long_as_the_choices_are_many(choices):
 
 
 class Uneven(Tape):
-    """Every second copy never ends its later episodes; with `first` not even its first.
-
-    Its first is that after the one in which an actor compiles.
-    """
+    """Every second copy never ends its later episodes; with `first` not even its first."""
 
     def __init__(self, num_envs=1, first=False):
         super().__init__(num_envs, lengths=(2,))
@@ -119,7 +116,7 @@ class Uneven(Tape):
 
     def reset(self, seeds, mask):
         super().reset(seeds, mask)
-        self._lengths[mask & self._endless & (self._first | (self._episode > 1))] = 10**9
+        self._lengths[mask & self._endless & (self._first | (self._episode > 0))] = 10**9
 
 
 def play_until(monkeypatch, turns, episodes, **options):
@@ -129,7 +126,7 @@ def play_until(monkeypatch, turns, episodes, **options):
     monkeypatch.setattr("remuda.evaluate.Limits", lambda seconds: limits)
     tree = {
         "game": f"{__name__}:Uneven",
-        "env": {"options": options},
+        "env": {"num_envs": 100, "options": options},
         "policy": {"algorithm": "ppo", "network": {"hidden": [8]}},
     }
     config = load_config(tree)

@@ -6,7 +6,6 @@ one of 1/2 weighs 1/2, and one of 1/16 weighs 4, or as much as the correction al
 
 import math
 
-import numpy as np
 import pytest
 
 from remuda.assembly import Assembly
@@ -17,7 +16,7 @@ from remuda.experience.ring import OTHERS
 from remuda.experience.segments import AFTER
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn, Scoreboard
+from remuda.scoreboard import Learn
 from support import Tape
 
 TREE = {
@@ -127,13 +126,3 @@ def test_the_share_of_what_others_chose_in_batches_of_q_learners():
             learner.update()
     assert row[Learn.OTHERS_SUM] == pytest.approx(3 / 4)
     assert row[Learn.OTHERS_STEPS] == 0  # a batch weighs all alike
-
-
-def test_counts_that_an_earlier_version_did_not_know_begin_at_zero():
-    scoreboard, successor = Scoreboard(("a", "b")), Scoreboard(("a", "b"))
-    scoreboard.learn("b")[Learn.VALUE_LOSS_SUM] = 5.0
-    state = scoreboard.state()
-    state["learn"] = np.array(state["learn"])[:, : Learn.OTHERS_SUM]
-    successor.restore(state)
-    assert successor.learn("b")[Learn.VALUE_LOSS_SUM] == 5.0
-    assert successor.learn("b")[Learn.OTHERS_SUM] == 0.0

@@ -157,13 +157,3 @@ def test_a_checkpoint_goes_on_with_the_same_numbers():
     other.begin()
     assert other.rates() == stage.rates()
     assert np.array_equal(other.table.recent, stage.table.recent)
-
-
-def test_a_checkpoint_of_before_win_rates_could_forget_begins_with_what_it_has():
-    stage, other = Stage(), Stage()
-    stage.begin()
-    stage.turns(10)
-    saved = stage.table.state()
-    del saved["recent"]
-    other.table.restore(saved)
-    assert np.array_equal(other.table.recent, stage.table.pairs[:2])
