@@ -264,7 +264,7 @@ def test_what_stands_of_before_says_how_it_was_played(tmp_path, failed, monkeypa
         raise ValueError("no")
 
     if failed:
-        monkeypatch.setattr("remuda.training.evaluate", fail)
+        monkeypatch.setattr("remuda.finish.evaluate", fail)
     cut = {} if failed else {"evaluate_seconds": 1e-9}
     train(None, resume=tmp_path / "run", evaluate_sampled=True, **cut)
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())

@@ -3,13 +3,13 @@
 import pytest
 
 from remuda.changes import changes
-from remuda.config import config_text, load_config, overlay
+from remuda.config import load_config, overlay
 from remuda.config.algorithms import PPOConfig
 from remuda.config.resolved import resolved
 from remuda.effects import without_effect
 from remuda.ui.comparison import compare
 from remuda.ui.resuming import find_unfinished
-from ui.made_runs import a_run
+from ui.made_runs import a_run, an_unfinished_run
 
 FOUR = {"ppo": {"minibatches": 4}}
 OTHERS = [{"algorithm": name} for name in ("iqn", "dqn", "policies.own_algorithms:Soft")]
@@ -30,9 +30,7 @@ def one_group(tmp_path, first, second):
     """Whether runs of two configurations are seeds of one, and an unfinished one is found again."""
     for seed, tree in enumerate((first, second)):
         a_run(tmp_path / str(seed), seed, **tree)
-    directory = tmp_path / "unfinished" / "one"
-    (directory / "checkpoints" / "000001").mkdir(parents=True)
-    (directory / "config.yaml").write_text(config_text(load_config(first)))
+    directory = an_unfinished_run(tmp_path / "unfinished" / "one", first)
     is_found = find_unfinished(load_config(second), directory.parent) == directory
     groups = compare([tmp_path / "0", tmp_path / "1"]).groups
     assert is_found == (len(groups) == 1)

@@ -244,7 +244,7 @@ def test_returns_of_before_stay_where_greedy_play_fails(tmp_path, monkeypatch):
     def fails(*_, **__):
         raise RuntimeError("the game broke")
 
-    monkeypatch.setattr("remuda.training.evaluate", fails)
+    monkeypatch.setattr("remuda.finish.evaluate", fails)
     remuda.train(resume=first, view=PlainView())
     now = json.loads(path.read_text())
     assert now["evaluation"] == told["evaluation"]

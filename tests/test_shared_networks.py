@@ -3,14 +3,14 @@
 import pytest
 
 from remuda.changes import changes
-from remuda.config import config_text, load_config, overlay
+from remuda.config import load_config, overlay
 from remuda.config.resolved import resolved
 from remuda.errors import RemudaError
 from remuda.policies.sharing import network_layout
 from remuda.prepare import prepare
 from remuda.ui.comparison import compare
 from remuda.ui.resuming import find_unfinished
-from ui.made_runs import a_run
+from ui.made_runs import a_run, an_unfinished_run
 
 PPO = {"algorithm": "ppo"}
 SAME = [
@@ -72,9 +72,7 @@ def test_the_same_command_is_known_by_what_it_comes_to(tmp_path, policy, shared)
     """Red before: a run that an earlier version had begun was not offered to be gone on with."""
     own = {"policies": {"agent_0": saying({}, shared), "agent_1": {}}}
     for i, tree in enumerate(({"policy": saying(policy, shared)}, {"policy": policy} | own)):
-        directory = tmp_path / str(i) / "one"
-        (directory / "checkpoints" / "000001").mkdir(parents=True)
-        (directory / "config.yaml").write_text(config_text(load_config(tree)))
+        directory = an_unfinished_run(tmp_path / str(i) / "one", tree)
         found = find_unfinished(load_config({"policy": policy}), directory.parent)
         other = find_unfinished(load_config({"policy": policy | OTHER}), directory.parent)
         assert (found, other) == (directory, None)

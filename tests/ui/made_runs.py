@@ -5,8 +5,10 @@ import json
 import numpy as np
 import yaml
 
-from remuda.config import load_config, overlay
+from remuda.checkpoint.store import Manifest
+from remuda.config import config_text, load_config, overlay
 from remuda.coordinator.metrics import PolicyRecord, Record
+from remuda.coordinator.run_directory import RunDirectory
 
 
 def a_policy(i, mean_return):
@@ -48,4 +50,13 @@ def a_run(path, seed=0, names=("agent_0", "agent_1"), level=0.0, lines=40, **set
         "evaluation": {"episodes": 200, "agents": agents},
     }
     (path / "summary.json").write_text(json.dumps(summary))
+    return path
+
+
+def an_unfinished_run(path, tree):
+    """A run directory with its configuration and one checkpoint, which a resume can continue."""
+    run = RunDirectory(path)
+    number = run.checkpoints.begin()
+    run.checkpoints.commit(Manifest(number, 5, 1.0, False, {}, {}))
+    run.config.write_text(config_text(load_config(tree)))
     return path
