@@ -190,7 +190,7 @@ def test_a_damaged_newest_checkpoint_falls_back(spoiled, capsys):
 
 def test_a_run_that_is_there_is_offered(spoiled, capsys):
     said = refused(capsys, "--run.directory", str(spoiled))
-    assert f"go on with `remuda train --resume {spoiled}`" in said
+    assert f"go on with: remuda train --resume {spoiled};" in said
     said = refused(capsys, "--resume", str(spoiled / "nothing"))
     assert "is no run directory" in said
 

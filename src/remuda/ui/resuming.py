@@ -13,9 +13,7 @@ from remuda.coordinator.continuing import can_continue, continues
 from remuda.coordinator.metrics import read_metrics
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RemudaError
-
-AUTO = "auto"
-"""After `--resume`: continue what the same command began, else begin; for batch queues."""
+from remuda.ui.commands.configuration import AUTO
 
 
 def offer_to_resume(config: Config, base: Path = Path("runs")) -> Path | None:

@@ -19,6 +19,9 @@ from remuda.config import (
 from remuda.errors import ConfigError, UsageError
 from remuda.ui.arguments import parse_flags, several_values, take_options
 
+AUTO = "auto"
+"""After `--resume`: continue what the same command began, else begin; for batch queues."""
+
 
 def read_arguments(words: Sequence[str]) -> Config:
     """The configuration from flags over YAML files over presets over the defaults.

@@ -11,6 +11,7 @@ from remuda.config import Config
 from remuda.errors import ConfigError, RunDirectoryError
 from remuda.ui.arguments import parse_flags, take_option
 from remuda.ui.commands.configuration import (
+    AUTO,
     read_arguments,
     read_resumed,
     take_configs,
@@ -18,7 +19,6 @@ from remuda.ui.commands.configuration import (
 )
 from remuda.ui.commands.several_runs import SEEDS
 from remuda.ui.interrupts import HALTED, tell_at_the_end
-from remuda.ui.resuming import AUTO
 
 
 def train(words: Sequence[str]) -> int:
