@@ -25,6 +25,18 @@ class Poisonous(Tape):
         return super().end_turn()
 
 
+class Spoiled(Tape):
+    """Gives agent_0 a reward that is no number in every turn after its 600th."""
+
+    turns = 0
+
+    def end_turn(self):
+        self.turns += 1
+        if self.turns > 600:
+            self._rewards[:, 0] = np.nan
+        return super().end_turn()
+
+
 @dataclass(frozen=True)
 class Explodes(LearnerRole):
     """agent_0's weights become infinite in three updates in a row, now and then."""
@@ -109,9 +121,10 @@ def test_a_game_that_gives_no_number_is_told_by_the_process_that_played_it(tmp_p
     [
         # Waiting for one that learns no more would end the game; overwriting could not.
         pytest.param(
-            {"experience": {"on_full": "overwrite", "capacity": 500}}, marks=pytest.mark.slow
+            {"experience": {"on_full": "overwrite", "capacity": 500, "segment_length": 3}},
+            marks=pytest.mark.slow,
         ),
-        {"experience": {"on_full": "wait", "capacity": 500}},
+        {"experience": {"on_full": "wait", "capacity": 500, "segment_length": 3}},
         {
             "algorithm": "ppo",
             "ppo": {"rollout_length": 64},
@@ -122,7 +135,7 @@ def test_a_game_that_gives_no_number_is_told_by_the_process_that_played_it(tmp_p
 )
 def test_a_policy_that_cannot_learn_stops_learning_and_the_run_goes_on(policy, tmp_path):
     tree = {
-        "game": "faults.test_bad_numbers:Poisonous",
+        "game": "faults.test_bad_numbers:Spoiled",
         "schedule": "sequential",
         "env": {"check": False},
         "policy": {"max_nonfinite": 4} | policy,
