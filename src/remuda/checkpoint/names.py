@@ -5,8 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
+
+from remuda.errors import RunDirectoryError
 
 LONGEST = 80
 """Characters of a name's file beyond which a checksum stands for the rest."""
@@ -35,14 +39,34 @@ def new_directory(parent: Path, name: str, suffix: str = "") -> Path:
     Raises:
         OSError: it cannot be made.
     """
-    parent.mkdir(parents=True, exist_ok=True)
     base = f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)[:LONGEST]}-{time.strftime('%Y%m%d-%H%M%S')}"
     number = 1
     while True:
         path = parent / (base + suffix + (f"-{number}" if number > 1 else ""))
         try:
-            path.mkdir()
+            path.mkdir(parents=True)
         except FileExistsError:
             number += 1
         else:
             return path
+
+
+@contextmanager
+def claimed_directory(parent: Path, name: str) -> Iterator[Path]:
+    """A new directory; an error that leaves it empty removes it, and what was made to hold it.
+
+    Raises:
+        RunDirectoryError: it cannot be made.
+    """
+    made = [each for each in (parent, *parent.parents) if not each.exists()]
+    try:
+        path = new_directory(parent, name)
+    except OSError as error:
+        raise RunDirectoryError(f"cannot write into {parent}: {error.strerror}") from None
+    try:
+        yield path
+    except BaseException:
+        with suppress(OSError):  # what is in it is kept
+            for each in (path, *made):
+                each.rmdir()
+        raise

@@ -6,6 +6,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from remuda.checkpoint.names import new_directory
+from remuda.checkpoint.names import claimed_directory
 from remuda.config import PolicyConfig
 from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.metrics import View
@@ -27,7 +28,7 @@ from remuda.double_oracle.record import LINES, description_of
 from remuda.double_oracle.trained import run_trained
 from remuda.double_oracle.trained_setup import MATCHES, TrainedSetup
 from remuda.envs.registry import name_game
-from remuda.errors import ConfigError, RunDirectoryError, UsageError
+from remuda.errors import ConfigError, UsageError
 from remuda.forkserver.child import check_guard
 from remuda.ui.live import make_view
 from remuda.user_code import naming_user_code
@@ -149,8 +150,10 @@ def psro(
             candidates, seconds, turns, {**tree, "algorithm": oracle}, num_envs, schedule, trials
         )
         setup = TrainedSetup(name, dict(options or {}), meta_solver, seed, matches, oracles, levels)
-        where = directory_for(name) if where is None else where
-    return _run(setup, most, where, False, 0.0 if enough is None else enough, view, told)
+    with ExitStack() as stack:
+        if where is None and oracle != ORACLE:
+            where = stack.enter_context(directory_for(name))
+        return _run(setup, most, where, False, 0.0 if enough is None else enough, view, told)
 
 
 def _check_together(asked: Mapping[str, Any]) -> None:
@@ -199,12 +202,9 @@ def _check_plain(setup: ExactSetup | TrainedSetup) -> None:
         ) from None
 
 
-def directory_for(game: str) -> Path:
-    """Make a new directory under `runs/psro/`, named by game and time."""
-    try:
-        return new_directory(KEPT, game)
-    except OSError as error:
-        raise RunDirectoryError(f"cannot write into {KEPT}: {error.strerror}") from None
+def directory_for(game: str) -> AbstractContextManager[Path]:
+    """A new directory under `runs/psro/`, named by game and time."""
+    return claimed_directory(KEPT, game)
 
 
 def _go_on(

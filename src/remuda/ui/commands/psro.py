@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from remuda.config import PolicyConfig, Section
-from remuda.errors import ConfigError, RemudaError
+from remuda.errors import ConfigError
 from remuda.ui.arguments import parse_flags, validate
 from remuda.ui.commands.games import GameOptions
 from remuda.ui.interrupts import INTERRUPTED
@@ -83,18 +83,18 @@ def psro(words: Sequence[str]) -> int:
     told = partial(print_line, out=sys.stderr if is_json else sys.stdout)
     most = options.iterations if "iterations" in tree else None
     enough = options.enough if "enough" in tree else None
-    made = directory_for(options.game) if options.out is None and options.resume is None else None
-    try:
+    with ExitStack() as stack:
         if options.resume is not None:
             found = ask(resume=options.resume, iterations=most, enough=enough, view=view, told=told)
         else:
+            directory = options.out or stack.enter_context(directory_for(options.game))
             found = ask(
                 options.game,
                 meta_solver=options.meta_solver,
                 oracle=options.oracle,
                 iterations=most,
                 options=options.env.options,
-                directory=made or options.out,
+                directory=directory,
                 enough=enough,
                 seconds=options.seconds,
                 turns=options.turns,
@@ -109,11 +109,6 @@ def psro(words: Sequence[str]) -> int:
                 view=view,
                 told=told,
             )
-    except RemudaError:
-        if made is not None:  # nothing may be in it yet
-            with suppress(OSError):
-                made.rmdir()
-        raise
     if is_json:
         print(json.dumps(found.as_summary(), allow_nan=False, default=str))
     else:
