@@ -33,6 +33,7 @@ from remuda.envs.workers import WorkerEnvs
 from remuda.errors import ContractError, RemudaError
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import Layout
+from remuda.scoreboard import Scoreboard
 from remuda.training import train
 from remuda.types import TurnResult
 from remuda.ui.live import PlainView
@@ -397,6 +398,7 @@ def test_an_actor_tells_the_copy_by_its_number_in_the_whole_run(workers):
         "env": {"workers": workers, "options": {"fault": "no reward"}},
     }
     role = ActorRole(load_config(tree), (), {}, None, None, copies=(4, 5), index=1)
+    role = replace(role, scoreboard=Scoreboard(("ann", "bob"), num_actors=2))
     env = role.make_env()
     try:
         # With one process the third copy is the first that is faulty; of two, the second's third.
