@@ -388,8 +388,9 @@ def test_a_director_may_retire_them_and_neither_copy_nor_freeze_them(tmp_path):
     matches = records[records["kind"] == 0]
     assert (matches["policy"][-100:] < 2).all()
     Script.commands = [Freeze("bot")]
-    result = trained(tmp_path / "frozen", population=population)
-    assert list(result.record.members) == ["policy_0", "policy_1", "bot"]
+    with_room = {**population, "snapshots": {"every": 10**6}}
+    with pytest.raises(RemudaError, match=r"Freeze\('bot'\), which is no policy that learns"):
+        trained(tmp_path / "frozen", population=with_room)
     population["births"] = {"places": 1}
     for parents in ([BOT], [PolicyRef("policy_0"), {}, 0.0, BOT, 0.5]):
         Script.commands = [Birth("born_0", *parents)]
