@@ -45,7 +45,7 @@ def play(writer, episodes, ends="truncated", last=5):
             i += 1
 
 
-def make(choices=(3,), length=4, keeps=True):
+def make(choices=(3,), length=4, keeps=True, branching=False):
     shape = StreamShape(
         (1,),
         np.float32,
@@ -54,6 +54,7 @@ def make(choices=(3,), length=4, keeps=True):
         mask_size=sum(choices),
         keeps_last_mask=keeps,
         choices=choices,
+        branching=branching,
     )
     config = ExperienceConfig(capacity=40, segment_length=length, learning_starts=1)
     return Experience(shape, config, (1,), Wakeup(), (Wakeup(),))
@@ -123,6 +124,28 @@ def test_several_choices_are_numbered_as_combinations():
     assert found[2] == [False, False, False, True, False, True]
     # Nothing of the first choice is allowed: all of it is; of the second only the middle one.
     assert found[3] == [False, True, False, False, True, False]
+
+
+def test_choices_that_are_valued_one_by_one_keep_their_own_masks():
+    experience = make(choices=(2, 3), branching=True)
+    writer = ExperienceWriter(experience)
+    actions = [(0, 0), (0, 2), (1, 0), (1, 2)]
+    masks = [[1, 1, 1, 1, 1], [1, 0, 0, 1, 1], [0, 1, 1, 0, 1], [0, 0, 0, 1, 0]]
+    for action, mask in zip(actions, masks, strict=True):
+        seen = np.zeros((1, 1), np.float32)
+        writer.decide(seen, np.array([action]), 0, ALL, masks=np.array([mask], bool))
+        writer.outcome(np.zeros(1, np.float32), NONE, NONE, seen, ALL)
+    batch = sample(TransitionReplay([experience], 1, 0.5, np.random.default_rng(0)), 200)
+    assert not batch.a_tm1.any()
+    found = {
+        tuple(c): a
+        for c, a in zip(batch.choices_tm1.tolist(), batch.allowed_t.tolist(), strict=True)
+    }
+    assert sorted(found) == [(0, 0), (0, 2), (1, 0)]
+    assert found[0, 0] == [True, False, False, True, True]
+    assert found[0, 2] == [False, True, True, False, True]
+    # Nothing of the first choice is allowed: all of it is.
+    assert found[1, 0] == [True, True, False, True, False]
 
 
 def test_only_learners_from_transitions_keep_the_last_mask():

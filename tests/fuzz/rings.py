@@ -47,6 +47,7 @@ class Game:
         self.length, self.width = int(random.integers(1, 9)), int(random.integers(1, 4))
         self.choices = tuple(random.integers(1, 4, int(random.integers(1, 3))).tolist())
         self.masked = bool(random.random() < 0.5)
+        self.branching = bool(random.random() < 0.5)
         capacity = int(random.integers(1, 120))
         config = ExperienceConfig(capacity=capacity, segment_length=self.length, learning_starts=1)
         total = sum(self.choices)
@@ -60,6 +61,7 @@ class Game:
             memory=memory,
             keeps_last_mask=self.masked,
             choices=self.choices,
+            branching=self.branching,
         )
         self.memory, self.dtype = memory, dtype
         self.experience = Experience(shape, config, (self.streams,), Wakeup(), (Wakeup(),), rollout)
@@ -148,7 +150,12 @@ class Game:
         return inputs.reshape(-1, self.width)[:, 0].astype(np.int64).tolist()
 
     def allowed(self, mask):
-        """Which combinations of choices a mask allows, the last choice changing fastest."""
+        """Which combinations of choices a mask allows, the last choice changing fastest.
+
+        Of a game whose choices are valued one by one, those that the mask allows.
+        """
+        if self.branching:
+            return mask.tolist()
         parts = np.split(mask, np.cumsum(self.choices)[:-1])
         return [
             all(part[i] for part, i in zip(parts, index, strict=True))
@@ -159,7 +166,12 @@ class Game:
         """Hold one n-step transition to what was played; `ends`: steps of it that are counted."""
         step, total, factor = self.steps[self.first_of(one["s_tm1"])[-1]], 0.0, 1.0
         assert self.first_of(one["s_tm1"]) == step.before
-        assert (one["a_tm1"], one["versions"]) == (step.action, step.version)
+        assert one["versions"] == step.version
+        if self.branching:
+            assert one["choices_tm1"].tolist() == list(np.unravel_index(step.action, self.choices))
+        else:
+            assert one["a_tm1"] == step.action
+            assert not one["choices_tm1"].size
         if self.masked:
             assert one["allowed_tm1"].tolist() == self.allowed(step.mask)
         last = step
@@ -223,7 +235,7 @@ def sequences(random):
                     "allowed_tm1": out.allowed[0, g, t],
                     "allowed_t": out.allowed[0, g, after],
                 }
-                names = ("a_tm1", "r_t", "discount_t", "versions")
+                names = ("a_tm1", "choices_tm1", "r_t", "discount_t", "versions")
                 one |= {name: getattr(out, name)[0, g, t] for name in names}
                 game.check(one, steps, discount, length - t)
 

@@ -11,10 +11,8 @@ from remuda.policies.losses import (
     log_probabilities,
     mean_of,
     q_learning_loss,
-    q_learning_target,
     quantile_loss,
     value_loss,
-    values_of,
 )
 
 
@@ -24,16 +22,9 @@ def test_huber():
     assert huber(error, 2.0).tolist() == [0.0, 0.125, 0.5, 2.0, 4.0]
 
 
-def test_double_q_learning_target():
-    select = torch.tensor([[[1.0, 3.0, 2.0], [5.0, 0.0, 0.0]]])  # chooses 1, then 0
-    value = torch.tensor([[[9.0, 4.0, 7.0], [2.0, 8.0, 8.0]]])  # worth 4, then 2
-    reward, discount = torch.tensor([[1.0, -1.0]]), torch.tensor([[0.5, 0.0]])
-    assert q_learning_target(reward, discount, select, value).tolist() == [[3.0, -1.0]]
-
-
 def test_q_learning_loss():
     q = torch.tensor([[[1.0, 2.0], [0.0, 4.0]]])
-    taken = values_of(q, torch.tensor([[1, 0]]))
+    taken = q.gather(-1, torch.tensor([[[1], [0]]])).squeeze(-1)
     assert taken.tolist() == [[2.0, 0.0]]
     loss = q_learning_loss(taken, torch.tensor([[2.5, 3.0]]), 1.0)
     assert loss.tolist() == [[0.125, 2.5]]

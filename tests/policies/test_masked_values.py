@@ -7,12 +7,13 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from scipy import stats
 
 from masked_games import combinations
-from remuda.config import load_config
+from remuda.config import NetworkConfig, load_config
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.dqn import Transitions
-from remuda.policies.combined import CombinedActions, combined
-from remuda.policies.losses import among_allowed, q_learning_target
+from remuda.policies.combined import CombinedActions, valued
+from remuda.policies.losses import among_allowed
+from remuda.policies.networks.q_network import MLP
 from remuda.policies.selectors import EpsilonGreedy
 from remuda.policies.sharing import shares_of
 from remuda.policies.spec import make_algorithm, policy_specs
@@ -23,7 +24,7 @@ from remuda.types import AgentSpec
 def choose(sizes, outputs, masks, epsilon, seed=0):
     """One action for each row, [N, choices]."""
     actions = np.zeros((len(outputs), len(sizes)), np.int64)
-    rule = EpsilonGreedy(combined(DiscreteActions(sizes), "a", "dqn"))
+    rule = EpsilonGreedy(valued(DiscreteActions(sizes), "a", "dqn", True))
     rule.choose(
         np.asarray(outputs, np.float32),
         np.asarray(masks, bool).reshape(len(outputs), -1),
@@ -91,7 +92,9 @@ def test_the_target_bootstraps_from_the_best_that_is_allowed():
     select = torch.tensor([[[1.0, 9.0, 2.0], [1.0, 9.0, 2.0]]])
     q_t = torch.tensor([[[10.0, 90.0, 20.0], [10.0, 90.0, 20.0]]])
     allowed = torch.tensor([[[True, False, True], [True, True, True]]])
-    target = q_learning_target(r_t, discount_t, among_allowed(select, allowed), q_t)
+    network = MLP(2, 3, NetworkConfig())
+    best = network.best_of(among_allowed(select, allowed))
+    target = r_t + discount_t * network.taken(q_t, best)
     assert target.tolist() == [[1.0 + 0.5 * 20.0, 1.0 + 0.5 * 90.0]]
     assert among_allowed(select, torch.ones(0, dtype=torch.bool)) is select
 
@@ -145,8 +148,12 @@ def test_a_value_for_each_combination_and_no_more_than_can_be_learned():
         (spec, _) = spec_for(MultiDiscrete(sizes))
         assert spec.network().num_actions == np.prod(sizes)
     assert spec_for(Discrete(2000))[0].network().num_actions == 2000
-    with pytest.raises(ContractError, match=r"ann makes 2 choices.* 1,056 comb.* 1,024: use .*ppo"):
-        spec_for(MultiDiscrete([32, 33]))
+    for algorithm in ("dqn", "iqn"):  # beyond, a value for each possibility of each choice
+        (spec, _) = spec_for(MultiDiscrete([32, 33]), algorithm)
+        assert spec.network().num_actions == 65
+    soft = "policies.own_algorithms:Soft"
+    with pytest.raises(ContractError, match=r"ann makes 2 choices.* 1,056 comb.* 1,024: use .*dqn"):
+        spec_for(MultiDiscrete([32, 33]), soft)
     with pytest.raises(ContractError, match=r"ann acts by numbers.*; iqn learns a value for each"):
         spec_for(Box(-1, 1, (2,), np.float32), "iqn")
 

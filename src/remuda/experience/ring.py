@@ -132,6 +132,8 @@ class StreamShape:
     choices: tuple[int, ...] = ()
     """Possibilities of each choice in an action; none: there is one choice, or they are not
     counted."""
+    branching: bool = False
+    """Whether each choice is valued by itself, rather than each combination of choices."""
 
     @property
     def size(self) -> int:
@@ -139,9 +141,14 @@ class StreamShape:
         return int(np.prod(self.observation, dtype=np.int64))
 
     @property
-    def num_combinations(self) -> int:
-        """Actions that a mask tells of, where each combination of choices counts as one."""
-        return math.prod(self.choices) if self.choices and self.mask_size else self.mask_size
+    def num_valued(self) -> int:
+        """Entries of the mask of a sample: one for each value that a network has; 0: no mask."""
+        combined = self.choices and self.mask_size and not self.branching
+        return math.prod(self.choices) if combined else self.mask_size
+
+    def empty_choices(self, samples: tuple[int, ...]) -> Integers:
+        """Zeros for the choices of samples, [*samples, C]; [*samples, 0] unless `branching`."""
+        return np.zeros((*samples, len(self.choices) if self.branching else 0), np.int64)
 
 
 class NamedArrays(Protocol):

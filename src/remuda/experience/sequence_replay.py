@@ -10,7 +10,7 @@ import numpy as np
 from remuda.experience.experience import Experience
 from remuda.experience.replay import Held, Replay
 from remuda.experience.ring import OTHERS, ExperienceRing
-from remuda.experience.transition_replay import allow, combination, n_step_return
+from remuda.experience.transition_replay import allow, n_step_return, write_action
 from remuda.kernels import njit
 from remuda.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers
@@ -29,7 +29,10 @@ class SequenceBatch:
     states: Floats
     """[K, G, memory]: the state before the first step, as the actor had it then."""
     a_tm1: Integers
-    """[K, G, T]: the action of each step; of several choices, the number of their combination."""
+    """[K, G, T]: the action of each step; of several choices, the number of their combination, or
+    zeros where each choice is valued by itself..."""
+    choices_tm1: Integers
+    """...[K, G, T, C]: its choices; elsewhere [K, G, T, 0]."""
     r_t: Floats
     """[K, G, T]: the discounted sum of the rewards that followed."""
     discount_t: Floats
@@ -67,11 +70,12 @@ class SequenceBatch:
             inputs=np.zeros((*rows, shape.n_frames * shape.size), np.float32),
             states=np.zeros((*some, shape.memory), np.float32),
             a_tm1=np.zeros(at, np.int64),
+            choices_tm1=shape.empty_choices(at),
             r_t=np.zeros(at, np.float32),
             discount_t=np.zeros(at, np.float32),
             after=np.zeros(at, np.int64),
             versions=np.zeros(at, np.int64),
-            allowed=np.ones((*rows, shape.num_combinations), np.bool_),
+            allowed=np.ones((*rows, shape.num_valued), np.bool_),
             lengths=np.zeros(some, np.int64),
             burn_in=np.zeros(some, np.int64),
             weights=np.ones((num_policies, sequences if weighed else 0), np.float32),
@@ -105,6 +109,7 @@ class _Row(NamedTuple):
     inputs: Floats
     states: Floats
     a_tm1: Integers
+    choices_tm1: Integers
     r_t: Floats
     discount_t: Floats
     after: Integers
@@ -156,12 +161,13 @@ def _copy(ring: _Ring, slot: int, length: int, kind: _Kind, out: _Row, b: int) -
             if t == length and ring.discounts[slot, t - 1] == 0.0:  # nothing is to come
                 out.allowed[b, t] = True
             else:
-                allow(ring.masks, slot, t, kind.sizes, out.allowed[b], t)
+                branching = out.choices_tm1.shape[2] > 0
+                allow(ring.masks, slot, t, kind.sizes, branching, out.allowed[b], t)
     for t in range(length):
         end = min(t + kind.n_steps, length)
         found = n_step_return(ring.rewards, ring.discounts, slot, t, end, kind.discount)
         out.r_t[b, t], out.discount_t[b, t] = found
-        out.a_tm1[b, t] = combination(ring.actions, slot, t, kind.sizes)
+        write_action(ring.actions, slot, t, kind.sizes, t, out.a_tm1[b], out.choices_tm1[b])
         out.after[b, t] = end
     # Its network is given nothing there that the game never gave: what it makes of zeros may be no
     # number, and that would spoil the gradient of the steps that count.
@@ -169,6 +175,7 @@ def _copy(ring: _Ring, slot: int, length: int, kind: _Kind, out: _Row, b: int) -
         out.inputs[b, t] = out.inputs[b, length]
     out.allowed[b, length + 1 :] = True
     out.a_tm1[b, length:] = 0
+    out.choices_tm1[b, length:] = 0
     out.r_t[b, length:] = 0.0
     out.discount_t[b, length:] = 0.0
     out.after[b, length:] = 0

@@ -25,7 +25,9 @@ class Batch:
     """[K, B, n_frames * size]: the stacked observation."""
     a_tm1: Integers
     """[K, B]: the action; of several choices, the number of their combination, where the last
-    choice changes fastest."""
+    choice changes fastest; zeros where each choice is valued by itself..."""
+    choices_tm1: Integers
+    """...[K, B, C]: its choices; elsewhere [K, B, 0]."""
     r_t: Floats
     """[K, B]: the discounted sum of the rewards that followed."""
     discount_t: Floats
@@ -57,12 +59,13 @@ class Batch:
         return Batch(
             s_tm1=np.zeros((*at, width), np.float32),
             a_tm1=np.zeros(at, np.int64),
+            choices_tm1=experience.shape.empty_choices(at),
             r_t=np.zeros(at, np.float32),
             discount_t=np.zeros(at, np.float32),
             s_t=np.zeros((*at, width), np.float32),
             versions=np.zeros(at, np.int64),
-            allowed_tm1=np.ones((*at, experience.shape.num_combinations), np.bool_),
-            allowed_t=np.ones((*at, experience.shape.num_combinations), np.bool_),
+            allowed_tm1=np.ones((*at, experience.shape.num_valued), np.bool_),
+            allowed_t=np.ones((*at, experience.shape.num_valued), np.bool_),
             weights=np.ones((num_policies, size if weighed else 0), np.float32),
         )
 
@@ -80,8 +83,13 @@ def _survey(sequence: Integers, committed: Integers, sequences: Integers, ends: 
 
 
 @njit(cache=True)
-def allow(masks: Bools, slot: int, t: int, sizes: Integers, allowed: Bools, b: int) -> None:
-    """Write which combinations of choices the mask of a step allows."""
+def allow(
+    masks: Bools, slot: int, t: int, sizes: Integers, branching: bool, allowed: Bools, b: int
+) -> None:
+    """Write which combinations of choices, or if `branching` which choices, a step's mask allows.
+
+    Everything of a choice of which the mask allows nothing, because the agent does not act there.
+    """
     for j in range(allowed.shape[1]):
         allowed[b, j] = True
     end, stride = masks.shape[2], 1
@@ -89,7 +97,10 @@ def allow(masks: Bools, slot: int, t: int, sizes: Integers, allowed: Bools, b: i
         begin, some = end - sizes[i], False
         for j in range(begin, end):
             some |= masks[slot, t, j]
-        if some:
+        if some and branching:
+            for j in range(begin, end):
+                allowed[b, j] = masks[slot, t, j]
+        elif some:
             for j in range(allowed.shape[1]):
                 allowed[b, j] &= masks[slot, t, begin + j // stride % sizes[i]]
         end = begin
@@ -110,12 +121,20 @@ def n_step_return(
 
 
 @njit(cache=True, inline="always")
-def combination(actions: Array, slot: int, t: int, sizes: Integers) -> int:
-    """The number of a combination of choices, the last of which changes fastest."""
+def write_action(
+    actions: Array, slot: int, t: int, sizes: Integers, b: int, numbers: Integers, choices: Integers
+) -> None:
+    """Write the number of a combination of choices, the last of which changes fastest.
+
+    Or the choices themselves, where there is room for them: see `Batch`.
+    """
+    if choices.shape[1]:
+        choices[b] = actions[slot, t]
+        return
     action = 0
     for i in range(sizes.size):
         action = action * sizes[i] + actions[slot, t, i]
-    return action
+    numbers[b] = action
 
 
 @njit(cache=True)
@@ -137,6 +156,7 @@ def _gather(
     discount: float,
     s_tm1: Floats,
     a_tm1: Integers,
+    choices_tm1: Integers,
     r_t: Floats,
     discount_t: Floats,
     s_t: Floats,
@@ -162,18 +182,19 @@ def _gather(
         t = pick - first
         steps = min(n_steps, ends[slot] - first - t)
         r_t[b], discount_t[b] = n_step_return(rewards, discounts, slot, t, t + steps, discount)
-        a_tm1[b] = combination(actions, slot, t, sizes)
+        write_action(actions, slot, t, sizes, b, a_tm1, choices_tm1)
         versions_out[b] = versions[slot, t] if own else OTHERS
         for frame in range(n_frames):
             for j in range(size):
                 s_tm1[b, frame * size + j] = observations[slot, t + frame, j]
                 s_t[b, frame * size + j] = observations[slot, t + steps + frame, j]
         if allowed_t.shape[1]:
-            allow(masks, slot, t, sizes, allowed_tm1, b)
+            branching = choices_tm1.shape[1] > 0
+            allow(masks, slot, t, sizes, branching, allowed_tm1, b)
             if discounts[slot, t + steps - 1] == 0.0:  # nothing is to come
                 allowed_t[b] = True
             else:
-                allow(masks, slot, t + steps, sizes, allowed_t, b)
+                allow(masks, slot, t + steps, sizes, branching, allowed_t, b)
         fence_acquire()
         todo[b] = check and load(sequence, slot) != sequences[slot]
         left += todo[b]
@@ -213,6 +234,7 @@ class TransitionReplay(Replay[Batch]):
             self.discount,
             out.s_tm1[policy],
             out.a_tm1[policy],
+            out.choices_tm1[policy],
             out.r_t[policy],
             out.discount_t[policy],
             out.s_t[policy],

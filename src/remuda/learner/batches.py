@@ -89,7 +89,7 @@ class StepBatches:
 
         return Transitions(
             s_tm1=move(batch.s_tm1),
-            a_tm1=move(batch.a_tm1),
+            a_tm1=move(batch.choices_tm1 if batch.choices_tm1.size else batch.a_tm1),
             r_t=move(batch.r_t * scales),
             discount_t=move(batch.discount_t),
             s_t=move(batch.s_t),
@@ -146,6 +146,7 @@ class SequenceBatches:
         after = batch.after[members, :count, :longest]
         allowed = np.take_along_axis(batch.allowed[members, :count], after[..., None], 2)
         burn_in = batch.burn_in[members, :count]
+        actions = batch.choices_tm1 if batch.choices_tm1.size else batch.a_tm1
 
         def move(array: np.ndarray) -> Tensor:
             return copied(array, device)
@@ -159,7 +160,7 @@ class SequenceBatches:
             states=move(batch.states[members, :count]),
             burn_in=move(burn_in) if burn_in.any() else None,
             after=move(after),
-            a_tm1=rows(batch.a_tm1[members]),
+            a_tm1=rows(actions[members]),
             r_t=rows((batch.r_t * scales[:, None])[members]),
             discount_t=rows(batch.discount_t[members]),
             allowed_t=rows(allowed),

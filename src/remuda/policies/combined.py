@@ -1,7 +1,9 @@
-"""Several choices at once as one action, for algorithms that learn a value for each action.
+"""Several choices at once, for algorithms that learn values of actions.
 
 Each combination of choices counts as an action. They are numbered as digits are: the last choice
-changes fastest. What is written down and given to the game are always the choices themselves.
+changes fastest. Where there are too many combinations, each possibility of each choice has a value,
+and an action's value is the mean of its choices' values. What is written down and given to the game
+are always the choices themselves.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from remuda.policies.actions import Actions, DiscreteActions
 from remuda.types import Array, Bools, Floats, Integers
 
 MOST_COMBINATIONS = 1024
-"""The most actions that choices may be combined to: so many outputs has the network."""
+"""The most combinations that have an output of the network each."""
 
 
 class CombinedActions(Actions):
@@ -86,8 +88,28 @@ class CombinedActions(Actions):
         return allowed
 
 
-def combined(actions: Actions, agent: str, algorithm: str) -> Actions:
-    """The same actions for an algorithm that learns a value for each.
+class BranchingActions(DiscreteActions):
+    """Several choices, each possibility of which has an output of the network.
+
+    The value of an action is the mean of the outputs of its choices, so the best action consists of
+    the best possibility of each choice (Tavakoli et al. 2018, "Action branching architectures for
+    deep reinforcement learning"; Seyde et al. 2023, "Solving continuous control via Q-learning").
+    """
+
+    meaning = "values of all possibilities, choice after choice"
+
+    def __repr__(self) -> str:
+        return f"BranchingActions({self.sizes})"
+
+
+def valued(actions: Actions, agent: str, algorithm: str, branches: bool) -> Actions:
+    """Return the same actions for an algorithm that learns their values.
+
+    Args:
+        actions: of the agent.
+        agent: its name.
+        algorithm: its name.
+        branches: whether the algorithm can learn a value for each possibility of each choice.
 
     Raises:
         ContractError: they cannot be counted, or are too many.
@@ -99,14 +121,21 @@ def combined(actions: Actions, agent: str, algorithm: str) -> Actions:
         )
     if actions.size == 1:
         return actions
-    found = CombinedActions(actions.sizes)
-    if found.num_logits > MOST_COMBINATIONS:
-        raise ContractError(
-            f"{agent} makes {actions.size} choices at once, of which there are "
-            f"{found.num_logits:,} combinations; {algorithm} learns a value for each, of at most "
-            f"{MOST_COMBINATIONS:,}: use --policy.algorithm ppo"
-        )
-    return found
+    combinations = math.prod(actions.sizes)
+    if combinations <= MOST_COMBINATIONS:
+        return CombinedActions(actions.sizes)
+    if branches:
+        return BranchingActions(actions.sizes)
+    raise ContractError(
+        f"{agent} makes {actions.size} choices at once, of which there are {combinations:,} "
+        f"combinations; {algorithm} learns a value for each, of at most {MOST_COMBINATIONS:,}: use "
+        "--policy.algorithm dqn, iqn or ppo"
+    )
+
+
+def choices_of(actions: Actions) -> tuple[int, ...]:
+    """Return the possibilities of each choice, where each choice is valued by itself."""
+    return actions.sizes if isinstance(actions, BranchingActions) else ()
 
 
 @njit(cache=True)
@@ -138,6 +167,57 @@ def take_best_combined(outputs: Floats, masks: Bools, sizes: Integers, actions: 
         for i in range(sizes.size - 1, -1, -1):
             actions[n, i] = rest % sizes[i]
             rest //= sizes[i]
+
+
+@njit(cache=True)
+def take_best_choices(outputs: Floats, masks: Bools, sizes: Integers, actions: Integers) -> None:
+    """The first possibility of the greatest value of each choice, among those allowed.
+
+    Args:
+        outputs: [N, sum(sizes)] a value for each possibility.
+        masks: [N, sum(sizes)], or [N, 0].
+        sizes: [size] possibilities of each choice.
+        actions: [N, size] to be written; the first where nothing is allowed.
+    """
+    masked = masks.shape[1] > 0
+    for n in range(outputs.shape[0]):
+        begin = 0
+        for i in range(sizes.size):
+            best = -1
+            for j in range(begin, begin + sizes[i]):
+                if masked and not masks[n, j]:
+                    continue
+                if best < 0 or outputs[n, j] > outputs[n, best]:
+                    best = j
+            actions[n, i] = max(best - begin, 0)
+            begin += sizes[i]
+
+
+@njit(cache=True)
+def explore_choices(
+    actions: Integers, masks: Bools, sizes: Integers, uniforms: np.ndarray, epsilon: float
+) -> None:
+    """Replace each action, with probability `epsilon`, by allowed choices, each drawn by itself.
+
+    As `explore_allowed`, for more combinations than a uniform number can tell apart: given that it
+    is below epsilon, its bits seed a generator (SplitMix64) that draws each choice.
+    """
+    for n in range(actions.shape[0]):
+        if uniforms[n] >= epsilon:
+            continue
+        state = np.uint64(uniforms[n] / epsilon * 2.0**53)
+        begin = 0
+        for i in range(sizes.size):
+            count = _count(masks, n, begin, sizes[i])
+            state += np.uint64(0x9E3779B97F4A7C15)
+            bits = state
+            bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            bits ^= bits >> np.uint64(31)
+            if count:  # else the stream does not act, and its choice is not read
+                number = min(int(np.float64(bits >> np.uint64(11)) * 2.0**-53 * count), count - 1)
+                actions[n, i] = _allowed(masks, n, begin, sizes[i], number)
+            begin += sizes[i]
 
 
 @njit(cache=True)

@@ -26,30 +26,9 @@ def among_allowed(values: Tensor, allowed: Tensor) -> Tensor:
     return values.masked_fill(~allowed, -torch.inf) if allowed.numel() else values
 
 
-def q_learning_target(r_t: Tensor, discount_t: Tensor, q_select: Tensor, q_t: Tensor) -> Tensor:
-    """What an action's value should be: r + discount * q_t[argmax q_select]; [K, B].
-
-    With `q_select` from the online network and `q_t` from the target network this is double
-    Q-learning (van Hasselt et al. 2016, equation 4).
-
-    Args:
-        r_t: [K, B] rewards, summed over the steps in between.
-        discount_t: [K, B] what the value at t counts; 0 after a termination.
-        q_select: [K, B, A] values that choose the next action.
-        q_t: [K, B, A] values of that action.
-    """
-    best = q_select.argmax(-1, keepdim=True)
-    return r_t + discount_t * q_t.gather(-1, best).squeeze(-1)
-
-
 def q_learning_loss(taken_tm1: Tensor, target: Tensor, threshold: float) -> Tensor:
     """The Huber loss of the taken actions' values: [K, B]."""
     return huber(target - taken_tm1, threshold)
-
-
-def values_of(q: Tensor, actions: Tensor) -> Tensor:
-    """The values of actions [K, B] among values [K, B, A]: [K, B]."""
-    return q.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
 
 
 def quantile_loss(values: Tensor, quantiles: Tensor, targets: Tensor, threshold: float) -> Tensor:

@@ -10,7 +10,14 @@ import numpy as np
 
 from remuda.kernels import njit
 from remuda.policies.actions import Actions, DiscreteActions
-from remuda.policies.combined import CombinedActions, explore_allowed, take_best_combined
+from remuda.policies.combined import (
+    BranchingActions,
+    CombinedActions,
+    explore_allowed,
+    explore_choices,
+    take_best_choices,
+    take_best_combined,
+)
 from remuda.types import Array, Bools, Floats, Integers
 
 
@@ -87,7 +94,10 @@ class EpsilonGreedy:
         self._uniforms = np.zeros((0, 0))
         self._rates = np.zeros(0)
         self._sizes: Integers = np.array(actions.sizes, np.int64)
-        if isinstance(actions, CombinedActions):
+        self._branching = isinstance(actions, BranchingActions)
+        if self._branching:
+            self.meaning = actions.meaning
+        elif isinstance(actions, CombinedActions):
             self.meaning = "values of all combinations of choices, the last changing fastest"
 
     def choose(
@@ -120,7 +130,9 @@ class EpsilonGreedy:
             self._rates[k] = epsilon
             if epsilon > 0.0:
                 randoms[k].random(out=self._uniforms[k])
-        choose_for_all(outputs, masks, self._uniforms, self._rates, self._sizes, actions)
+        choose_for_all(
+            outputs, masks, self._uniforms, self._rates, self._sizes, self._branching, actions
+        )
 
     def choose_by_rates(
         self,
@@ -141,6 +153,7 @@ class EpsilonGreedy:
             uniforms[:, None],
             epsilons,
             self._sizes,
+            self._branching,
             actions[:, None],
         )
 
@@ -212,6 +225,7 @@ def choose_for_all(
     uniforms: np.ndarray,
     epsilons: np.ndarray,
     sizes: Integers,
+    branching: bool,
     actions: Integers,
 ) -> None:
     """Of K policies: the best, or by the uniform numbers [K, N] below `epsilons` [K] any.
@@ -221,10 +235,14 @@ def choose_for_all(
     for k in range(outputs.shape[0]):
         if sizes.size == 1:
             take_best(outputs[k], masks[k], actions[k, :, 0])
+        elif branching:
+            take_best_choices(outputs[k], masks[k], sizes, actions[k])
         else:
             take_best_combined(outputs[k], masks[k], sizes, actions[k])
         if epsilons[k] > 0.0:
-            if sizes.size == 1 and not masks.shape[2]:
+            if branching:
+                explore_choices(actions[k], masks[k], sizes, uniforms[k], epsilons[k])
+            elif sizes.size == 1 and not masks.shape[2]:
                 explore(actions[k, :, 0], uniforms[k], epsilons[k], outputs.shape[2])
             else:
                 explore_allowed(actions[k], masks[k], sizes, uniforms[k], epsilons[k])

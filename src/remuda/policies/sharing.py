@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from remuda.config import Config
 from remuda.errors import ConfigError
 from remuda.experience.ring import StreamShape
-from remuda.policies.combined import CombinedActions
+from remuda.policies.combined import BranchingActions, CombinedActions
 from remuda.policies.spec import PolicySpec
 
 
@@ -23,7 +23,8 @@ def stream_shape(spec: PolicySpec) -> StreamShape:
         actions.mask_size if spec.masked else 0,
         spec.memory,
         keeps_last_mask=spec.masked and not config.rollout_length,
-        choices=actions.sizes if isinstance(actions, CombinedActions) else (),
+        choices=actions.sizes if isinstance(actions, BranchingActions | CombinedActions) else (),
+        branching=isinstance(actions, BranchingActions),
     )
 
 

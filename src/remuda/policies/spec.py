@@ -292,7 +292,7 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
     from gymnasium.spaces import Box
 
     from remuda.policies.actions import actions_of
-    from remuda.policies.combined import combined
+    from remuda.policies.combined import valued
 
     sees, does = agent.observation_space, agent.action_space
     if not isinstance(sees, Box):
@@ -300,7 +300,8 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
     found = config.policy_of(name)
     actions = actions_of(does, agent.name)
     if not found.rollout_length:
-        actions = combined(actions, agent.name, found.algorithm)
+        kind: Any = found.entry.load()
+        actions = valued(actions, agent.name, found.algorithm, kind.values_each_choice())
     if agent.masked and not found.entry.masks:
         raise ContractError(
             f"{agent.name} is told which actions are allowed, and {found.algorithm} does not ask: "

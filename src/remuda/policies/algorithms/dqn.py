@@ -16,12 +16,8 @@ from remuda.policies.algorithms.transition_algorithm import (
     TransitionAlgorithm,
     Transitions,
 )
-from remuda.policies.losses import (
-    among_allowed,
-    q_learning_loss,
-    q_learning_target,
-    values_of,
-)
+from remuda.policies.combined import choices_of
+from remuda.policies.losses import among_allowed, q_learning_loss
 from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.encoders import encoder_for
 from remuda.policies.networks.q_network import MLP, QNetwork
@@ -43,7 +39,7 @@ class DQN(TransitionAlgorithm):
     of its burn-in, and targets lie n steps on in the same segment. Rewards are not rescaled.
     """
 
-    masks, recurrent = True, True
+    masks, recurrent, branching = True, True, True
     network: QNetwork
 
     @classmethod
@@ -55,6 +51,7 @@ class DQN(TransitionAlgorithm):
             spec.config.network,
             encoder_for(spec),
             spec.scale,
+            choices_of(spec.actions),
         )
 
     def loss(self, batch: Transitions | TransitionSequences, part: Part) -> Loss:
@@ -65,10 +62,10 @@ class DQN(TransitionAlgorithm):
             select = q_t
             if self.config.q_learning.double:
                 select = network.values_of(*self._at_t(batch, self._acting(part, part.online)))
-            select = among_allowed(select, batch.allowed_t)
-            target = q_learning_target(batch.r_t, batch.discount_t, select, q_t)
+            best = network.best_of(among_allowed(select, batch.allowed_t))
+            target = batch.r_t + batch.discount_t * network.taken(q_t, best)
         q_tm1 = network.values_of(*self._at_tm1(batch, self._acting(part, part.online)))
-        taken = values_of(q_tm1, batch.a_tm1)
+        taken = network.taken(q_tm1, batch.a_tm1)
         errors = target - taken.detach() if batch.weights.numel() else None
         return Loss(q_learning_loss(taken, target, self.config.q_learning.huber), taken, errors)
 

@@ -101,12 +101,13 @@ def arrays_of(batch: Transitions) -> BatchArrays:
 
 
 def by_kernels(network: QNetwork, device: torch.device) -> bool:
-    """Whether steps of such a network are compiled here: no encoder, memory, noise or threads."""
+    """Whether steps are compiled here: no encoder, memory, noise, branches or threads."""
     return (
         network.encoder is None
         and not network.memory
         and not network.config.noisy
         and network.input_scale == 1.0
+        and not network.choices
         and device.type == "cpu"
         and torch.get_num_threads() == 1
     )
@@ -320,7 +321,7 @@ def differentiate_q(
 ) -> None:
     """From action values to the loss of Q-learning, and back to their errors.
 
-    See `losses.q_learning_target` and `losses.huber` for what is worked out.
+    See `dqn.DQN.loss` and `losses.huber` for what is worked out.
 
     Args:
         k: the policy.

@@ -14,6 +14,7 @@ from remuda.policies.algorithms.fused_iqn import FusedIQN
 from remuda.policies.algorithms.fused_q import Settings, Told
 from remuda.policies.algorithms.sequences import TransitionSequences
 from remuda.policies.algorithms.transition_algorithm import Loss, Part, Transitions
+from remuda.policies.combined import choices_of
 from remuda.policies.losses import among_allowed, quantile_loss
 from remuda.policies.networks import iqn
 from remuda.policies.networks.encoders import encoder_for
@@ -26,7 +27,7 @@ class IQN(DQN):
     """Learns the distribution of returns by its quantiles; acts on the mean."""
 
     section: ClassVar[Section] = "iqn"
-    recurrent = True
+    recurrent, branching = True, True
     network: iqn.IQN
 
     @classmethod
@@ -39,6 +40,7 @@ class IQN(DQN):
             encoder_for(spec),
             spec.scale,
             spec.config.iqn,
+            choices_of(spec.actions),
         )
 
     def loss(self, batch: Transitions | TransitionSequences, part: Part) -> Loss:
@@ -47,17 +49,17 @@ class IQN(DQN):
         with torch.no_grad():
             chooser = part.online if self.config.iqn.double else part.target
             select = network.values_of(*self._at_t(batch, self._acting(part, chooser)))
-            best = among_allowed(select, batch.allowed_t).argmax(-1)
+            best = network.best_of(among_allowed(select, batch.allowed_t))
             weights = network.plain(part.target.parameters, self._noise(part))
             z_t = network.quantile_values_of(
                 *self._at_t(batch, weights), self._draw_quantiles(batch, part)
             )
             targets = batch.r_t.unsqueeze(-1)
-            targets = targets + batch.discount_t.unsqueeze(-1) * self._taken(z_t, best)
+            targets = targets + batch.discount_t.unsqueeze(-1) * network.taken(z_t, best)
         quantiles = self._draw_quantiles(batch, part)
         weights = network.plain(part.online.parameters, self._noise(part))
         z_tm1 = network.quantile_values_of(*self._at_tm1(batch, weights), quantiles)
-        taken = self._taken(z_tm1, batch.a_tm1)
+        taken = network.taken(z_tm1, batch.a_tm1)
         losses = quantile_loss(taken, quantiles, targets, self.config.iqn.huber)
         if not batch.weights.numel():
             return Loss(losses, taken)
@@ -101,9 +103,3 @@ class IQN(DQN):
         if isinstance(batch, TransitionSequences):
             drawn = drawn[:, :, : batch.after.shape[2]].flatten(1, 2)
         return drawn.to(self.device)
-
-    @staticmethod
-    def _taken(values: Tensor, actions: Tensor) -> Tensor:
-        """The values [K, B, N] of actions [K, B] among values [K, B, N, A]."""
-        index = actions[..., None, None].expand(*values.shape[:3], 1)
-        return values.gather(-1, index).squeeze(-1)

@@ -31,7 +31,7 @@ class TransitionSequences:
     after: Tensor
     """[K, G, T]: which of the inputs is s_t."""
     a_tm1: Tensor
-    """[K, B] int64."""
+    """[K, B] int64, or [K, B, C]: as in `Transitions`."""
     r_t: Tensor
     """[K, B], already scaled."""
     discount_t: Tensor

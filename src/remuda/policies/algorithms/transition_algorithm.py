@@ -48,7 +48,8 @@ class Transitions:
     s_tm1: Tensor
     """[K, B, num_inputs]."""
     a_tm1: Tensor
-    """[K, B] int64; of several choices, the number of their combination."""
+    """[K, B] int64; of several choices, the number of their combination, or where each choice is
+    valued by itself (`branching`) the choices: [K, B, choices]."""
     r_t: Tensor
     """[K, B], already scaled."""
     discount_t: Tensor
@@ -56,7 +57,8 @@ class Transitions:
     s_t: Tensor
     """[K, B, num_inputs]."""
     allowed_tm1: Tensor = NO_MASKS
-    """[K, B, A] bool: which actions s_tm1 allowed; of size 0: any, as in `allowed_t`."""
+    """[K, B, A] bool: which actions s_tm1 allowed; of size 0: any, as in `allowed_t`. Where each
+    choice is valued by itself, A are the possibilities of all choices after one another."""
     allowed_t: Tensor = NO_MASKS
     """[K, B, A] bool: which actions s_t allows, all where nothing is to come."""
     weights: Tensor = NO_WEIGHTS
@@ -122,6 +124,9 @@ class TransitionAlgorithm(Algorithm):
     recurrent: ClassVar[bool] = False
     """Whether its loss is that of sequences too, `TransitionSequences`: its network may then be
     recurrent. It is not inherited by a class with a loss of its own."""
+    branching: ClassVar[bool] = False
+    """Whether its loss can value each of several choices by itself, where they have too many
+    combinations for a value each. It is not inherited by a class with a loss of its own."""
     heads: ClassVar[Sequence[str]] = ()
     """The heads of its network, each with a number for each action and on layers of its own. The
     first is what actions are chosen by: the greatest, or where `samples` is true drawn from the
@@ -158,6 +163,11 @@ class TransitionAlgorithm(Algorithm):
     def learns_from_sequences(cls) -> bool:
         """Whether its loss is that of sequences too: the class that has the loss must say so."""
         return says_so(cls, "recurrent", "loss")
+
+    @classmethod
+    def values_each_choice(cls) -> bool:
+        """Whether its loss can value each choice: the class that has the loss must say so."""
+        return says_so(cls, "branching", "loss")
 
     @abstractmethod
     def loss(

@@ -34,8 +34,9 @@ class IQN(QNetwork):
         encoder: Encoder | None = None,
         scale: Scale = 1.0,
         own: IQNConfig | None = None,
+        choices: tuple[int, ...] = (),
     ) -> None:
-        super().__init__(num_inputs, num_actions, config, encoder, scale)
+        super().__init__(num_inputs, num_actions, config, encoder, scale, choices)
         self.own = own or IQNConfig()
         self._bases: dict[tuple[torch.dtype, torch.device], Tensor] = {}
         self._first = () if encoder is not None else ("state",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -38,17 +39,21 @@ class QNetwork(Network):
         config: NetworkConfig,
         encoder: Encoder | None = None,
         scale: Scale = 1.0,
+        choices: tuple[int, ...] = (),
     ) -> None:
         """Lay it out.
 
         Args:
             num_inputs: numbers in one stacked input.
-            num_actions: there are.
+            num_actions: values of a state: of actions, or of the possibilities of all choices.
             config: layers.
             encoder: what comes before the linear layers; None: nothing.
             scale: what inputs are multiplied by, for pixels.
+            choices: possibilities of each choice, where an action's value is the mean of those of
+                its choices (`BranchingActions`); none: each action has a value of its own.
         """
         super().__init__(num_inputs, config)
+        self.choices = choices
         self.num_actions, self.encoder, self.input_scale = num_actions, encoder, scale
         if config.recurrent or self.encoder_memory:
             self.memory = self.encoder_memory or config.recurrent
@@ -78,6 +83,22 @@ class QNetwork(Network):
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:
         """All that acting needs of one version, worked out once."""
         return self.plain(parameters, noise)
+
+    def best_of(self, values: Tensor) -> Tensor:
+        """The first actions of the greatest of values [K, B, A]: [K, B], or choices [K, B, C]."""
+        if not self.choices:
+            return values.argmax(-1)
+        parts = torch.split(values, list(self.choices), -1)
+        return torch.stack([part.argmax(-1) for part in parts], -1)
+
+    def taken(self, values: Tensor, actions: Tensor) -> Tensor:
+        """Of values [K, B, ..., A] those of actions [K, B], or choices [K, B, C]: [K, B, ...]."""
+        if not self.choices:
+            index = actions.view(*actions.shape, *[1] * (values.dim() - actions.dim()))
+            return values.gather(-1, index.expand(*values.shape[:-1], 1)).squeeze(-1)
+        firsts = torch.tensor((0, *accumulate(self.choices[:-1])), device=actions.device)
+        index = (actions + firsts).view(*actions.shape[:2], *[1] * (values.dim() - 3), -1)
+        return values.gather(-1, index.expand(*values.shape[:-1], -1)).mean(-1)
 
     @abstractmethod
     def values_of(self, weights: Weights, features: Tensor) -> Tensor:
@@ -169,8 +190,9 @@ class MLP(QNetwork):
         config: NetworkConfig,
         encoder: Encoder | None = None,
         scale: Scale = 1.0,
+        choices: tuple[int, ...] = (),
     ) -> None:
-        super().__init__(num_inputs, num_actions, config, encoder, scale)
+        super().__init__(num_inputs, num_actions, config, encoder, scale, choices)
         widths = (self.width, *config.hidden)
         shapes = encoder.shapes(TOWER) if encoder is not None else {}
         for i in range(len(config.hidden)):
