@@ -128,7 +128,8 @@ def test_a_terminal_that_closes_stops_the_run_in_order(live, stopped, tmp_path):
 
 
 IN_A_TERMINAL = """
-import fcntl, os, sys, termios
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored, and stay so
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.environ["TERM"] = "xterm"
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
