@@ -25,13 +25,6 @@ def without_effect(
 
     A setting counts as set where it is not what it would be by default, in `policies` too, or where
     it is among those that the user said.
-
-    Args:
-        config: of the run.
-        said: keys that the user wrote, such as `policy.batch_size`, whatever their values.
-        resumed: the rest was written by the program, into the run that is gone on with; nothing is
-            told of that.
-        policies: the names of all that the run has, where they are known.
     """
 
     def wrote(key: str) -> bool:
@@ -46,12 +39,7 @@ def without_effect(
 
 
 def _for_nobody(config: Config, policies: Collection[str]) -> Iterator[tuple[str, str]]:
-    """What is said of a policy that never plays, or of what it has in common with no other.
-
-    Args:
-        config: of the run.
-        policies: the names of all that the run has.
-    """
+    """What is said of a policy that never plays, or of what it has in common with no other."""
     seated = {} if config.population.dealt else config.env.scripted
     for name in seated:
         if config.policies.get(name):

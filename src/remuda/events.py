@@ -42,18 +42,7 @@ class Events:
     def __init__(
         self, config: Config, callbacks: Iterable[object] | None, say: Callable[[str], None]
     ) -> None:
-        """Take callbacks, those that the configuration names first.
-
-        Args:
-            config: of the run.
-            callbacks: objects with any of the methods of `Callback`; None: there are none.
-            say: tells the user.
-
-        Raises:
-            ConfigError: one that the configuration names cannot be had.
-            UsageError: they are no list, or one of them has no method that is an event, or one that
-                takes other arguments.
-        """
+        """Take callbacks, those that the configuration names first."""
         self._config, self._say = config, say
         given = _listed(callbacks)
         named = [_loaded(name) for name in config.run.callbacks]
@@ -76,16 +65,7 @@ class Events:
     def lasting(
         self, files: RunDirectory, assembly: Assembly, resumed: Manifest | None = None
     ) -> Iterator[None]:
-        """Inside the `with` the run lasts: its beginning is told, and its end, whatever happens.
-
-        Args:
-            files: the run's directory.
-            assembly: what its roles share.
-            resumed: the checkpoint that it goes on from; None: it begins.
-
-        Raises:
-            CallbackError: a callback failed; where it has begun, the run has ended in order.
-        """
+        """Inside the `with` the run lasts: its beginning is told, and its end, whatever happens."""
         self._files = files
         policies = tuple(spec.name for spec in assembly.specs)
         self._run = ActiveRun(files.path, self._config, policies)
@@ -209,11 +189,7 @@ class Events:
         self._say(f"{said}; the run goes on without it" if goes_on else said)
 
     def _raise_failure(self, begun: bool) -> None:
-        """Raise what failed, with what the user can do.
-
-        Args:
-            begun: whether anything was played in this session.
-        """
+        """Raise what failed, with what the user can do."""
         if self.failure is None:
             return
         assert self._files is not None
@@ -228,11 +204,7 @@ class Events:
 
 
 def _listed(callbacks: object) -> tuple[object, ...]:
-    """The callbacks that are given, taken once: an iterator has no second time.
-
-    Raises:
-        UsageError: it is a callback that is given alone.
-    """
+    """The callbacks that are given, taken once: an iterator has no second time."""
     if callbacks is None:
         return ()
     if not isinstance(callbacks, Iterable):
@@ -242,11 +214,7 @@ def _listed(callbacks: object) -> tuple[object, ...]:
 
 
 def check_callback(callback: object) -> None:
-    """Whether an object is a callback: its events are known, and take what they are told.
-
-    Raises:
-        UsageError: it is none, in one line.
-    """
+    """Whether an object is a callback: its events are known, and take what they are told."""
     if isinstance(callback, type):
         raise UsageError(
             f"callbacks: {callback.__name__} is a class; give an object, as in "
@@ -280,11 +248,7 @@ def _check_arguments(name: str, event: str, method: Any) -> None:
 
 
 def _loaded(name: str) -> object:
-    """The callback that the configuration names as `module:Class`.
-
-    Raises:
-        ConfigError: there is none, or making it failed.
-    """
+    """The callback that the configuration names as `module:Class`."""
     path, _, attribute = name.partition(":")
     if not path or not attribute:
         raise ConfigError(f"run.callbacks: {name!r} is none; name it as module:Class")

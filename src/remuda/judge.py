@@ -41,15 +41,7 @@ TO_CLOSE = 1.0
 
 
 def judged(evaluation: Evaluation, scripted: Collection[str] = ()) -> dict[str, Any]:
-    """What the best checkpoint is found by.
-
-    Args:
-        evaluation: of its policies.
-        scripted: agents whom these do not play: what they earn is not counted.
-
-    Returns:
-        `mean_return` over the agents that took part, None: none of them did; and more to read.
-    """
+    """What the best checkpoint is found by."""
     agents = evaluation.agents
     means = [
         evaluation.mean(i)
@@ -75,14 +67,7 @@ class Judge:
         run: RunDirectory,
         limits: Limits | None = None,
     ) -> None:
-        """Judge the checkpoints of a run.
-
-        Args:
-            config: of the run.
-            specs: of all its policies.
-            run: where its checkpoints are.
-            limits: of each measurement and each challenge; None: `run.evaluate_seconds`.
-        """
+        """Judge the checkpoints of a run."""
         if config.schedule == "sequential":  # the run's own copies may live in this process
             config = config.model_copy(
                 update={"env": config.env.model_copy(update={"num_envs": 1})}
@@ -222,15 +207,7 @@ def best_keeper(
     say: Callable[[str], None],
     stopped: Callable[[], bool],
 ) -> BestKeeper | None:
-    """Who measures the checkpoints of a run and keeps the best; None: none is measured.
-
-    Args:
-        config: of the run.
-        specs: of all its policies.
-        run: its directory.
-        say: tells the user.
-        stopped: whether a signal came.
-    """
+    """Who measures the checkpoints of a run and keeps the best; None: none is measured."""
     if not config.checkpoint.evaluate_episodes:
         return None
     inline, cancelled = config.schedule == "sequential", threading.Event()

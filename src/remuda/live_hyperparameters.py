@@ -21,16 +21,7 @@ from remuda.types import State
 def checked_values(
     config: PolicyConfig, values: Mapping[str, float], prefix: str
 ) -> dict[str, float]:
-    """Values that a policy's learner can take while it trains, as plain numbers.
-
-    Args:
-        config: of the policy.
-        values: by name.
-        prefix: of the keys in a message, such as `policies.agent_0.`.
-
-    Raises:
-        UsageError: a name that its learner cannot take, or a value that is not allowed.
-    """
+    """Values that a policy's learner can take while it trains, as plain numbers."""
     allowed = values_of(config)
     for name in values:
         if name not in allowed:
@@ -44,16 +35,7 @@ def checked_values(
 def checked_numbers(
     config: PolicyConfig, values: Mapping[str, float], prefix: str
 ) -> dict[str, float]:
-    """Values that hyperparameters may have, as plain numbers, whatever algorithm reads them.
-
-    Args:
-        config: of a policy.
-        values: by name; settings that its algorithm has not are finite numbers, and no more.
-        prefix: as above.
-
-    Raises:
-        UsageError: a value that is not allowed.
-    """
+    """Values that hyperparameters may have, as plain numbers, whatever algorithm reads them."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float | np.number):
             raise UsageError(f"{prefix}{name} is a number; this is {value!r}")
@@ -120,14 +102,7 @@ class LiveHyperparameters:
         return self._named(self._shared["values"][self.policies.index(policy)])
 
     def read(self, since: int) -> tuple[int, dict[str, dict[str, float]]] | None:
-        """What changed so far, by policy, with its revision; for learners.
-
-        Args:
-            since: the revision that is known.
-
-        Returns:
-            None: nothing changed since then, or it is just being written.
-        """
+        """What changed so far, by policy, with its revision; for learners."""
         revision = self.revision
         if revision == since or revision % 2 == 1:
             return None
@@ -148,12 +123,7 @@ class LiveHyperparameters:
     def restore(
         self, state: State, anew: Mapping[str, Collection[str]] = MappingProxyType({})
     ) -> None:
-        """Go on from what `state` returned, but for what is configured otherwise now.
-
-        Args:
-            state: as it was.
-            anew: by policy, names that are as configured again, whatever they were.
-        """
+        """Go on from what `state` returned, but for what is configured otherwise now."""
         for policy, configured in self._configured.items():
             saved = branch(state, policy)
             kept = {

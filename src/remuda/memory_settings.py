@@ -29,10 +29,6 @@ def to_lower(config: Config, keys: Sequence[str]) -> str:
     """Of settings that something grows with, the one that is furthest above its default.
 
     Where none is above it, the first that can be lower at all.
-
-    Args:
-        config: of the run.
-        keys: one at least.
     """
     tree, usual = config.model_dump(), Config().model_dump()
     above: dict[str, float] = {}

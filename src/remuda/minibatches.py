@@ -13,11 +13,6 @@ def without_steps(config: Config, specs: Sequence[PolicySpec], seats: int) -> li
 
     A part is a step at least, or a sequence where the network has a memory; so there are no more
     parts than of these. That is no fault of a run in which updates are small, but it is told.
-
-    Args:
-        config: of the run.
-        specs: its policies.
-        seats: of the game, which a policy may sit on all at once where they are dealt.
     """
     found: dict[str, str] = {}
     for spec in specs:

@@ -200,9 +200,6 @@ class Scoreboard:
         """Count on from what `state` returned; before any role begins.
 
         The first actor counts on, whatever the number of actors was.
-
-        Raises:
-            CheckpointError: it is of another number of policies.
         """
         shared, metrics = self._shared, len(Facts) + len(self.fact_names)
         facts, acted = shared["facts"][0], shared["policy"][0][:, : Policy.MARK]
@@ -368,9 +365,5 @@ def count_on(row: Row, counts: Row) -> None:
 
 
 def fitting_learned(state: State, name: str, like: Row) -> Row:
-    """The counts `name` of a state, of one learner or of several.
-
-    Raises:
-        CheckpointError: they are missing, or something else, or of another number of policies.
-    """
+    """The counts `name` of a state, of one learner or of several."""
     return fitting(state, name, like, COUNT, LEARN_COUNTS)

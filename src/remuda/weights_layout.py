@@ -27,17 +27,7 @@ def population_table(
     arena: Arena,
     training: Mapping[str, TrainingLayout],
 ) -> Table:
-    """The table of a population whose seats are dealt.
-
-    Args:
-        config: of the run.
-        specs: its policies.
-        num_seats: of the game.
-        imported: members from other runs.
-        copies: of the game, by actor.
-        arena: where its memory is cut from.
-        training: as of `training_layouts`.
-    """
+    """The table of a population whose seats are dealt."""
     return Table(
         {spec.name: layout_size(spec.network().shapes) for spec in specs},
         num_seats,

@@ -33,9 +33,6 @@ def with_own_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
 
     In a tree in which every key of `policy` has a value, as in one that was saved, what is as it
     would be by default counts as not said.
-
-    Args:
-        data: a whole tree, not yet validated; what is wrong in it is left for its check to refuse.
     """
     policies, policy = data.get("policies"), data.get("policy", {})
     is_section = isinstance(policy, Section)
@@ -135,13 +132,7 @@ def _presets_of(entry: AlgorithmEntry) -> dict[str, Any]:
 def _defaults(
     entry: AlgorithmEntry, policy: Mapping[str, Any], plain: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """All that holds for a policy of this algorithm where nothing is said.
-
-    Args:
-        entry: its algorithm.
-        policy: what is said of it.
-        plain: over what the defaults of algorithm and network go; None: the fields' own.
-    """
+    """All that holds for a policy of this algorithm where nothing is said."""
     plain = PolicyConfig.model_construct().model_dump() if plain is None else dict(plain)
     found = reduce(overlay, entry.presets, plain)
     network = overlay(found, policy).get("network", {})

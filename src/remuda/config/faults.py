@@ -52,12 +52,7 @@ def unknown_key(key: str, model: type[BaseModel], prefix: str = "") -> str:
 
 
 def _by_common_name(name: str, keys: Collection[str]) -> list[str]:
-    """The key of a setting that is called so elsewhere, if it is one of these.
-
-    Args:
-        name: what it is called.
-        keys: of the whole tree, or of a section, in which they are without the section's name.
-    """
+    """The key of a setting that is called so elsewhere, if it is one of these."""
     key = COMMON_NAMES.get(name.lower())
     while key:
         if key in keys:

@@ -18,12 +18,7 @@ OF_ENV = {"share_rewards": "share_rewards"}
 
 
 def moved_key(key: str, prefix: str = "") -> str | None:
-    """One line about a key that is elsewhere now; None: it never was one.
-
-    Args:
-        key: of the whole tree, or of a policy.
-        prefix: that stands before it in the message.
-    """
+    """One line about a key that is elsewhere now; None: it never was one."""
     of_env = OF_ENV.get(key.removeprefix("env.")) if key.startswith("env.") else None
     if of_env is not None:
         return f"{prefix}{key} has moved; use policy.{of_env}"

@@ -38,13 +38,6 @@ def plain_data(value: Any, key: str = "") -> Any:
 
     Tuples are lists, paths and dates texts, scalars of NumPy and members of `IntEnum` and `StrEnum`
     the numbers and texts that they are.
-
-    Args:
-        value: anything; it is not changed.
-        key: where it stands, for messages.
-
-    Raises:
-        ValueError: it would be something else, or it cannot be saved at all.
     """
     if isinstance(value, BaseModel):
         value = value.model_dump()
@@ -100,13 +93,7 @@ MOST_REPEATED = 10_000
 
 
 def read_yaml(text: str) -> Any:
-    """What a text says as YAML, with numbers such as `1e-3`; `010` is ten; days, times are texts.
-
-    Raises:
-        yaml.YAMLError: it is no YAML.
-        RefusedYAMLError: a key stands twice in a mapping, something is within itself, or there is a
-            number of more digits than any key takes, or more levels than are read.
-    """
+    """Parse YAML, with `1e-3` as a number, `010` as ten, and dates as text."""
     import yaml
 
     try:

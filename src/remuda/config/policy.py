@@ -312,9 +312,6 @@ class PolicyConfig(Section):
 
         Where neither the user nor the algorithm says `batch_size` or `experience.segment_length`,
         they are those of a built-in network of its kind.
-
-        Raises:
-            ValueError: they do not fit the rest.
         """
         if not self.waits_for_network:
             return self
@@ -327,15 +324,7 @@ class PolicyConfig(Section):
         return PolicyConfig.model_validate(said)
 
     def check_waiting(self, recurrent: bool) -> None:
-        """Refuse a capacity with which the actor and the learner would wait for each other.
-
-        Args:
-            recurrent: whether the network is, so that a batch is one whole segment at least; of a
-                module of the user's only its maker can tell.
-
-        Raises:
-            ValueError: one batch needs more steps than the actor may be ahead.
-        """
+        """Refuse a capacity with which the actor and the learner would wait for each other."""
         experience = self.experience
         if experience.on_full != "wait" or self.rollout_length:
             return

@@ -72,16 +72,7 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def over_presets(names: Iterable[str], tree: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """A tree of settings over those of some presets.
-
-    Args:
-        names: of the presets, each over those before it.
-        tree: what goes over them.
-        source: what the tree is, for messages.
-
-    Raises:
-        ConfigError: there is none of a name, or nothing is left of them: the tree says all itself.
-    """
+    """A tree of settings over those of some presets."""
     names = list(names)
     base = preset_tree(names)
     if base and not _left_of(base, tree):
@@ -115,11 +106,7 @@ def _left_of(base: Mapping[str, Any], tree: Mapping[str, Any]) -> bool:
 
 
 def preset_tree(names: Iterable[str]) -> dict[str, Any]:
-    """The settings of some presets, each over those before it.
-
-    Raises:
-        ConfigError: there is none of a name.
-    """
+    """The settings of some presets, each over those before it."""
     tree: dict[str, Any] = {}
     for name in names:
         if name not in PRESETS:

@@ -29,11 +29,7 @@ LAST_LINE = "# end"
 
 
 def load_config(data: Mapping[str, Any], source: str = "") -> Config:
-    """Validate a tree of plain data, for example the content of a YAML file.
-
-    Raises:
-        ConfigError: the first unknown key or impossible value, in one line.
-    """
+    """Validate a tree of plain data, for example the content of a YAML file."""
     try:
         return Config.model_validate(data)
     except ValidationError as error:
@@ -42,20 +38,12 @@ def load_config(data: Mapping[str, Any], source: str = "") -> Config:
 
 
 def load_saved_config(data: Mapping[str, Any], source: str = "") -> Config:
-    """Validate the tree of a run, which an earlier version may have saved, with its own keys.
-
-    Raises:
-        ConfigError: as `load_config`.
-    """
+    """Validate the tree of a run, which an earlier version may have saved, with its own keys."""
     return load_config(with_former_order(with_moved_keys(data)), source)
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The tree in a YAML file, not yet validated; the user's code that lies beside it is known.
-
-    Raises:
-        ConfigError: the file is missing, no YAML, or no tree of keys.
-    """
+    """The tree in a YAML file, not yet validated; the user's code that lies beside it is known."""
     data = read_tree(path)
     read_beside(path, data)
     code_paths.read_beside(path)
@@ -67,11 +55,7 @@ LARGEST_TREE = 16 * 2**20
 
 
 def read_tree(path: Path) -> dict[str, Any]:
-    """The tree in a YAML file, not yet validated, and nothing besides; no code is run or known.
-
-    Raises:
-        ConfigError: the file is missing, cut off, no YAML, or no tree of keys.
-    """
+    """The tree in a YAML file, not yet validated, and nothing besides; no code is run or known."""
     import yaml
 
     from remuda.checkpoint.opening import read_file
@@ -109,11 +93,7 @@ def _cut_off(text: str) -> bool:
 
 
 def write_config(config: Config, path: Path) -> None:
-    """Write the whole tree as YAML, by way of a temporary name: it is there whole or not at all.
-
-    Raises:
-        OSError: the disk is full or not writable; an older file is as it was.
-    """
+    """Write the whole tree as YAML, by way of a temporary name: it is there whole or not at all."""
     from remuda.checkpoint.state import write_whole
 
     write_whole(path, config_text(config).encode())

@@ -18,10 +18,6 @@ def resolved_policy(policy: PolicyConfig, config: Config) -> dict[str, Any]:
 
     `shared` is None where an algorithm has no network for both policy and value, nor one for each;
     it has no minibatches then either, of which earlier versions saved a number for every algorithm.
-
-    Args:
-        policy: one of the configuration's.
-        config: what it is of.
     """
     tree = policy.model_dump(mode="json")
     tree["network"]["shared"] = policy.shares_network

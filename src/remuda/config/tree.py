@@ -113,15 +113,7 @@ class Config(Section):
             self.check_pauses(key, policy)
 
     def check_pauses(self, key: str, policy: PolicyConfig) -> None:
-        """Refuse a policy for whose training the game would wait as if the run hung.
-
-        Args:
-            key: of the policy, for the message.
-            policy: whose batches have a size.
-
-        Raises:
-            ValueError: the schedule lets the game wait, and there are too many updates to a step.
-        """
+        """Refuse a policy for whose training the game would wait as if the run hung."""
         ratio, batch = policy.experience.replay_ratio or 0.0, policy.batch_size or 1
         if self.exact and ratio > MOST_UPDATES * batch and not policy.rollout_length:
             raise ValueError(

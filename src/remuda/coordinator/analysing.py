@@ -71,18 +71,7 @@ class PopulationAnalyser:
         patience: float = 60.0,
         apart: Collection[str] = (),
     ) -> None:
-        """Begin without a helper, and without an analysis.
-
-        Args:
-            table: of the population; it is only read.
-            ledger: of the run's matches.
-            log_file: where the output of helpers goes.
-            config: how often, and of how many members.
-            sides: by seat of the game, the number of its team.
-            say: tells the user.
-            patience: seconds that an analysis may take, besides `config.every`.
-            apart: members that take their seats for good, and are no strategies for others.
-        """
+        """Begin without a helper, and without an analysis."""
         self._table, self._ledger, self._log = table, ledger, log_file
         self._every, self._most = config.every, config.members
         self._sides, self._say, self._apart = tuple(sides), say, tuple(apart)
@@ -162,11 +151,7 @@ class PopulationAnalyser:
         self._asked, self._waited = (now, members), 0.0
 
     def _start(self) -> None:
-        """Start a helper.
-
-        Raises:
-            OSError: the system does not allow it.
-        """
+        """Start a helper."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, contextlib.ExitStack() as if_it_fails:
             if_it_fails.callback(ours.close)
@@ -246,16 +231,7 @@ def analyser_of(
     logs: Path,
     say: Callable[[str], None],
 ) -> PopulationAnalyser | None:
-    """Who has the population of a run analysed; None: seats are not dealt, or it is not asked for.
-
-    Args:
-        config: of the run.
-        table: of its population; None: seats are not dealt.
-        agents: of the game.
-        ledger: of its matches.
-        logs: the directory where output goes.
-        say: tells the user.
-    """
+    """Make the population analyser of a run; None if seats are not dealt or it is off."""
     if table is None or not config.analysis.every:
         return None
     roster = Roster.of(config, agents)
@@ -269,11 +245,6 @@ def chosen(table: Table, most: int, apart: Collection[str] = ()) -> Integers:
 
     Those that learn, by place, then frozen ones: the newest of each policy, then the second newest
     of each, and so on. One that is just being frozen is left out.
-
-    Args:
-        table: of the population.
-        most: so many members at most.
-        apart: names of members that are left out.
     """
     occupants = table.occupants
     before = occupants.sequence.copy()

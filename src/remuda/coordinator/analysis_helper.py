@@ -21,13 +21,7 @@ NICE = 15
 
 
 def serve(asked: socket.socket, ledger: Path, sides: Sequence[int]) -> None:
-    """Answer until the other end is closed.
-
-    Args:
-        asked: a socket of messages; each is the members to look at, as of `RecentPayoffs.look_at`.
-        ledger: of the run; this process only reads it.
-        sides: by seat of the game, the number of its team.
-    """
+    """Answer until the other end is closed."""
     with contextlib.suppress(OSError):
         os.nice(NICE)
     use_one_thread()

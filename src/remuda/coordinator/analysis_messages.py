@@ -33,13 +33,7 @@ def requested(message: bytes) -> Integers:
 
 
 def answer(numbers: AnalysisNumbers, earned: Numbers, mixed: Numbers) -> bytes:
-    """An analysis of N members.
-
-    Args:
-        numbers: of all together.
-        earned: [N] each member's mean payoff; NaN: there is none.
-        mixed: [N] its probability in the equilibrium; NaN: there is none.
-    """
+    """An analysis of N members."""
     told = [getattr(numbers, name) for name in NUMBERS]
     row = np.array([np.nan if x is None else x for x in told], np.float64)
     return ANSWER + np.concatenate([row, earned, mixed]).tobytes()

@@ -171,20 +171,7 @@ class BestKeeper:
         interrupted: Callable[[], bool] = lambda: False,
         elsewhere: Elsewhere | None = None,
     ) -> None:
-        """Find the best of these.
-
-        Args:
-            checkpoints: of the run.
-            measure: plays with snapshots.
-            say: tells the user.
-            inline: whether to play in place of the run.
-            challenge: lets snapshots play against a checkpoint; None: means decide everywhere.
-            cancelled: what `measure` and `challenge` look at: that they shall end now. Set by
-                `close`.
-            interrupted: whether they were to end early, so that it is no fault that they did.
-            elsewhere: where user code plays, if not inline: it may need a main thread. None: it is
-                played in a thread of this process.
-        """
+        """Find the best of these."""
         self._elsewhere, self._is_away = elsewhere, False
         self._checkpoints, self._measure, self._say = checkpoints, measure, say
         self._inline, self._challenge = inline, challenge
@@ -219,17 +206,7 @@ class BestKeeper:
         snapshots: Mapping[str, Snapshot],
         challenge: Challenge | None = None,
     ) -> bool:
-        """Take note of a checkpoint that was measured elsewhere; for the time after the run.
-
-        Args:
-            number: of the checkpoint.
-            measured: as a `Measure` returns it.
-            snapshots: the policies of the checkpoint.
-            challenge: as that of the run, with limits of its own; None: that of the run.
-
-        Returns:
-            False: play against the best so far was cut, so that this stays the best.
-        """
+        """Take note of a checkpoint that was measured elsewhere; for the time after the run."""
         if measured["mean_return"] is None:
             return True
         found = self._compare(number, measured, snapshots, challenge or self._challenge)

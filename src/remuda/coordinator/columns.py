@@ -83,11 +83,7 @@ def column(
     default: Any = MISSING,
     factory: Callable[[], Any] | None = None,
 ) -> Any:
-    """Declare a field of a record as a `Column`; what is read from a learner's mean may be None.
-
-    Raises:
-        ValueError: what it is of is not said.
-    """
+    """Declare a field of a record as a `Column`; what is read from a learner's mean may be None."""
     if over is None:
         words = {Mean: UPDATES, Total: TOTAL, Newest: NEWEST}
         if source is None:

@@ -28,15 +28,7 @@ def can_continue(run: RunDirectory) -> bool:
 
 
 def continues(run: RunDirectory, say: Callable[[str], None]) -> bool:
-    """Whether a directory holds a run to continue; one without a checkpoint is put aside.
-
-    Args:
-        run: the directory, which may not exist.
-        say: is told where a run without a checkpoint was moved.
-
-    Raises:
-        RunDirectoryError: another process is running it, or it cannot be moved.
-    """
+    """Whether a directory holds a run to continue; one without a checkpoint is put aside."""
     if not run.config.exists():
         return False
     run.refuse_if_running()

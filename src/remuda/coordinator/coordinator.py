@@ -170,12 +170,7 @@ class Coordinator:
         self._halted: set[str] = set()
 
     def run(self, config: RunConfig, every: float, signals: Signals) -> Ending:
-        """Go on until an end is reached, with a checkpoint `every` so many seconds.
-
-        Raises:
-            RoleDiedError: a role died and could not be restarted. A last checkpoint is written and
-                everything is stopped before it is raised.
-        """
+        """Go on until an end is reached, with a checkpoint `every` so many seconds."""
         try:
 
             def stopped() -> bool:
@@ -213,16 +208,7 @@ class Coordinator:
     def judge_last(
         self, measured: Mapping[str, Any], snapshots: Mapping[str, Snapshot], challenge: Challenge
     ) -> bool:
-        """Let the last checkpoint be the best if what was measured after the run says so.
-
-        Args:
-            measured: as a `Measure` returns it.
-            snapshots: the weights at the end, a few updates after those of the checkpoint at most.
-            challenge: play against the best so far, where that is needed.
-
-        Returns:
-            False: that play was cut, so that the best so far stays.
-        """
+        """Let the last checkpoint be the best if what was measured after the run says so."""
         numbers = self._run.checkpoints.numbers()
         if self._best is None or not numbers:
             return True
@@ -316,11 +302,7 @@ class Coordinator:
         finished: bool,
         died: RoleDiedError | None,
     ) -> Ending:
-        """Write what is left to write, and tell how the session ended.
-
-        Raises:
-            RoleDiedError: by the death of a role.
-        """
+        """Write what is left to write, and tell how the session ended."""
         self._metrics.work.finish()
         if died:
             self._status.note(words)

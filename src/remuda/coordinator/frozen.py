@@ -26,11 +26,7 @@ class FrozenTexts:
     """
 
     def __init__(self, table: Table) -> None:
-        """Begin with no text.
-
-        Args:
-            table: of the population; it is only read.
-        """
+        """Begin with no text."""
         self._table, self._first = table, len(table.policies)
         self._identity = table.occupants.identity[self._first :].copy()
         self._numbers = table.numbers[self._first :].copy()

@@ -22,11 +22,7 @@ class GuardedView:
     """
 
     def __init__(self, view: View) -> None:
-        """Take the view.
-
-        Raises:
-            UsageError: it lacks a method.
-        """
+        """Take the view."""
         if not all(callable(getattr(view, name, None)) for name in METHODS):
             raise UsageError(
                 f"view: an object with the methods {', '.join(METHODS[:-1])} and {METHODS[-1]}; "

@@ -37,12 +37,7 @@ class _LogFile(logging.FileHandler):
 
 @contextmanager
 def log_to(path: Path, level: str = "info") -> Iterator[None]:
-    """Send what this package logs in this process to a file, and not to the terminal.
-
-    Args:
-        path: the file.
-        level: the least severe messages that are written, by children too (`run.log_level`).
-    """
+    """Send what this package logs in this process to a file, and not to the terminal."""
     logger = logging.getLogger("remuda")
     handler = _LogFile(path, delay=True)
     handler.setFormatter(logging.Formatter(LOG_FORMAT))

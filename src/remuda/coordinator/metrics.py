@@ -37,15 +37,7 @@ __all__ = [
 
 
 def read_metrics(path: Path, damaged: list[int] | None = None) -> Iterator[Record]:
-    """The records of a file; damaged lines are passed over, and a half-written last one.
-
-    Args:
-        path: the file.
-        damaged: the numbers of the damaged lines, from 1, are added to it.
-
-    Raises:
-        ValueError: no line of it is a record.
-    """
+    """The records of a file; damaged lines are passed over, and a half-written last one."""
     found, faults = 0, []
     with open_stream(path) as lines:
         for number, line in enumerate(lines, 1):

@@ -32,13 +32,7 @@ class EventEncoder:
         """How many tags there are; one that is new costs as much as a value in JSON."""
 
     def encode(self, record: Record, event: Any, found: list[bytes]) -> Work:
-        """Encode a record as one event, in pieces.
-
-        Args:
-            record: to be encoded.
-            event: of protobuf, with everything but the numbers.
-            found: the whole event is added to it at the end.
-        """
+        """Encode a record as one event, in pieces."""
         values: list[bytes] = []
         all_groups = list(groups(record))
         for start in range(0, len(all_groups), ROWS):
@@ -108,11 +102,7 @@ def frame(events: Iterable[bytes]) -> bytes:
 
 
 def openings(resumed_at: int | None) -> list[bytes]:
-    """What a new file begins with.
-
-    Args:
-        resumed_at: turns after which the run goes on: what was written after them is hidden.
-    """
+    """What a new file begins with."""
     from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
     events = [Event(wall_time=time.time(), file_version="brain.Event:2")]

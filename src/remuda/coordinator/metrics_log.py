@@ -45,13 +45,7 @@ class MetricsLog:
         """What is left to do of the last record."""
 
     def begin(self, record: Record, frozen: FrozenTexts | None = None) -> None:
-        """Begin to append a record to both, once the one before is done.
-
-        Args:
-            record: to be appended; the caller does not change it.
-            frozen: texts of all frozen copies, as they are now, which are to stand among the
-                members; None: the members are those of the record.
-        """
+        """Begin to append a record to both, once the one before is done."""
         self.work.finish()
         texts = (len(frozen), frozen.text()) if frozen and not record.is_whole else None
         self.work.begin(self._writing(record, texts))

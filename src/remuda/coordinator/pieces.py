@@ -56,13 +56,7 @@ class Pieces:
 
 
 def encode(records: Mapping[str, object], texts: list[str], **more: Mapping[str, object]) -> Work:
-    """Encode records by name as what stands between the braces of a JSON object.
-
-    Args:
-        records: plain objects with attributes.
-        texts: the text of each piece is added to it.
-        more: by attribute to be added: of each record, its value.
-    """
+    """Encode records by name as what stands between the braces of a JSON object."""
     names = iter(records)
     while part := list(islice(names, ROWS)):
         data = {

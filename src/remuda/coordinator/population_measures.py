@@ -28,16 +28,7 @@ CHANCE = 0.05
 
 
 def measure(payoffs: Payoffs, live: Bools) -> tuple[AnalysisNumbers, Numbers, Numbers]:
-    """Work out all that an analysis during a run tells.
-
-    Args:
-        payoffs: of N members, a symmetric game; some may not have met.
-        live: [N] which of them learn.
-
-    Returns:
-        Its numbers; [N] each member's mean payoff against those that it met often enough, NaN
-        where there is none; [N] its probability in the equilibrium, NaN where it is not in it.
-    """
+    """Work out all that an analysis during a run tells."""
     whole = payoffs.completed()
     count = len(live)
     apart = ~np.eye(count, dtype=np.bool_)
@@ -71,10 +62,6 @@ def gapless(known: Bools, live: Bools) -> Integers:
 
     Those with the most gaps are left out one by one; of several the last, and frozen ones before
     those that learn.
-
-    Args:
-        known: [N, N] who met.
-        live: [N] who learns.
     """
     missing = ~(known & known.T)
     np.fill_diagonal(missing, False)

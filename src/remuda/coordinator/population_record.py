@@ -111,15 +111,7 @@ def population_record(
     analysis: AnalysisNumbers | None,
     age: float | None,
 ) -> dict[str, float | None]:
-    """The columns of a population by name; none, where there is one policy and no match.
-
-    Args:
-        returns: by policy that plays, the mean return of the interval; None: no episode ended.
-        staleness: likewise.
-        matches: that are over; None: seats are not dealt.
-        analysis: the newest; None: there was none.
-        age: seconds since it was asked for.
-    """
+    """The columns of a population by name; none, where there is one policy and no match."""
     if len(returns) < 2 and matches is None:
         return {}
     known = np.array([each for each in returns if each is not None], np.float64)

@@ -33,9 +33,7 @@ class RecentPayoffs:
     def __init__(self, path: Path, sides: npt.ArrayLike) -> None:
         """Begin before the first record.
 
-        Args:
-            path: of the ledger, which need not be there yet.
-            sides: [seats] the team of each seat, as a number; those of one team do not meet.
+        sides: [seats] the team of each seat, as a number; those of one team do not meet.
         """
         self._path, self._sides = path, np.asarray(sides, np.int64)
         self._keys: Integers = np.zeros(0, np.int64)
@@ -44,11 +42,7 @@ class RecentPayoffs:
         """Bytes of the ledger that are added up; 0: none."""
 
     def look_at(self, members: Integers) -> None:
-        """Keep the sums of these members, and begin with those that are new.
-
-        Args:
-            members: [N, 2] the number of each one's policy and its version, -1: it learns.
-        """
+        """Keep the sums of these members, and begin with those that are new."""
         keys = members[:, 0] * KEY + members[:, 1] + 1
         sums = np.zeros((ROWS, len(keys), len(keys)))
         _, now, before = np.intersect1d(keys, self._keys, return_indices=True)

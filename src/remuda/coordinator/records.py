@@ -354,11 +354,7 @@ class Record:
 
     @staticmethod
     def from_json(line: str | bytes) -> Record:
-        """The record of one line.
-
-        Raises:
-            ValueError: the line is no record.
-        """
+        """The record of one line."""
         try:
             data = checked(json.loads(line), {"policies": dict})
             policies = _records(PolicyRecord, kinds_of(PolicyRecord), data.pop("policies"))

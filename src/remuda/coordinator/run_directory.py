@@ -98,11 +98,7 @@ class RunDirectory:
 
     @staticmethod
     def create(config: Config) -> RunDirectory:
-        """Make the directory that `config` names, or a new one under `runs/`.
-
-        Raises:
-            RunDirectoryError: it holds a run already, cannot be written, or has no room.
-        """
+        """Make the directory that `config` names, or a new one under `runs/`."""
         path = config.run.directory or Path("runs")
         try:
             if config.run.directory is None:
@@ -137,11 +133,7 @@ class RunDirectory:
 
     @staticmethod
     def open(path: Path) -> RunDirectory:
-        """A run that was made before.
-
-        Raises:
-            RunDirectoryError: there is none.
-        """
+        """A run that was made before."""
         run = RunDirectory(Path(os.path.expanduser(path)).absolute())
         try:
             is_there = run.path.exists()
@@ -163,11 +155,7 @@ class RunDirectory:
         return run
 
     def lock(self) -> None:
-        """Claim the run for this process; the claim ends with it, however it ends.
-
-        Raises:
-            RunDirectoryError: another process is running it, or it is not writable.
-        """
+        """Claim the run for this process; the claim ends with it, however it ends."""
         file = self.path / "lock"
         try:
             self._lock = open_file(file, os.O_RDWR | os.O_CREAT)
@@ -223,18 +211,6 @@ class RunDirectory:
         """Make room for what comes after so many turns, in a run that goes on from there.
 
         Nothing is lost: what is superseded is kept in `earlier/`, by the number of the resume.
-
-        Args:
-            turns: after which it goes on.
-            records: that the ledger of matches goes on after; later ones are copied, as a ledger of
-                their own, and cut by who writes it.
-            over: whether nothing comes after them; then metrics, ledger, weights and summary stay.
-
-        Returns:
-            The numbers of the damaged lines of `metrics.jsonl`, which are left as they are.
-
-        Raises:
-            RunDirectoryError: the disk is full or not writable, or no line of the metrics is one.
         """
         damaged: list[int] = []
         try:
@@ -297,22 +273,14 @@ class RunDirectory:
         return load_saved_config(tree, str(self.config))
 
     def save_config(self, config: Config) -> None:
-        """Write the configuration, which every later session reads, whole or not at all.
-
-        Raises:
-            RunDirectoryError: the disk is full or not writable; the older file is as it was.
-        """
+        """Write the configuration, which every later session reads, whole or not at all."""
         try:
             write_config(config, self.config)
         except OSError as error:
             raise RunDirectoryError(f"cannot write {self.config}: {error.strerror}") from None
 
     def save_code(self, config: Config) -> None:
-        """Write the code that no process can import, and where other modules were found.
-
-        Raises:
-            RunDirectoryError: the disk is full or not writable.
-        """
+        """Write the code that no process can import, and where other modules were found."""
         tree = config.model_dump(mode="json")
         for name in pickled.names_in(tree):
             write_file(self.path / pickled.file_name(name), pickled.pickle_of(name))
@@ -320,14 +288,7 @@ class RunDirectory:
         write_file(self.path / code_paths.FILE, json.dumps(found, indent=1).encode())
 
     def read_metrics(self, damaged: list[int] | None = None) -> tuple[Record, ...]:
-        """The records of the run.
-
-        Args:
-            damaged: the numbers of the damaged lines, from 1, are added to it.
-
-        Raises:
-            RunDirectoryError: there are none, or no line of them is one.
-        """
+        """The records of the run."""
         try:
             return tuple(read_metrics(self.metrics, damaged))
         except OSError as error:
@@ -338,11 +299,7 @@ class RunDirectory:
     def save_weights(
         self, policy: str, tensors: Mapping[str, Floats], facts: dict[str, str]
     ) -> None:
-        """Write a policy's parameters by name, whole or not at all.
-
-        Raises:
-            RunDirectoryError: the disk is full or not writable; an older file stays as it was.
-        """
+        """Write a policy's parameters by name, whole or not at all."""
         write_file(self._weights_of(policy), save_tensors(tensors, facts))
 
     def has_weights(self, policy: str) -> bool:
@@ -350,11 +307,7 @@ class RunDirectory:
         return self._weights_of(policy).exists()
 
     def saved_policies(self, among: Sequence[str]) -> tuple[str, ...]:
-        """Those that were saved together with any of these; empty: none of these was saved.
-
-        Raises:
-            RunDirectoryError: a file of weights is damaged.
-        """
+        """Those that were saved together with any of these; empty: none of these was saved."""
         there = tuple(name for name in among if self.has_weights(name))
         if not there:
             return ()
@@ -364,11 +317,7 @@ class RunDirectory:
         return there if saved is None else tuple(saved.split("\n"))
 
     def keep_weights(self, policies: Collection[str]) -> None:
-        """Remove the parameters of all other policies: those that retired in a resumed run.
-
-        Raises:
-            RunDirectoryError: they cannot be removed.
-        """
+        """Remove the parameters of all other policies: those that retired in a resumed run."""
         kept = {self._weights_of(policy) for policy in policies}
         for path in self.weights.glob("*.safetensors"):
             if path not in kept:
@@ -381,11 +330,7 @@ class RunDirectory:
         return self.weights / f"{file_name(policy)}.safetensors"
 
     def load_weights(self, policy: str) -> tuple[dict[str, Floats], dict[str, str]]:
-        """A policy's parameters by name, and the facts saved with them.
-
-        Raises:
-            RunDirectoryError: the file is missing or damaged.
-        """
+        """A policy's parameters by name, and the facts saved with them."""
         path = self._weights_of(policy)
         try:
             return load_tensors(read_file(path, ANY_SIZE))
@@ -401,11 +346,7 @@ class RunDirectory:
         write_file(self.summary, json.dumps(summary, indent=2).encode())
 
     def read_summary(self) -> dict[str, Any]:
-        """What came of the run.
-
-        Raises:
-            RunDirectoryError: it is missing or damaged.
-        """
+        """What came of the run."""
         return read_checked(self.summary, _checked, "the run has not ended")
 
     def summary_so_far(self) -> dict[str, Any]:
@@ -439,11 +380,7 @@ def _checked(data: object) -> dict[str, Any]:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all.
-
-    Raises:
-        RunDirectoryError: the disk is full or not writable; the old file is as it was.
-    """
+    """Write a file whole or not at all."""
     try:
         write_whole(path, data)
     except OSError as error:

@@ -105,13 +105,7 @@ class ScoreboardReader:
         return self.earlier + reading.time - self.start.time
 
     def between(self, earlier: Reading, later: Reading, whole: bool = False) -> Record:
-        """What happened between two readings; totals are those of the later.
-
-        Args:
-            earlier: the first.
-            later: the second.
-            whole: with all frozen copies, however many there are.
-        """
+        """What happened between two readings; totals are those of the later."""
         seconds = max(later.time - earlier.time, 1e-9)
         play = later.play
         change = play - earlier.play
@@ -230,14 +224,7 @@ class ScoreboardReader:
 
 
 def _read(column: Column, learned: Row, learn: Row, on_policy: list[bool]) -> Sequence[Any]:
-    """A column of the learners' counts: of all policies.
-
-    Args:
-        column: what to read, and where.
-        learned: what they counted in the interval, [policies, fields by `Learn`].
-        learn: what they have counted, likewise.
-        on_policy: which of them learn from rollouts.
-    """
+    """A column of the learners' counts: of all policies."""
     source = column.source
     assert source is not None, f"nothing works out {column.name}"
     if isinstance(source, Total):

@@ -26,11 +26,6 @@ def spread_of(rows: Row, mark: float, means: Numbers) -> Spread:
     actors are joined as Chan et al. 1983 do. An actor that closes an episode while its row is read,
     or just before the mark is set, may have counted it on one side only: then the mean itself is
     an extreme at least, for none is nearer.
-
-    Args:
-        rows: [actors, policies, fields by `Policy`].
-        mark: rows with another one say nothing.
-        means: of the same returns, by policy.
     """
     fresh = (rows[..., Policy.MARK] == mark) & (rows[..., Policy.RETURNS] > 0)
     count = np.where(fresh, rows[..., Policy.RETURNS], 0.0)

@@ -89,13 +89,7 @@ class StatusFile:
         return time.monotonic() - self._begun >= INTERVAL and not self.work.busy
 
     def begin(self, record: Record, roles: Iterable[RoleStatus], ended: str = "") -> None:
-        """Begin a status, in place of one that is not written yet.
-
-        Args:
-            record: what happened.
-            roles: how every role is doing.
-            ended: why the run ended; empty: it goes on.
-        """
+        """Begin a status, in place of one that is not written yet."""
         self._begun = time.monotonic()
         self.look(record)
         self.work.begin(self._writing(record, roles, ended))
@@ -131,11 +125,7 @@ class StatusFile:
 
 
 def read_status(path: Path) -> dict[str, Any]:
-    """The newest status in a file.
-
-    Raises:
-        RunDirectoryError: it is missing or damaged.
-    """
+    """The newest status in a file."""
     return read_checked(path, _checked, "the run has not begun")
 
 

@@ -21,11 +21,7 @@ IDS = "loggers.json"
 
 
 def load_package(name: str, extra: str) -> ModuleType:
-    """Import the package of a service.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
+    """Import the package of a service."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

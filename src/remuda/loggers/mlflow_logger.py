@@ -29,15 +29,7 @@ class MLflowLogger(Callback):
     essential: ClassVar[bool] = False
 
     def __init__(self, tracking_uri: str | None = None, experiment: str | None = None) -> None:
-        """Log by the package `mlflow` or `mlflow-skinny`.
-
-        Args:
-            tracking_uri: of a server or a store; None: as MLFLOW_TRACKING_URI has it.
-            experiment: its name; None: as MLFLOW_EXPERIMENT_NAME has it, or `remuda`.
-
-        Raises:
-            ConfigError: the package is not installed.
-        """
+        """Log by the package `mlflow` or `mlflow-skinny`."""
         self._mlflow = load_package("mlflow", "mlflow")
         self._uri = tracking_uri
         self._experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "remuda"

@@ -21,14 +21,7 @@ class WandbLogger(Callback):
     essential: ClassVar[bool] = False
 
     def __init__(self, **init: Any) -> None:
-        """Log by the package `wandb`.
-
-        Args:
-            init: arguments of `wandb.init`, over those that it is called with here.
-
-        Raises:
-            ConfigError: the package is not installed.
-        """
+        """Log by the package `wandb`."""
         self._wandb = load_package("wandb", "wandb")
         self._init = init
         self._run: Any = None

@@ -14,11 +14,7 @@ from remuda.types import Floats
 class Beginning:
     """What stands in the table for a newborn, besides who it is.
 
-    Attributes:
-        weights: [size] of the network of its place.
-        parent: whose, with the version; None: they were drawn.
-        training: how they are trained on; None: as anew.
-        lessons: what it is taught by before it plays; None: it is not taught.
+    weights: [size] of the network of its place.
     """
 
     weights: Floats

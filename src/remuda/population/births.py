@@ -39,14 +39,7 @@ class BirthOrders:
         training: Mapping[str, TrainingLayout] | None = None,
         lessons: Mapping[str, LessonLayout] | None = None,
     ) -> None:
-        """Order in the arrays of `table_fields`.
-
-        Args:
-            shared: with the orders.
-            weights: by policy, arrays of which `newborn` holds the weights that it begins with.
-            training: by policy, what may be taken over besides, in one row of the same arrays.
-            lessons: by policy, the size of what newborn policies are taught by; likewise.
-        """
+        """Order in the arrays of `table_fields`."""
         self._shared, self._weights = shared, weights
         self._policies = tuple(weights)
         self._training = {p: TrainingRows(own, weights[p]) for p, own in (training or {}).items()}

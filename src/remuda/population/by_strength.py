@@ -73,14 +73,7 @@ class Fitness(Matchmaker):
     def _draw_group(
         self, ratings: Array, live: Bools, one: int, random: np.random.Generator
     ) -> list[int]:
-        """Choose who plays: [seats], numbers into the members by rating.
-
-        Args:
-            ratings: [N] ascending.
-            live: [N] who learns.
-            one: the first of the match.
-            random: to draw from.
-        """
+        """Choose who plays: [seats], numbers into the members by rating."""
         seats, count = self.num_seats, len(ratings)
         if count <= seats:
             return list(range(count))
@@ -160,11 +153,7 @@ class Prioritized(Matchmaker):
     exchangeable = True
 
     def __init__(self, num_seats: int, weighting: str = "hard") -> None:
-        """Weigh by one of `WEIGHTINGS`.
-
-        Raises:
-            ConfigError: there is no such weighting.
-        """
+        """Weigh by one of `WEIGHTINGS`."""
         super().__init__(num_seats)
         if weighting not in WEIGHTINGS:
             known = ", ".join(WEIGHTINGS)

@@ -53,16 +53,7 @@ COUNTS = Counted()
 
 
 def count_seatings(sizes: Counts, kinds: Kinds) -> Choices | None:
-    """Count the seatings that seat no member twice, by how many of each kind sit in each group.
-
-    Args:
-        sizes: seats of each group.
-        kinds: in order.
-
-    Returns:
-        With which probabilities a kind takes how many seats, if all seatings are equally likely;
-        empty: there are none. None: they are too many to count.
-    """
+    """Count the seatings that seat no member twice, by how many of each kind sit in each group."""
     last = {group: kind for kind, (groups, _) in enumerate(kinds) for group in groups}
     steps, states = 0, {sizes}
     paths: list[dict[Counts, list[tuple[Counts, int]]]] = []

@@ -48,19 +48,7 @@ class Dealer(ABC):
         episode_metrics: Sequence[int] = (),
         actor: int = 0,
     ) -> None:
-        """Begin with no match.
-
-        Args:
-            table: of the population.
-            matchmaker: who plays whom.
-            random: the generator that matches are drawn from.
-            num_envs: copies of the game.
-            roster: the seats of the game, their teams, and who may take them; None: any policy may
-                take any, and each stands for itself.
-            once: rings are only as large as if a policy had one seat of a match at most.
-            episode_metrics: which of the facts that the game tells are added up for each member.
-            actor: which of those that deal from the table.
-        """
+        """Begin with no match."""
         self.table, self.matchmaker = table, matchmaker
         self.roster = roster or Roster(tuple(f"seat {seat}" for seat in range(table.seats)))
         self.teams = sides_by_agent(self.roster.teams or ("",) * table.seats)
@@ -79,11 +67,7 @@ class Dealer(ABC):
         return self.table.num_actors > 1
 
     def deal(self, over: Bools) -> None:
-        """Seat the next matches in these copies.
-
-        Raises:
-            ConfigError: no policy may take a seat, or the matchmaker deals one that may not.
-        """
+        """Seat the next matches in these copies."""
         copies = np.flatnonzero(over)
         matches = self.matchmaker.propose(self.population, self.ledger, len(copies), self._random)
         if not matches:
@@ -125,26 +109,16 @@ class Dealer(ABC):
     ) -> None:
         """Note the results of these copies.
 
-        Args:
-            over: [num_envs] which of them are over.
-            returns: [num_envs, seats]; NaN: that seat took no part.
-            oldest: [num_envs, seats] the oldest version that acted...
-            newest: ...and the newest.
-            truncated: [num_envs] whether the match was cut off.
-            told: [facts, num_envs] what the game tells of these episodes; None: nothing.
+        over: [num_envs] which of them are over.
+        returns: [num_envs, seats]; NaN: that seat took no part.
+        oldest: [num_envs, seats] the oldest version that acted...
+        truncated: [num_envs] whether the match was cut off.
+        told: [facts, num_envs] what the game tells of these episodes; None: nothing.
         """
 
     @abstractmethod
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
-        """Bring who exists up to date; between two turns.
-
-        Args:
-            versions: by policy, that of the live weights that play.
-            acting: the policies as they play on the seats.
-
-        Returns:
-            The places that hold a new frozen copy.
-        """
+        """Bring who exists up to date; between two turns."""
 
     @abstractmethod
     def has_news(self) -> bool:

@@ -82,13 +82,7 @@ class Director(Protocol):
     def step(
         self, population: Population, ledger: Ledger, versions: Mapping[str, int]
     ) -> list[Command]:
-        """What is to be done now.
-
-        Args:
-            population: as it is.
-            ledger: what came of its matches.
-            versions: by policy, those of the live weights that play.
-        """
+        """What is to be done now."""
 
     def state(self) -> State:
         """What a successor needs to command what this would have."""
@@ -285,13 +279,7 @@ class Directors:
 
 
 def freeze(policy: str, past: Sequence[Member], config: SnapshotsConfig) -> list[Command]:
-    """Copy a policy, and make room for the copy where there are as many as are kept.
-
-    Args:
-        policy: to be copied.
-        past: its copies, the oldest first.
-        config: how many are kept, and which is dropped.
-    """
+    """Copy a policy, and make room for the copy where there are as many as are kept."""
     room = [Retire(DROPS[config.drop](past).ref)] if len(past) >= config.keep else []
     return [*room, Freeze(policy)]
 

@@ -16,14 +16,7 @@ from remuda.population.records import Member, PolicyRef, Population
 def can_do_without(
     members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmaker, least: int = 1
 ) -> bool:
-    """Whether matches can still be made when a policy is gone, also of those that learn alone.
-
-    Args:
-        members: of a population.
-        ref: one of them.
-        matchmaker: of that population.
-        least: so many must be left that learn.
-    """
+    """Whether matches can still be made when a policy is gone, also of those that learn alone."""
     others = [member for member in members if member.ref != ref]
     learners = [member for member in others if member.learns]
     enough = len(learners) >= least

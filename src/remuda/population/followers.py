@@ -47,15 +47,7 @@ class Followers:
         occupants: Occupants,
         births: BirthOrders,
     ) -> None:
-        """Ask by the arrays of `table_fields`.
-
-        Args:
-            shards: of each of them.
-            shared: of the table.
-            records: of it, to which what they played is added.
-            occupants: likewise, who is there.
-            births: likewise, what was ordered of learners.
-        """
+        """Ask by the arrays of `table_fields`."""
         self.shards = tuple(shards)
         self._shared, self._records = shared, records
         self._occupants, self._births = occupants, births

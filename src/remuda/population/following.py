@@ -59,19 +59,7 @@ class FollowingLeague(Dealer):
         memory: float | None = None,
         episode_metrics: Sequence[int] = (),
     ) -> None:
-        """Begin with who is there, once no change is under way.
-
-        Args:
-            table: of the population.
-            actor: which of those that deal from it, from 1 on.
-            matchmaker: who plays whom in this actor's copies.
-            random: the generator that matches are drawn from.
-            num_envs: copies of the game.
-            roster: as of `League`.
-            once: likewise.
-            memory: likewise.
-            episode_metrics: likewise.
-        """
+        """Begin with who is there, once no change is under way."""
         super().__init__(table, matchmaker, random, num_envs, roster, once, episode_metrics, actor)
         self.shard = table.shards[actor - 1]
         self.population = Population(numbers=table.member_numbers.whole())
@@ -85,11 +73,7 @@ class FollowingLeague(Dealer):
         matchmaker.begin_at(self._proposed())
 
     def deal(self, over: Bools) -> None:
-        """Seat the next matches in these copies, and let the lead see who sits there.
-
-        Raises:
-            ConfigError: no policy may take a seat, or the matchmaker deals one that may not.
-        """
+        """Seat the next matches in these copies, and let the lead see who sits there."""
         self.population.numbers[...] = self.table.member_numbers.whole()
         self.population.matches = self.table.word(MATCHES)
         super().deal(over)
@@ -106,13 +90,11 @@ class FollowingLeague(Dealer):
     ) -> None:
         """Hand the results of these copies to the lead.
 
-        Args:
-            over: [num_envs] which of them are over.
-            returns: [num_envs, seats]; NaN: that seat took no part.
-            oldest: [num_envs, seats] the oldest version that acted...
-            newest: ...and the newest.
-            truncated: [num_envs] whether the match was cut off.
-            told: [facts, num_envs] what the game tells of these episodes; None: nothing.
+        over: [num_envs] which of them are over.
+        returns: [num_envs, seats]; NaN: that seat took no part.
+        oldest: [num_envs, seats] the oldest version that acted...
+        truncated: [num_envs] whether the match was cut off.
+        told: [facts, num_envs] what the game tells of these episodes; None: nothing.
         """
         copies = np.flatnonzero(over)
         metrics = np.zeros((len(copies), len(self._episode_metrics)), np.float32)
@@ -122,15 +104,7 @@ class FollowingLeague(Dealer):
         self.shard.add(records, self.seated[copies], returns[copies], metrics)
 
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
-        """Deal by who is there now, clear what the lead asks for, and say so; between two turns.
-
-        Args:
-            versions: by policy, that of the live weights that play.
-            acting: the policies as they play on the seats.
-
-        Returns:
-            The places that hold a frozen copy which was not there before.
-        """
+        """Deal by who is there now, clear what the lead asks for, and say so; between two turns."""
         if not self.has_news():
             return []
         found = self._look(versions)
@@ -152,12 +126,6 @@ class FollowingLeague(Dealer):
         All that changed is taken over at once, so that matches can always be made. So it is left
         for later while a newborn's weights have not come here, which were published before it was
         let in; only its experience with them is its own.
-
-        Args:
-            versions: as of `step`; None: nothing was dealt yet, and the newest weights come first.
-
-        Returns:
-            The revision, and the places with frozen copies that were not there before.
         """
         table, occupants = self.table, self.table.occupants
         revision = table.word(REVISION)

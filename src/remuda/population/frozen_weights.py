@@ -60,14 +60,7 @@ class FrozenWeights:
         imported: Sequence[Imported],
         arena: Arena | None,
     ) -> None:
-        """Keep them.
-
-        Args:
-            places: of the population.
-            weights: by policy, what `weight_arrays` made.
-            imported: members from other runs; their weights are copied.
-            arena: where memory for these is cut from.
-        """
+        """Keep them."""
         self._places, self._weights = places, weights
         self._imported = tuple(
             SharedArrays({"weights": ((1, member.weights.size), np.float32)}, arena)

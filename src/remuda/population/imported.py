@@ -57,11 +57,7 @@ class ImportedMembers:
         self.path = path
 
     def write(self, members: Sequence[Imported]) -> None:
-        """Keep these.
-
-        Raises:
-            RunDirectoryError: the disk is full or not writable.
-        """
+        """Keep these."""
         if not members:
             return
         state = {
@@ -74,14 +70,7 @@ class ImportedMembers:
             raise RunDirectoryError(f"cannot write {self.path}: {error.strerror}") from None
 
     def read(self, count: int | None = None) -> tuple[Imported, ...]:
-        """All of them, in their order; none where there is no file.
-
-        Args:
-            count: how many there must be; None: any number.
-
-        Raises:
-            RunDirectoryError: the file is damaged, or missing where there must be some.
-        """
+        """All of them, in their order; none where there is no file."""
         found = self._read()
         if count is not None and len(found) != count:
             raise RunDirectoryError(

@@ -58,13 +58,6 @@ def what_it_begins_with(
     """Work out what is to be put into the table for a newborn.
 
     Each parent is read once, so that all that is taken of it is of one version.
-
-    Args:
-        birth: what is commanded; it can be done.
-        table: of the population.
-        population: its members.
-        acting: the live policies.
-        generation: which birth in its place this is.
     """
     name = birth.policy
     if birth.parent is None:

@@ -46,21 +46,7 @@ class League(Dealer):
         memory: float | None = None,
         episode_metrics: Sequence[int] = (),
     ) -> None:
-        """Go on with a table.
-
-        Args:
-            table: of the population.
-            matchmaker: who plays whom.
-            director: who exists; None: those who do.
-            random: the generator that matches are drawn from.
-            num_envs: copies of the game.
-            roster: the seats of the game, their teams, and who may take them; None: any policy may
-                take any, and each stands for itself.
-            once: rings are only as large as if a policy had one seat of a match at most.
-            memory: matches of a policy after which a result counts half in its win rates; None:
-                they never forget.
-            episode_metrics: which of the facts that the game tells are added up for each member.
-        """
+        """Go on with a table."""
         table.repair()
         super().__init__(table, matchmaker, random, num_envs, roster, once, episode_metrics)
         self.population = table.population(self.roster.seats, own=True)
@@ -92,13 +78,11 @@ class League(Dealer):
     ) -> None:
         """Count and rate the results of these copies, and pass them on to the ledger.
 
-        Args:
-            over: [num_envs] which of them are over.
-            returns: [num_envs, seats]; NaN: that seat took no part.
-            oldest: [num_envs, seats] the oldest version that acted...
-            newest: ...and the newest.
-            truncated: [num_envs] whether the match was cut off.
-            told: [facts, num_envs] what the game tells of these episodes; None: nothing.
+        over: [num_envs] which of them are over.
+        returns: [num_envs, seats]; NaN: that seat took no part.
+        oldest: [num_envs, seats] the oldest version that acted...
+        truncated: [num_envs] whether the match was cut off.
+        told: [facts, num_envs] what the game tells of these episodes; None: nothing.
         """
         self._count(self.seated, returns, over, None if told is None else self._added(told))
         copies = np.flatnonzero(over)
@@ -125,15 +109,7 @@ class League(Dealer):
         self._count(seated, returns, np.ones(len(seated), np.bool_), told)
 
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
-        """Take what other actors played, and do what the director commands; between two turns.
-
-        Args:
-            versions: by policy, that of the live weights that play.
-            acting: the policies as they play on the seats.
-
-        Returns:
-            The places that hold a new frozen copy.
-        """
+        """Take what other actors played, and do what the director commands; between two turns."""
         followers = self.followers
         if followers:
             followers.look()

@@ -50,13 +50,7 @@ class LeagueDirector:
     def __init__(
         self, config: LeagueConfig, snapshots: SnapshotsConfig, random: np.random.Generator
     ) -> None:
-        """Direct a league.
-
-        Args:
-            config: of the league.
-            snapshots: how many copies of each policy are kept, and which of them is dropped.
-            random: the generator that resets are drawn from.
-        """
+        """Direct a league."""
         self._config, self._snapshots, self._random = config, snapshots, random
         self._lives: dict[str, _Life] = {}
 

@@ -38,10 +38,6 @@ def league_matchmaker(num_seats: int, config: LeagueConfig) -> Mixed:
     A main agent has its shares of self-play, of all frozen copies by (1 - x)^2, and of
     verification; a main exploiter plays against main agents; a league exploiter against all frozen
     copies by min(0.5, 1 - x). While there are none, copies give way to live policies.
-
-    Raises:
-        ConfigError: the shares of main agents do not add up to 1, a policy is named twice, there is
-            no main agent, or one policy alone; main agents are to have all matches, or none.
     """
     roles = config.roles
     _check_roles(config)
@@ -82,11 +78,7 @@ def league_matchmaker(num_seats: int, config: LeagueConfig) -> Mixed:
 
 
 def _check_roles(config: LeagueConfig) -> None:
-    """Refuse roles that make no league.
-
-    Raises:
-        ConfigError: as `league_matchmaker`.
-    """
+    """Refuse roles that make no league."""
     names = config.policies
     for name in names:
         if names.count(name) > 1:
@@ -167,14 +159,7 @@ class Verification:
         mains: Collection[str] | None = None,
         exploiters: Collection[str] | None = None,
     ) -> None:
-        """Verify.
-
-        Args:
-            num_seats: of the game.
-            otherwise: deals where there is nothing to verify.
-            mains: policies that must not be forgotten; None: the learner itself.
-            exploiters: policies that may exploit the learner; None: all others.
-        """
+        """Verify."""
         self.num_seats, self._otherwise = num_seats, otherwise
         self._mains = None if mains is None else frozenset(mains)
         self._exploiters = None if exploiters is None else frozenset(exploiters)
@@ -225,9 +210,6 @@ def without_monotonic_suffix(rates: Numbers) -> int:
 
     That newer copies are harder to beat is no forgetting (`remove_monotonic_suffix` of the
     pseudocode).
-
-    Args:
-        rates: [N] what is won against copies, the oldest first.
     """
     easier = np.flatnonzero(rates[:-1] < rates[1:])
     return int(easier[-1]) + 2 if len(easier) else 0
@@ -246,15 +228,6 @@ def fill(
 
     None sits twice while there are others that may take the seat. A seat that none of them may take
     goes to any member that may.
-
-    Args:
-        learner: whose match it is.
-        place: its seat.
-        num_seats: of the game.
-        opponents: [N] who may be drawn.
-        weights: [N], not negative; where all are 0, all are equally likely.
-        population: whose members they are.
-        random: to draw from.
     """
     left: Bools = np.ones(len(opponents), np.bool_)
     seats = []

@@ -31,12 +31,7 @@ class LearnerBirths:
     """
 
     def __init__(self, table: Table | None, policies: Sequence[str]) -> None:
-        """Begin with the policies as they were published last.
-
-        Args:
-            table: of the population; None: it has none.
-            policies: of this process.
-        """
+        """Begin with the policies as they were published last."""
         self._table = table
         self._places = {p: table.policies.index(p) for p in policies} if table is not None else {}
         self.generations = dict.fromkeys(policies, 0)

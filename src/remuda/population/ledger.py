@@ -100,17 +100,7 @@ class Ledger:
         recent: Numbers | None = None,
         memory: float | None = None,
     ) -> None:
-        """Begin with what is in `pairs` and `recent`.
-
-        Args:
-            population: whose members meet.
-            pairs: [4, rows, places] the sums, by `MET` and so on, between a member whose place is
-                less than `rows` and any other; None: memory of its own, for all.
-            recent: [2, rows, places] likewise of meetings and wins, as far as they are remembered;
-                None: memory of its own.
-            memory: matches of a live policy after which a result counts half in its win rates;
-                None: they never forget.
-        """
+        """Begin with what is in `pairs` and `recent`."""
         self._population = population
         places = len(population.numbers)
         self.pairs: Numbers = np.zeros((4, places, places)) if pairs is None else pairs
@@ -139,13 +129,7 @@ class Ledger:
         return int(self._between(MET, one, other))
 
     def win_rate(self, one: PolicyRef, other: PolicyRef, doubt: float = 1.0) -> float:
-        """The share of meetings that `one` won, draws halved, 0 to 1; as far as is remembered.
-
-        Args:
-            one: whose wins are counted.
-            other: against whom.
-            doubt: so many meetings are added that went half and half; with 0, and no meeting, 0.5.
-        """
+        """The share of meetings that `one` won, draws halved, 0 to 1; as far as is remembered."""
         met = self._between(MET, one, other, self.recent)
         if met + doubt == 0.0:
             return 0.5
@@ -198,11 +182,7 @@ class Ledger:
 
 
 def kept_of(memory: float | None) -> float:
-    """The share of a result's weight that one more match leaves; None: all of it.
-
-    Args:
-        memory: matches after which half is left.
-    """
+    """The share of a result's weight that one more match leaves; None: all of it."""
     return 1.0 if memory is None else float(0.5 ** (1.0 / memory))
 
 
@@ -229,14 +209,7 @@ def count(
 ) -> None:
     """Add up results between all pairs of seats, and for each seat.
 
-    Args:
-        places: [M, seats] who sat where, by place in the population.
-        returns: [M, seats]; NaN: that seat took no part, and nothing of its policy is counted.
-        over: [M] which of these matches are over.
-        pairs: [4, rows, places] to be added to, as in `Ledger`.
-        numbers: [places, fields] of the members, to be added to.
-        recent: [2, rows, places] to be added to, as in `Ledger`...
-        kept: ...once so much is left of what a live policy won and lost before this match.
+    numbers: [places, fields] of the members, to be added to.
     """
     for m in range(len(over)):
         if not over[m]:
@@ -303,16 +276,7 @@ class LedgerFile:
         self._size = record_type(seats).itemsize
 
     def append(self, records: Array, number: int | None = None) -> None:
-        """Write records at the end.
-
-        Args:
-            records: those to write.
-            number: of the first of them, counted from the first of the run; where there are fewer
-                in the file, records of the kind `LOST` stand for what is missing. None: the next.
-
-        Raises:
-            OSError: the disk is full or not writable; what was written in part is passed over.
-        """
+        """Write records at the end."""
         with open_to_append(self._path) as file:
             if file.seek(0, os.SEEK_END) == 0:
                 file.write(self._header)
@@ -381,9 +345,6 @@ def copy_later(path: Path, records: int, to: Path) -> None:
     """Copy what comes after so many records into a ledger of its own, if anything does.
 
     A file that is no ledger is copied whole.
-
-    Raises:
-        OSError: the disk is full or not writable.
     """
     with open_stream(path) as file:
         header = file.readline(LONGEST_HEADER)
@@ -400,11 +361,7 @@ def copy_later(path: Path, records: int, to: Path) -> None:
 
 
 def read_records(path: Path) -> tuple[tuple[str, ...], Array]:
-    """The names of the policies, and all whole records of a ledger on disk.
-
-    Raises:
-        RunDirectoryError: it is missing, or no ledger.
-    """
+    """The names of the policies, and all whole records of a ledger on disk."""
     try:
         data = read_file(path, ANY_SIZE)
         line, _, rest = data.partition(b"\n")
@@ -417,11 +374,7 @@ def read_records(path: Path) -> tuple[tuple[str, ...], Array]:
 
 
 def results(path: Path) -> Iterator[Result]:
-    """The results of a ledger on disk, one by one.
-
-    Raises:
-        RunDirectoryError: it is missing, or no ledger.
-    """
+    """The results of a ledger on disk, one by one."""
     names, records = read_records(path)
     for record in records[records["kind"] == MATCH]:
         seats = zip(record["policy"].tolist(), record["version"].tolist(), strict=True)

@@ -37,11 +37,7 @@ class Header(NamedTuple):
 
 
 def parse_header(line: bytes) -> Header:
-    """Return what the first line of a ledger holds.
-
-    Raises:
-        ValueError: it is no such line.
-    """
+    """Return what the first line of a ledger holds."""
     try:
         found = checked(json.loads(line), {"policies": list, "seats": int})
     except RecursionError:
@@ -54,12 +50,7 @@ def parse_header(line: bytes) -> Header:
 
 
 def names_in(path: Path, header_of: Callable[[Sequence[str]], bytes]) -> tuple[str, ...] | None:
-    """The names that the first line of a file tells; None: it is no such ledger.
-
-    Args:
-        path: the file.
-        header_of: the first line of a ledger of the same policies and seats, by names.
-    """
+    """The names that the first line of a file tells; None: it is no such ledger."""
     if not path.exists():
         return None
     with open_stream(path) as file:
@@ -72,14 +63,7 @@ def names_in(path: Path, header_of: Callable[[Sequence[str]], bytes]) -> tuple[s
 
 
 def told_by(records: Array, which: Bools, names: Sequence[str], told: Sequence[str]) -> Array:
-    """Records whose numbers are told by other names: a copy, or these where names are the same.
-
-    Args:
-        records: [M] of a ledger.
-        which: [M] those that tell a number; below 0 it is none of the names.
-        names: by which they are told.
-        told: by which they are to be.
-    """
+    """Records whose numbers are told by other names: a copy, or these where names are the same."""
     if tuple(names) == tuple(told):
         return records
     places = {name: place for place, name in enumerate(told)}
@@ -90,11 +74,7 @@ def told_by(records: Array, which: Bools, names: Sequence[str], told: Sequence[s
 
 
 def replace_header(path: Path, before: bytes, after: bytes) -> None:
-    """Write a ledger with another first line, whole or not at all.
-
-    Raises:
-        OSError: the disk is full or not writable; the file is as it was.
-    """
+    """Write a ledger with another first line, whole or not at all."""
 
     def parts() -> Iterator[bytes]:
         yield after

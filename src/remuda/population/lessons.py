@@ -31,12 +31,7 @@ PARENTS = 2
 
 @dataclass(frozen=True)
 class Lesson:
-    """What one parent does.
-
-    Attributes:
-        states: [N, num_inputs] that it met.
-        targets: [N, O] what it makes of them.
-    """
+    """What one parent does."""
 
     states: Floats
     targets: Floats
@@ -111,11 +106,7 @@ class LessonRows:
         }
 
     def restore(self, state: State) -> None:
-        """Keep what `state` returned.
-
-        Raises:
-            CheckpointError: it is of another network.
-        """
+        """Keep what `state` returned."""
         layout, found = self.layout, []
         for i in map(str, range(min(len(state["states"]), PARENTS))):
             count = min(len(state["states"][i]), layout.states)
@@ -138,12 +129,6 @@ def states_of(
     """Some of the states in a policy's rings, each with the same chance: [at most count, n].
 
     For the process that writes these rings: nothing is written meanwhile.
-
-    Args:
-        rings: their arrays.
-        count: how many, drawn without doubles.
-        n_frames: observations in one stacked state.
-        rng: draws them.
     """
     committed = np.concatenate(
         [

@@ -61,13 +61,7 @@ class Lifecycle:
     ) -> None:
         """Go on with a table.
 
-        Args:
-            table: of the population.
-            population: its members, as the league has them.
-            ledger: what came of their matches.
-            seated: [num_envs, seats] the places of those that sit; it is the league's, and read.
-            roster: the seats of the game, and who may take them.
-            once: rings are only as large as if a policy had one seat of a match at most.
+        seated: [num_envs, seats] the places of those that sit; it is the league's, and read.
         """
         self._table, self._population, self._ledger = table, population, ledger
         self._seated, self._roster, self._once = seated, roster, once
@@ -84,11 +78,7 @@ class Lifecycle:
         """The places of copies that stand in from now on."""
 
     def carry_out(self, command: Command, acting: ActingPolicies, matchmaker: Matchmaker) -> None:
-        """Do what a director commands; a copy is frozen by `settle`.
-
-        Raises:
-            RemudaError: it commands what cannot be.
-        """
+        """Do what a director commands; a copy is frozen by `settle`."""
         if isinstance(command, Freeze):
             self.postponed.append(command.policy)
         elif isinstance(command, Birth):
@@ -99,11 +89,7 @@ class Lifecycle:
             self._retire(command.ref, matchmaker)
 
     def settle(self, acting: ActingPolicies) -> list[int]:
-        """Empty the places of those who sit nowhere any more, and freeze those who wait for one.
-
-        Returns:
-            The places that hold a new frozen copy.
-        """
+        """Empty the places of those who sit nowhere any more, and freeze those who wait for one."""
         self._relieve()
         self._leaving = [place for place in self._leaving if not self._free(place)]
         waiting = [p for p in self.postponed if PolicyRef(p) in self._population]
@@ -188,12 +174,7 @@ class Lifecycle:
         acting.wake(name)
 
     def _check(self, birth: Birth, acting: ActingPolicies) -> None:
-        """Refuse a birth that cannot be.
-
-        Raises:
-            RemudaError: its place is not empty, there is no such hyperparameter, or none of this
-                value, or its parent is gone or does not fit.
-        """
+        """Refuse a birth that cannot be."""
         name = birth.policy
         said = f"the director commands the birth of {name}"
         if name not in self._empty():

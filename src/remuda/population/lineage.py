@@ -60,11 +60,7 @@ class Born:
 
 
 def read_lineage(ledger: Path) -> list[Born]:
-    """All births of a run, in order; first those that it began with, where policies evolve.
-
-    Raises:
-        RunDirectoryError: there is no ledger, or it is damaged.
-    """
+    """All births of a run, in order; first those that it began with, where policies evolve."""
     names, records = read_records(ledger)
     with open_stream(ledger) as file:
         numbers = parse_header(file.readline(LONGEST_HEADER)).numbers
@@ -105,11 +101,7 @@ def read_lineage(ledger: Path) -> list[Born]:
 
 
 def read_matches(ledger: Path) -> int:
-    """How many matches of a run are over.
-
-    Raises:
-        RunDirectoryError: there is no ledger, or it is damaged.
-    """
+    """How many matches of a run are over."""
     _, records = read_records(ledger)
     return int((records["kind"] == MATCH).sum())
 

@@ -122,11 +122,7 @@ class RoundRobin(Matchmaker):
         return tuple(members[i] for i in self._rounds.seating(self._order.next()))
 
     def never_dealt(self, population: Population) -> tuple[str, ...]:
-        """Those that no turn of a combination lets sit.
-
-        Args:
-            population: before its first match.
-        """
+        """Those that no turn of a combination lets sit."""
         learning = population.learning
         if len(learning) < self.num_seats or all(member.seats is None for member in learning):
             return ()
@@ -221,15 +217,7 @@ class Teams(Matchmaker):
     exchangeable = True
 
     def __init__(self, seats: Sequence[str], policies: Mapping[str, Sequence[str]]) -> None:
-        """Deal out the seats.
-
-        Args:
-            seats: by seat, its team.
-            policies: by team, the policies that play for it; their frozen copies do too.
-
-        Raises:
-            ConfigError: a team without policies, or a policy in two teams.
-        """
+        """Deal out the seats."""
         super().__init__(len(seats))
         self.team_of_seat = tuple(seats)
         self._team_of: dict[str, str] = {}

@@ -82,11 +82,7 @@ class Matchmaker(ABC):
     def propose(
         self, population: Population, ledger: Ledger, count: int, random: np.random.Generator
     ) -> list[Match]:
-        """So many matches, numbered on from those before.
-
-        Raises:
-            ConfigError: no policy may take a seat.
-        """
+        """So many matches, numbered on from those before."""
         self.refuse_empty_seats(population)
         matches = []
         for _ in range(count):
@@ -120,9 +116,6 @@ class Matchmaker(ABC):
         They are worked out by dealing with a copy of this matchmaker, unless all policies are
         dealt alike. Frozen copies take their seats from all live policies alike, so the shares of a
         population without any are in proportion.
-
-        Args:
-            population: before its first match.
         """
         learning = population.learning
         kinds = {self.dealt_like(member) for member in learning}
@@ -153,11 +146,7 @@ class Matchmaker(ABC):
         return member.seats
 
     def never_dealt(self, population: Population) -> tuple[str, ...]:
-        """Return the live policies that no match will ever seat, as far as that is known.
-
-        Args:
-            population: before its first match.
-        """
+        """Return the live policies that no match will ever seat, as far as that is known."""
         del population
         return ()
 
@@ -262,13 +251,7 @@ def draw_uniformly(
 def _without_noise(
     shares: Mapping[str, float], drawn: int, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """Shares that were counted, with the same number for those that chance alone sets apart.
-
-    Args:
-        shares: by policy.
-        drawn: matches in which they were counted.
-        sizes: by policy, over how many policies its share was averaged.
-    """
+    """Shares that were counted, with the same number for those that chance alone sets apart."""
     found: dict[str, float] = {}
     together: list[str] = []
     for name in [*sorted(shares, key=shares.__getitem__), ""]:

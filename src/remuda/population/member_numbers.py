@@ -55,9 +55,6 @@ class MemberNumbers:
 
         While they are being moved they are taken from where they stand whole, so that this never
         waits. Of a match that is being counted, some sums may hold their share and others not.
-
-        Args:
-            places: of these only; None: of all.
         """
         wanted = slice(None) if places is None else places
         while True:

@@ -44,19 +44,7 @@ class Mixed(Matchmaker):
         favoured: Collection[str] = (),
         favoured_share: float | None = None,
     ) -> None:
-        """Combine these.
-
-        Args:
-            num_seats: of the game.
-            parts: the matchmakers by name.
-            shares: by matchmaker, of those policies that have none of their own.
-            own_shares: by policy, and by matchmaker.
-            keeps_copies: whether there will be frozen copies, from which policies are dealt seats
-                of their own seldom or often, as their shares have it.
-            own_matches: whether a policy learns from those matches alone that are for it.
-            favoured: policies whose matches, all together, are a share of all matches.
-            favoured_share: that share; None: all learners take turns alike.
-        """
+        """Combine these."""
         super().__init__(num_seats)
         self._favoured, self._favoured_share = frozenset(favoured), favoured_share
         self._own_matches, self._learner = own_matches, ""
@@ -136,17 +124,7 @@ class Mixed(Matchmaker):
 def check_shares(
     shares: Mapping[str, float], key: str, known: Mapping[str, ForLearner]
 ) -> Mapping[str, float]:
-    """Return shares of matchmakers, if that is what they are.
-
-    Args:
-        shares: by matchmaker.
-        key: where they stand in the configuration.
-        known: the matchmakers that may be combined.
-
-    Raises:
-        ConfigError: there are none, one is of no matchmaker that may be combined, or they do not
-            add up to 1.
-    """
+    """Return shares of matchmakers, if that is what they are."""
     for name in shares:
         if name not in known:
             raise ConfigError(

@@ -70,13 +70,7 @@ class Occupants:
         return bool(self.identity[place, POLICY] != NO_POLICY)
 
     def put(self, place: int, member: Member, there: bool = True) -> None:
-        """Write who is in a place, or is to be born there.
-
-        Args:
-            place: of the member.
-            member: its reference, its parent and when it was born.
-            there: whether it is there already.
-        """
+        """Write who is in a place, or is to be born there."""
         ref, parent, names = member.ref, member.parent, self._places.names
         self.identity[place] = (
             names.index(ref.policy) if there else NO_POLICY,

@@ -51,25 +51,14 @@ class OwnDirector:
     """Wraps the director that `population.director` names."""
 
     def __init__(self, name: str, director: Director, snapshots: SnapshotsConfig, room: bool):
-        """Wrap a director.
-
-        Args:
-            name: as the configuration has it.
-            director: the user's.
-            snapshots: how many copies of a policy are kept, and which is dropped for a new one.
-            room: whether there are places for copies at all.
-        """
+        """Wrap a director."""
         self._key, self._director = f"population.director {name}", director
         self._snapshots, self._room = snapshots, room
 
     def step(
         self, population: Population, ledger: Ledger, versions: Mapping[str, int]
     ) -> list[Command]:
-        """Return what the director commands, with the retirement that makes room for each copy.
-
-        Raises:
-            CommandError: it returned something that cannot be carried out.
-        """
+        """Return what the director commands, with the retirement that makes room for each copy."""
         found: Any = self._director.step(population, ledger, versions)
         if not isinstance(found, Sequence) or isinstance(found, str | bytes):
             raise self._refused(f"step returned {_shown(found)}; it returns a list of {KINDS}")
@@ -122,11 +111,7 @@ class OwnDirector:
         return CommandError(f"{self._key}: {why}")
 
     def state(self) -> State:
-        """Return what the director needs to continue.
-
-        Raises:
-            CommandError: it is no dictionary.
-        """
+        """Return what the director needs to continue."""
         found: Any = self._director.state()
         if not isinstance(found, Mapping):
             raise self._refused(

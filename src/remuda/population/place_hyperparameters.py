@@ -33,9 +33,7 @@ class PlaceHyperparameters:
     def by_seat(self, name: str, seated: Integers) -> Floats:
         """One of them, of who sits where: [num_envs, seats]; 0 where they have none.
 
-        Args:
-            name: of the hyperparameter.
-            seated: [num_envs, seats] places.
+        seated: [num_envs, seats] places.
         """
         return _by_seat(self.all, self.names.index(name), seated)
 
@@ -43,9 +41,6 @@ class PlaceHyperparameters:
         """Take over those of a table's state, by name.
 
         Those of a name that there is no more are left out; those that are new stay as they are.
-
-        Raises:
-            CheckpointError: it is of another number of places.
         """
         found = [str(name) for name in state["hyperparameter_names"]]
         like = np.empty((len(self.all), len(found)))

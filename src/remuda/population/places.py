@@ -25,16 +25,7 @@ class Places:
         scripted: Sequence[str] = (),
         stand_ins: bool = False,
     ) -> None:
-        """Number the places.
-
-        Args:
-            policies: live ones, and those that may be born.
-            copies: places for frozen copies of each policy.
-            origins: of the members from other runs.
-            scripted: the names of members that are written by hand.
-            stand_ins: whether the last of these is for a stand-in: the copy that takes a policy's
-                seats while another is born in its place.
-        """
+        """Number the places."""
         self.policies, self.copies = tuple(policies), copies
         self._stand_ins = stand_ins
         self.origins = tuple(origins)

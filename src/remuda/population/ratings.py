@@ -34,14 +34,7 @@ default, since here a thousand matches pass while a policy hardly changes."""
 
 
 def sides_of(teams: Sequence[str], seats: int, taken: Collection[int] = ()) -> Integers:
-    """By seat, the number of its side: [seats]. Without a team it stands for itself.
-
-    Args:
-        teams: by seat, its team; empty, or an empty name: none.
-        seats: of the game.
-        taken: seats on no side, -1: those that are taken for good, where who sits there is nobody's
-            opponent.
-    """
+    """By seat, the number of its side: [seats]. Without a team it stands for itself."""
     numbers: dict[object, int] = {}
     return np.array(
         [
@@ -55,13 +48,7 @@ def sides_of(teams: Sequence[str], seats: int, taken: Collection[int] = ()) -> I
 
 
 def rate(population: Population, result: Result, teams: Sequence[str] = ()) -> None:
-    """Let one result change the ratings of all who sat; nothing, where one of them is gone.
-
-    Args:
-        population: the members, whose ratings are changed.
-        result: what came of a match.
-        teams: by seat, its team; empty, or an empty name: it stands for itself.
-    """
+    """Let one result change the ratings of all who sat; nothing, where one of them is gone."""
     seats = result.match.seats
     if any(ref not in population for ref in seats):
         return
@@ -85,15 +72,11 @@ def sides_there(
 ) -> tuple[int, bool]:
     """Number the sides that took part in a match, in order.
 
-    Args:
-        places: [seats] of the members.
-        returns: [seats].
-        sides: [seats] the number of each seat's side.
-        side_of: [seats] is set to the number among those that took part; -1: the seat did not.
-        sizes: [sides] is set to their seats that took part.
-
-    Returns:
-        How many sides there are, and whether one policy had all seats.
+    places: [seats] of the members.
+    returns: [seats].
+    sides: [seats] the number of each seat's side.
+    side_of: [seats] is set to the number among those that took part; -1: the seat did not.
+    sizes: [sides] is set to their seats that took part.
     """
     sizes[:] = 0
     first, alone = -1, True
@@ -189,12 +172,8 @@ def rate_all(
     policy on several seats of one match is rated once, by the mean of what its seats would make of
     it. A match of one side, or of one policy against itself, changes nothing.
 
-    Args:
-        places: [M, seats] who sat where, by place in the population.
-        returns: [M, seats]; NaN: that seat took no part.
-        over: [M] which of these matches are over.
-        sides: [seats] by seat, the number of its side, from 0 on.
-        numbers: [places, fields] of the members, whose ratings are changed.
+    sides: [seats] by seat, the number of its side, from 0 on.
+    numbers: [places, fields] of the members, whose ratings are changed.
     """
     seats = sides.size
     count = sides.max() + 1

@@ -161,10 +161,8 @@ class Population:
     def __init__(self, members: Iterable[Member] = (), numbers: Numbers | None = None) -> None:
         """Begin with these members.
 
-        Args:
-            members: in order.
-            numbers: [places, fields] where their numbers stand; None: memory of its own, which
-                grows.
+        numbers: [places, fields] where their numbers stand; None: memory of its own, which
+            grows.
         """
         self._members: dict[PolicyRef, Member] = {}
         self._grows = numbers is None
@@ -263,11 +261,7 @@ class Population:
         return self._for_seat("frozen", self.frozen, seat)
 
     def add(self, member: Member, place: int | None = None) -> None:
-        """Take in a member, in a place that is free; None: the first.
-
-        Raises:
-            ConfigError: there is one of that name.
-        """
+        """Take in a member, in a place that is free; None: the first."""
         if member.ref in self._members:
             raise ConfigError(f"there is a policy {member.ref} in the population already")
         if place is None:

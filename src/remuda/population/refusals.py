@@ -20,17 +20,6 @@ def check_seating(
     """Refuse a match that cannot be played, or that seats a policy where it may not sit.
 
     The matchmaker may be a user's own, so it is done for every match; it costs a microsecond.
-
-    Args:
-        population: whose members are to play.
-        seats: by seat, who is dealt it.
-        matchmaker: as the configuration names it.
-        agents: by seat, its agent.
-        once: whether there is room for one seat of each policy only.
-
-    Raises:
-        ConfigError: too few or too many seats, one who is not in the population, or one who may not
-            take its seat, or sits twice where there is room for one seat.
     """
     if len(seats) != len(agents):
         raise ConfigError(
@@ -66,16 +55,7 @@ def check_seating(
 
 
 def check_scripted(config: Config, roster: Roster) -> None:
-    """Refuse scripted policies that cannot be members of a population, or would never play.
-
-    Args:
-        config: of a run whose seats are dealt.
-        roster: its policies and seats.
-
-    Raises:
-        ConfigError: one has no name, or that of a policy; or none could ever take a seat beside a
-            policy that learns.
-    """
+    """Refuse scripted policies that cannot be members of a population, or would never play."""
     population = config.population
     for agent in config.seats_taken:
         if agent in roster.policies or agent in population.scripted:
@@ -118,11 +98,7 @@ def check_scripted(config: Config, roster: Roster) -> None:
 
 
 def _check_share(config: Config) -> None:
-    """Refuse shares that leave nothing to scripted policies; one's own matchmaker may have others.
-
-    Raises:
-        ConfigError: live weights take all seats.
-    """
+    """Refuse shares that leave scripted policies nothing; custom matchmakers may use any."""
     population, share = config.population, config.population.snapshots.share
     if share == 0.0 and ":" not in population.matchmaker:
         raise ConfigError(

@@ -44,10 +44,6 @@ class Roster:
         """Resolve it.
 
         Where seats are not dealt, there is a policy for each agent, of its name.
-
-        Raises:
-            ConfigError: a policy is named twice, or one, an agent or a team is named that there is
-                not; or an agent is in two teams, or in none where there are teams.
         """
         if agents and all(agent.name in config.seats_taken for agent in agents):
             raise ConfigError(
@@ -99,11 +95,7 @@ class Roster:
 
 
 def policy_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
-    """The names of the policies that a run trains, those that may be born later too.
-
-    Raises:
-        ConfigError: there are none, one cannot be a name, or one is named twice.
-    """
+    """The names of the policies that a run trains, those that may be born later too."""
     names = (*_first_names(config, agents), *unborn(config))
     for name in names:
         if names.count(name) > 1:
@@ -123,11 +115,7 @@ def copies_of(population: PopulationConfig) -> int:
 
 
 def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
-    """The names of the policies that a run begins with.
-
-    Raises:
-        ConfigError: there are none, or one cannot be a name.
-    """
+    """The names of the policies that a run begins with."""
     population = config.population
     asked = population.league.policies if population.matchmaker == "league" else population.policies
     if population.teams and asked is None:
@@ -151,15 +139,7 @@ def _names_key(config: Config) -> str:
 
 
 def check_name(name: str, key: str) -> None:
-    """Refuse what no policy may be called: flags, copies and files are named after it.
-
-    Args:
-        name: of a policy.
-        key: where it is named, for the message.
-
-    Raises:
-        ConfigError: it is no name.
-    """
+    """Refuse what no policy may be called: flags, copies and files are named after it."""
     plain = name.isprintable() and name == name.strip() and not name.startswith("-")
     if not (plain and 0 < len(name) <= LONGEST and not set(name) & set("/@.")):
         shown = name if len(name) <= LONGEST else name[:LONGEST] + "…"
@@ -175,9 +155,6 @@ def _seats(
     """By policy, the seats that it may take, for those that may not take all.
 
     Scripted policies are among them. Who may take all seats by name is not among them either.
-
-    Raises:
-        ConfigError: a name that no policy, agent or team has.
     """
     population, numbers = config.population, {agent.name: i for i, agent in enumerate(agents)}
     known = (*names, *population.scripted)
@@ -230,9 +207,6 @@ def _teams(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
     """By seat, its team; an empty name: it stands for itself.
 
     A seat that is taken for good needs no team.
-
-    Raises:
-        ConfigError: an agent in two teams, or in none where there are teams.
     """
     population, taken = config.population, config.seats_taken
     own = tuple(agent.team for agent in agents)

@@ -23,12 +23,7 @@ class Rounds:
     """
 
     def __init__(self, seats: Sequence[frozenset[int] | None], num_seats: int) -> None:
-        """Count them.
-
-        Args:
-            seats: of each policy, those that it may take; None: all.
-            num_seats: of the game.
-        """
+        """Count them."""
         self._seats, self._num_seats = seats, num_seats
         self._free = all(own is None for own in seats)
         self.kept_ways: dict[int, list[list[int]]] = {}

@@ -52,11 +52,7 @@ class Seatings(Generic[Who]):
     """
 
     def __init__(self, able: Sequence[Sequence[Who]]) -> None:
-        """Note who may take which seat.
-
-        Args:
-            able: by seat, who may take it; no member twice.
-        """
+        """Note who may take which seat."""
         self._able = able
         self._groups = groups_of(able)
         self._parts: list[_Part[Who]] | None = None
@@ -174,14 +170,6 @@ def draw_apart(
 
     Where too few of one kind may take the seats that are theirs, those seats go to the other kind
     that must, so that no member sits twice, and no seats besides.
-
-    Args:
-        population: whose members they are.
-        name: of these views of it, for what is found out once for all matches.
-        past: by seat, whether a frozen copy is to take it.
-        live: by seat, who may take it of those that learn; where there is none, a frozen copy.
-        frozen: by seat, who may take it of the frozen copies; likewise.
-        random: to draw from.
     """
     kinds = [bool(frozen[s]) and (past[s] or not live[s]) for s in range(len(past))]
     seating = _draw_both(population, name, kinds, live, frozen, random)
@@ -223,12 +211,6 @@ def few_changes(
     the others takes one of the other kind who is free, or makes others move along. Who is matched
     stays so, hence there are never fewer live policies than before. A seat for which no member
     is left stays as it is.
-
-    Args:
-        past: by seat, whether a frozen copy is to take it.
-        live: by seat, who may take it of those that learn.
-        frozen: by seat, who may take it of the frozen copies; no member is both.
-        random: to draw from.
     """
     own = [frozen[seat] if is_past else live[seat] for seat, is_past in enumerate(past)]
     other = [live[seat] if is_past else frozen[seat] for seat, is_past in enumerate(past)]
@@ -246,15 +228,7 @@ def draw_different(
     seats: Sequence[int],
     random: np.random.Generator,
 ) -> Seating:
-    """One for each of these seats, as `Seatings` draws.
-
-    Args:
-        population: whose members they are.
-        key: of what is found out about them, until a member comes or goes.
-        members: by seat of the game, who may take it.
-        seats: those to be taken.
-        random: to draw from.
-    """
+    """One for each of these seats, as `Seatings` draws."""
     found = population.view(key, lambda: Seatings([members[seat] for seat in seats]))
     return tuple(member.ref for member in found.draw(random))
 
@@ -289,12 +263,6 @@ def match_up(
     """Seat as many as possible, none twice: by seat, who sits there; in order.
 
     It is found by augmenting paths: all who sit stay seated, perhaps elsewhere.
-
-    Args:
-        able: by seat, who may take it.
-        random: to draw an order from; None: any.
-        besides: by seat, who may take it too; a seat that is empty asks those first.
-        seated: to begin with; None: all seats are empty.
     """
     count, seated = len(able), seated or {}
 

@@ -27,13 +27,7 @@ class SeatsLeft(Matchmaker):
     """
 
     def __init__(self, dealer: Matchmaker, agents: Sequence[str], taken: Sequence[int]) -> None:
-        """Deal what is left.
-
-        Args:
-            dealer: the matchmaker of the seats that are left; it was made for so many.
-            agents: by seat, its agent; who takes a seat for good is called as its agent is.
-            taken: the seats that are taken for good.
-        """
+        """Deal what is left."""
         super().__init__(len(agents))
         self.dealer = dealer
         self._taken = {seat: PolicyRef(agents[seat], SCRIPTED) for seat in taken}

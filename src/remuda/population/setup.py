@@ -28,21 +28,13 @@ _DIRECTOR = "remuda.population.director"
 
 
 def make_matchmaker(population: PopulationConfig, roster: Roster) -> Matchmaker:
-    """Who plays whom.
-
-    Raises:
-        ConfigError: there is no such matchmaker, or it cannot be made so.
-    """
+    """Who plays whom."""
     dealer = _dealer(population, roster)
     return SeatsLeft(dealer, roster.agents, roster.taken) if roster.taken else dealer
 
 
 def _dealer(population: PopulationConfig, roster: Roster) -> Matchmaker:
-    """The matchmaker that is configured, of the seats that are dealt.
-
-    Raises:
-        ConfigError: as of `make_matchmaker`.
-    """
+    """The matchmaker that is configured, of the seats that are dealt."""
     seats, names = len(roster.left), roster.policies
     if population.teams and population.matchmaker not in ("teams", "mixed"):
         raise ConfigError(
@@ -89,11 +81,7 @@ def _dealer(population: PopulationConfig, roster: Roster) -> Matchmaker:
 
 
 def _mixed(population: PopulationConfig, roster: Roster) -> Mixed:
-    """Several matchmakers, by the shares of each policy.
-
-    Raises:
-        ConfigError: shares that are none.
-    """
+    """Several matchmakers, by the shares of each policy."""
     seats, share = len(roster.left), population.snapshots.share
     self_play = SelfPlay(seats, population.newest)
     prioritized, uniform = Prioritized(seats, population.weighting), Prioritized(seats, "uniform")
@@ -118,16 +106,7 @@ def make_director(
     more: Sequence[Director] = (),
     random: np.random.Generator | None = None,
 ) -> Director | None:
-    """Who exists; None: those who do.
-
-    Args:
-        population: as it is configured.
-        more: directors besides.
-        random: the generator that directors draw from; None: one that always begins alike.
-
-    Raises:
-        ConfigError: there is no such director, or it cannot be made so.
-    """
+    """Who exists; None: those who do."""
     directors: list[Director] = []
     if population.matchmaker == "league":
         random = np.random.default_rng(0) if random is None else random
@@ -156,12 +135,7 @@ def make_director(
 
 
 def check_population(config: Config, roster: Roster) -> None:
-    """Propose a match, as a run would, so that what cannot be is refused before it begins.
-
-    Raises:
-        ConfigError: no policy may take a seat, one is dealt a seat that it may not take, or
-            whatever else is wrong.
-    """
+    """Propose a match, as a run would, so that what cannot be is refused before it begins."""
     check_scripted(config, roster)
     if config.population.members_from and config.population.matchmaker in ("fixed", "teams"):
         raise ConfigError(
@@ -206,11 +180,7 @@ def check_population(config: Config, roster: Roster) -> None:
 
 
 def _check_league(population: PopulationConfig) -> None:
-    """Refuse what a league decides itself.
-
-    Raises:
-        ConfigError: policies, births or copies by other rules, or a game of one agent.
-    """
+    """Refuse what a league decides itself."""
     for key, is_set, instead in (
         ("policies", population.policies is not None, "main and the numbers of exploiters"),
         ("births.places", population.births.places > 0, "reset: all begin anew in their places"),

@@ -43,14 +43,7 @@ def room_for_results(seats: int, metrics: int = 0) -> int:
 
 
 def shard_fields(copies: int, seats: int, policies: int, metrics: int = 0) -> Fields:
-    """What is shared of a follower.
-
-    Args:
-        copies: of the game, which it plays.
-        seats: of the game.
-        policies: live ones, and empty places of them.
-        metrics: what the game tells of each episode, as far as it is added up.
-    """
+    """What is shared of a follower."""
     size = room_for_results(seats, metrics)
     return {
         "words": ((6 * STRIDE,), np.int64),
@@ -115,14 +108,7 @@ class Shard:
     # The follower's side.
 
     def add(self, records: Array, places: Integers, returns: Array, metrics: Floats) -> None:
-        """Write results; those that there is no room for are lost, and counted.
-
-        Args:
-            records: [M] as the ledger has them.
-            places: [M, seats] who sat where.
-            returns: [M, seats] float64.
-            metrics: [M, metrics] what the game told of each.
-        """
+        """Write results; those that there is no room for are lost, and counted."""
         begin = self.word(WRITTEN)
         room = min(self.size - (begin - self.word(TAKEN)), len(records))
         rows = np.arange(begin, begin + room) % self.size

@@ -108,23 +108,7 @@ class Table:
         lessons: Mapping[str, LessonLayout] | None = None,
         followers: Sequence[int] = (),
     ) -> None:
-        """Allocate it.
-
-        Args:
-            sizes: by policy, the numbers in its weights.
-            seats: of the game.
-            copies: places for frozen copies of each policy.
-            hyperparameters: by policy, those that it is specified with.
-            empty: policies that are not there yet, and may be born.
-            arena: where its memory is cut from; None: it has some of its own.
-            imported: policies of other runs, members from the beginning.
-            scripted: the names of policies that are written by hand, likewise.
-            stand_ins: whether the last copy of each is for a stand-in; see `Places`.
-            episode_metrics: how many of what the game tells are added up for each member.
-            training: by policy, what a newborn may take over from its parent besides weights.
-            lessons: by policy, the size of what a newborn may be taught by.
-            followers: the copies of the game that each other actor plays which deals from it too.
-        """
+        """Allocate it."""
         origins = [member.origin for member in imported]
         self.places = Places(tuple(sizes), copies, origins, scripted, stand_ins)
         self.policies, self.names, self.seats = self.places.policies, self.places.names, seats
@@ -231,10 +215,6 @@ class Table:
         """Return all members that have not retired.
 
         Any process may ask while the actor goes on; a copy that is just being frozen is left out.
-
-        Args:
-            seats: by policy, the seats that it may take, where it may not take all.
-            own: its numbers are the table's own, for the actor to count in.
         """
         numbers = self.numbers if own else self.member_numbers.whole()
         found = Population(numbers=numbers)
@@ -255,29 +235,13 @@ class Table:
         born: int,
         seats: Mapping[str, frozenset[int]] | None = None,
     ) -> Member:
-        """Return the member in a place, as `Occupants.read` tells of it, before it has played.
-
-        Args:
-            place: where it is.
-            ref: who it is.
-            parent: whom it descends from.
-            born: when that was.
-            seats: by policy, the seats that it may take, where it may not take all.
-        """
+        """Return the member in a place, as `Occupants.read` tells of it, before it has played."""
         own = (seats or {}).get(ref.policy)
         is_imported, held = place in self.places.imported, self.hyperparameters.of(place)
         return Member(ref, own, parent, born, held, is_imported=is_imported)
 
     def rows(self, frozen: bool = True, places: Integers | None = None) -> list[MemberRow]:
-        """Return all members as plain data, for display: thousands in milliseconds.
-
-        Args:
-            frozen: with the frozen copies.
-            places: only who is in these; None: in any.
-
-        Returns:
-            A row of each, by place.
-        """
+        """Return all members as plain data, for display: thousands in milliseconds."""
         occupants = self.occupants
         if places is None:
             places = np.arange(len(self.places) if frozen else len(self.policies))
@@ -363,11 +327,7 @@ class Table:
         return saved | {"identity": identity}
 
     def restore(self, state: State) -> None:
-        """Hold what was held; before any role begins.
-
-        Raises:
-            CheckpointError: it is of other policies, or of another number of copies.
-        """
+        """Hold what was held; before any role begins."""
         if state["policies"] != list(self.policies):
             raise CheckpointError(
                 f"{where_is(state, 'policies')} are {str(state['policies'])[:80]}, and there are "
@@ -391,11 +351,7 @@ class Table:
             self.frozen_weights.restore(policy, branch(copies, policy))
 
     def _checked(self, state: State) -> dict[str, Array]:
-        """The arrays of a state, each of whose numbers is in its range.
-
-        Raises:
-            CheckpointError: they are of another population, or one is out of range.
-        """
+        """The arrays of a state, each of whose numbers is in its range."""
         any_version = Range(-1, MOST)
         names = Range(NO_POLICY, len(self.names) - 1)
         ranges = {

@@ -43,16 +43,7 @@ def table_fields(
     hyperparameters: int = len(HYPERPARAMETERS),
     episode_metrics: int = 0,
 ) -> Fields:
-    """What is shared of a population, without weights.
-
-    Args:
-        policies: live ones, and empty places of them.
-        seats: of the game.
-        copies: places for frozen copies of each policy.
-        others: places for scripted policies, and for those of other runs.
-        hyperparameters: of each.
-        episode_metrics: of those that the game tells, so many are added up for each member.
-    """
+    """What is shared of a population, without weights."""
     places = policies * (1 + copies) + others
     return {
         "identity": ((places, 5), np.int64),

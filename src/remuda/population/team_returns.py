@@ -13,12 +13,7 @@ from remuda.types import Bools, Floats, Integers
 
 
 def sides_by_agent(teams: Sequence[str]) -> Integers:
-    """The number of each agent's team: [num_agents]. Those of one name are one team.
-
-    Args:
-        teams: by agent, its team. In a game without teams all agents are one; where others have a
-            team, one with an empty name stands for itself.
-    """
+    """The number of each agent's team: [num_agents]. Those of one name are one team."""
     if not any(teams):
         return np.zeros(len(teams), np.int64)
     keys = [team or number for number, team in enumerate(teams)]
@@ -32,12 +27,8 @@ def count_teams(
 ) -> None:
     """Add up, for each seat that took part, the mean return of its team's seats that did.
 
-    Args:
-        places: [M, seats] who sat where, by place in the population.
-        returns: [M, seats]; NaN: that seat took no part.
-        over: [M] which of these matches are over.
-        sides: [seats] the number of each seat's team.
-        numbers: [places, fields] of the members, to be added to.
+    sides: [seats] the number of each seat's team.
+    numbers: [places, fields] of the members, to be added to.
     """
     seats = places.shape[1]
     for m in range(len(over)):
@@ -62,13 +53,7 @@ def count_metrics(
 ) -> None:
     """Add up, for each seat that took part, the metrics of the episode, and their squares.
 
-    Args:
-        places: [M, seats] who sat where, by place in the population.
-        returns: [M, seats]; NaN: that seat took no part.
-        told: [metrics, M] by match.
-        over: [M] which of these matches are over.
-        numbers: [places, fields] of the members, to be added to.
-        first: the column of the first metric's sum; that of its squares comes after it.
+    numbers: [places, fields] of the members, to be added to.
     """
     for m in range(len(over)):
         if not over[m]:
