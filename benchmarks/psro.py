@@ -4,7 +4,6 @@
     python benchmarks/psro.py ppo --seeds 5    NashConv <= 0.02, 10 policies, 5 minutes, each seed
     python benchmarks/psro.py leduc            Leduc: exploitability <= 0.4 in an hour (--minutes)
     python benchmarks/psro.py stack            seconds of a policy: one stack, or one after another
-    python benchmarks/psro.py pipeline         seconds of a policy: by levels that train at once
 
 A benchmark of trained oracles ends a seed as soon as NashConv, worked out exactly from the
 networks, is no more than the bar; the time is that of everything, with starts and matches.
@@ -15,12 +14,6 @@ after 45 iterations.
 them in one run, as `remuda psro` does it, and each in a run of its own, in turns so often as
 `--rounds` says. A run by itself has its share of the copies. The time of a policy is that of all
 runs, with their starts, by the number of policies; and by itself that of training.
-
-`pipeline` runs double oracles of as many iterations, with as many turns of each oracle, in turns:
-with one level (each generation begins once the one before is done), with several, and with one
-whose oracles play in matches that are dealt, as those of several do. The time of a policy is that
-of everything, with starts and matches, by the number of oracles that were trained. Exact schedules
-train policies one by one, so that a stack of more of them shows in `async` alone.
 """
 
 from __future__ import annotations
@@ -37,7 +30,6 @@ from typing import Any
 import numpy as np
 from recording import Results, options_of
 
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.double_oracle.iterations import Iteration
 from remuda.double_oracle.oracles import (
     OracleSettings,
@@ -46,12 +38,10 @@ from remuda.double_oracle.oracles import (
     config_of,
     seated_target,
 )
-from remuda.double_oracle.record import read
 from remuda.double_oracle.trained import run_trained
 from remuda.double_oracle.trained_setup import TrainedSetup
 from remuda.exploiting.target import agents_of
 from remuda.exploiting.training import Exploiters, train_exploiters
-from remuda.saved import SavedPolicies
 from remuda.ui.live import PlainView
 from remuda.ui.psro import print_line, psro
 
@@ -88,9 +78,6 @@ LEDUC: dict[str, Any] = {
     },
 }
 """Likewise in Leduc poker."""
-
-PIPELINED = 4
-"""Turns of `pipeline`, in those of `ppo` and `leduc`: starts of processes are to matter less."""
 
 
 class QuietView(PlainView):
@@ -281,104 +268,18 @@ def stack(results: Results, candidates: int, rounds: int, schedule: str) -> None
     )
 
 
-class Dealt(TrainedSetup):
-    """One level after another, each in a run like those of several: what levels alone gain."""
-
-    @property
-    def pipelined(self) -> bool:
-        """Always."""
-        return True
-
-
-def updates_in(place: Path) -> int:
-    """Updates of all oracles that were trained in a directory."""
-    runs = [*place.glob("iteration_*/oracles"), *place.glob("slice_*")]
-    found = [SavedPolicies(RunDirectory.open(run)) for run in runs]
-    return sum(
-        player.snapshot.learner_step
-        for saved in found
-        for name, player in saved.all().items()
-        if name in {spec.name for spec in saved.specs}
-    )
-
-
-def pipeline(
-    results: Results,
-    game: str,
-    levels: int,
-    iterations: int,
-    rounds: int,
-    schedule: str,
-    turns: int | None,
-) -> None:
-    """Time double oracles with one level, and with several."""
-    given = TRAINED if game == "kuhn_poker" else LEDUC
-    settings = {name: value for name, value in given.items() if name != "matches"}
-    settings["policy"] = {**given["policy"], "algorithm": "ppo"}
-    settings |= {"schedule": schedule, "turns": turns or PIPELINED * given["turns"]}
-    oracles = OracleSettings(**settings)
-    ways = (("1", TrainedSetup, 1), ("1, dealt", Dealt, 1), (str(levels), TrainedSetup, levels))
-    count = 2 * oracles.candidates * iterations
-    figures: dict[str, list[dict[str, float]]] = {name: [] for name, *_ in ways}
-    for number in range(rounds + 1):
-        for name, kind, at_once in ways:
-            # Before the first round everything is compiled, by runs that are not counted.
-            short, most = (oracles, iterations) if number else (replace(oracles, turns=6400), 2)
-            setup = kind(game, {}, "nash", number, given["matches"], short, at_once)
-            began, computed = time.perf_counter(), time.process_time()
-            with tempfile.TemporaryDirectory() as home:
-                place = Path(home) / "psro"
-                found = run_trained(setup, most, place, QuietView())
-                whole, computed = time.perf_counter() - began, time.process_time() - computed
-                trained = sum(line.get("trained_seconds", 0.0) for line in read(place))
-                updates = updates_in(place)
-            if not number:
-                continue
-            figures[name].append(
-                {
-                    "NashConv": found.nash_conv,
-                    "seconds a policy": whole / count,
-                    "of training": trained / count,
-                    "CPU seconds a policy": computed / count,
-                    "updates a policy": updates / count,
-                }
-            )
-            print(f"seed {number}, levels {name}: {figures[name][-1]}", flush=True)
-    for name, of_way in figures.items():
-        cells = {key: median(each[key] for each in of_way) for key in of_way[0]}
-        worst = max(each["NashConv"] for each in of_way)
-        results.row({"levels": name, "NashConv": cells.pop("NashConv"), "at most": worst, **cells})
-    pairs = zip(figures["1"], figures[str(levels)], strict=True)
-    ratios = [
-        {key: one[key] / several[key] for key in ("seconds a policy", "of training")}
-        for one, several in pairs
-    ]
-    results.row(
-        {"levels": f"1 : {levels}"}
-        | {key: median(each[key] for each in ratios) for key in ratios[0]}
-    )
-
-
 def main() -> None:
     """Run one of the benchmarks."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("exact", "ppo", "leduc", "stack", "pipeline"))
+    parser.add_argument("what", choices=("exact", "ppo", "leduc", "stack"))
     parser.add_argument("--seeds", type=int, default=5, help="of ppo: so many")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=MINUTES, help="of leduc: so long at most")
     parser.add_argument("--candidates", type=int, default=4, help="of stack: of each player")
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="of stack and pipeline: each way so often"
-    )
-    parser.add_argument(
-        "--schedule", help="of stack (sequential, if nothing is said) and pipeline (async)"
-    )
-    parser.add_argument("--levels", type=int, default=3, help="of pipeline: that train at once")
-    parser.add_argument("--iterations", type=int, default=8, help="of pipeline")
-    parser.add_argument("--turns", type=int, help="of pipeline: in which a level is trained")
-    parser.add_argument("--game", default="kuhn_poker", help="of pipeline, or leduc_poker")
+    parser.add_argument("--rounds", type=int, default=3, help="of stack: each way so often")
+    parser.add_argument("--schedule", default="sequential", help="of stack")
     options = options_of(parser)
     results = Results(f"psro.{options.what}")
     if options.what == "exact":
@@ -386,17 +287,7 @@ def main() -> None:
     elif options.what == "leduc":
         leduc(results, options.minutes, options.first_seed)
     elif options.what == "stack":
-        stack(results, options.candidates, options.rounds, options.schedule or "sequential")
-    elif options.what == "pipeline":
-        pipeline(
-            results,
-            options.game,
-            options.levels,
-            options.iterations,
-            options.rounds,
-            options.schedule or "async",
-            options.turns,
-        )
+        stack(results, options.candidates, options.rounds, options.schedule)
     else:
         ppo(results, options.seeds, options.first_seed)
     results.finish(options)

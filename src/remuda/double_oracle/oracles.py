@@ -183,10 +183,6 @@ class Response:
     """The best candidate of a target."""
 
     player: int
-    number: int
-    """Of the candidate."""
-    is_greedy: bool
-    """Whether it takes its best action; else it draws from its distribution."""
     who: Player
     """It, playing so."""
     earned: float
@@ -211,16 +207,14 @@ def choose(
     for number, (each, seed) in enumerate(zip(targets, seeds, strict=True)):
         agent = agents_of(each.target.game, each.target.options)[each.player]
         ways: list[Player] = []
-        names: list[tuple[int, bool]] = []
         for i in range(settings.candidates):
             player = replace(players[candidate_name(number, i)], agent=agent)
             for greedy in (True, False) if player.spec.config.entry.samples else (True,):
                 snapshot = replace(player.snapshot, epsilon=0.0 if greedy else 1.0)
                 ways.append(replace(player, snapshot=snapshot))
-                names.append((i, greedy))
         lineups = [Lineup(each.player, who) for who in ways]
         played = play_lineups(each.target, lineups, settings.trials, seed)
         earned = [mean_of(one[:, each.player]) for one in played]
         best = int(np.nan_to_num(earned, nan=-np.inf).argmax())
-        found.append(Response(each.player, *names[best], ways[best], earned[best]))
+        found.append(Response(each.player, ways[best], earned[best]))
     return found

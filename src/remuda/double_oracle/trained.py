@@ -22,7 +22,7 @@ from remuda.analysis.exact_play import WalkedGame
 from remuda.analysis.exploitability import measure
 from remuda.analysis.tree_policies import mixture
 from remuda.coordinator.metrics import View
-from remuda.crossplay import Entrant, Player
+from remuda.crossplay import Entrant
 from remuda.double_oracle import record as records
 from remuda.double_oracle.exact import check_end, least_gain
 from remuda.double_oracle.iterations import (
@@ -47,9 +47,8 @@ from remuda.double_oracle.oracles import (
     config_of,
     seated_target,
 )
-from remuda.double_oracle.pipeline import Fixed, Pipeline
 from remuda.double_oracle.record import Record
-from remuda.double_oracle.trained_setup import TOLERANCE, TrainedSetup, check_setup, check_slices
+from remuda.double_oracle.trained_setup import TOLERANCE, TrainedSetup, check_setup
 from remuda.envs.registry import RANDOM
 from remuda.evaluation import Limits
 from remuda.exploiting.exact import policy_of
@@ -94,8 +93,6 @@ def run_trained(
     check_end(iterations, enough)
     check_players(setup.meta_solver, 2)
     walked = check_setup(setup)
-    if not resume:
-        check_slices(setup)
     opened = (
         records.go_on(directory)
         if resume
@@ -123,7 +120,7 @@ class _Responses:
     """What came of the oracles of an iteration."""
 
     added: list[list[Any]]
-    """Those that were found: player, name and file; of several levels also what runs call them."""
+    """Those that were found: player, name and file."""
     mixtures: Mixtures
     """That they were trained against."""
 
@@ -157,12 +154,6 @@ class _Loop:
         """By iteration."""
         self.found: list[Iteration] = []
         self._begun, self._before = time.monotonic(), 0.0
-        self._fixed = [Fixed(), Fixed()]
-        self._pipeline: Pipeline | None = None
-        if setup.pipelined:
-            # Where the game is not walked, the last mixtures are measured by one more level.
-            levels = most + (walked is None)
-            self._pipeline = Pipeline(setup, record, view, levels, self._seconds)
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -185,8 +176,9 @@ class _Loop:
                 ended = self._ended(self._most, enough)
                 if ended or self._stopped() or not self._respond(number, strategy):
                     return ended or INTERRUPTED
-            for player, name, file, *member in self._trained[number].added:
-                self._join(player, name, self._record.directory / file, *member)
+            for player, name, file in self._trained[number].added:
+                who = Target.load(self._record.directory / file).players[0][player]
+                self._policies[player].append((name, who))
             number += 1
 
     def _is_done(self, number: int) -> bool:
@@ -229,8 +221,6 @@ class _Loop:
                 self._trained[line["responses"]] = _Responses(line["added"], mixtures)
                 for player, *_ in line["added"]:
                     counts[player] += 1
-            elif "slice" in line and self._pipeline is not None:
-                self._pipeline.take(line)
             else:
                 self._note(Iteration.from_line(line))
             self._before = max(self._before, line.get("seconds", 0.0))
@@ -250,11 +240,8 @@ class _Loop:
         if (number, 1) not in self._rounds:
             return False
         measured = self._walked is None or known == number + 1
-        if "slice" in line:
-            return measured and self._pipeline is not None and self._pipeline.follows(line, number)
         if "responses" in line:
-            done = self._pipeline is None or self._pipeline.is_done(number + 1)
-            return line["responses"] == number and measured and done
+            return line["responses"] == number and measured
         return line.get("iteration") == known == (number - 1 if self._walked is None else number)
 
     def _ended(self, iterations: int, enough: float) -> str:
@@ -326,11 +313,6 @@ class _Loop:
 
         False: a signal ended the training, and nothing of what was under way is kept.
         """
-        pipeline = self._pipeline
-        while pipeline is not None and not pipeline.is_done(number + 1):
-            payoffs = self._sums.payoffs(self.counts)
-            if not pipeline.advance(number, self._fixed, payoffs, self._scale()):
-                return False
         setup, place = self._setup, self._record.directory / f"iteration_{number}"
         shutil.rmtree(place, ignore_errors=True)  # what was killed while it trained
         place.mkdir()
@@ -338,18 +320,12 @@ class _Loop:
             self._target(each.player, each.mixtures[1 - each.player], place / f"target_{i}")
             for i, each in enumerate(strategy.targets)
         ]
-        cost: dict[str, float] = {}
-        if pipeline is not None:
-            players: Mapping[str, Player] = pipeline.players(number + 1)
-        else:
-            seed = int(stream(setup.seed, "psro", "oracles", number).integers(2**31))
-            heading = f"{setup.game}: best responses of iteration {number}"
-            config = config_of(setup.oracles, targets, seed, place / "oracles", self._scale())
-            trained = train_exploiters(config, self._view, heading)
-            if trained.interrupted is not None:
-                return False
-            players = trained.players
-            cost = {"steps": trained.steps, "trained_seconds": trained.seconds}
+        seed = int(stream(setup.seed, "psro", "oracles", number).integers(2**31))
+        heading = f"{setup.game}: best responses of iteration {number}"
+        config = config_of(setup.oracles, targets, seed, place / "oracles", self._scale())
+        trained = train_exploiters(config, self._view, heading)
+        if trained.interrupted is not None:
+            return False
         seeds = [
             int(stream(setup.seed, "psro", "trials", number, i).integers(2**62))
             for i in range(len(targets))
@@ -359,24 +335,21 @@ class _Loop:
             to_beat(setup.meta_solver, payoffs, strategy.mixtures, t) for t in strategy.targets
         ]
         added: list[list[Any]] = []
-        for i, response in enumerate(choose(targets, players, setup.oracles, seeds)):
+        for i, response in enumerate(choose(targets, trained.players, setup.oracles, seeds)):
             player = response.player
             if response.earned <= least[i]:
                 continue  # nothing better was found
             name = f"player {player}, iteration {number + 1}"
             file, alone = place / f"policy_{i}", ((response.who,) * 2,)
             Target(setup.game, dict(setup.options), (name,), (1.0,), alone).save(file)
-            joins = [player, name, str(file.relative_to(self._record.directory))]
-            if pipeline is not None:
-                chosen = response.number, response.is_greedy
-                joins.append(pipeline.member(number + 1, player, *chosen))
-            added.append(joins)
+            added.append([player, name, str(file.relative_to(self._record.directory))])
         found = _Responses(added, strategy.mixtures)
         line = {
             "responses": number,
             "added": added,
             "mixtures": [mixture.tolist() for mixture in strategy.mixtures],
-            **cost,
+            "steps": trained.steps,
+            "trained_seconds": trained.seconds,
         }
         self._record.append({**line, **self._seconds()})
         self._trained[number] = found
@@ -389,11 +362,6 @@ class _Loop:
         found = seated_target(game, options, player, others, shares, own, file)
         found.target.save(file)
         return found
-
-    def _join(self, player: int, name: str, file: Path, *member: str) -> None:
-        """Let a response be played; `member`: as runs of several levels call it."""
-        self._policies[player].append((name, Target.load(file).players[0][player]))
-        self._fixed[player] = Fixed((*self._fixed[player].members, *member))
 
     def _bound(self, number: int) -> None:
         """Measure the iteration before by what its responses earned in the matches since."""

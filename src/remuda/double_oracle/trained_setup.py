@@ -13,7 +13,7 @@ import numpy.typing as npt
 from remuda.analysis.exact_play import WalkedGame, walked_game
 from remuda.analysis.trees import OVER
 from remuda.double_oracle.games import check_played
-from remuda.double_oracle.meta_solvers import RECTIFIED, ZERO_SUM, check_zero_sum
+from remuda.double_oracle.meta_solvers import ZERO_SUM, check_zero_sum
 from remuda.double_oracle.oracle_game import name_of
 from remuda.double_oracle.oracles import OracleSettings, SeatedTarget, config_of
 from remuda.envs.registry import RANDOM, make_env
@@ -29,9 +29,6 @@ TOLERANCE = 1e-4
 """By this share of their range sums of returns may miss a constant: returns are rounded."""
 TRIED = 64
 """Matches by which a game is told that is not zero-sum."""
-LEAST_SLICE = 1.0
-"""Seconds of a slice of several levels' training: each is a run of its own, and to start one takes
-about as long."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +41,11 @@ class TrainedSetup:
     seed: int = 0
     matches: int = MATCHES
     oracles: OracleSettings = field(default_factory=OracleSettings)
-    levels: int = 1
-    """Of oracles that train at once."""
 
     @property
     def algorithm(self) -> str:
         """Of the oracles."""
         return str(self.oracles.policy.get("algorithm", "ppo"))
-
-    @property
-    def pipelined(self) -> bool:
-        """Whether oracles train in slices, in matches that are dealt (`Pipeline`)."""
-        return self.levels > 1
 
     def description(self) -> dict[str, Any]:
         """It as plain data."""
@@ -67,7 +57,6 @@ class TrainedSetup:
             "seed": self.seed,
             "matches": self.matches,
             "oracles": self.oracles.plain(),
-            "levels": self.levels,
         }
 
     @staticmethod
@@ -80,7 +69,6 @@ class TrainedSetup:
             description["seed"],
             description["matches"],
             OracleSettings.of(description["oracles"]),
-            description.get("levels", 1),  # an earlier version had no others
         )
 
 
@@ -130,45 +118,15 @@ def check_setup(setup: TrainedSetup) -> WalkedGame | None:
         ("candidates", oracles.candidates, 1),
         ("trials", oracles.trials, 2),
         ("seed", setup.seed, 0),
-        ("levels", setup.levels, 1),
     ):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise UsageError(f"{name}: a whole number, {least} at least; this is {value!r}")
     if oracles.seconds is None and oracles.turns is None:
         raise UsageError("say how long oracles are trained: seconds, or turns")
-    if oracles.turns is not None and setup.pipelined and oracles.turns < setup.levels:
-        raise UsageError(
-            f"levels is {setup.levels}, and turns {oracles.turns}: training is cut into as many "
-            "slices as there are levels, of a turn at least; raise turns, or lower levels"
-        )
-    if setup.levels > 1 and setup.meta_solver == RECTIFIED:
-        raise UsageError(
-            f"{RECTIFIED} has several targets for a player, and each level has one; take another "
-            "meta-solver, or levels 1"
-        )
     walked = _walked(setup)
     if setup.meta_solver in ZERO_SUM:
         check_zero_sum(setup.meta_solver, _returns(setup, walked).T, TOLERANCE)
     return walked
-
-
-def check_slices(setup: TrainedSetup) -> None:
-    """Look whether the training of several levels is cut into slices that are worth a run.
-
-    For a record that begins: one that has begun goes on in the slices that it has.
-
-    Raises:
-        UsageError: they are shorter than `LEAST_SLICE`.
-    """
-    seconds, levels = setup.oracles.seconds, setup.levels
-    if seconds is None or not setup.pipelined or seconds >= LEAST_SLICE * levels:
-        return
-    most = max(int(seconds / LEAST_SLICE), 1)
-    raise UsageError(
-        f"levels is {levels}, and seconds {seconds:g}: training is cut into as many slices as "
-        f"there are levels, each a run of its own, of a second at least; raise seconds, or take "
-        f"levels {most}"
-    )
 
 
 def _returns(setup: TrainedSetup, walked: WalkedGame | None) -> Numbers:

@@ -43,7 +43,7 @@ ITERATIONS = 20
 
 TRAINED = (
     *("seconds", "turns", "candidates", "matches", "trials", "policy", "num_envs"),
-    *("schedule", "seed", "levels"),
+    *("schedule", "seed"),
 )
 """What is for trained oracles alone."""
 RESUMED = ("resume", "iterations", "enough", "view", "told")
@@ -72,7 +72,6 @@ def psro(
     seconds: float | None = 20.0,
     turns: int | None = None,
     candidates: int = 2,
-    levels: int = 1,
     matches: int = MATCHES,
     trials: int = TRIALS,
     policy: Mapping[str, Any] | PolicyConfig | None = None,
@@ -105,9 +104,6 @@ def psro(
         seconds: of training in each iteration; None: by `turns` alone.
         turns: of training in each iteration, over all copies.
         candidates: oracles of each player, of which the best is taken.
-        levels: so many generations of oracles train at once, each against the mixture of all below
-            it, of which some still learn; an iteration is over when the lowest is done. 1: each
-            begins once the one before is done.
         matches: of each pair of policies, before more of those follow on which the mixtures hang.
         trials: matches by which the best candidate is chosen, of each.
         policy: what oracles are, as `train` takes it, over the preset of `exploit`.
@@ -149,7 +145,7 @@ def psro(
         oracles = OracleSettings(
             candidates, seconds, turns, {**tree, "algorithm": oracle}, num_envs, schedule, trials
         )
-        setup = TrainedSetup(name, dict(options or {}), meta_solver, seed, matches, oracles, levels)
+        setup = TrainedSetup(name, dict(options or {}), meta_solver, seed, matches, oracles)
     with ExitStack() as stack:
         if where is None and oracle != ORACLE:
             where = stack.enter_context(directory_for(name))

@@ -44,9 +44,6 @@ class PsroOptions(Section):
     """Turns of training in each iteration, over all copies. None: by seconds alone."""
     candidates: PositiveInt = 2
     """Oracles of each player, of which the best is taken; all are trained as one stack."""
-    levels: PositiveInt = 1
-    """So many generations of oracles train at once (pipelined), each against the mixture of all
-    below it, of which some still learn. An iteration is over when the lowest is done."""
     matches: PositiveInt = 2000
     """Of each pair of policies, before more of those follow on which the mixtures hang."""
     trials: PositiveInt = 2000
@@ -99,7 +96,6 @@ def psro(words: Sequence[str]) -> int:
                 seconds=options.seconds,
                 turns=options.turns,
                 candidates=options.candidates,
-                levels=options.levels,
                 matches=options.matches,
                 trials=options.trials,
                 policy=tree.get("policy", {}),
