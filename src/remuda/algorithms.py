@@ -52,11 +52,7 @@ class AlgorithmEntry:
     """Whether a user brought it."""
 
     def load(self) -> Any:
-        """Import the class that trains, a subclass of `remuda.policies.algorithms`' `Algorithm`.
-
-        Raises:
-            ConfigError: there is no such class.
-        """
+        """Import the class that trains, a subclass of `remuda.policies.algorithms`' `Algorithm`."""
         return load(self.home, f"policy.algorithm {self.name}")
 
 
@@ -108,11 +104,7 @@ BUILT_IN = {
 
 @cache
 def find_algorithm(name: str) -> AlgorithmEntry:
-    """Find an algorithm by its name, or one's own as `module:Class`.
-
-    Raises:
-        ConfigError: there is none of this name, or the class is no algorithm.
-    """
+    """Find an algorithm by its name, or one's own as `module:Class`."""
     if name in BUILT_IN:
         return BUILT_IN[name]
     if ":" not in name:

@@ -77,20 +77,7 @@ class Assembly:
         imported: Sequence[Imported] = (),
         sparse: bool = False,
     ) -> None:
-        """Make what they share.
-
-        Args:
-            config: of the run.
-            specs: its policies.
-            layout: who lives where.
-            learner_role: the recipe of learners.
-            actor_role: the recipe of actors.
-            facts: what the game tells of episodes.
-            agents: of the game; needed where seats are dealt.
-            initial: what policies begin with; None: random weights.
-            imported: members of the population that are policies of other runs.
-            sparse: whether this is one of several nodes, which needs a part of it only.
-        """
+        """Make what they share."""
         self._initial, self._agents = initial, agents
         in_one = config.schedule == "sequential"
         check_limit(0 if in_one else len(layout.copies) + len(layout.groups))
@@ -138,17 +125,7 @@ class Assembly:
         changed: Mapping[str, Mapping[str, float]] | None = None,
         over: bool = False,
     ) -> None:
-        """Hold what was held at a checkpoint; the roles will restore their own parts.
-
-        Args:
-            checkpoints: of the run.
-            found: which of them.
-            changed: by policy, hyperparameters of the one in its place from now on.
-            over: whether nothing more is trained, so that no experience is needed.
-
-        Raises:
-            CheckpointError: it does not fit.
-        """
+        """Hold what was held at a checkpoint; the roles will restore their own parts."""
         with checkpoints.restoring(COORDINATOR):
             saved = checkpoints.read(found.number, COORDINATOR)
             self._restore_own(saved, changed or {})
@@ -202,16 +179,7 @@ class Assembly:
         events: RunEvents | None = None,
         runtime: Runtime | None = None,
     ) -> Coordinator:
-        """The one who runs it all.
-
-        Args:
-            run: where its files are.
-            view: where it is watched.
-            found: the checkpoint that it resumes from; None: it begins.
-            stopped: whether a signal came, after which nothing long goes on in place of the run.
-            events: who is told what happens in it, and may end it.
-            runtime: where the roles live; None: on this machine.
-        """
+        """The one who runs it all."""
         config = self.config
         contents = Contents(
             parts=self.parts, gather=self.state, config=lasting(config), exact=config.exact
@@ -262,15 +230,7 @@ class Assembly:
         here: Collection[int] | None = None,
         bridge: Place | None = None,
     ) -> ProcessRuntime:
-        """The roles in processes of their own; where there are several nodes, those of this one.
-
-        Args:
-            logs: the directory of their logs.
-            checkpoints: of the run.
-            control: the words of all roles; None: there is one node.
-            here: the numbers of the roles that live here; None: all.
-            bridge: to the other nodes.
-        """
+        """The roles in processes of their own; where there are several nodes, those of this one."""
         config, roles = self.config, self.roles()
         loops: list[RoleLoop] = [AsyncLoop() for _ in roles]
         if config.schedule == "lockstep":

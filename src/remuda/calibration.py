@@ -46,16 +46,7 @@ WORTH_A_THREAD = 0.8
 def choose_layout(
     config: Config, agents: tuple[AgentSpec, ...], cores: int | None = None
 ) -> Layout:
-    """The layout of a run, by a trial where there is something to choose.
-
-    Args:
-        config: of the run.
-        agents: of its game.
-        cores: of all nodes together; None: there is this machine alone.
-
-    Raises:
-        ConfigError: what the user asked for cannot be.
-    """
+    """The layout of a run, by a trial where there is something to choose."""
     specs = policy_specs(config, agents)
     devices = [spec.config.device for spec in specs]
     plain = make_layout(config, len(specs), own_devices=devices, cores=cores)

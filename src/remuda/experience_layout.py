@@ -31,17 +31,7 @@ def experience_of_all(
     actors: Sequence[Wakeup],
     arena: Arena,
 ) -> dict[str, Experience]:
-    """The experience of every policy of a run.
-
-    Args:
-        config: of the run.
-        specs: its policies.
-        agents: of the game; needed where seats are dealt.
-        copies: of the game, by actor.
-        learners: by policy, rings its learner's process.
-        actors: each rings an actor's process.
-        arena: where the memory is cut from.
-    """
+    """The experience of every policy of a run."""
     if config.population.dealt:
         return dealt_experience(config, specs, agents, copies, learners, actors, arena)
     return fixed_experience(specs, copies, learners, actors, arena)
@@ -163,12 +153,6 @@ def dealt_rings(
 
     A policy is expected to play the streams that its matchmaker deals it on average while there is
     no past, which later takes from all alike; and may play any number of them.
-
-    Args:
-        config: of the run.
-        specs: its policies.
-        agents: of the game.
-        copies_of: the game, by actor. Each has its share of what is kept and of a rollout.
     """
     copies, roster = sum(copies_of), Roster.of(config, agents)
     once = sits_once(config.population, roster)

@@ -79,11 +79,7 @@ class Finish:
     def finish(
         self, coordinator: Coordinator, result: Result, snapshots: Mapping[str, Snapshot]
     ) -> Result:
-        """Measure what was trained; save the results and tell them; then judge the last checkpoint.
-
-        Raises:
-            RunDirectoryError: weights or results could not be saved, once all else is done.
-        """
+        """Measure the trained policies, save and report the results, rank the last checkpoint."""
         config, run, callbacks, signals = self.config, self.run, self.callbacks, self.signals
         self.events.take_no_more_requests()
         limits, begun = Limits(config.run.evaluate_seconds, signals.stopped), time.monotonic()

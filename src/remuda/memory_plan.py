@@ -76,19 +76,7 @@ def check_memory(
     copy_size: int,
     available: int | None = None,
 ) -> None:
-    """Whether a run fits into the memory.
-
-    Args:
-        config: of the run.
-        specs: its policies.
-        agents: of the game.
-        layout: who lives where.
-        copy_size: bytes of a copy of the game.
-        available: bytes that there are; None: as the system tells.
-
-    Raises:
-        ConfigError: it does not; the setting is named that takes the most.
-    """
+    """Whether a run fits into the memory."""
     available = available_memory() if available is None else available
     items = plan(config, specs, agents, layout, copy_size)
     total = sum(item.size for item in items)
@@ -377,11 +365,7 @@ def _arrays(thing: object, seen: set[int], depth: int = 6) -> int:
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Bytes that this process may still take: of the machine, and of its control group.
-
-    Args:
-        root: where the system's files are.
-    """
+    """Bytes that this process may still take: of the machine, and of its control group."""
     least: int = psutil.virtual_memory().available
     for limit, used in _groups(root):
         least = min(least, max(limit - used, 0))

@@ -43,24 +43,14 @@ class Prepared:
     """Bytes that one more copy of the game takes."""
 
     def notes(self, config: Config, said: Collection[str], resumed: bool) -> list[str]:
-        """Return what the user should know before it begins.
-
-        Args:
-            config: of the run.
-            said: keys that the user wrote.
-            resumed: whether an earlier session wrote the rest.
-        """
+        """Return what the user should know before it begins."""
         names = [spec.name for spec in self.specs]
         unused = without_effect(config, said, resumed, names)
         beyond = without_steps(config, self.specs, len(self.agents))
         return [*space_notes(self.specs), *unused, *beyond]
 
     def check_memory(self, config: Config, layout: Layout) -> None:
-        """Refuse what there is no memory for.
-
-        Raises:
-            ConfigError: it takes more than there is.
-        """
+        """Refuse what there is no memory for."""
         check_memory(config, self.specs, self.agents, layout, self.copy_size)
 
 
@@ -72,11 +62,7 @@ def with_fixed_trace(config: Config) -> Config:
 
 
 def prepare(config: Config) -> Prepared:
-    """Look at the game and the policies of a run.
-
-    Raises:
-        RemudaError: something that cannot be; the message says how a user can mend it.
-    """
+    """Look at the game and the policies of a run."""
     here = os.getcwd()
     try:
         return _with_copy_size(config)

@@ -53,14 +53,6 @@ def confirmed(config: Config, said: Collection[str], say: Callable[[str], None])
 
     The run may be another person's. What it writes stays inside its directory, and it connects to
     no machine, unless the user gives these settings again.
-
-    Args:
-        config: of the run.
-        said: keys that the user wrote for this session.
-        say: tells the user.
-
-    Raises:
-        ConfigError: its file names an address.
     """
     address = config.cluster.address
     if address not in ("", "auto") and "cluster.address" not in said:
@@ -90,20 +82,7 @@ def find_checkpoint(
     say: Callable[[str], None],
     said: Collection[str] = (),
 ) -> Resumed:
-    """The newest whole checkpoint. Where it cannot be gone on from, nothing of the run is touched.
-
-    Args:
-        config: to go on with.
-        run: to go on with.
-        policies: all that it can have, by name.
-        say: tells the user.
-        said: keys that the user wrote: what holds for a policy is that from now on, though it is
-            configured so already, where evolution or a callback has changed it since.
-
-    Raises:
-        CheckpointError: there is none, or it was made with a configuration that differs in more
-            than a resumed run may change.
-    """
+    """Find the newest intact checkpoint; where it cannot be resumed, change nothing on disk."""
     found = run.checkpoints.newest_whole(say, lambda each: _check(config, run, each))
     if found is None:
         count = len(run.checkpoints.numbers())
@@ -179,14 +158,6 @@ def note_changes(run: RunDirectory, resumed: Resumed, say: Callable[[str], None]
 
     It is told only then: what holds from now on holds, whatever becomes of this session. A value
     that was written again stands nowhere else until the next checkpoint.
-
-    Args:
-        run: that goes on.
-        resumed: from what, and what was changed.
-        say: tells the user.
-
-    Raises:
-        RunDirectoryError: the disk is full or not writable.
     """
     if not resumed.changes:
         return
@@ -253,9 +224,6 @@ def _before(config: Config, run: RunDirectory, found: Manifest) -> Config:
     """What the run had been going on with: what lasts by its checkpoint, the rest by its file.
 
     That the user's code was mended is no difference: it is named as it is now.
-
-    Raises:
-        ConfigError: the checkpoint tells of settings that this version does not know.
     """
     try:
         plain = run.read_config()
@@ -285,18 +253,7 @@ def _set_back(
     said: Collection[str],
     noted: Mapping[str, float],
 ) -> list[tuple[str, tuple[str, float, float]]]:
-    """What the user wrote that is not what policies are trained with now.
-
-    Args:
-        config: to go on with.
-        saved: the coordinator's part of the checkpoint.
-        policies: by place.
-        said: keys that the user wrote.
-        noted: what was written for an earlier session that came to no checkpoint, by key.
-
-    Returns:
-        Of a policy the name of a hyperparameter, its value now, and the one that was written.
-    """
+    """What the user wrote that is not what policies are trained with now."""
     found, common = [], values_of(config.policy)
     for policy, live in zip(policies, _live(saved, policies), strict=True):
         for name, value in values_of(config.policy_of(policy)).items():

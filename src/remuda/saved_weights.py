@@ -46,19 +46,7 @@ def save_weights(
 def load_run(
     run: RunDirectory, checkpoint: int | str = "final", config: Config | None = None
 ) -> tuple[Config, dict[str, Snapshot]]:
-    """The configuration of a run, and its policies as they were saved.
-
-    Args:
-        run: the run.
-        checkpoint: `final`: the weights at the end of the run, or those of its newest checkpoint
-            where it has not ended; `best`: those that did best in evaluation, or the newest where
-            none was evaluated; or a number.
-        config: of the run, where that was read already.
-
-    Raises:
-        RunDirectoryError: weights are missing, damaged, or of another network.
-        CheckpointError: the checkpoint is missing or damaged.
-    """
+    """The configuration of a run, and its policies as they were saved."""
     config = run.read_config() if config is None else config
     env = make_env(config.game, 1, **config.env.made_with)
     specs = policy_specs(config, env.agents)

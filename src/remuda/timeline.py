@@ -91,9 +91,6 @@ def write_trace(path: Path, timelines: Mapping[str, Timeline | Spans]) -> int:
     """Write the spans of all roles as Chrome trace events; returns how many there are.
 
     Open the file in Perfetto or chrome://tracing: one row for each role.
-
-    Raises:
-        OSError: the disk is full or not writable.
     """
     count = 0
     kept = {role: list(timeline.spans()) for role, timeline in timelines.items()}

@@ -65,20 +65,7 @@ def train(
     said: Collection[str] = (),
     user_callbacks: Iterable[object] | None = (),
 ) -> Result:
-    """Train every policy of `config`, save them, and measure them by play.
-
-    Args:
-        config: the whole run.
-        view: where it is watched.
-        resume: go on with the run in `config.run.directory` from its newest checkpoint.
-        callbacks: they are told of its end; None: there are none.
-        said: keys that the user wrote; of those without effect he is told, whatever their values.
-        user_callbacks: objects as `remuda.Callback`, beside those that `run.callbacks` and
-            `run.loggers` name.
-
-    Raises:
-        RemudaError: something that a user can mend; the message says how.
-    """
+    """Train every policy of `config`, save them, and measure them by play."""
     check_guard()
     guarded = GuardedView(view)
     with unfailing(), listening(guarded.say):
@@ -236,11 +223,7 @@ class _Beginning:
 
 
 def in_one_process(config: Config) -> Config:
-    """The same run in the schedule `sequential`.
-
-    Raises:
-        ConfigError: it asks for something that needs processes.
-    """
+    """The same run in the schedule `sequential`."""
     alone: dict[str, object] = {"schedule": "sequential", "env": {"workers": 1}}
     alone |= {"actor": {"processes": "auto"}, "learners": {"processes": "auto", "threads": "auto"}}
     try:
@@ -354,11 +337,7 @@ def _keep_beginnings(
     imported: Sequence[Imported],
     view: View,
 ) -> None:
-    """Write what is taken from other runs into a new run's directory, and tell where it is from.
-
-    Raises:
-        RunDirectoryError: the disk is full or not writable.
-    """
+    """Write what is taken from other runs into a new run's directory, and tell where it is from."""
     try:
         run.initial.write(beginnings)
         run.imported.write(imported)

@@ -111,11 +111,7 @@ class Worker(Protocol):
         """All that a successor needs to go on here; taken between two calls of `work`."""
 
     def restore(self, part: str, state: State) -> None:
-        """Go on from what `state` returned; called before the first `work`.
-
-        Raises:
-            CheckpointError: it was made for something of another shape.
-        """
+        """Go on from what `state` returned; called before the first `work`."""
 
 
 class Role(Protocol):

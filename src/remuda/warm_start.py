@@ -35,10 +35,6 @@ def find_beginnings(config: Config, specs: Sequence[PolicySpec]) -> dict[str, Be
 
     Places for policies that are born later begin with it too, where the director commands a birth
     without a parent; a place without a namesake in a run that is named alone keeps random weights.
-
-    Raises:
-        ConfigError: there is no such run, policy or version, it has another network, or its
-            optimizer is not kept.
     """
     found: dict[str, Beginning] = {}
     opened: dict[str, SavedPolicies] = {}
@@ -70,11 +66,7 @@ def _key(config: Config, policy: str) -> str:
 
 
 def _beginning(spec: PolicySpec, saved: SavedPolicies, taken: Saved) -> Beginning:
-    """What a policy begins with.
-
-    Raises:
-        ConfigError: the networks are not equal.
-    """
+    """What a policy begins with."""
     different = list(differences(taken.player.spec, spec))
     if different:
         raise ConfigError(
@@ -102,10 +94,6 @@ def _learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str,
 
     Weights at the end of a run are a few updates newer than its last checkpoint, which is taken for
     them. Of a frozen copy it is what the policy had that was published under the same version.
-
-    Raises:
-        UsageError: nothing of its learner is kept.
-        CheckpointError: the checkpoint is damaged.
     """
     if found.is_live:
         raise UsageError(
@@ -205,12 +193,7 @@ def describe(beginnings: Mapping[str, Beginning]) -> list[str]:
 
 
 def find_imported(config: Config, specs: Sequence[PolicySpec]) -> tuple[Imported, ...]:
-    """The policies of other runs that `population.members_from` names.
-
-    Raises:
-        ConfigError: there is no such run, policy or version, one is named twice, or no policy here
-            has its network.
-    """
+    """The policies of other runs that `population.members_from` names."""
     found: list[Imported] = []
     opened: dict[str, SavedPolicies] = {}
     for text in config.population.members_from:
@@ -250,15 +233,7 @@ def _imported(
     before: Sequence[Origin],
     is_greedy: bool,
 ) -> Imported:
-    """A policy of another run as a member.
-
-    Args:
-        specs: of the policies here.
-        saved: the policies of the other run.
-        taken: which of them.
-        before: who the members before it are.
-        is_greedy: whether it always takes its best action.
-    """
+    """A policy of another run as a member."""
     there, snapshot = taken.player.spec, taken.player.snapshot
     different = {spec.name: list(differences(there, spec)) for spec in specs}
     like = next((name for name, differs in different.items() if not differs), None)

@@ -58,11 +58,7 @@ class Branch(dict[str, Any]):
         raise CheckpointError(f"{where_is(self, name)} is missing")
 
     def branch(self, name: str) -> Branch:
-        """The branch of this name.
-
-        Raises:
-            CheckpointError: it is something else.
-        """
+        """The branch of this name."""
         return branch(self, name)
 
 
@@ -82,11 +78,7 @@ def where_is(state: Mapping[str, Any], name: str) -> str:
 
 
 def branch(state: Mapping[str, Any], name: str) -> Branch:
-    """The branch `name` of a state.
-
-    Raises:
-        CheckpointError: it is missing, or something else.
-    """
+    """The branch `name` of a state."""
     found = _value(state, name)
     if not isinstance(found, Mapping):
         raise CheckpointError(f"{where_is(state, name)} should hold names and values")
@@ -100,18 +92,7 @@ def fitting(
     allowed: Range | None = None,
     columns: Sequence[int] | None = None,
 ) -> Array:
-    """The array `name` of a state, if it has the shape and dtype of `like` and fits the range.
-
-    Args:
-        state: of a file.
-        name: of the array.
-        like: what is expected.
-        allowed: the range of its numbers; None: any value is a value.
-        columns: those along its last axis that the range is of; None: all.
-
-    Raises:
-        CheckpointError: it is missing, made for something of another shape, or out of range.
-    """
+    """The array `name` of a state, if it has the shape and dtype of `like` and fits the range."""
     found = _value(state, name)
     if not isinstance(found, np.ndarray):
         raise CheckpointError(f"{where_is(state, name)} should be an array")
@@ -128,29 +109,17 @@ def fitting(
 
 
 def fitting_all(state: Mapping[str, Any], table: Table) -> dict[str, Array]:
-    """The arrays of a table, each `fitting`.
-
-    Raises:
-        CheckpointError: one of them does not fit.
-    """
+    """The arrays of a table, each `fitting`."""
     return {name: fitting(state, name, like, allowed) for name, (like, allowed) in table.items()}
 
 
 def whole(state: Mapping[str, Any], name: str, allowed: Range = COUNT) -> int:
-    """The whole number `name` of a state.
-
-    Raises:
-        CheckpointError: it is missing, something else, or out of range.
-    """
+    """The whole number `name` of a state."""
     return whole_number(_value(state, name), where_is(state, name), allowed)
 
 
 def whole_number(value: object, where: str, allowed: Range = COUNT) -> int:
-    """A value if it is a whole number in a range; `where`: what an error calls it.
-
-    Raises:
-        CheckpointError: it is something else, or out of range.
-    """
+    """A value if it is a whole number in a range; `where`: what an error calls it."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise CheckpointError(f"{where} should be a whole number and is {str(value)[:40]!r}")
     if not allowed.low <= value <= allowed.high:
@@ -159,20 +128,12 @@ def whole_number(value: object, where: str, allowed: Range = COUNT) -> int:
 
 
 def real(state: Mapping[str, Any], name: str, allowed: Range = FINITE_64) -> float:
-    """The number `name` of a state.
-
-    Raises:
-        CheckpointError: it is missing, something else, or out of range.
-    """
+    """The number `name` of a state."""
     return real_number(_value(state, name), where_is(state, name), allowed)
 
 
 def real_number(value: object, where: str, allowed: Range = FINITE_64) -> float:
-    """A value if it is a number in a range; `where`: what an error calls it.
-
-    Raises:
-        CheckpointError: it is something else, or out of range.
-    """
+    """A value if it is a number in a range; `where`: what an error calls it."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise CheckpointError(f"{where} should be a number and is {str(value)[:40]!r}")
     if not allowed.low <= value <= allowed.high:
@@ -191,10 +152,6 @@ def refusing(where: str, advice: str) -> Iterator[None]:
     """Raise CheckpointError for all that does not fit in here, with what the user can do.
 
     What no check foresaw, say a list where a word is expected, is an error of the file too.
-
-    Args:
-        where: the file.
-        advice: what to do next.
     """
     try:
         yield

@@ -34,11 +34,7 @@ def file_name(name: str) -> str:
 
 
 def new_directory(parent: Path, name: str, suffix: str = "") -> Path:
-    """Make a directory named by a name and the time, one that no other process makes too.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """Make a directory named by a name and the time, one that no other process makes too."""
     base = f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)[:LONGEST]}-{time.strftime('%Y%m%d-%H%M%S')}"
     number = 1
     while True:
@@ -53,11 +49,7 @@ def new_directory(parent: Path, name: str, suffix: str = "") -> Path:
 
 @contextmanager
 def claimed_directory(parent: Path, name: str) -> Iterator[Path]:
-    """A new directory; an error that leaves it empty removes it, and what was made to hold it.
-
-    Raises:
-        RunDirectoryError: it cannot be made.
-    """
+    """A new directory; an error that leaves it empty removes it, and what was made to hold it."""
     made = [each for each in (parent, *parent.parents) if not each.exists()]
     try:
         path = new_directory(parent, name)

@@ -23,11 +23,7 @@ APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
 
 
 def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Return a descriptor of an ordinary file, opened without waiting for anything.
-
-    Raises:
-        OSError: it is missing, cannot be read, or is no ordinary file.
-    """
+    """Return a descriptor of an ordinary file, opened without waiting for anything."""
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -36,29 +32,17 @@ def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def open_stream(path: Path) -> BufferedReader:
-    """Return an ordinary file, opened to be read piece by piece.
-
-    Raises:
-        OSError: as of `open_file`.
-    """
+    """Return an ordinary file, opened to be read piece by piece."""
     return os.fdopen(open_file(path), "rb")
 
 
 def open_to_append(path: Path) -> BufferedRandom:
-    """Return an ordinary file, made if it is missing, to be read and to be appended to.
-
-    Raises:
-        OSError: as of `open_file`.
-    """
+    """Return an ordinary file, made if it is missing, to be read and to be appended to."""
     return os.fdopen(open_file(path, APPEND), "a+b")
 
 
 def read_file(path: Path, largest: int = LARGEST) -> bytes:
-    """Return the content of an ordinary file.
-
-    Raises:
-        OSError: as of `open_file`, or it has more bytes than `largest`.
-    """
+    """Return the content of an ordinary file."""
     with open_stream(path) as file:
         if os.fstat(file.fileno()).st_size > largest:
             raise OSError(errno.EFBIG, f"it has more than {largest:,} bytes", str(path))
@@ -66,12 +50,7 @@ def read_file(path: Path, largest: int = LARGEST) -> bytes:
 
 
 def read_json(path: Path, largest: int = LARGEST) -> Any:
-    """Return what a JSON file holds.
-
-    Raises:
-        OSError: as of `read_file`.
-        ValueError: it is no JSON, or nested too deeply.
-    """
+    """Return what a JSON file holds."""
     try:
         return json.loads(read_file(path, largest))
     except RecursionError:

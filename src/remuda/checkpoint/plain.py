@@ -27,11 +27,7 @@ Kinds = Mapping[str, type | tuple[type, ...]]
 
 
 def checked(data: object, kinds: Kinds) -> dict[str, Any]:
-    """The data as names and values, where each of these names is there and of its kind.
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """The data as names and values, where each of these names is there and of its kind."""
     if not isinstance(data, dict):
         raise ValueError("it holds no names and values")
     for name, kind in kinds.items():
@@ -56,25 +52,12 @@ def _shown(value: object) -> str:
 
 
 def checked_all(data: object, kinds: Kinds) -> dict[str, dict[str, Any]]:
-    """Names and values, each of which is `checked`.
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """Names and values, each of which is `checked`."""
     return {name: checked(value, kinds) for name, value in checked(data, {}).items()}
 
 
 def read_checked(path: Path, check: Callable[[object], D], missing: str) -> D:
-    """The JSON in a file of a run, once it is checked.
-
-    Args:
-        path: the file.
-        check: returns the data; raises a `ValueError` where they are something else.
-        missing: what it means that there is no such file.
-
-    Raises:
-        RunDirectoryError: it is missing or damaged.
-    """
+    """The JSON in a file of a run, once it is checked."""
     try:
         data = read_file(path)
     except FileNotFoundError:

@@ -89,11 +89,7 @@ def _tensor_file(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> It
 
 
 def unpack(data: bytes, source: str = "the data") -> State:
-    """The state in the content of a file.
-
-    Raises:
-        CheckpointError: it is damaged, or something else.
-    """
+    """The state in the content of a file."""
     try:
         arrays, metadata = load_tensors(data)
         state: State = checked(json.loads(metadata[_REST]), {})
@@ -109,11 +105,7 @@ def unpack(data: bytes, source: str = "the data") -> State:
 
 
 def load_tensors(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
-    """Return the arrays by name and the metadata in the content of a safetensors file.
-
-    Raises:
-        ValueError: it is damaged, or something else.
-    """
+    """Return the arrays by name and the metadata in the content of a safetensors file."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -126,16 +118,7 @@ def load_tensors(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
 
 
 def write_whole(path: Path, data: bytes | Iterable[Buffer], *, sync: bool = True) -> None:
-    """Write a file by way of a temporary name: afterwards it is the new one whole, or the old one.
-
-    Args:
-        path: the file.
-        data: its content, whole or in pieces.
-        sync: whether it must also survive a power cut.
-
-    Raises:
-        OSError: the disk is full or not writable; the old file is as it was.
-    """
+    """Replace a file as a whole, through a temporary file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -176,11 +159,7 @@ def random_state(random: np.random.Generator) -> dict[str, Any]:
 
 
 def restore_random(random: np.random.Generator, state: Mapping[str, Any]) -> None:
-    """Let a NumPy stream go on from `random_state`.
-
-    Raises:
-        CheckpointError: it is no such state.
-    """
+    """Let a NumPy stream go on from `random_state`."""
     try:
         random.bit_generator.state = dict(state)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -189,11 +168,7 @@ def restore_random(random: np.random.Generator, state: Mapping[str, Any]) -> Non
 
 
 def restore_torch(generator: torch.Generator, state: Mapping[str, Any], name: str) -> None:
-    """Let a generator of torch go on from the bytes `name` of a state.
-
-    Raises:
-        CheckpointError: they are no state of a generator.
-    """
+    """Let a generator of torch go on from the bytes `name` of a state."""
     import torch
 
     saved = fitting(state, name, generator.get_state().numpy())

@@ -103,9 +103,6 @@ class Checkpoints:
 
         A number is never given twice, not even after it was given up: a role that wrote its part of
         the first would not write it again.
-
-        Raises:
-            OSError: the disk is full or not writable.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         for left in self.path.glob(".*.partial"):
@@ -119,11 +116,7 @@ class Checkpoints:
         return number
 
     def write(self, number: int, part: str, state: Mapping[str, Any]) -> None:
-        """Write one part of checkpoint `number`. For the owner of the part.
-
-        Raises:
-            OSError: the disk is full or not writable, or the checkpoint was given up.
-        """
+        """Write one part of checkpoint `number`. For the owner of the part."""
         write_whole(self.partial(number) / _file(part), pieces(state))
 
     def carry_over(self, number: int, part: str) -> bool:
@@ -148,11 +141,7 @@ class Checkpoints:
         return False
 
     def commit(self, manifest: Manifest) -> None:
-        """Complete checkpoint `manifest.number` with the parts that are written or carried over.
-
-        Raises:
-            OSError: the disk is full or not writable.
-        """
+        """Complete checkpoint `manifest.number` with the parts that are written or carried over."""
         # Under this name no role knows it: one that is late, and was taken for dead, can no longer
         # put its part in the place of one whose checksum is taken.
         closed = self.path / f".{manifest.number:06d}.closed.partial"
@@ -187,11 +176,7 @@ class Checkpoints:
         )
 
     def manifest(self, number: int) -> Manifest:
-        """The manifest of a checkpoint.
-
-        Raises:
-            CheckpointError: it is missing, damaged, or of another format.
-        """
+        """The manifest of a checkpoint."""
         path = self.directory(number) / MANIFEST
         try:
             data = checked(read_json(path), {"format": int})
@@ -214,11 +199,7 @@ class Checkpoints:
             raise CheckpointError(f"{path} is damaged: {error}") from None
 
     def read(self, number: int, part: str) -> State:
-        """A part of a checkpoint, once its checksum is verified.
-
-        Raises:
-            CheckpointError: it is missing or damaged.
-        """
+        """A part of a checkpoint, once its checksum is verified."""
         manifest = self.manifest(number)
         path = self.file(manifest, _file(part))
         try:
@@ -273,11 +254,7 @@ class Checkpoints:
                 return None
 
     def verify(self, number: int) -> Manifest:
-        """The manifest of a checkpoint whose files are all whole.
-
-        Raises:
-            CheckpointError: a file is missing or damaged.
-        """
+        """The manifest of a checkpoint whose files are all whole."""
         manifest = self.manifest(number)
         for name in manifest.files:
             self._verify(manifest, name)
@@ -300,14 +277,6 @@ class Checkpoints:
 
         For the coordinator, before any role reads. None: there is no whole one, and all is left as
         it is.
-
-        Args:
-            say: tells the user what was set aside.
-            accept: raises a `CheckpointError` where the run cannot go on from what was found; all
-                is left as it is then, too.
-
-        Raises:
-            OtherFormatError: another version of Remuda wrote it.
         """
         damaged: list[tuple[int, CheckpointError]] = []
         for number in reversed(self.numbers()):
@@ -387,11 +356,7 @@ class Checkpoints:
         return best if math.isfinite(best["mean_return"]) else None
 
     def mark_best(self, facts: Mapping[str, Any]) -> None:
-        """Note which checkpoint did best: `checkpoint` and `mean_return`, and more to read.
-
-        Raises:
-            OSError: the disk is full or not writable.
-        """
+        """Note which checkpoint did best: `checkpoint` and `mean_return`, and more to read."""
         write_whole(self.path / BEST, json.dumps(facts, indent=1).encode())
 
     def directory(self, number: int) -> Path:

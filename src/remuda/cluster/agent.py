@@ -173,12 +173,7 @@ class NodeAgent:
         self._keeper = Keeper(watch=self._watch)
 
     def prepare(self, saved: Saved | None, changed: Mapping[str, Any] | None = None) -> int:
-        """Make the run's shared memory; returns the port where the bridge will listen.
-
-        Args:
-            saved: the checkpoint that the run goes on from; None: it begins.
-            changed: hyperparameters that are other ones from now on.
-        """
+        """Make the run's shared memory; returns the port where the bridge will listen."""
         return int(self._keeper.do(lambda: self._prepare(saved, changed)))
 
     def start(self, placement: Placement, addresses: Addresses) -> None:
@@ -237,11 +232,7 @@ class NodeAgent:
         self._keeper.do(lambda: self._begin_save(number))
 
     def save(self, number: int) -> dict[str, bytes | None]:
-        """Wait for the parts of a checkpoint that this node's roles write.
-
-        Returns:
-            Their files, by part; None in their place where the head sees what was written.
-        """
+        """Wait for the parts of a checkpoint that this node's roles write."""
         found: dict[str, bytes | None] = self._keeper.do(lambda: self._save(number))
         return found
 

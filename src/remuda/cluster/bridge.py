@@ -50,11 +50,7 @@ class Listener:
 
     @classmethod
     def on(cls, address: str, ports: range) -> Listener:
-        """Listen at an address, at the first of these ports that is free; none: at any.
-
-        Raises:
-            RemudaError: none is free.
-        """
+        """Listen at an address, at the first of these ports that is free; none: at any."""
         for port in ports or (0,):
             found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -39,15 +39,7 @@ class Channel:
     def __init__(
         self, stores: Stores, placement: Placement, me: int, peer: int, weights_every: float = 0.0
     ) -> None:
-        """Begin.
-
-        Args:
-            stores: of this node.
-            placement: of the roles.
-            me: the number of this node.
-            peer: of the other.
-            weights_every: seconds between two snapshots of all policies.
-        """
+        """Begin."""
         self._stores, self._me, self._peer = stores, me, peer
         self._out: dict[int, Followed] = {}
         for key in stores.rings(placement, me, peer):
@@ -155,11 +147,7 @@ class Channel:
         return frame if frame.size else None
 
     def take(self, frame: Array) -> set[int]:
-        """Write down what came; returns the roles that were rung there.
-
-        Raises:
-            RemudaError: it is damaged, or does not go on from what is here.
-        """
+        """Write down what came; returns the roles that were rung there."""
         woken: set[int] = set()
         try:
             for section in sections(frame):

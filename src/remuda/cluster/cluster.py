@@ -33,11 +33,7 @@ class Cluster:
     """The nodes of a run."""
 
     def __init__(self, config: Config, nodes: Nodes) -> None:
-        """Wait for them.
-
-        Raises:
-            RemudaError: they do not come.
-        """
+        """Wait for them."""
         self._config, self._nodes = config, nodes
         self.infos: Sequence[NodeInfo] = nodes.gather()
         self._secret = secrets.token_bytes(32)
@@ -56,11 +52,7 @@ class Cluster:
         return f"{len(found)} nodes: {', '.join(found)}"
 
     def place(self, assembly: Assembly) -> Placement:
-        """Give every role a home.
-
-        Raises:
-            ConfigError: no node has a label that is asked for.
-        """
+        """Give every role a home."""
         layout, specs = assembly.layout, assembly.specs
         offers = [self.offer(info) for info in self.infos]
         names = ", ".join(info.name for info in self.infos)
@@ -88,19 +80,7 @@ class Cluster:
         changed: Mapping[str, Any] | None = None,
         initial: Mapping[str, bytes] | None = None,
     ) -> ClusterRuntime:
-        """Prepare every node, and place the roles.
-
-        Args:
-            assembly: of the run, here.
-            facts: what the game tells of episodes.
-            agents: of the game.
-            imported: members of the population that are policies of other runs.
-            logs: the directory of the logs.
-            checkpoints: of the run.
-            found: the checkpoint that it goes on from; None: it begins.
-            changed: hyperparameters that are other ones from now on.
-            initial: the files of what policies begin with instead of random weights.
-        """
+        """Prepare every node, and place the roles."""
         config = self._config
         ports = _ports(config.cluster.ports)
         head = self.infos[0]
@@ -160,11 +140,7 @@ class Cluster:
 
 
 def check_ray(config: Config) -> None:
-    """Look whether the library that finds nodes is there, before a run has a directory.
-
-    Raises:
-        RemudaError: it is not installed, or too old.
-    """
+    """Look whether the library that finds nodes is there, before a run has a directory."""
     from remuda.cluster.ray_connect import import_ray
 
     import_ray(bool(config.cluster.local))
@@ -172,15 +148,7 @@ def check_ray(config: Config) -> None:
 
 @contextlib.contextmanager
 def gathered(config: Config, say: Callable[[str], None]) -> Iterator[Cluster]:
-    """The nodes of a run, for as long as it lasts.
-
-    Args:
-        config: of the run.
-        say: tells the user who they are.
-
-    Raises:
-        RemudaError: they do not come, or cannot be used.
-    """
+    """The nodes of a run, for as long as it lasts."""
     from remuda.cluster.ray_nodes import RayNodes
 
     nodes = RayNodes(config)

@@ -72,16 +72,7 @@ def estate_of(
     checkpoints: Checkpoints,
     learns: Collection[str] = (),
 ) -> Estate:
-    """What the head knows of roles that are to move.
-
-    Args:
-        assembly: of the head.
-        actors: that move...
-        groups: ...and learner processes.
-        rings: of these actors, from the nodes that learn from them.
-        checkpoints: of the run.
-        learns: policies that learn already where they move to.
-    """
+    """What the head knows of roles that are to move."""
     names = [assembly.specs[i].name for group in groups for i in assembly.layout.groups[group]]
     reader, board = assembly.published.reader(), assembly.scoreboard
     numbers = checkpoints.numbers()

@@ -102,22 +102,14 @@ class Link:
         return not self._pending
 
     def send(self, frame: Frame) -> None:
-        """Begin to send a frame, where the last one is gone.
-
-        Raises:
-            LinkLostError: the connection is gone.
-        """
+        """Begin to send a frame, where the last one is gone."""
         assert self.is_free
         self.frames += 1
         self._pending = frame.finished()
         self.flush()
 
     def flush(self) -> None:
-        """Send as much as can be sent now.
-
-        Raises:
-            LinkLostError: the connection is gone.
-        """
+        """Send as much as can be sent now."""
         while self._pending:
             try:
                 sent = self._connection.sendmsg(self._pending[:AT_ONCE])
@@ -132,11 +124,7 @@ class Link:
                 self._pending[0] = self._pending[0][sent:]
 
     def frames_in(self) -> Iterator[Array]:
-        """Frames that came, without their length: [bytes] uint8 each, the reader's own.
-
-        Raises:
-            LinkLostError: the connection is gone, or the other end may not be here.
-        """
+        """Frames that came, without their length: [bytes] uint8 each, the reader's own."""
         while True:
             view = memoryview(self._buffer)[self._filled :]  # type: ignore[arg-type]
             try:

@@ -37,11 +37,7 @@ class Member:
     _looked: float = field(default_factory=time.monotonic)
 
     def ask(self, nodes: Nodes) -> None:
-        """Hear its answer, and ask it again when that is due.
-
-        Raises:
-            RemudaError: what its agent raised.
-        """
+        """Hear its answer, and ask it again when that is due."""
         now = time.monotonic()
         if now > self._looked + GAP:  # the head itself was stopped, and hears of answers later
             self._asked += now - self._looked
@@ -69,19 +65,7 @@ def answers_of(
     limit: float,
     meanwhile: Callable[[], None],
 ) -> dict[int, Any]:
-    """Wait for the answers of nodes, by number; of a node that is gone, or silent, there is none.
-
-    Args:
-        calls: by number of the node.
-        members: the nodes that there are; they are asked how they are meanwhile.
-        nodes: by which they are asked.
-        silence: seconds after which one that does not answer is waited for no more.
-        limit: seconds to wait in all.
-        meanwhile: what is done while they are waited for, again and again, for a moment.
-
-    Raises:
-        RemudaError: what a node raised.
-    """
+    """Wait for the answers of nodes, by number; nodes that are lost or silent have none."""
 
     def is_to_come(number: int) -> bool:
         """Whether an answer is worth waiting for: its node is there, and tells how it is."""

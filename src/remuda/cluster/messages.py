@@ -76,14 +76,7 @@ class Frame:
     size: int = 0
 
     def add(self, kind: Kind, key: int, numbers: Integers, data: Sequence[Array] = ()) -> None:
-        """Add a section.
-
-        Args:
-            kind: what it tells.
-            key: of what.
-            numbers: int64; they are copied.
-            data: contiguous arrays that stay as they are until the frame is sent.
-        """
+        """Add a section."""
         views = [_bytes(array) for array in data if array.size]
         size = sum(view.nbytes for view in views)
         head = np.array([kind, key, numbers.size, size], np.int64)
@@ -112,9 +105,6 @@ def sections(frame: Array) -> Iterator[Section]:
 
     Args:
         frame: [bytes] uint8, what came after its length; it begins on a word.
-
-    Raises:
-        RemudaError: it is damaged.
     """
     at = 0
     words = frame.view(np.int64)

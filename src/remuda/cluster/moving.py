@@ -65,12 +65,7 @@ class Moved:
 
 
 def needs_of(layout: Layout, specs: Sequence[PolicySpec]) -> tuple[list[str], list[str], list[int]]:
-    """What each learner process needs of its node.
-
-    Returns:
-        Their devices; the labels of their nodes; and the first process with which each shares
-        experience, itself or another, beside which it lives, since it reads the same rings.
-    """
+    """What each learner process needs of its node."""
     devices = [layout.devices[group[0]] for group in layout.groups]
     wanted = [specs[group[0]].config.node for group in layout.groups]
     first, shares = list(range(len(layout.groups))), shares_of(specs)
@@ -105,13 +100,6 @@ class Movers:
 
         Where a node is gone, those that learn from its actors know most of them; where it lives,
         the node itself has them, once these actors are stopped.
-
-        Args:
-            move: of the roles.
-            gone: the nodes that are gone; none: all are there.
-
-        Returns:
-            What the head knows, and the calls by which others tell.
         """
         assembly, epoch = self._node.assembly, move.after.epoch
         asked: dict[int, tuple[list[int], list[str]]] = {}

@@ -39,15 +39,7 @@ class Node:
         secret: bytes,
         listener: Listener,
     ) -> None:
-        """Hold it.
-
-        Args:
-            assembly: of the run, alike on every node.
-            number: of this node; 0: the head.
-            nodes: the most that there will be.
-            secret: of the run.
-            listener: where the bridges of other nodes find this one.
-        """
+        """Hold it."""
         self.assembly, self.number = assembly, number
         self.listener, self._secret = listener, secret
         layout = assembly.layout
@@ -61,14 +53,7 @@ class Node:
         logs: Path,
         checkpoints: Checkpoints,
     ) -> ProcessRuntime:
-        """The roles that live here, and the bridge.
-
-        Args:
-            placement: who lives where, to begin with.
-            addresses: of all nodes' bridges.
-            logs: the directory of the logs.
-            checkpoints: where the roles write their parts, and find them.
-        """
+        """The roles that live here, and the bridge."""
         assembly = self.assembly
         config, wakeup = assembly.config, Wakeup()
         control = Control((*assembly.wakeups, wakeup), bridges=1)
@@ -106,15 +91,6 @@ class Node:
         Those that come here begin once what other nodes know of them is here, or these nodes are
         out of reach. Where the placement is overtaken before, none begins: a learner that does not
         know yet what the one before it took would take it again. The next placement sees to them.
-
-        Args:
-            runtime: of this node.
-            placement: the next one.
-            addresses: of all nodes' bridges.
-            estate: of the roles that come here.
-            checkpoints: where they find their parts.
-            is_overtaken: whether another placement is about to come, since a node is gone whose
-                links will never be there.
         """
         self.plan.pause()  # from here on no other node writes what is taken over
         end = time.monotonic() + REACH

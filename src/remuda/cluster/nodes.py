@@ -30,11 +30,7 @@ class NodeInfo:
     """What it was given by who started it, by name."""
 
     def has_label(self, label: str) -> bool:
-        """Whether a setting that names `label` means this node.
-
-        Args:
-            label: the name of a node, or `name` or `name=value` of one of its labels.
-        """
+        """Whether a setting that names `label` means this node."""
         name, separator, value = label.partition("=")
         if separator:
             return self.labels.get(name) == value
@@ -48,17 +44,7 @@ class Call(Protocol):
         """Whether `result` would return, or raise, at once."""
 
     def result(self, timeout: float | None = None) -> Any:
-        """What the method returned.
-
-        Args:
-            timeout: seconds to wait for it; None: as long as it takes.
-
-        Raises:
-            TimeoutError: it has not returned by then, and may yet.
-            NodeLostError: the node, or its agent, is gone.
-            RemudaError: what the method raised, of its class and in its words; what it raised
-                besides is a `RemudaError` that names the node and the log.
-        """
+        """What the method returned."""
 
 
 class Nodes(Protocol):
@@ -71,22 +57,12 @@ class Nodes(Protocol):
     """
 
     def gather(self) -> list[NodeInfo]:
-        """Wait for the nodes that the run is to begin with; the head is the first.
-
-        Raises:
-            RemudaError: they do not come within `cluster.start_limit`, or cannot be used: another
-                version of Python, of Remuda, of torch or of the game, in one line.
-        """
+        """Wait for the nodes that the run is to begin with; the head is the first."""
 
     def start(self, number: int, agent: str, args: tuple[Any, ...]) -> None:
         """Make the node's agent, in a process of its own; nothing is waited for.
 
         Calls to it are answered once it is made. What its class raises, each call to it raises.
-
-        Args:
-            number: of the node.
-            agent: `module:Class`.
-            args: what the class is called with.
         """
 
     def call(self, number: int, method: str, *args: Any) -> Call:
@@ -96,11 +72,7 @@ class Nodes(Protocol):
         """The nodes that were found to be gone since this was asked last."""
 
     def joined(self) -> list[NodeInfo]:
-        """The nodes that have come since this was asked last; they have no agent yet.
-
-        Raises:
-            RoleDiedError: the cluster itself is gone, and with it every node.
-        """
+        """The nodes that have come since this was asked last; they have no agent yet."""
 
     def give_up(self, number: int) -> None:
         """Kill the node's agent, whatever it does, and count the node as gone."""

@@ -95,18 +95,6 @@ def place(
     Learners that need a GPU go where one is; a label that a policy names wins. All others go one
     after another to the node that has most cores left, learners first, since what they share with
     actors beside them crosses no network.
-
-    Args:
-        offers: the nodes, the head first.
-        actors: how many there are.
-        devices: by learner process, where it trains.
-        wanted: by learner process, the label of its node; empty: any.
-        beside: by learner process, the first one that lives where it does, itself or another.
-        epoch: of the placement.
-        lead: whether the first actor is to live on the head, since it leads a population.
-
-    Raises:
-        LookupError: no node has a label that is wanted, or none may play.
     """
     left = {offer.number: float(offer.cores) for offer in offers}
     gpus = {offer.number: offer.gpus for offer in offers}

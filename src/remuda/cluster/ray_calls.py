@@ -21,14 +21,7 @@ class RayCall:
     """A call whose answer comes by Ray."""
 
     def __init__(self, ray: ModuleType, answer: Any, node: str, log: str) -> None:
-        """Wait for nothing.
-
-        Args:
-            ray: the module.
-            answer: Ray's reference to it.
-            node: its name, for messages.
-            log: where the agent's output is, for messages.
-        """
+        """Wait for nothing."""
         self._ray, self._answer, self._node, self._log = ray, answer, node, log
         self._is_lost = False
 
@@ -69,13 +62,7 @@ class LostCall:
 
 
 def answer_of(ray: ModuleType, answer: Any, node: str, timeout: float | None) -> Any:
-    """What Ray has for a reference.
-
-    Raises:
-        TimeoutError: nothing yet.
-        NodeLostError: the node, or its agent, is gone.
-        RemudaError: the node cannot run Remuda.
-    """
+    """What Ray has for a reference."""
     exceptions = ray.exceptions
     try:
         return ray.get(answer, timeout=timeout)

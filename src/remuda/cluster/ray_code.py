@@ -42,11 +42,7 @@ def versions() -> dict[str, str]:
 
 
 def named_modules(tree: object) -> list[str]:
-    """The top-level modules that the configuration names code in, and that are found here.
-
-    Args:
-        tree: the configuration as plain data.
-    """
+    """The top-level modules that the configuration names code in, and that are found here."""
     found: dict[str, None] = {}
     for text in texts_in(tree):
         match = None if is_pickled(text) else NAMED.fullmatch(text)
@@ -56,16 +52,7 @@ def named_modules(tree: object) -> list[str]:
 
 
 def own_code(modules: Iterable[str], with_pickles: bool) -> list[str]:
-    """The files and folders to be sent, of modules and of what else was loaded beside them.
-
-    Args:
-        modules: top-level ones that a configuration names.
-        with_pickles: whether code of a script or notebook goes along, which may import what lies
-            beside that.
-
-    Raises:
-        RemudaError: they are too large, so that there must be more in them than code.
-    """
+    """The files and folders to be sent, of modules and of what else was loaded beside them."""
     roots = [root for module in modules if (root := _root(module)) is not None]
     folders = {root.parent for root in roots if not _is_installed(root)}
     if with_pickles:
@@ -93,13 +80,7 @@ def digests(modules: Sequence[str]) -> dict[str, str]:
 
 
 def difference(here: Mapping[str, Any], there: Mapping[str, Any], node: str) -> str | None:
-    """What a node has otherwise than this machine, in one line; None: nothing that matters.
-
-    Args:
-        here: `versions` and `digests` of this machine.
-        there: the same of the node.
-        node: its name.
-    """
+    """What a node has otherwise than this machine, in one line; None: nothing that matters."""
     for what, own in here["versions"].items():
         other = there["versions"].get(what)
         if other != own:

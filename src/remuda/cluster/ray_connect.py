@@ -34,14 +34,7 @@ NEVER = 10**8
 
 
 def import_ray(local: bool) -> ModuleType:
-    """Ray, of a version that will do.
-
-    Args:
-        local: whether the cluster is on this machine alone, and stays on its loopback.
-
-    Raises:
-        RemudaError: it is not installed, or too old.
-    """
+    """Ray, of a version that will do."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(NEVER))
@@ -78,11 +71,7 @@ def version_of(text: str) -> tuple[int, int]:
 
 
 def find_address(ray: ModuleType, address: str) -> str:
-    """`host:port` of the head that `cluster.address` means.
-
-    Raises:
-        RemudaError: no cluster answers there.
-    """
+    """`host:port` of the head that `cluster.address` means."""
     found = address
     if address == "auto":
         try:
@@ -98,11 +87,7 @@ def find_address(ray: ModuleType, address: str) -> str:
 
 
 def _greet(host: str, port: int) -> None:
-    """Find out within seconds whether a server of gRPC is there; Ray would try for minutes.
-
-    Raises:
-        OSError: nothing listens there, or something else.
-    """
+    """Find out within seconds whether a server of gRPC is there; Ray would try for minutes."""
     with socket.create_connection((host, port), REACH_LIMIT) as connection:
         if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
             return  # it would not greet in plain words
@@ -123,17 +108,7 @@ def _none_at(address: str, found: str = "", error: Exception | None = None) -> s
 
 
 def connect(ray: ModuleType, address: str, said: str, code: Sequence[str] = ()) -> None:
-    """Join the cluster as a driver whose agents end with it.
-
-    Args:
-        ray: the module.
-        address: `host:port` of the head.
-        said: what the user gave as address, for messages.
-        code: files and folders of modules that are sent to the nodes.
-
-    Raises:
-        RemudaError: it does not answer, is of another version, or this process has joined already.
-    """
+    """Join the cluster as a driver whose agents end with it."""
     if ray.is_initialized():
         raise RemudaError(
             "this process has called ray.init already, and Remuda joins the cluster by itself: "

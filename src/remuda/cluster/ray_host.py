@@ -29,12 +29,7 @@ class Host:
     """The agent of a node, in the process that is its own, and how it is called."""
 
     def __init__(self, environment: Mapping[str, str | None]) -> None:
-        """Let what is started here find the code, and compute as on the head.
-
-        Args:
-            environment: variables as they are there; None: there is no such. Ray sets some of its
-                own accord.
-        """
+        """Let what is started here find the code, and compute as on the head."""
         for name, value in environment.items():
             os.environ.pop(name, None)
             if value is not None:
@@ -47,11 +42,7 @@ class Host:
         self._never = threading.Event()
 
     def describe(self, modules: Sequence[str]) -> dict[str, Any]:
-        """What this node is, and the code that it has.
-
-        Args:
-            modules: of which the digest of the source is wanted.
-        """
+        """What this node is, and the code that it has."""
         import psutil
 
         return {

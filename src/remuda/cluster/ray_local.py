@@ -56,13 +56,7 @@ class LocalNodes:
     """A Ray cluster on this machine, for as long as this object, or this process, is there."""
 
     def __init__(self, count: int, cores: int, memory: int) -> None:
-        """Begin to start the nodes, the head first.
-
-        Args:
-            count: of nodes, with the head.
-            cores: that each says it has.
-            memory: in bytes, that each says it has.
-        """
+        """Begin to start the nodes, the head first."""
         search = [path for path in sys.path if path]
         settings = {"count": count, "cores": cores, "memory": memory, "search": search}
         code = (
@@ -84,11 +78,7 @@ class LocalNodes:
         """By the number of the node among those started here, its session of processes."""
 
     def wait(self, count: int, seconds: float) -> None:
-        """Wait until so many nodes have been started.
-
-        Raises:
-            RemudaError: they have not within these seconds, or could not be.
-        """
+        """Wait until so many nodes have been started."""
         assert self._keeper.stdout is not None
         end = time.monotonic() + seconds
         while len(self.sessions) < count:
@@ -188,13 +178,7 @@ def keep(settings_text: str) -> NoReturn:
 
 
 def _start_nodes(settings: Mapping[str, Any], directory: str, sessions: list[int]) -> None:
-    """Start nodes, and one more for each line of standard input, until that closes.
-
-    Args:
-        settings: of the nodes.
-        directory: Ray's.
-        sessions: where the nodes' sessions are noted, before anything is started in them.
-    """
+    """Start nodes, and one more for each line of standard input, until that closes."""
     import ray  # noqa: F401 - once, before the nodes fork
 
     lifeline = Lifeline()  # of the nodes' first processes: they end with this one
@@ -224,11 +208,7 @@ def _start_nodes(settings: Mapping[str, Any], directory: str, sessions: list[int
 
 
 def _line_of(pipe: IO[str]) -> dict[str, Any] | None:
-    """What a node tells once it is there; None: the run let go before.
-
-    Raises:
-        ConnectionError: the node could not be started.
-    """
+    """What a node tells once it is there; None: the run let go before."""
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     poll.register(0, 0)  # only that it was closed: what it says is read later

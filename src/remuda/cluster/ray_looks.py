@@ -37,12 +37,7 @@ class Looks:
     """Asks what there is of nodes, one question at a time."""
 
     def __init__(self, ask: Callable[[], Told]) -> None:
-        """Ask for nothing yet.
-
-        Args:
-            ask: what returns the answer, or never returns; called in the thread. What it raises
-                counts as no answer.
-        """
+        """Ask for nothing yet."""
         self._ask = ask
         self._questions: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Told] = queue.SimpleQueue()

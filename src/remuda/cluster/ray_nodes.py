@@ -88,11 +88,7 @@ class RayNodes:
     """
 
     def __init__(self, config: Config) -> None:
-        """Check what can be checked at once, and begin to start what is to be started.
-
-        Raises:
-            RemudaError: Ray is not installed or too old, or no cluster answers.
-        """
+        """Check what can be checked at once, and begin to start what is to be started."""
         self._config = config
         self._cluster = config.cluster
         self._ray: ModuleType = import_ray(bool(config.cluster.local))
@@ -166,11 +162,7 @@ class RayNodes:
             time.sleep(STEP)
 
     def _ask(self, end: float) -> Told:
-        """Wait for what Ray says of the nodes, from now on.
-
-        Raises:
-            RemudaError: it says nothing.
-        """
+        """Wait for what Ray says of the nodes, from now on."""
         while (told := self._looks.newest()) is None:
             if time.monotonic() > end and self._looks.waits > STEP:
                 raise RemudaError(self._silent())
@@ -307,11 +299,7 @@ class RayNodes:
         return found
 
     def joined(self) -> list[NodeInfo]:
-        """The nodes that have come since this was asked last; they have no agent yet.
-
-        Raises:
-            RoleDiedError: Ray does not answer any more.
-        """
+        """The nodes that have come since this was asked last; they have no agent yet."""
         found = []
         for node in list(self._coming.values()):
             if self._ray.wait([node.description], timeout=0, fetch_local=False)[0]:

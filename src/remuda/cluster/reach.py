@@ -26,13 +26,7 @@ class Reach:
     def news(
         self, placement: Placement, members: Iterable[Member], name: Callable[[int], str]
     ) -> list[str]:
-        """What users are told, once of each pair in a placement.
-
-        Args:
-            placement: of the roles.
-            members: the nodes, with what they told last.
-            name: of a node.
-        """
+        """What users are told, once of each pair in a placement."""
         told = {member.number: member.glance.traffic for member in members}
         return [
             f"node {name(node)} cannot reach node {name(peer)}, so that nothing crosses between "
@@ -43,12 +37,7 @@ class Reach:
     def missing(
         self, placement: Placement, told: Mapping[int, Sequence[Sequence[int]]]
     ) -> list[tuple[int, int]]:
-        """The pairs that were found since this was asked last, each once in a placement.
-
-        Args:
-            placement: of the roles.
-            told: by node, its traffic, by node, by `Count`. The node of a higher number calls.
-        """
+        """The pairs that were found since this was asked last, each once in a placement."""
         if placement.epoch != self._epoch:
             self._epoch, self._since, self._told = placement.epoch, {}, set()
         now, found = time.monotonic(), []

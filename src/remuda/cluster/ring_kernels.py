@@ -172,9 +172,6 @@ def collect(
         entries: [segments, ENTRY], filled.
         payload: bytes, filled from `at` on.
         at: where they begin.
-
-    Returns:
-        How far it got; segments; entries; and the end of the bytes.
     """
     num_heads, outcome = 0, FITS
     num_entries = _entries(parts, words, sent.words[4], sent.words[5], entries)

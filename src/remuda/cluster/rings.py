@@ -75,13 +75,6 @@ class Followed:
         """What was added since it was asked last; None: nothing.
 
         It holds until it is asked again.
-
-        Args:
-            payload: bytes of a link, which are filled...
-            at: ...from here on.
-
-        Returns:
-            It, and where its bytes end.
         """
         words = self._words
         if not (kernels.has_changed(self._parts, self._sent, words) or self._is_pending):
@@ -127,11 +120,7 @@ class Following:
         return self._parts.sequence.copy(), self._parts.committed.copy()
 
     def write(self, news: News) -> None:
-        """Write down what was added, and wake the learner if it waits for that.
-
-        Raises:
-            RemudaError: it does not belong to what is here; the link is to begin anew.
-        """
+        """Write down what was added, and wake the learner if it waits for that."""
         found = kernels.follow(
             self._fields,
             self._layout,

@@ -65,21 +65,7 @@ class ClusterRuntime:
         silence: float,
         write_limit: float,
     ) -> None:
-        """Hold the nodes, whose agents are prepared.
-
-        Args:
-            node: the head's end.
-            nodes: the others.
-            placement: of all roles.
-            addresses: where bridges listen, by node.
-            offers: what each node has for roles, the head first.
-            offer: what a node that joins has.
-            prepare: makes the agent of a node that joins; the call tells the port of its bridge.
-            logs: the directory of the run's logs.
-            checkpoints: of the run.
-            silence: seconds after which a node that does not answer is given up.
-            write_limit: seconds that parts of a checkpoint are waited for.
-        """
+        """Hold the nodes, whose agents are prepared."""
         self._node, self._nodes = node, nodes
         self.placement, self._addresses = placement, dict(addresses)
         self._logs, self._checkpoints = FetchedLogs(logs), checkpoints
@@ -100,11 +86,7 @@ class ClusterRuntime:
         self._stopped = False
 
     def start(self, stopped: Callable[[], bool], ready: Callable[[], None] = lambda: None) -> None:
-        """Start every role on every node, and let them work once all are ready.
-
-        Raises:
-            RemudaError: a role, or a node, could not start.
-        """
+        """Start every role on every node, and let them work once all are ready."""
         compiling = Progress(self._news.append)
         self._local.spawn()
         self._wait_for(self._call_all("start", self.placement, self._addresses), START)
@@ -208,11 +190,7 @@ class ClusterRuntime:
         return self._offers[number].name if number in self._offers else str(number)
 
     def _look(self, seconds: float) -> None:
-        """Watch for so long.
-
-        Raises:
-            RemudaError: a role died and is not restarted.
-        """
+        """Watch for so long."""
         end = time.monotonic() + seconds
         while True:
             left = max(end - time.monotonic(), 0.0)
@@ -227,11 +205,7 @@ class ClusterRuntime:
                 return
 
     def _ask(self, member: Member) -> None:
-        """Take what a node told, and ask it again when that is due.
-
-        Raises:
-            RoleDiedError: a role there died and is not restarted.
-        """
+        """Take what a node told, and ask it again when that is due."""
         member.ask(self._nodes)
         if member.is_gone or member.number in self._gone:
             self._gone.setdefault(member.number, GONE)
@@ -261,11 +235,7 @@ class ClusterRuntime:
             self._gone.setdefault(number, f"cannot be used: {error}")
 
     def _lose(self) -> None:
-        """Let the roles of nodes that are gone begin again on others.
-
-        Raises:
-            RoleDiedError: actor and learners work in turns, which no other node can go on with.
-        """
+        """Let the roles of nodes that are gone begin again on others."""
         gone, self._gone = self._gone, {}
         lost: dict[int, str] = {}
         for number, why in gone.items():
@@ -299,11 +269,7 @@ class ClusterRuntime:
         self._news += told
 
     def _hear(self) -> None:
-        """See whether what was asked of nodes, and not waited for, was done.
-
-        Raises:
-            RoleDiedError: it could not be.
-        """
+        """See whether what was asked of nodes, and not waited for, was done."""
         done = [each for each in self._pending if each[1].done()]
         self._pending = [each for each in self._pending if each not in done]
         for number, call in done:
@@ -396,13 +362,6 @@ class ClusterRuntime:
         """The answers of nodes, by number; of a node that is gone, or silent, there is none.
 
         The roles here are looked after meanwhile.
-
-        Args:
-            calls: by number of the node.
-            limit: seconds to wait; None: as long as a node may be silent.
-
-        Raises:
-            RemudaError: what a node raised.
         """
         limit = self._silence if limit is None else limit
         return answers_of(

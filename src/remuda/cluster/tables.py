@@ -31,14 +31,7 @@ FOR_ALL = ("identity", "leaving", "hyperparameters", "sequence")
 
 
 def table_words(table: Table, has_followers: bool, elsewhere: list[int]) -> Words:
-    """The words of the table that another node needs, as both ends list them.
-
-    Args:
-        table: of the population.
-        has_followers: whether actors there deal from it; if not, learners alone read it.
-        elsewhere: the places whose learners are not on that node, so that what these confirm comes
-            from here.
-    """
+    """The words of the table that another node needs, as both ends list them."""
     arrays = table.arrays
     columns = arrays["orders"].shape[1]
     orders = [
@@ -56,14 +49,7 @@ class TableOut:
     """The table, on the head, as another node is told of it."""
 
     def __init__(self, table: Table, words: Words, copies: bool, learn: list[int]) -> None:
-        """Begin a link.
-
-        Args:
-            table: of the population.
-            words: of `table_words`.
-            copies: whether frozen copies are needed there.
-            learn: the places whose learners are there.
-        """
+        """Begin a link."""
         self._table, self._words, self._learn = table, words, learn
         self._sent: Integers = np.full(len(words), -(2**63), np.int64)
         self._orders: Integers = np.full(len(table.policies), -1, np.int64)

@@ -102,9 +102,6 @@ class WeightsIn:
             policy: by number.
             numbers: of it, as `WeightsOut.take` gives them.
             values: [size] float32: the weights, then the vectors of the training state.
-
-        Raises:
-            RemudaError: it is of another network, or learns here.
         """
         publisher, name = self._publishers.get(policy), self._published.policies[policy]
         size = self._published.slots[name]["weights"].shape[1]

@@ -28,12 +28,7 @@ class Words:
     """
 
     def __init__(self, parts: Sequence[tuple[Array, Sequence[int] | slice]]) -> None:
-        """Gather them.
-
-        Args:
-            parts: contiguous arrays of 64-bit numbers, each with the places in it, as if it were
-                flat.
-        """
+        """Gather them."""
         self._arrays = [_words_of(array) for array, _ in parts]
         self._places = [
             np.arange(array.size)[where] if isinstance(where, slice) else np.array(where, np.int64)
@@ -76,11 +71,7 @@ class Words:
         return self._at[:count], self._values[:count]
 
     def write(self, at: Integers, values: Integers) -> None:
-        """Write some, by their numbers, in this order, which is that of all of them.
-
-        Raises:
-            RemudaError: there are no such words here.
-        """
+        """Write some, by their numbers, in this order, which is that of all of them."""
         if len(at) and (at[0] < 0 or at[-1] >= len(self) or (at[1:] <= at[:-1]).any()):
             raise RemudaError("words came that are not here")
         fence_release()

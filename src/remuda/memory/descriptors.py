@@ -34,11 +34,7 @@ def raise_limit() -> int:
 
 
 def check_limit(processes: int) -> None:
-    """Raise the limit of open files, and see whether it allows so many processes.
-
-    Raises:
-        RemudaError: it does not.
-    """
+    """Raise the limit of open files, and see whether it allows so many processes."""
     limit = raise_limit()
     needed = _open_now() + BESIDES + PER_PROCESS * processes
     if needed > limit:
@@ -51,11 +47,7 @@ def check_limit(processes: int) -> None:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Tell a user what to do where there are no descriptors left.
-
-    Raises:
-        RemudaError: the limit of open files is reached.
-    """
+    """Tell a user what to do where there are no descriptors left."""
     try:
         yield
     except OSError as error:

@@ -34,14 +34,6 @@ def die_with_parent(lifeline: int, thread: bool = True) -> int | None:
 
     On Linux the kernel sends the signal itself, whatever this process is doing then, stopped or
     caught in native code; and since it goes by the pipe, it does not matter whose child this is.
-
-    Args:
-        lifeline: the child's end.
-        thread: whether a thread waits for it too; without it, other systems have nothing.
-
-    Returns:
-        A further descriptor that it opened, which is of no use to forks of this process; None:
-        there is none.
     """
     own = _be_signalled(lifeline) if sys.platform == "linux" else None
     if thread:

@@ -87,12 +87,7 @@ class SharedArrays:
         arena: Arena | None = None,
         _place: tuple[MappedFile, int] | None = None,
     ) -> None:
-        """Allocate arrays.
-
-        Args:
-            fields: arrays by name, each a shape and a dtype.
-            arena: where to cut them from; None: they have a file of their own.
-        """
+        """Allocate arrays."""
         self._fields = {
             name: (tuple(shape), np.dtype(dtype)) for name, (shape, dtype) in fields.items()
         }

@@ -87,11 +87,7 @@ class PublishedWeights:
             slots["weights"][...] = np.nan
 
     def publisher(self, policy: str, checksum: int) -> Publisher:
-        """A learner's end, for a policy whose network is laid out so.
-
-        Raises:
-            ValueError: the weights of this policy are laid out in another way.
-        """
+        """A learner's end, for a policy whose network is laid out so."""
         return Publisher(self, policy, checksum)
 
     def reader(self) -> SnapshotReader:
@@ -153,11 +149,7 @@ class Publisher:
         return self._training.layout if self._training is not None else None
 
     def restore(self, state: State) -> None:
-        """Publish a snapshot that was published in an earlier run, under its own version.
-
-        Raises:
-            CheckpointError: it is of another network.
-        """
+        """Publish a snapshot that was published in an earlier run, under its own version."""
         weights = fitting(state, "weights", self._slots["weights"][0])
         steps, epsilon = whole(state, "learner_step"), real(state, "epsilon", SHARE)
         training: TrainingState | None = None
@@ -275,13 +267,6 @@ class SnapshotReader:
 
         It holds until this, or `newer`, is called again. It waits for no process: while one row is
         written the other is whole, and a row is copied in less time than an update takes.
-
-        Args:
-            policy: whose.
-            training: with its training state, where that is published.
-
-        Raises:
-            RemudaError: it was overtaken too often in a row, or nothing was published yet.
         """
         for attempt in range(TRIES):
             active = self._published.active(policy)

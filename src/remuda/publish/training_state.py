@@ -62,11 +62,7 @@ class TrainingState:
 
     @classmethod
     def restored(cls, state: State, layout: TrainingLayout, like: Array) -> TrainingState:
-        """What `state` returned, laid out so; `like` is a vector of its policy.
-
-        Raises:
-            CheckpointError: it is of another network, or of another algorithm.
-        """
+        """What `state` returned, laid out so; `like` is a vector of its policy."""
         saved, numbers = branch(state, "vectors"), branch(state, "numbers")
         vectors = {name: fitting(saved, name, like, RANGES.get(name)) for name in layout.vectors}
         return cls(vectors, {name: _number(numbers, name) for name in layout.numbers})

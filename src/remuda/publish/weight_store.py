@@ -30,22 +30,10 @@ class WeightPublisher(Protocol):
         epsilon: float,
         training: TrainingState | None = None,
     ) -> int:
-        """Publish weights [size] as the next version, and return that version.
-
-        Args:
-            weights: to be copied.
-            learner_step: updates behind them.
-            epsilon: the exploration rate to act with.
-            training: what belongs to them, laid out as `training` says; None: there is none. Left
-                aside where it is not published.
-        """
+        """Publish weights [size] as the next version, and return that version."""
 
     def restore(self, state: State) -> None:
-        """Publish the snapshot of an earlier run under its own version.
-
-        Raises:
-            CheckpointError: it is of another network.
-        """
+        """Publish the snapshot of an earlier run under its own version."""
 
 
 class WeightReader(Protocol):
@@ -71,15 +59,7 @@ class WeightReader(Protocol):
         """
 
     def newest(self, policy: str, training: bool = False) -> Snapshot:
-        """A policy's newest snapshot; it holds until this, or `newer`, is called again.
-
-        Args:
-            policy: whose.
-            training: with its training state, where that is published.
-
-        Raises:
-            RemudaError: nothing was published yet.
-        """
+        """A policy's newest snapshot; it holds until this, or `newer`, is called again."""
 
     def state(self) -> State:
         """The versions that this reader has copied, by policy."""
@@ -92,15 +72,7 @@ class WeightStore(Protocol):
     """The newest weights of all policies; it crosses to the processes of roles."""
 
     def publisher(self, policy: str, checksum: int) -> WeightPublisher:
-        """A learner's end, for a policy; its version goes on from what was published before.
-
-        Args:
-            policy: one at a time publishes it.
-            checksum: of how its network is laid out.
-
-        Raises:
-            ValueError: the weights of this policy are laid out in another way.
-        """
+        """A learner's end, for a policy; its version goes on from what was published before."""
 
     def reader(self) -> WeightReader:
         """A reader's end, which has copied nothing yet."""

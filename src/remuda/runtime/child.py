@@ -60,12 +60,7 @@ class ProcessorTime:
         return self.used / self.watched if self.watched else None
 
     def measure(self, pid: int | None, workers: Sequence[ProcessId] = ()) -> None:
-        """Measure a process that runs, unless that was done a moment ago.
-
-        Args:
-            pid: the process.
-            workers: those that work for it; what one had before it was seen first does not count.
-        """
+        """Measure a process that runs, unless that was done a moment ago."""
         now = time.monotonic()
         if pid is None or (self._last and self._last[0] == pid and now < self._last[1] + EVERY):
             return

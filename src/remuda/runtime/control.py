@@ -34,12 +34,7 @@ class Control:
     """
 
     def __init__(self, wakeups: tuple[Wakeup, ...], bridges: int = 0) -> None:
-        """Make the words.
-
-        Args:
-            wakeups: by role: the actors', the learners', and those of bridges to other nodes.
-            bridges: how many of them are those.
-        """
+        """Make the words."""
         num_roles = len(wakeups)
         self._learners = slice(1, num_roles - bridges)
         words = ("go", "stop", "close", "save", "settled", "played", "save_after")

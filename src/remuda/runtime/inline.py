@@ -45,13 +45,6 @@ class InlineRuntime:
         """Build every role, and let it go on from the newest checkpoint of a resumed run.
 
         Where one of them cannot be built, `stop` finishes those before it.
-
-        Args:
-            stopped: as of `Runtime.start`; building is not interrupted.
-            ready: as of `Runtime.start`.
-
-        Raises:
-            UserCodeError: the game raised.
         """
         self._stack.enter_context(threads(1))
         for role in self.roles:
@@ -63,11 +56,7 @@ class InlineRuntime:
 
     @naming_user_code(log)
     def run_for(self, seconds: float) -> bool:
-        """Work for about so long; True when everything is played.
-
-        Raises:
-            UserCodeError: the game raised.
-        """
+        """Work for about so long; True when everything is played."""
         actor, *learners = self._workers
         end = time.monotonic() + seconds
         idle = False
@@ -84,12 +73,7 @@ class InlineRuntime:
 
     @naming_user_code(log)
     def save(self, number: int) -> set[str]:
-        """Write every part of a checkpoint; returns their names.
-
-        Raises:
-            UserCodeError: the game raised.
-            OSError: the disk is full or not writable.
-        """
+        """Write every part of a checkpoint; returns their names."""
         start = time.perf_counter()
         parts = set()
         for worker in self._workers:
@@ -121,9 +105,6 @@ class InlineRuntime:
 
         A game that cannot be closed costs a run that is over nothing, as in processes of its own:
         the log has what it raised.
-
-        Raises:
-            UserCodeError: a learner's last training raised.
         """
         workers, self._workers = self._workers, ()
         with self._stack:

@@ -101,18 +101,6 @@ def make_layout(
     What the user does not say is chosen. With `costs`: the fewest processes that are as fast as
     any. Without: one actor, and as many learner processes as there are cores and policies. On GPUs:
     one learner process for each, and actors likewise. Never more than the memory holds.
-
-    Args:
-        config: of the run.
-        num_policies: to be trained.
-        costs: what playing and training cost; None: that is not known.
-        own_devices: by policy, the device that the user chose for it (`policy.device`); empty: its
-            turn of `learners.devices`.
-        cores: of all nodes together, which have what devices they have; None: there is this machine
-            alone.
-
-    Raises:
-        ConfigError: a device that is not there, or more actors than there can be.
     """
     common = devices_of(config)
     if cores is None:
@@ -175,12 +163,6 @@ def niceness(
     Learners do as the user says, or as few cores make it necessary, and further where the mean
     priority of their policies is lower than that of another learner process. Where processes
     compete for a processor, the kernel gives one 1.25 times the time of one that is a step nicer.
-
-    Args:
-        config: of the run.
-        layout: its roles.
-        priorities: by policy.
-        here: the numbers of the roles that live on this node; None: all.
     """
     base = config.learners.nice
     if base == "auto":
@@ -195,10 +177,6 @@ def parts_at_once(layout: Layout, here: Collection[int] | None = None) -> int:
     """Parts that each learner process works on side by side: cores that are nobody's otherwise.
 
     An actor waits for learners of images most of the time, so one of them counts for nothing.
-
-    Args:
-        layout: of the run.
-        here: the numbers of the roles that live on this node, the actors' first; None: all.
     """
     actors = len(layout.copies)
     roles = range(actors + len(layout.groups)) if here is None else here

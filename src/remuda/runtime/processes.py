@@ -71,24 +71,7 @@ class ProcessRuntime:
         here: Collection[int] | None = None,
         bridge: Place | None = None,
     ) -> None:
-        """Plan the processes; none is started yet.
-
-        Args:
-            places: of all roles, the actors first.
-            checkpoints: of the run.
-            logs: the directory of the processes' logs.
-            supervision: limits of deaths and silence.
-            num_actors: how many of the roles are actors.
-            threads: torch's of each learner, and parts that it works on side by side.
-            nice: by role, how far its process steps back.
-            start_limit: seconds to begin in.
-            stop_limit: seconds to finish in.
-            write_limit: seconds to write a part of a checkpoint in.
-            resumed: whether roles go on from a checkpoint.
-            control: the words of all roles; None: they are made here.
-            here: the numbers of the roles that live on this node; None: all of them.
-            bridge: to other nodes, which begins and ends with the roles: the last of all.
-        """
+        """Plan the processes; none is started yet."""
         self._threads = threads
         self._num_actors = num_actors  # they come first; the learners follow
         self._places = tuple(places)
@@ -127,10 +110,6 @@ class ProcessRuntime:
         """Spawn every role, and let them work once all of them are ready.
 
         So no turn is played before the learners are there to learn from it.
-
-        Raises:
-            RoleDiedError: a role could not start.
-            UnguardedScriptError: its process reads a script that begins a run as it is read.
         """
         compiling = Progress(self._news.append)
         self.spawn()
@@ -189,11 +168,7 @@ class ProcessRuntime:
         self._control.go()
 
     def run_for(self, seconds: float) -> bool:
-        """Watch for about so long; True when everything is played.
-
-        Raises:
-            RoleDiedError: a role died and is not restarted; the others still live.
-        """
+        """Watch for about so long; True when everything is played."""
         end = time.monotonic() + seconds
         while True:
             self._watch(end - time.monotonic())

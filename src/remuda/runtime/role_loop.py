@@ -188,11 +188,7 @@ class LockstepLearner:
 
 
 def restore(worker: Worker, checkpoints: Checkpoints) -> list[str]:
-    """Let a worker go on from its parts of a checkpoint; returns those that were there.
-
-    Raises:
-        CheckpointError: one of them holds what no worker like this saves.
-    """
+    """Let a worker go on from its parts of a checkpoint; returns those that were there."""
     found: Mapping[str, State | None] = {part: checkpoints.newest(part) for part in worker.parts}
     for part, state in found.items():
         if state is not None:

@@ -22,22 +22,10 @@ class Runtime(Protocol):
     """
 
     def start(self, stopped: Callable[[], bool], ready: Callable[[], None] = lambda: None) -> None:
-        """Bring every role up, or return early when `stopped()`.
-
-        Args:
-            stopped: asked again and again.
-            ready: called once, when all roles are ready and none of them works yet.
-
-        Raises:
-            RemudaError: a role could not start; `stop` is still to be called.
-        """
+        """Bring every role up, or return early when `stopped()`."""
 
     def run_for(self, seconds: float) -> bool:
-        """Let the roles work for about so long; True when everything is played.
-
-        Raises:
-            RemudaError: a role died and cannot be restarted, or the user's code raised.
-        """
+        """Let the roles work for about so long; True when everything is played."""
 
     def save(self, number: int) -> set[str]:
         """Let every role write its parts of a checkpoint; returns the names of those written."""

@@ -56,14 +56,7 @@ class Silence:
     def hear(
         self, sign: object, passed: float, pid: int | None, workers: Sequence[ProcessId] = ()
     ) -> float:
-        """Take a look; returns the seconds of silence.
-
-        Args:
-            sign: its last sign of life; any other than the last time ends the silence.
-            passed: seconds since the last look, as far as they count.
-            pid: its process.
-            workers: the processes whose answers it waits for.
-        """
+        """Take a look; returns the seconds of silence."""
         if sign != self._sign:
             self._sign, self._own, self._workers, self._before = sign, 0.0, {}, {}
             return 0.0
