@@ -62,7 +62,7 @@ def test_a_learner_that_moves_goes_on_from_its_part_where_others_have_theirs_alr
         until(lambda: run.runtime.run_for(0.3) or is_running(run, "learner-agent_1"), 30.0)
     finally:
         run.stop()
-    assert "goes on from the newest checkpoint" in log.read_text()
+    assert "resumes from the newest checkpoint" in log.read_text()
 
 
 def is_running(run, name):

@@ -74,7 +74,7 @@ def test_a_learner_goes_on_from_its_checkpoint(fault, tmp_path):
         assert mine[Learn.UPDATES] >= at_checkpoint
         run_until(runtime, lambda: mine[Learn.VERSION] > version + 2)
         log = (tmp_path / "learner-agent_0.log").read_text()
-        assert "goes on from the newest checkpoint" in log
+        assert "resumes from the newest checkpoint" in log
         assert restarts(runtime, "learner-agent_1") == 0
         assert play[Play.WAITS] == 0
     finally:

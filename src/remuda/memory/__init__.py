@@ -1,1 +1,1 @@
-"""The ground: shared memory without a name, atomic words, and one way to wait."""
+"""Shared memory without a name, atomic words, and one way to wait."""

@@ -1,9 +1,9 @@
-"""Arrays that begin on a cache line, so that what is computed from them does not depend on luck.
+"""Arrays that begin on a cache line, so that results do not depend on the allocator.
 
-The matrix products of torch's libraries add up in another order where an operand begins off a cache
-line, so the last bits of a result would depend on where an allocator happened to put it. torch's
-own memory begins on one; NumPy's begins on any multiple of 16 bytes. Whatever a product reads is
-therefore allocated here, or copied into torch's memory (`copied`) first.
+A matrix product adds up in another order where an operand does not begin on a cache line, so the
+last bits of a result would depend on where an allocator put it. torch's own memory is aligned;
+NumPy's begins on any multiple of 16 bytes. Whatever a product reads is therefore allocated here, or
+copied into torch's memory (`copied`) first.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def load(words: Integers, index: int) -> int:
 
 @njit(cache=True)
 def store(words: Integers, index: int, value: int) -> None:
-    """Write a word; a reader that loads it sees all that was written before it (release)."""
+    """Write a word; a reader that loads it sees all writes before it (release)."""
     _store_release(words, index, value)
 
 
@@ -161,19 +161,14 @@ def fence_full() -> None:
 
 @njit(cache=True)
 def load_all(addresses: Integers, out: Integers) -> None:
-    """Read the words at these addresses, the last first; each as `load` does.
-
-    Args:
-        addresses: of aligned words, in memory that stays mapped meanwhile.
-        out: [words], filled.
-    """
+    """Read the words at these addresses into `out` [words], the last first; each as `load` does."""
     for i in range(addresses.size - 1, -1, -1):
         out[i] = _load_at(addresses[i])
 
 
 @njit(cache=True)
 def first_difference(words: Integers, seen: Integers) -> int:
-    """The first index at which `words`, read atomically, differ from `seen`; -1 if nowhere."""
+    """Return the first index at which `words`, read atomically, differ from `seen`, or -1."""
     for i in range(words.size):
         if _load_acquire(words, i) != seen[i]:
             return i

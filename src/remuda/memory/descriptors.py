@@ -1,4 +1,4 @@
-"""Open files: a process may have so many, and what a run needs is known before it starts."""
+"""The limit of open files, checked against what a run needs before it starts."""
 
 from __future__ import annotations
 
@@ -11,19 +11,15 @@ from collections.abc import Iterator
 from remuda.errors import RemudaError
 
 PER_PROCESS = 6
-"""Descriptors that the coordinator needs for each of its processes, or a few less: its wake-up, and
-what it is started, watched and ended by."""
+"""The coordinator's descriptors for each process, rounded up: wake-up, start, watch, end."""
 BESIDES = 64
-"""Those it needs besides: logs, metrics, checkpoints, shared memory."""
+"""Descriptors for everything else: logs, metrics, checkpoints, shared memory."""
 HIGHEST = 1 << 16
-"""The most to ask for where the system names no limit."""
+"""The limit to ask for where the system has none."""
 
 
 def raise_limit() -> int:
-    """Raise this process's limit of open files as far as it may; returns the limit.
-
-    Children inherit it.
-    """
+    """Raise this process's limit of open files as far as possible; children inherit it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = HIGHEST if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -34,7 +30,7 @@ def raise_limit() -> int:
 
 
 def check_limit(processes: int) -> None:
-    """Raise the limit of open files, and see whether it allows so many processes."""
+    """Raise the limit of open files, and refuse the run if it is still too low."""
     limit = raise_limit()
     needed = _open_now() + BESIDES + PER_PROCESS * processes
     if needed > limit:
@@ -47,7 +43,7 @@ def check_limit(processes: int) -> None:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Tell a user what to do where there are no descriptors left."""
+    """Replace "too many open files" by an error that says what to do."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""How a child process ends with its parent, whatever the parent dies of."""
+"""A child process ends with its parent, whatever ended the parent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import weakref
 
 
 class Lifeline:
-    """A pipe whose other end the parent alone holds: when it closes, that process is gone."""
+    """A pipe whose write end only the parent holds; it closes when the parent is gone."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
@@ -20,20 +20,19 @@ class Lifeline:
 
     @property
     def descriptor(self) -> int:
-        """The end that children get."""
+        """The end that children inherit."""
         return self._read
 
     def close(self) -> None:
-        """For the parent: let go."""
+        """Close both ends, in the parent."""
         for close in self._closers:
             close()
 
 
 def die_with_parent(lifeline: int, thread: bool = True) -> int | None:
-    """For the child: end by SIGKILL when the other end of the pipe closes.
+    """End this child by SIGKILL when the other end of the pipe closes.
 
-    On Linux the kernel sends the signal itself, whatever this process is doing then, stopped or
-    caught in native code; and since it goes by the pipe, it does not matter whose child this is.
+    On Linux the kernel sends the signal even to a stopped process or one inside native code.
     """
     own = _be_signalled(lifeline) if sys.platform == "linux" else None
     if thread:
@@ -51,7 +50,7 @@ def _watch(lifeline: int) -> None:
 
 
 def _be_signalled(lifeline: int) -> int | None:
-    """Let the kernel send SIGKILL for what it sends SIGIO for."""
+    """Let the kernel send SIGKILL in place of SIGIO."""
     f_setsig = 10
     own = None
     try:

@@ -1,4 +1,4 @@
-"""Shared memory without a name, handed to children when they start."""
+"""Shared memory without a name, passed to children when they start."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ from remuda.types import Array
 
 CACHE_LINE = 64
 PAGE = 4096
-"""Each set of arrays begins on a page of its own, so that it is aligned alike wherever it lies."""
+"""Each set of arrays begins on a new page, so that its alignment is always the same."""
 SMALLEST_FILE = 64 * 2**20
-"""Bytes of an arena's first file. Pages that no process touches take no memory."""
+"""Bytes of an arena's first file. Untouched pages take no memory."""
 
 Fields = Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]
-"""Arrays by name, each a shape and a dtype."""
+"""Shapes and dtypes of named arrays."""
 
 
 class MappedFile:
-    """An anonymous file that is mapped once in each process that knows it."""
+    """An anonymous file, mapped once in each process that receives it."""
 
     def __init__(self, size: int, _descriptor: int | None = None) -> None:
-        """Make one of `size` zero bytes, or map the one behind a descriptor."""
         self.size = size
         self._descriptor = _anonymous_file(size) if _descriptor is None else _descriptor
         weakref.finalize(self, os.close, self._descriptor)
@@ -43,22 +42,21 @@ class MappedFile:
 
 
 class Arena:
-    """Cuts the memory of many sets of arrays from few files.
+    """Allocates many sets of arrays from few files.
 
-    Open files are scarce (a process may often have 1,024), and each mapping needs two. Files double
-    in size, so their number grows with the logarithm of what is allocated. One process, the
-    coordinator, allocates; its children receive the files that their arrays lie in, each once.
-    Memory is given back when the last array of its file is gone.
+    Open files are scarce (often 1,024 for a process), and each mapping needs two. Files double in
+    size, so their number grows with the logarithm of what is allocated. The coordinator allocates;
+    its children receive each file once. Memory is freed with the last array of its file.
     """
 
     def __init__(self, sparse: bool = False) -> None:
-        """Begin; `sparse`: much of it is not for this node, so that none is filled beforehand."""
+        """Start empty; `sparse`: this node needs only a part, so no array is filled beforehand."""
         self.sparse = sparse
         self._file: MappedFile | None = None
         self._used = 0
 
     def cut(self, size: int) -> tuple[MappedFile, int]:
-        """Allocate `size` zero bytes: the file they lie in, and where they begin."""
+        """Allocate `size` zero bytes; return their file and offset."""
         size = -(-size // PAGE) * PAGE
         if self._file is None or self._used + size > self._file.size:
             last = self._file.size if self._file is not None else SMALLEST_FILE // 2
@@ -69,16 +67,14 @@ class Arena:
 
 
 class SharedArrays:
-    """Named arrays in one block of memory that several processes see.
-
-    What it guarantees:
+    """Named arrays in one block of memory that several processes share.
 
     1. The block has no name: it is gone when the last process that maps it ends, by any signal.
        Nothing can be left behind, and no process can unlink what another still uses.
     2. It crosses to a child only while that child is started, by its file's descriptor.
-    3. Fresh memory holds zeros; each array starts on a cache line of its own.
-    4. There is no lock in it. Who may write which array is said by the class that lays it out.
-    5. Those of one arena share its descriptors, however many there are.
+    3. Fresh memory holds zeros; each array starts on a new cache line.
+    4. There is no lock in it. The class that lays it out states who may write which array.
+    5. Arrays of one arena share its descriptors, however many there are.
     """
 
     def __init__(
@@ -87,7 +83,6 @@ class SharedArrays:
         arena: Arena | None = None,
         _place: tuple[MappedFile, int] | None = None,
     ) -> None:
-        """Allocate arrays."""
         self._fields = {
             name: (tuple(shape), np.dtype(dtype)) for name, (shape, dtype) in fields.items()
         }
@@ -108,7 +103,7 @@ class SharedArrays:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the arrays."""
+        """The names of the arrays."""
         return tuple(self._arrays)
 
     def __getitem__(self, name: str) -> Array:
@@ -127,7 +122,7 @@ def _map(size: int, descriptor: Any) -> MappedFile:
 
 
 def _anonymous_file(size: int) -> int:
-    """A descriptor of `size` zero bytes that no path leads to."""
+    """Return a descriptor of `size` zero bytes that no path leads to."""
     with explained():
         if hasattr(os, "memfd_create"):
             descriptor = os.memfd_create("remuda", os.MFD_CLOEXEC)

@@ -15,25 +15,22 @@ from typing import Any
 from remuda.memory.descriptors import explained
 
 ONE = (1).to_bytes(8, sys.byteorder)
-"""What is added to an event counter."""
 
 
 class Wakeup:
-    """Wakes one waiting process; anyone may ring it.
-
-    What it guarantees:
+    """Wakes one waiting process; any process may ring it.
 
     1. No wake-up is lost: a ring between the check of the predicate and the sleep ends the sleep,
        because the kernel counts it, and the count is cleared only before the predicate.
     2. It cannot spin: each return from the sleep has used up at least one ring.
-    3. No process holds it. One that dies ringing or waiting leaves it in order for all others: it
-       is open in every process that knows it, and ringing never blocks, with or without a waiter.
+    3. No process holds it. One that dies ringing or waiting leaves it usable for all others: it is
+       open in every process that knows it, and ringing never blocks, with or without a waiter.
     4. No wait is without a time limit.
-    5. It is one open file, an event counter; two, a pipe, where the system has none.
+    5. It is one open file, an event counter; or a pipe, two files, where the system has no
+       counters.
     """
 
     def __init__(self, _descriptors: tuple[int, ...] = ()) -> None:
-        """Make one, or hold the one behind these descriptors."""
         if not _descriptors:
             with explained():
                 _descriptors = _event() if hasattr(os, "eventfd") else _pipe()
@@ -51,18 +48,18 @@ class Wakeup:
             os.write(self._write, self._ring)
 
     def fileno(self) -> int:
-        """What a process may poll that waits for other things too; it calls `was_rung` then."""
+        """Return a descriptor to poll together with others; then call `was_rung`."""
         return self._read
 
     def was_rung(self) -> bool:
-        """Whether it was rung since this was asked last; for its one waiter."""
+        """Return whether it was rung since the last call; for its one waiter."""
         return self._drain()
 
     def wait(self, predicate: Callable[[], bool], timeout: float) -> bool:
-        """Sleep until `predicate` holds, at most `timeout` seconds; returns whether it holds.
+        """Sleep until `predicate` holds, at most `timeout` seconds; return whether it holds.
 
         The predicate is checked once at the start and then after each ring. Where ringing depends
-        on the waiter's wish, the predicate states the wish first and checks after.
+        on a request by the waiter, the predicate makes the request before it checks.
         """
         deadline = time.monotonic() + timeout
         while True:

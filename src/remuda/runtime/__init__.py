@@ -1,1 +1,1 @@
-"""Where the roles live: in this process, or each in one of its own."""
+"""Places for roles to live: this process, or a separate one each."""

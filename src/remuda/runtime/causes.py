@@ -1,24 +1,24 @@
-"""Why a process ended, in words."""
+"""Reasons why a process ended, in words."""
 
 from __future__ import annotations
 
 import signal
 
 NOT_STARTED = "could not be started: "
-"""What the problem of a role begins with whose process the system refused."""
+"""Start of a role's problem if the system refused its process."""
 NO_RESTART = "ended by what a successor would meet again"
-"""How a process ended that is not restarted."""
-NO_GUARD = "began a run of its own"
-"""The problem of a role whose process reads a script that begins a run as it is read."""
+"""End of a process that would fail again after a restart."""
+NO_GUARD = "began another run"
+"""Problem of a role whose process imports a script that starts a run at import."""
 
 
 def not_started(why: str) -> str:
-    """The problem of a role that was refused, for this reason."""
+    """Describe a role whose process could not be started."""
     return f"{NOT_STARTED}{why[:1].lower()}{why[1:]}"
 
 
 def signal_name(number: int) -> str:
-    """Name a signal; real-time signals between the first and the last have a number only."""
+    """Name a signal; real-time signals between the first and the last have only a number."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -1,4 +1,4 @@
-"""A child of the coordinator: the process of a role, and what became of those before it."""
+"""The process of a role as the coordinator watches it, with its history."""
 
 from __future__ import annotations
 
@@ -22,45 +22,44 @@ from remuda.timeline import Timeline
 from remuda.types import Role
 
 LOGGED = re.compile(r"^\d+-\d\d-\d\d [\d:,]+ [A-Z]+ [^:]*: ")
-"""What a line of a log begins with (`LOG_FORMAT` in forkserver/logs.py), before its words."""
+"""Prefix of a log line (`LOG_FORMAT` in forkserver/logs.py)."""
 AT_THE_END = 2**16
-"""Bytes at the end of a log in which its last line is looked for."""
+"""Bytes at the end of a log in which its last line is searched."""
 EVERY = 1.0
 """Seconds between two measurements of a role's processor time."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a role brings along besides itself."""
+    """A role with its wake-up, loop, timeline and environment workers."""
 
     role: Role
     wakeup: Wakeup
     loop: RoleLoop
     timeline: Timeline | None = None
     workers: WorkerStatus | None = None
-    """What the processes do that step its copies; None: there are none."""
 
 
 @dataclass
 class ProcessorTime:
-    """How much of the processors a role had, measured now and then from outside."""
+    """The processor time of a role, measured from outside."""
 
     used: float = 0.0
-    """Seconds of processor time, its workers' with it..."""
+    """Seconds of processor time, including its workers..."""
     watched: float = 0.0
-    """...in so many seconds that the process was seen to run."""
+    """...within so many seconds of watching."""
     _last: tuple[int, float] | None = None
     """Process id and time of the last measurement."""
     _had: dict[ProcessId, float] = field(default_factory=dict)
-    """Processor time that each process had had then."""
+    """Processor time of each process at that measurement."""
 
     @property
     def share(self) -> float | None:
-        """Processors that it had on average; None: it was not measured yet."""
+        """Processors used on average; None before the first measurement."""
         return self.used / self.watched if self.watched else None
 
     def measure(self, pid: int | None, workers: Sequence[ProcessId] = ()) -> None:
-        """Measure a process that runs, unless that was done a moment ago."""
+        """Measure a running process, at most once in `EVERY` seconds."""
         now = time.monotonic()
         if pid is None or (self._last and self._last[0] == pid and now < self._last[1] + EVERY):
             return
@@ -76,7 +75,7 @@ class ProcessorTime:
 
 @dataclass
 class Child:
-    """The process of a role, and what became of those before it."""
+    """The process of a role, and its deaths and restarts."""
 
     index: int
     place: Place
@@ -84,17 +83,16 @@ class Child:
     process: Process | None = None
     silence: Silence = field(default_factory=Silence)
     lost: int = 0
-    """Processes in a row that died with the fork server before they had begun."""
+    """Processes in a row that were lost with the fork server before they began."""
     was_ready: bool = False
-    """Whether any process of this role ever got ready."""
+    """True once any process of this role was ready."""
     due: float = 0.0
-    """Without a process: when the next one is spawned."""
+    """Without a process: when to spawn the next one."""
     deaths: deque[float] = field(default_factory=deque)
-    """When processes died, within the window that the budget is for."""
+    """Times of deaths within the window of the restart budget."""
     restarts: int = 0
     problem: str = ""
     processor: ProcessorTime = field(default_factory=ProcessorTime)
-    """Over all of its processes, while they ran."""
 
     @property
     def name(self) -> str:
@@ -102,37 +100,37 @@ class Child:
         return self.place.role.name
 
     def reset(self, control: Control) -> None:
-        """Begin anew; it has no process now."""
+        """Reset the words of a role that has no process now."""
         control.reset(self.index)
         if self.place.workers is not None:
             self.place.workers.reset()
 
     def hear(self, control: Control, passed: float, pid: int | None) -> float:
-        """Take a look; returns the seconds of silence, of it and of the workers it waits for."""
+        """Return the seconds of silence of the role and of the workers it waits for."""
         sign, workers = control.heartbeat(self.index), self.place.workers
         if workers is None:
             return self.silence.hear(sign, passed, pid)
         return self.silence.hear((sign, workers.signs()), passed, pid, workers.waited_for())
 
     def measure(self) -> None:
-        """Measure what processor time it and its workers have, now and then."""
+        """Measure the processor time of the process and its workers."""
         workers = self.place.workers
         pid = self.process.pid if self.process is not None else None
         self.processor.measure(pid, () if workers is None else workers.processes())
 
     def is_compiling(self, control: Control) -> bool:
-        """Whether it, or a worker that it waits for, compiles a function just now."""
+        """Return whether the process, or a worker it waits for, is compiling a function."""
         workers = self.place.workers
         return control.compiling(self.index) or (workers is not None and workers.is_compiling())
 
     def compiled(self, control: Control) -> int:
-        """Functions that it and its workers have compiled so far, or began to."""
+        """Count the functions that the process and its workers compiled or began to compile."""
         workers = self.place.workers
         return control.compiled(self.index) + (workers.compiled() if workers is not None else 0)
 
 
 def last_line(path: Path) -> str:
-    """The words of the last line of a log that says anything; a log may be long."""
+    """Return the last line of a log without its prefix; a log may be long."""
     try:
         with open_stream(path) as file:
             file.seek(max(os.fstat(file.fileno()).st_size - AT_THE_END, 0))

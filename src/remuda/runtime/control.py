@@ -1,4 +1,4 @@
-"""What the coordinator and its children tell each other, in shared memory."""
+"""Commands and signs of life between the coordinator and its children, in shared memory."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ STARTING, RUNNING, DONE, FAILED = range(4)
 class Control:
     """A few words per role, and a wake-up for each.
 
-    Who writes what: the coordinator writes `go`, `stop`, `close`, `save` and `settled`, and an
-    entry of `state`, `heartbeat` and `compiling` while that role has no process; each child writes
-    its own entries of `state`, `heartbeat`, `saved`, `trained`, `compiled` and `compiling`; the
-    actor writes `played` and `save_after`. A child that dies leaves its words as they are; the
-    coordinator sets its state anew for a successor.
+    The coordinator writes `go`, `stop`, `close`, `save` and `settled`, and an entry of `state`,
+    `heartbeat` and `compiling` while that role has no process. Each child writes its entries of
+    `state`, `heartbeat`, `saved`, `trained`, `compiled` and `compiling`; the actor writes `played`
+    and `save_after`. The words of a child that dies stay; the coordinator resets its state for a
+    successor.
 
     - `go`: every role has been ready once, so that no turn is played before the learners are ready.
-    - `stop`: actors and learners are to finish; `close`: bridges too, which tell others the rest.
-    - `save`: the number of the checkpoint that is wanted; `saved`: the last one that a role wrote
-      its part of, negative if it failed; `settled`: the last one that is complete or given up.
-    - `played`, `trained`: in lockstep, how many turns the actor has played, and each learner has
-      trained after. Where roles live on several nodes, each node has words of its own; a bridge
-      writes there those of these three that are another node's. `save_after`: the checkpoint that
-      belongs to the turn in `played`.
+    - `stop`: actors and learners must finish; `close`: bridges too, after they forwarded the rest.
+    - `save`: the number of the requested checkpoint; `saved`: the last one of which a role wrote
+      its part, negative if that failed; `settled`: the last one that is complete or was given up.
+    - `played`, `trained`: in lockstep, turns played by the actor, and turns after which each
+      learner has trained. Each node of a cluster has separate words; its bridge writes those of
+      these three that belong to other nodes. `save_after`: the checkpoint that belongs to the turn
+      in `played`.
     """
 
     def __init__(self, wakeups: tuple[Wakeup, ...], bridges: int = 0) -> None:
-        """Make the words."""
         num_roles = len(wakeups)
         self._learners = slice(1, num_roles - bridges)
         words = ("go", "stop", "close", "save", "settled", "played", "save_after")
@@ -46,7 +45,6 @@ class Control:
             | {"heartbeat": ((num_roles,), np.float64)}
         )
         self.wakeups = wakeups
-        """By role."""
 
     @property
     def words(self) -> SharedArrays:
@@ -72,18 +70,18 @@ class Control:
         self._tell("save", number)
 
     def settle(self, number: int) -> None:
-        """Tell that a checkpoint is complete or given up."""
+        """Announce that a checkpoint is complete or given up."""
         self._tell("settled", number)
 
     def reset(self, role: int) -> None:
-        """Begin a role anew; it has no process now."""
+        """Reset a role that has no process now."""
         store(self._shared["compiling"], role, 0)
         self.enter(role, STARTING)
 
     # The children's side.
 
     def enter(self, role: int, state: int) -> None:
-        """Tell the state one is in now."""
+        """Enter a state."""
         store(self._shared["state"], role, state)
         self.beat(role)
 
@@ -92,18 +90,18 @@ class Control:
         self._shared["heartbeat"][role] = time.monotonic()
 
     def tell_saved(self, role: int, number: int, failed: bool) -> None:
-        """Tell that one's part of a checkpoint is written, or could not be."""
+        """Report that this role's part of a checkpoint is written, or failed."""
         store(self._shared["saved"], role, -number if failed else number)
 
     def tell_compiling(self, role: int, compiling: bool) -> None:
-        """Tell that one begins to compile a function, or has done so."""
+        """Report the begin or end of a compilation."""
         if compiling:
             self._shared["compiled"][role] += 1
         store(self._shared["compiling"], role, int(compiling))
         self.beat(role)
 
     def end_turn(self, save_after: int) -> None:
-        """In lockstep, for the actor: a turn is played; the learners may train."""
+        """In lockstep: report a played turn; the learners may train."""
         store(self._shared["save_after"], 0, save_after)
         store(self._shared["played"], 0, self.played + 1)
         fence_full()
@@ -111,7 +109,7 @@ class Control:
             wakeup.ring()
 
     def end_training(self, role: int) -> None:
-        """In lockstep, for a learner: all that is due after the turn is trained."""
+        """In lockstep: report that all training due after the turn is done."""
         store(self._shared["trained"], role, self.played)
         fence_full()
         self.wakeups[0].ring()
@@ -120,27 +118,27 @@ class Control:
 
     @property
     def may_go(self) -> bool:
-        """Whether the roles may work."""
+        """True once the roles may work."""
         return bool(self._load("go"))
 
     @property
     def stopped(self) -> bool:
-        """Whether the roles are asked to finish."""
+        """True once the roles must finish."""
         return bool(self._load("stop"))
 
     @property
     def closed(self) -> bool:
-        """Whether bridges are asked to finish."""
+        """True once the roles may work."""
         return bool(self._load("close"))
 
     @property
     def save(self) -> int:
-        """The number of the checkpoint that is wanted; 0: none yet."""
+        """True once the roles must finish."""
         return self._load("save")
 
     @property
     def settled(self) -> int:
-        """The number of the last checkpoint that is complete or given up."""
+        """True once bridges must finish."""
         return self._load("settled")
 
     @property
@@ -154,35 +152,35 @@ class Control:
         return self._load("save_after")
 
     def trained(self, role: int) -> int:
-        """In lockstep: turns that a learner has trained after."""
+        """In lockstep: turns after which a learner has trained."""
         return load(self._shared["trained"], role)
 
     def all_trained(self) -> bool:
-        """In lockstep: whether every learner has trained after every turn."""
+        """In lockstep: return whether every learner has trained after every turn."""
         return bool((self._shared["trained"][self._learners] >= self.played).all())
 
     def state(self, role: int) -> int:
-        """STARTING, RUNNING, DONE or FAILED."""
+        """Return STARTING, RUNNING, DONE or FAILED."""
         return load(self._shared["state"], role)
 
     def saved(self, role: int) -> int:
-        """The last checkpoint that a role wrote its part of; negative: it could not."""
+        """Return the last checkpoint of which a role wrote its part; negative if that failed."""
         return load(self._shared["saved"], role)
 
     def compiling(self, role: int) -> bool:
-        """Whether a role compiles a function just now."""
+        """Return whether a role is compiling a function."""
         return bool(load(self._shared["compiling"], role))
 
     def compiled(self, role: int) -> int:
-        """Functions that a role's processes have compiled so far, or began to."""
+        """Count the functions that a role's processes compiled or began to compile."""
         return load(self._shared["compiled"], role)
 
     def heartbeat(self, role: int) -> float:
-        """When a role gave its last sign of life, by its own clock."""
+        """Return the time of a role's last sign of life, by its own clock."""
         return float(self._shared["heartbeat"][role])
 
     def silence(self, role: int) -> float:
-        """Seconds since a role's last sign of life."""
+        """Return the seconds since a role's last sign of life."""
         return time.monotonic() - float(self._shared["heartbeat"][role])
 
     def _load(self, word: str) -> int:

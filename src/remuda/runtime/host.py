@@ -24,23 +24,23 @@ from remuda.user_code import where_raised
 
 @dataclass(frozen=True)
 class Hosting:
-    """What a child process is told besides its role."""
+    """Settings of a child process, besides its role."""
 
     index: int
     nice: int
     loop: RoleLoop
     checkpoints: Checkpoints
     restore: bool
-    """Whether the role goes on from the newest checkpoint, if there is one."""
+    """Resume the role from the newest checkpoint, if there is one."""
     timeline: Timeline | None
     starts: int = 0
-    """Processes of this role before this one, which drew other numbers."""
+    """Earlier processes of this role; each draws different random numbers."""
     threads: tuple[int, int] = (1, 1)
-    """Torch's, and parts of its work that it may do side by side (`policies.side_by_side`)."""
+    """Torch threads, and parts of its work that may run in parallel (`policies.side_by_side`)."""
 
 
 def host(role: Role, control: Control, hosting: Hosting) -> None:
-    """Run a role until it is done or asked to stop. What every child is started for."""
+    """Run a role until it is done or must stop: the entry point of every child."""
     ignore_held_signals()
     log = logging.getLogger(role.name)
     log.info("process %d starts", os.getpid())
@@ -50,7 +50,7 @@ def host(role: Role, control: Control, hosting: Hosting) -> None:
             seed_libraries(getattr(role, "seed", 0), role.name, hosting.starts)
             worker = role.build()
             if hosting.restore and restore(worker, hosting.checkpoints):
-                log.info("goes on from the newest checkpoint")
+                log.info("resumes from the newest checkpoint")
             with contextlib.suppress(OSError):
                 os.nice(hosting.nice)  # not before: the others wait for it
             log.info("ready")
@@ -75,16 +75,17 @@ def host(role: Role, control: Control, hosting: Hosting) -> None:
 
 
 def _fail(control: Control, hosting: Hosting, code: int = EXCEPTION) -> None:
-    """End, as what it is even if something hinders the end: the supervisor knows of it now."""
+    """Mark the role as failed before the process exits, in case something hinders the exit."""
     control.enter(hosting.index, FAILED)
     sys.exit(code)
 
 
 @contextlib.contextmanager
 def threads(count: int) -> Iterator[None]:
-    """So many torch threads in this process: with all cores in each, processes fight and may hang.
+    """Set the number of torch threads meanwhile.
 
-    With one, sums come out the same in every schedule.
+    With all cores in each process, processes compete and may hang. With one thread, sums are the
+    same in every schedule.
     """
     import torch
 

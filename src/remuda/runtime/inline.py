@@ -1,4 +1,4 @@
-"""Everything in one process: the schedule `sequential`."""
+"""All roles in one process: the schedule `sequential`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class InlineRuntime:
-    """Plays a turn, then trains what is due, and repeats: the plain loop to compare with."""
+    """Plays a turn, then trains what is due, and repeats."""
 
     def __init__(
         self,
@@ -42,9 +42,9 @@ class InlineRuntime:
         stopped: Callable[[], bool],  # noqa: ARG002
         ready: Callable[[], None] = lambda: None,
     ) -> None:
-        """Build every role, and let it go on from the newest checkpoint of a resumed run.
+        """Build every role, and restore it from the newest checkpoint of a resumed run.
 
-        Where one of them cannot be built, `stop` finishes those before it.
+        If a role cannot be built, `stop` finishes the roles before it.
         """
         self._stack.enter_context(threads(1))
         for role in self.roles:
@@ -56,7 +56,7 @@ class InlineRuntime:
 
     @naming_user_code(log)
     def run_for(self, seconds: float) -> bool:
-        """Work for about so long; True when everything is played."""
+        """Work for about `seconds`; True when everything is played."""
         actor, *learners = self._workers
         end = time.monotonic() + seconds
         idle = False
@@ -67,13 +67,13 @@ class InlineRuntime:
                     went_on = True
             # A learner that looks may make room without training: for what a retired policy left.
             if idle and not went_on and not actor.done:
-                raise RemudaError("neither the actor nor a learner can go on; this is a fault")
+                raise RemudaError("neither the actor nor a learner can continue; this is a fault")
             idle = not went_on
         return actor.done
 
     @naming_user_code(log)
     def save(self, number: int) -> set[str]:
-        """Write every part of a checkpoint; returns their names."""
+        """Write every part of a checkpoint; return their names."""
         start = time.perf_counter()
         parts = set()
         for worker in self._workers:
@@ -85,38 +85,38 @@ class InlineRuntime:
         return parts
 
     def settle(self, number: int) -> None:
-        """Nothing: no role waits for a checkpoint."""
+        """Do nothing: no role waits for a checkpoint."""
 
     def status(self) -> list[RoleStatus]:
-        """One process, which lives, since it is the one that asks."""
+        """Return one entry: this process."""
         return [RoleStatus("main", os.getpid(), "running", 0.0, 0)]
 
     def traffic(self) -> tuple[int, int] | None:
-        """None: there is one node."""
+        """Return None: there is one node."""
         return None
 
     def news(self) -> list[str]:
-        """Nothing happens here that would not end the run."""
+        """Return nothing: every problem here ends the run."""
         return []
 
     @naming_user_code(log)
     def stop(self) -> None:
-        """Let every role that was built finish, the actor first, whichever of them raises.
+        """Finish every role that was built, the actor first, even if one of them raises.
 
-        A game that cannot be closed costs a run that is over nothing, as in processes of its own:
-        the log has what it raised.
+        An environment that cannot be closed does not fail a finished run; the log has its
+        exception.
         """
         workers, self._workers = self._workers, ()
         with self._stack:
             if workers:
                 _close(workers[0])
-            with ExitStack() as learners:  # each of them finishes, and then the first fault is told
+            with ExitStack() as learners:  # each finishes, and then the first exception is raised
                 for worker in reversed(workers[1:]):
                     learners.callback(worker.finish)
 
 
 def _close(actor: Worker) -> None:
-    """Let the actor finish, which only gives back what its environment holds."""
+    """Finish the actor, which only releases its environment."""
     try:
         actor.finish()
     except Exception as error:  # whatever the user's game raises

@@ -1,4 +1,4 @@
-"""The layout: which copies each actor plays, which policies each learner trains, and where."""
+"""The layout: the copies of each actor, the policies and device of each learner."""
 
 from __future__ import annotations
 
@@ -18,59 +18,58 @@ if TYPE_CHECKING:
     import torch
 
 PROCESS_MEMORY = 800 * 2**20
-"""Bytes to reckon with for a process: the interpreter, torch, and what it plays or trains."""
+"""Bytes to plan for a process: the interpreter, torch, and its work."""
 NICE = 3
-"""How far learners step back where there are fewer cores than processes: to half the share."""
+"""Niceness of learners where there are fewer cores than processes: half the share of time."""
 NICEST = 19
-"""The most that the kernel knows."""
+"""The highest niceness of the kernel."""
 SLOW = 100e-6
-"""Seconds that a step of an agent takes to play, from which on several actors are chosen to deal a
-population: what they have to tell each other costs nothing beside it then. A user may ask for them
-at any speed."""
+"""Seconds to play an agent-step from which several actors are chosen for a population: their
+communication costs little by comparison. Users may request several at any speed.
+"""
 WORTH_IT = 0.1
-"""The share that a layout must be faster by to be chosen over one with fewer processes."""
+"""The share by which a layout must be faster than one with fewer processes."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What a step of an agent costs on one core of this machine, in seconds."""
+    """The cost of an agent-step on one core of this machine, in seconds."""
 
     play: float
-    """To play it, however many copies there are: the game, choosing, and writing it down."""
+    """Play, whatever the number of copies: environment, action, experience."""
     learn: float
-    """To train as much as one more step asks for."""
+    """Train as much as one more step makes due."""
     turn: float = 0.0
-    """What a turn of all copies costs besides: shared by them, it is what makes few copies dear."""
+    """The fixed cost of a turn; the copies share it."""
 
     def playing(self, copies: float) -> float:
-        """To play a step with so many copies in one actor."""
+        """Return the cost of playing a step with so many copies in one actor."""
         return self.play + self.turn / copies
 
     def describe(self, copies: float) -> str:
-        """A few words for the user."""
+        """Describe the costs for the user."""
         play, learn = self.playing(copies) * 1e6, self.learn * 1e6
         return f"a step: play {play:.3g} us, training {learn:.3g} us"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which copies each actor plays, which policies each learner trains, and on which device."""
+    """The copies of each actor, and the policies and devices of each learner."""
 
     copies: tuple[int, ...]
-    """Copies of the game, by actor process."""
+    """Environment copies, by actor process."""
     groups: tuple[tuple[int, ...], ...]
     """Numbers of policies, by learner process."""
     devices: tuple[str, ...]
-    """By policy."""
+    """Device of each policy."""
     threads: int = 1
-    """Threads of each learner process."""
     reason: str = ""
-    """What it was chosen by, in words."""
+    """Why it was chosen."""
     shares_parts: bool = False
-    """Whether learner processes may work on parts of a minibatch side by side."""
+    """Learner processes may compute parts of a minibatch in parallel."""
 
     def describe(self, schedule: str, names: Sequence[str]) -> str:
-        """One line for the live view and the report."""
+        """Learner processes may compute parts of a minibatch in parallel."""
         devices = ", ".join(sorted(set(self.devices)))
         if schedule == "sequential":
             trained = "1 policy" if len(names) == 1 else f"{len(names)} policies"
@@ -96,11 +95,11 @@ def make_layout(
     own_devices: Sequence[str] = (),
     cores: int | None = None,
 ) -> Layout:
-    """Deal copies to actors, and policies to learner processes and devices.
+    """Assign copies to actors, and policies to learner processes and devices.
 
-    What the user does not say is chosen. With `costs`: the fewest processes that are as fast as
-    any. Without: one actor, and as many learner processes as there are cores and policies. On GPUs:
-    one learner process for each, and actors likewise. Never more than the memory holds.
+    Settings that are `auto` are chosen. With `costs`: the fewest processes that are as fast as any.
+    Without: one actor, and as many learner processes as there are cores and policies. On GPUs: one
+    learner process for each. Never more than the memory holds.
     """
     common = devices_of(config)
     if cores is None:
@@ -136,12 +135,12 @@ def make_layout(
 
 
 def devices_of(config: Config) -> tuple[str, ...]:
-    """The devices that are dealt to the policies in turn."""
+    """Return the devices that are assigned to the policies in turn."""
     return config.learners.devices or _gpus() or ("cpu",)
 
 
 def is_open(config: Config, own_devices: Sequence[str], cores: int | None = None) -> bool:
-    """Whether there is a choice to be made that depends on what things cost."""
+    """Return whether a choice depends on the costs."""
     if config.exact or (cores or _cores()) == 1 or {*own_devices} - {"", "cpu"}:
         return False
     several_actors = (
@@ -158,11 +157,10 @@ def niceness(
     priorities: Sequence[float],
     here: Collection[int] | None = None,
 ) -> list[int]:
-    """Return by role how far its process steps back; actors do not.
+    """Return the niceness of each role's process; that of actors is 0.
 
-    Learners do as the user says, or as few cores make it necessary, and further where the mean
-    priority of their policies is lower than that of another learner process. Where processes
-    compete for a processor, the kernel gives one 1.25 times the time of one that is a step nicer.
+    That of learners is `learners.nice`, plus the rank of their policies' mean priority: the kernel
+    gives a process 1.25 times the time of one that is a step nicer.
     """
     base = config.learners.nice
     if base == "auto":
@@ -174,9 +172,9 @@ def niceness(
 
 
 def parts_at_once(layout: Layout, here: Collection[int] | None = None) -> int:
-    """Parts that each learner process works on side by side: cores that are nobody's otherwise.
+    """Return how many parts each learner process computes in parallel, on cores that are idle.
 
-    An actor waits for learners of images most of the time, so one of them counts for nothing.
+    An actor waits for learners of images most of the time, so one actor is not counted.
     """
     actors = len(layout.copies)
     roles = range(actors + len(layout.groups)) if here is None else here
@@ -188,14 +186,14 @@ def parts_at_once(layout: Layout, here: Collection[int] | None = None) -> int:
 
 
 def spare_cores(layout: Layout) -> int:
-    """Cores for each learner process besides its own, if every process has one."""
+    """Return the cores for each learner process besides its first, if every process has one."""
     return max(_cores() - len(layout.copies) - len(layout.groups), 0) // len(layout.groups)
 
 
 def rate(costs: Costs, copies: int, actors: int, processes: int, cores: int) -> float:
-    """Agent-steps a second that are played and trained: by what is scarcest, of three things.
+    """Return the agent-steps per second that are played and trained.
 
-    The actors' time, the learners' time, and the cores that they share.
+    The bound is the scarcest of the actors' time, the learners' time, and the shared cores.
     """
     play = costs.playing(copies / actors)
     rates = [actors / play, cores / (play + costs.learn)]
@@ -211,15 +209,15 @@ def _choose(
     costs: Costs | None,
     cores: int | None = None,
 ) -> tuple[int, int]:
-    """How many actors and learner processes."""
+    """Choose the number of actors and of learner processes."""
     free = max(int(psutil.virtual_memory().available // PROCESS_MEMORY), 2)
-    if cores is not None:  # of several nodes, with memory of their own
+    if cores is not None:  # of several nodes, each with separate memory
         free = max(free, cores)
     cores = cores or _cores()
     asked_actors, asked_learners = config.actor.processes, config.learners.processes
     actors, learners = [1], [min(cores, free, num_policies)]
     if costs is not None:
-        # Else an actor has cores enough as it is, or is better off without others.
+        # Otherwise one actor has enough cores, or is faster alone.
         fast = config.population.dealt and costs.playing(config.env.num_envs) < SLOW
         if config.env.workers == 1 and not fast:
             actors = list(range(1, min(cores, config.env.num_envs) + 1))
@@ -261,7 +259,7 @@ def _check_actors(config: Config) -> None:
 def _groups(
     num_policies: int, processes: int, devices: Sequence[str]
 ) -> tuple[tuple[int, ...], ...]:
-    """The policies of each learner process; where it can be, a process uses one device."""
+    """Return the policies of each learner process; a process uses one device if possible."""
     if len(devices) > 1 and processes % len(devices) == 0:
         return tuple(tuple(range(i, num_policies, processes)) for i in range(processes))
     groups, start = [], 0
@@ -272,10 +270,10 @@ def _groups(
 
 
 def _by_device(devices: Sequence[str], processes: int) -> tuple[tuple[int, ...], ...]:
-    """Likewise, of policies that have devices of their own.
+    """Group policies that have individual devices.
 
-    A process uses one device where there are as many processes as devices; those that are left over
-    go where a process has most policies.
+    A process uses one device if there are enough processes; spare ones go where a process has most
+    policies.
     """
     members: dict[str, list[int]] = {}
     for policy, device in enumerate(devices):
@@ -295,7 +293,7 @@ def _by_device(devices: Sequence[str], processes: int) -> tuple[tuple[int, ...],
 
 
 def _shares(count: int, parts: int) -> tuple[int, ...]:
-    """So many parts of `count`, as equal as can be."""
+    """Split `count` into `parts` that are as equal as possible."""
     share, extra = divmod(count, parts)
     return tuple(share + (i < extra) for i in range(parts))
 
@@ -332,7 +330,7 @@ def _check_device(device: str, key: str) -> None:
 
 
 def _is_there(device: torch.device) -> bool:
-    """Whether this is one of this machine's accelerators of another kind, such as `mps`."""
+    """Return whether this is another accelerator of this machine, such as `mps`."""
     import torch
 
     kind = torch.accelerator.current_accelerator(check_available=True)

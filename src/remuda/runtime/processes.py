@@ -1,4 +1,4 @@
-"""Every role in a process of its own, watched and restarted: the schedules `async`, `lockstep`."""
+"""Each role in a separate process, watched and restarted: the schedules `async` and `lockstep`."""
 
 from __future__ import annotations
 
@@ -29,28 +29,26 @@ STATES = {STARTING: "starting", RUNNING: "running", DONE: "done", FAILED: "faile
 GLANCE = 0.005
 """Seconds between two looks at roles that are saving."""
 ENDING = 1.0
-"""Seconds that a process has to end after an exception; one that hangs in its end is killed."""
+"""Seconds that a process has to end after an exception, before it is killed."""
 KILLING = 0.5
-"""Seconds that a killed process is waited for at a time."""
+"""Seconds of each wait for a killed process."""
 ATTEMPTS = 3
-"""Starts of a role that may be lost with the fork server before it counts as a death."""
+"""Starts that may be lost with the fork server before they count as a death."""
 
 
 class ProcessRuntime:
     """Spawns a process per role, watches them, restarts them, and stops them.
 
-    What it guarantees:
-
     1. Processes start from a server that never touched a GPU, or by spawn; what crosses is recipes
        and shared memory. No start waits for a process, which may die at any instant of it.
     2. No child outlives the coordinator, by whatever signal it dies.
     3. A child that ends, by an exit, an exception or a signal, or that gives no sign of life, is
-       told by its name, the cause and its log, and restarted after a pause from its last good
-       state; the others go on. A role whose very first process fails is not tried again. Time in
-       which this process was itself stopped, or a role, or the workers that it waits for, got no
+       reported with its cause and its log, and restarted after a pause from its last good state;
+       the others continue. A role whose very first process fails is not tried again. Time in which
+       this process was itself stopped, or in which a role, or the workers that it waits for, got no
        processor, is not silence.
     4. More deaths of one role than the budget allows end the run.
-    5. `stop` leaves no child behind: who does not finish within its limit is killed.
+    5. `stop` leaves no child behind: one that does not finish within its limit is killed.
     """
 
     def __init__(
@@ -71,7 +69,6 @@ class ProcessRuntime:
         here: Collection[int] | None = None,
         bridge: Place | None = None,
     ) -> None:
-        """Plan the processes; none is started yet."""
         self._threads = threads
         self._num_actors = num_actors  # they come first; the learners follow
         self._places = tuple(places)
@@ -88,7 +85,7 @@ class ProcessRuntime:
         self._checkpoints, self._supervision = checkpoints, supervision
         self._logs, self._nice, self._resumed = logs, tuple(nice), resumed
         self.start_limit = start_limit
-        """Seconds that a child has to begin in, or to compile (`run.start_limit`)."""
+        """Seconds that a child has to begin, or to compile (`run.start_limit`)."""
         self._stop_limit, self._write_limit = stop_limit, write_limit
         self._lifeline = Lifeline()
         self._clock = AwakeClock()
@@ -102,14 +99,14 @@ class ProcessRuntime:
 
     @property
     def pids(self) -> dict[str, int]:
-        """The process ids of those that live, by role."""
+        """The ids of living processes, by role."""
         found = {c.name: c.process.pid for c in self._children if c.process is not None}
         return {name: pid for name, pid in found.items() if pid is not None}
 
     def start(self, stopped: Callable[[], bool], ready: Callable[[], None] = lambda: None) -> None:
-        """Spawn every role, and let them work once all of them are ready.
+        """Spawn every role, and let them work once all are ready.
 
-        So no turn is played before the learners are there to learn from it.
+        No turn is played before the learners are ready.
         """
         compiling = Progress(self._news.append)
         self.spawn()
@@ -122,7 +119,7 @@ class ProcessRuntime:
             compiling.see(self.compiled)
 
     def spawn(self) -> None:
-        """Begin to start every role; what `start` does step by step."""
+        """Begin to start every role, without waiting."""
         for child in self._children:
             self._spawn(child)
 
@@ -132,10 +129,10 @@ class ProcessRuntime:
         return [child.index for child in self._children if child is not self._bridge]
 
     def move(self, here: Collection[int]) -> None:
-        """Let other roles live here: those that are elsewhere from now on end at once.
+        """Change the roles that live here; the others end at once.
 
-        One that comes here was ready elsewhere: a learner goes on from its last state, an actor
-        begins new episodes, and neither ends the run by failing once.
+        A role that arrives was ready elsewhere: a learner resumes from its last state, an actor
+        begins new episodes, and one failure of it does not end the run.
         """
         for child in self._children.copy():
             if child is not self._bridge and child.index not in here:
@@ -153,12 +150,12 @@ class ProcessRuntime:
 
     @property
     def is_ready(self) -> bool:
-        """Whether every role may begin to work."""
+        """True once every role may begin to work."""
         return all(self._control.state(c.index) in (RUNNING, DONE) for c in self._children)
 
     @property
     def compiled(self) -> int:
-        """Functions that all processes have compiled so far, or began to."""
+        """Functions that all processes compiled or began to compile."""
         return sum(child.compiled(self._control) for child in self._children)
 
     def go(self) -> None:
@@ -168,7 +165,7 @@ class ProcessRuntime:
         self._control.go()
 
     def run_for(self, seconds: float) -> bool:
-        """Watch for about so long; True when everything is played."""
+        """Watch for about `seconds`; True when everything is played."""
         end = time.monotonic() + seconds
         while True:
             self._watch(end - time.monotonic())
@@ -181,7 +178,7 @@ class ProcessRuntime:
 
     @property
     def is_played(self) -> bool:
-        """Whether every actor here has played all that it is to."""
+        """True once every actor here has finished playing."""
         actors = [child.index for child in self._children if child.index < self._num_actors]
         return all(self._is(actor, DONE) for actor in actors)
 
@@ -190,9 +187,9 @@ class ProcessRuntime:
         self._control.want_save(number)
 
     def save(self, number: int) -> set[str]:
-        """Ask every role for its part of a checkpoint; returns the names of those written.
+        """Ask every role for its part of a checkpoint; return the names of those written.
 
-        A role that is dead, hangs or fails is not waited for any longer than need be.
+        It does not wait for a role that died, hangs or failed.
         """
         control = self._control
         asked = [(c, c.process) for c in self._children if not self._is(c.index, STARTING)]
@@ -214,11 +211,11 @@ class ProcessRuntime:
         }
 
     def settle(self, number: int) -> None:
-        """Tell all roles that a checkpoint is complete or given up."""
+        """Announce to all roles that a checkpoint is complete or given up."""
         self._control.settle(number)
 
     def status(self) -> list[RoleStatus]:
-        """How every role is doing."""
+        """Return the status of every role."""
         return [
             RoleStatus(
                 name=child.name,
@@ -238,17 +235,17 @@ class ProcessRuntime:
         ]
 
     def traffic(self) -> tuple[int, int] | None:
-        """None: there is one node."""
+        """Return None: there is one node."""
         return None
 
     def news(self) -> list[str]:
-        """What happened since this was asked last, for the user."""
+        """Return and clear the messages for the user."""
         news = self._news.copy()
         self._news.clear()
         return news
 
     def stop(self) -> None:
-        """Ask all to finish, wait for them, and kill who does not, or has not begun yet."""
+        """Ask all to finish, wait for them, and kill those that do not, or have not begun yet."""
         self.finish()
         if self._bridge is not None:
             self._control.close()
@@ -256,12 +253,12 @@ class ProcessRuntime:
         self._lifeline.close()
 
     def finish(self) -> None:
-        """Stop all but the bridge, which tells other nodes what came last."""
+        """Stop all but the bridge, which still sends the last data to other nodes."""
         self._control.stop()
         self._end([child for child in self._children if child is not self._bridge])
 
     def _end(self, children: Sequence[Child]) -> None:
-        """Wait for those that were asked to finish, and kill who does not."""
+        """Wait for children that must finish, and kill those that do not."""
         for child in children:
             if child.process is not None and self._is(child.index, STARTING):
                 child.process.kill()  # it has done nothing since its last state was kept
@@ -288,8 +285,8 @@ class ProcessRuntime:
             nice=0 if child is self._bridge else self._nice[child.index],
             loop=child.place.loop,
             checkpoints=self._checkpoints,
-            # A learner always goes on from its last state. The world that an actor saved belongs
-            # to a run that is resumed; while the run goes on, its ring has moved on without it.
+            # A learner always resumes from its last state. The environment state that an actor
+            # saved is only for a resumed run; within a run, its ring has moved on without it.
             restore=not child.was_ready and self._resumed if is_actor else self._has_state(child),
             timeline=child.place.timeline,
             starts=child.restarts,
@@ -305,13 +302,13 @@ class ProcessRuntime:
                 log=str(child.log),
             )
         except OSError as error:
-            self._bury(child, not_started(error.strerror or str(error)), time.monotonic())
+            self._restart(child, not_started(error.strerror or str(error)), time.monotonic())
 
     def _has_state(self, child: Child) -> bool:
         return self._resumed or child.was_ready
 
     def _watch(self, seconds: float) -> None:
-        """Sleep until a child ends, or for so long; note which ended, and spawn which are due."""
+        """Sleep until a child ends, or for `seconds`; record deaths and spawn what is due."""
         alive = [c.process.sentinel for c in self._children if c.process is not None]
         due = [c.due for c in self._children if c.process is None and c.due]
         now = time.monotonic()
@@ -331,12 +328,12 @@ class ProcessRuntime:
                 child.measure()
             problem = self._problem(child, child.process, passed)
             if problem:
-                self._bury(child, problem, now)
+                self._restart(child, problem, now)
             elif child.process.was_lost:
                 self._start_again(child, child.process)
 
     def _problem(self, child: Child, process: Process, passed: float) -> str:
-        """What is wrong with a child; empty: nothing. One that hangs is killed here."""
+        """Return a child's problem, or an empty string. A child that hangs is killed here."""
         code = process.exitcode
         if code is not None:
             return self._cause(child, process, code)
@@ -362,7 +359,7 @@ class ProcessRuntime:
         return problem
 
     def _cause(self, child: Child, process: Process, code: int) -> str:
-        """Why a process ended; empty: it never began, and is to be started again."""
+        """Return why a process ended; empty if it never began and must be started again."""
         if process.failure:
             return not_started(process.failure)
         if process.was_lost and child.lost < ATTEMPTS:
@@ -374,20 +371,20 @@ class ProcessRuntime:
         if code == UNGUARDED:
             return NO_GUARD
         if code == UNKNOWN:
-            return "ended; how is not known, since the fork server ended with it"
+            return "ended for an unknown reason, since the fork server ended with it"
         if code < 0:
             return f"was killed by {signal_name(-code)}"
         return f"ended with exit code {code}"
 
     def _start_again(self, child: Child, process: Process) -> None:
-        """The fork server died before it could start this one, which is no fault of the role."""
+        """Start a child again that was lost with the fork server."""
         log.warning("the fork server died before it started %s; it is started again", child.name)
         process.close()
         child.process, child.lost = None, child.lost + 1
         self._spawn(child)
 
-    def _bury(self, child: Child, problem: str, now: float) -> None:
-        """Take note of a death, and plan the successor, or note why there is none."""
+    def _restart(self, child: Child, problem: str, now: float) -> None:
+        """Record a death; schedule the restart, or set the error that ends the run."""
         if child.process is not None:
             child.process.close()
             child.place.role.let_go()

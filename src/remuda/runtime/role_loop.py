@@ -1,4 +1,4 @@
-"""The order in which roles work: side by side, or in turns.
+"""The order in which roles work: in parallel, or in turns.
 
 A loop drives a worker inside its process. Both loops know workers only by `remuda.types.Worker`.
 """
@@ -19,38 +19,38 @@ from remuda.types import State, Worker
 log = logging.getLogger(__name__)
 
 BEAT = 1.0
-"""Seconds after which a waiting role looks up, if only to show that it lives."""
+"""Seconds after which a waiting role looks up, to give a sign of life."""
 
 
 class RoleLoop(Protocol):
     """Drives a worker until the coordinator asks it to stop."""
 
     def run(self, worker: Worker, context: RoleContext) -> None:
-        """Let the worker work; returns when it is to finish."""
+        """Let the worker work; return when it must finish."""
 
 
 class RoleContext:
-    """What a loop has at hand: its role's number, the shared words, the place for checkpoints."""
+    """The surroundings of a loop: its role's number, the shared words, the checkpoints."""
 
     def __init__(
         self, index: int, control: Control, checkpoints: Checkpoints, timeline: Timeline | None
     ) -> None:
         self.index, self.control = index, control
         self._checkpoints, self._timeline = checkpoints, timeline
-        self._saved = control.save  # what was asked for before this process began is not its due
+        self._saved = control.save  # earlier requests are not for this process
 
     def save_due(self) -> bool:
-        """Whether the coordinator wants a checkpoint that this role has no part in yet."""
+        """Return whether a checkpoint is requested of which this role has not written its part."""
         return self.control.save > self._saved
 
     def interrupted(self) -> bool:
-        """Whether a sleeping worker should look up."""
+        """Return whether a sleeping worker should look up."""
         return self.control.stopped or self.save_due()
 
     def save(self, worker: Worker) -> None:
-        """Write this role's part of the checkpoint that is wanted.
+        """Write this role's part of the requested checkpoint.
 
-        A disk that is full costs the checkpoint, and nothing else.
+        A full disk costs the checkpoint, and nothing else.
         """
         start = time.perf_counter()
         number = self.control.save
@@ -72,18 +72,18 @@ class RoleContext:
         self.trace(Span.WAIT, start)
 
     def sleep_until(self, condition: Callable[[], bool]) -> None:
-        """Wait on this role's own wake-up until `condition` or an interruption, or a heartbeat."""
+        """Wait on this role's wake-up until `condition`, an interruption or a heartbeat."""
         wakeup = self.control.wakeups[self.index]
         self.sleep(lambda t, interrupted: wakeup.wait(lambda: interrupted() or condition(), t))
 
     def trace(self, what: Span, start: float) -> None:
-        """Note what was done since `start`."""
+        """Record a span since `start`."""
         if self._timeline is not None:
             self._timeline.add(what, start, time.perf_counter())
 
 
 class AsyncLoop:
-    """`async`: a worker works whenever it can, and sleeps when there is nothing to do."""
+    """`async`: work whenever possible, sleep when there is nothing to do."""
 
     def run(self, worker: Worker, context: RoleContext) -> None:
         """Work until stopped."""
@@ -100,11 +100,11 @@ class AsyncLoop:
 
 
 class LockstepActor:
-    """`lockstep`, for the actor: it plays a turn, and waits until every learner has trained.
+    """`lockstep`, for the actor: play a turn, then wait until every learner has trained.
 
-    A checkpoint belongs to one turn: the learners save before they report that turn trained, and
-    the actor does not go on before the checkpoint is settled. Learners that die here are restarted
-    and report in their turn; the actor only ever waits for a heartbeat at a time.
+    A checkpoint belongs to one turn: the learners save before they report that turn as trained, and
+    the actor does not continue before the checkpoint is settled. Learners that die here are
+    restarted and report in their turn; the actor only ever waits for a heartbeat at a time.
     """
 
     def run(self, worker: Worker, context: RoleContext) -> None:
@@ -123,8 +123,7 @@ class LockstepActor:
                 had_room = True
                 control.end_turn(control.save_after)
             elif had_room:
-                # Who came before this one left what is due: learners look at it after a turn, and
-                # this one is empty.
+                # An earlier process left experience that is due: learners see it in an empty turn.
                 had_room = False
                 control.end_turn(control.save_after)
             else:
@@ -147,14 +146,14 @@ class LockstepActor:
     def _wait_for(
         context: RoleContext, condition: Callable[[], bool]
     ) -> Callable[[float, Callable[[], bool]], object]:
-        """A wait that a wanted checkpoint does not interrupt: its turn comes."""
+        """Return a wait that a requested checkpoint does not interrupt: its turn comes."""
         control = context.control
         wakeup = control.wakeups[context.index]
         return lambda timeout, _: wakeup.wait(lambda: control.stopped or condition(), timeout)
 
 
 class LockstepLearner:
-    """`lockstep`, for learners: after each turn they train all that is due, and say so."""
+    """`lockstep`, for learners: after each turn, train all that is due and report it."""
 
     def run(self, worker: Worker, context: RoleContext) -> None:
         """Train in turns with the actor until stopped."""
@@ -179,7 +178,7 @@ class LockstepLearner:
 
     @staticmethod
     def _train(worker: Worker, context: RoleContext) -> bool:
-        """Train all that is due; False: it was asked to stop before the end."""
+        """Train all that is due; False if it must stop before the end."""
         while worker.work():
             context.control.beat(context.index)
             if context.control.stopped:
@@ -188,7 +187,7 @@ class LockstepLearner:
 
 
 def restore(worker: Worker, checkpoints: Checkpoints) -> list[str]:
-    """Let a worker go on from its parts of a checkpoint; returns those that were there."""
+    """Restore a worker from its parts of a checkpoint; return those that were found."""
     found: Mapping[str, State | None] = {part: checkpoints.newest(part) for part in worker.parts}
     for part, state in found.items():
         if state is not None:

@@ -14,7 +14,7 @@ from remuda.types import RoleStatus
 
 
 class Runtime(Protocol):
-    """Where the roles live. One session of a run starts it once and stops it once.
+    """The home of the roles. One session of a run starts it once and stops it once.
 
     1. Every role that works was brought up before any of them worked.
     2. A role has either written all of its parts of a checkpoint, or is not among those that did.
@@ -25,22 +25,22 @@ class Runtime(Protocol):
         """Bring every role up, or return early when `stopped()`."""
 
     def run_for(self, seconds: float) -> bool:
-        """Let the roles work for about so long; True when everything is played."""
+        """Let the roles work for about `seconds`; True when everything is played."""
 
     def save(self, number: int) -> set[str]:
-        """Let every role write its parts of a checkpoint; returns the names of those written."""
+        """Let every role write its parts of a checkpoint; return the names of those written."""
 
     def settle(self, number: int) -> None:
-        """Tell that a checkpoint is complete or given up."""
+        """Announce that a checkpoint is complete or given up."""
 
     def status(self) -> list[RoleStatus]:
-        """How every role is doing."""
+        """Return the status of every role."""
 
     def traffic(self) -> tuple[int, int] | None:
-        """Bytes and messages that nodes have sent each other so far; None: there is one node."""
+        """Return the bytes and messages sent between nodes so far; None if there is one node."""
 
     def news(self) -> list[str]:
-        """What happened since this was asked last that the user should know."""
+        """Return the new messages for the user."""
 
     def stop(self) -> None:
         """Let every role finish, and make sure that all are gone."""

@@ -1,7 +1,7 @@
-"""How long a role has been silent, in time that it could have used and the supervisor was awake.
+"""How long a role has been silent, in time that it could have used while the supervisor was awake.
 
-A laptop that slept, a whole group of processes that was stopped, and a machine that gives a role no
-processor all make for old signs of life, and none of them is a role that hangs.
+A laptop that slept, a stopped group of processes, and a machine that gives a role no processor all
+leave old signs of life, though no role hangs.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from remuda.forkserver.activity import Activity, ProcessId
 MOST = 1.0
 """Seconds that count at most between two looks: for longer, the watcher itself was away."""
 LOOK = 1.0
-"""Seconds of silence after which it matters what the process does meanwhile."""
+"""Seconds of silence after which the process's own activity is considered."""
 
 
 class AwakeClock:
-    """Counts the time that the process which watches was itself awake."""
+    """Counts the time during which the watching process was awake."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
 
     def passed(self) -> float:
-        """Seconds since this was asked last, as far as they count."""
+        """Return the counted seconds since the last call."""
         now = time.monotonic()
         passed, self._last = min(now - self._last, MOST), now
         return passed
@@ -34,18 +34,18 @@ class Silence:
     """Seconds that a role has been silent; belongs to the process that watches it.
 
     1. A process that sleeps or is stopped is silent for as long as that lasts.
-    2. One that would compute is silent for the processor time that it was given and used without a
-       sign of life.
-    3. One that sleeps until others have answered is silent as they are: for as long as the one of
-       them that is silent longest by 1 or 2, each by its own time. So one that has answered is
-       forgotten, and many that take turns on a processor do not add up.
+    2. A process that is runnable is silent for the processor time that it used without a sign of
+       life.
+    3. A process that sleeps until workers have answered is silent as long as the worker that is
+       silent longest by 1 or 2, each by its own time. A worker that has answered is forgotten, and
+       many that take turns on a processor do not add up.
     """
 
     def __init__(self) -> None:
         self._sign: object = None
         self._own = 0.0
         self._workers: dict[ProcessId, float] = {}
-        """Of those that it waits for now, the seconds of each since it is waited for."""
+        """Seconds since each worker that it waits for is waited for."""
         self._before: dict[ProcessId, Activity | None] = {}
 
     @property
@@ -56,7 +56,7 @@ class Silence:
     def hear(
         self, sign: object, passed: float, pid: int | None, workers: Sequence[ProcessId] = ()
     ) -> float:
-        """Take a look; returns the seconds of silence."""
+        """Take a look; return the seconds of silence."""
         if sign != self._sign:
             self._sign, self._own, self._workers, self._before = sign, 0.0, {}, {}
             return 0.0
@@ -80,7 +80,7 @@ class Silence:
     def _silent(
         self, process: ProcessId, now: dict[ProcessId, Activity | None], passed: float
     ) -> float:
-        """Seconds of those that passed which count for this process."""
+        """Return how many of the passed seconds count for this process."""
         activity, before = now[process], self._before.get(process)
         if activity is None or not activity.runnable:
             return passed
