@@ -11,7 +11,7 @@ ROOT = Path(remuda.__file__).parent
 FLOORS = (
     {
         "algorithms",
-        "asked",
+        "policy_inputs",
         "compiling",
         "errors",
         "frame",

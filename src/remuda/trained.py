@@ -17,14 +17,6 @@ import torch
 from gymnasium import Space
 
 from remuda.actor.frames import FrameStack
-from remuda.asked import (
-    array_of,
-    generator_of,
-    rate_of,
-    rows_of,
-    switches_of,
-    told_of,
-)
 from remuda.checkpoint.state import write_whole
 from remuda.crossplay import Player
 from remuda.envs.adapters.env_spaces import EnvSpaces
@@ -33,6 +25,14 @@ from remuda.errors import UsageError
 from remuda.policies.acting import ActingStack
 from remuda.policies.networks.module import PolicyModule
 from remuda.policies.spec import PolicySpec
+from remuda.policy_inputs import (
+    as_array,
+    as_boolean_mask,
+    as_rng,
+    as_rows,
+    exploration_rate,
+    naming_policy,
+)
 from remuda.publish.snapshot import Snapshot
 from remuda.types import AgentSpec, Array, Bools, Floats
 
@@ -235,7 +235,7 @@ class Policy:
         count = len(observations)
         allowed = self._allowed(told if mask is None else mask, count, single)
         rate = self._rate(deterministic, epsilon)
-        generator = self._rng if rng is None else generator_of(rng)
+        generator = self._rng if rng is None else as_rng(rng)
         if state is not None:
             self._check(state, count)
         with self._lock:
@@ -382,17 +382,19 @@ class Policy:
 
     def _rate(self, deterministic: bool, epsilon: float | None) -> float:
         config = self._spec.config
-        rate = rate_of(deterministic, epsilon, self.name, self.algorithm, config.entry.samples)
+        rate = exploration_rate(
+            deterministic, epsilon, self.name, self.algorithm, config.entry.samples
+        )
         return config.last_epsilon if rate is None else rate
 
     def _observations(self, observation: Any) -> tuple[Array, bool]:
         """As a batch of the policy's dtype, and whether it was a single one."""
         spec = self._spec
         if self._spaces.is_array:
-            return rows_of(observation, spec.observation, spec.dtype, self.name)
-        with told_of(self.name):
+            return as_rows(observation, spec.observation, spec.dtype, self.name)
+        with naming_policy(self.name):
             rows, single = self._spaces.flatten(observation)
-        return rows_of(rows, spec.observation, spec.dtype, self.name)[0], single
+        return as_rows(rows, spec.observation, spec.dtype, self.name)[0], single
 
     def _allowed(self, mask: Any, count: int, single: bool) -> Bools:
         size = self.mask_size
@@ -405,14 +407,14 @@ class Policy:
             return np.ones((count, 0), np.bool_)
         if not size:
             raise UsageError(f"{self.name} was trained without masks: leave mask out")
-        with told_of(self.name):
+        with naming_policy(self.name):
             rows = self._spaces.allowed(mask, count, single)
-        allowed = array_of(mask if rows is None else rows, "mask", self.name)
+        allowed = as_array(mask if rows is None else rows, "mask", self.name)
         if allowed.shape not in ((size,), (count, size)) or (allowed.ndim == 1 and count != 1):
             raise UsageError(
                 f"{self.name} needs a mask of shape {(count, size)}; this is of {allowed.shape}"
             )
-        allowed = np.ascontiguousarray(switches_of(allowed, self.name).reshape(count, size))
+        allowed = np.ascontiguousarray(as_boolean_mask(allowed, self.name).reshape(count, size))
         if not allowed.any(1).all():
             raise UsageError(f"{self.name}: a mask allows nothing")
         able = allows_something(self.player.agent, allowed)

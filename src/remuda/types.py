@@ -128,7 +128,7 @@ class Role(Protocol):
     def build(self) -> Worker:
         """Make the worker, in the process that is to run it."""
 
-    def let_go(self) -> None:
+    def on_process_death(self) -> None:
         """Its process has died: let no other role wait for it before there is a successor."""
 
 

@@ -93,5 +93,5 @@ class CountingRole:
     def build(self):
         return Counter(self)
 
-    def let_go(self):
+    def on_process_death(self):
         pass

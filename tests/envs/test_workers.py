@@ -167,10 +167,10 @@ def descriptors():
 
 
 @pytest.fixture
-def let_go(monkeypatch):
+def child_ended(monkeypatch):
     """For each child that the fork server is asked for False, and True when it is let go."""
     gc.collect()  # those of other tests
-    told, send, release = [], forkserver.Server.send, forkserver.Server.let_go
+    told, send, release = [], forkserver.Server.send, forkserver.Server.child_ended
 
     def asked(server, parts):
         send(server, parts)
@@ -181,7 +181,7 @@ def let_go(monkeypatch):
         told.append(True)
 
     monkeypatch.setattr(forkserver.Server, "send", asked)
-    monkeypatch.setattr(forkserver.Server, "let_go", ended)
+    monkeypatch.setattr(forkserver.Server, "child_ended", ended)
     return told
 
 
@@ -207,7 +207,7 @@ def fail_to_make(monkeypatch, how):
 
 
 @pytest.mark.parametrize("how", ["a worker raises", "no process for the second", "Ctrl-C"])
-def test_one_that_cannot_be_made_leaves_nothing_open(monkeypatch, how, let_go):
+def test_one_that_cannot_be_made_leaves_nothing_open(monkeypatch, how, child_ended):
     """It left a descriptor for each worker, and those that had begun until they were collected."""
     WorkerEnvs("tag", 2, 2).close()  # the server, and what is loaded once
     before = descriptors()
@@ -215,7 +215,7 @@ def test_one_that_cannot_be_made_leaves_nothing_open(monkeypatch, how, let_go):
         fail_to_make(monkeypatch, how)
         assert not workers_left()
     assert descriptors() == before
-    assert let_go.count(True) == let_go.count(False) > 0
+    assert child_ended.count(True) == child_ended.count(False) > 0
 
 
 def test_one_whose_worker_broke_is_closed(monkeypatch):

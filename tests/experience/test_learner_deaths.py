@@ -171,7 +171,7 @@ class World:
     def succeed(self, death, restored):
         """Another learner takes the place of this one."""
         if not self.lockstep:
-            self.role.let_go()
+            self.role.on_process_death()
         self.asleep.discard(self.role.wakeup)
         with death:
             self.group = self.role.group()

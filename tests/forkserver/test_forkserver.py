@@ -286,7 +286,7 @@ def test_a_lifeline_that_is_cut_already_ends_a_child_at_once():
 class NoServer:
     served = False
 
-    def let_go(self):
+    def child_ended(self):
         pass
 
 

@@ -112,7 +112,7 @@ class ActorRole:
         """Names the random streams of an actor that begins now."""
         return f"{self.name} from turn {int(self.scoreboard.play(self.index)[Play.TURNS])}"
 
-    def let_go(self) -> None:
+    def on_process_death(self) -> None:
         """Nothing: learners sleep until there is something to train on."""
 
     def _fixed(self, env: VectorEnv, begins: str) -> Seats:

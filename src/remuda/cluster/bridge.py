@@ -108,7 +108,7 @@ class BridgeRole:
             rings.warm_up(experience)
         return Bridge(self)
 
-    def let_go(self) -> None:
+    def on_process_death(self) -> None:
         """Nothing: roles that wait for others are let go by their own nodes."""
 
 

@@ -149,7 +149,7 @@ class Server:
         socket.send_fds(self._requests, [b"fork"], parts, socket.MSG_NOSIGNAL)
         self._users += 1
 
-    def let_go(self) -> None:
+    def child_ended(self) -> None:
         """A process that it forked has ended."""
         self._users -= 1
         if self._retired and not self._users:
@@ -194,7 +194,7 @@ class InheritedServer:
         """Whether it is gone: it has closed its end of the socket, and is not to be replaced."""
         return True
 
-    def let_go(self) -> None:
+    def child_ended(self) -> None:
         """A process that it forked has ended; it is not this process's to end."""
 
 

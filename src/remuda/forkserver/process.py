@@ -65,7 +65,7 @@ class Server(Protocol):
     served: bool
     """Whether a child of it ever said hello."""
 
-    def let_go(self) -> None:
+    def child_ended(self) -> None:
         """A process that it forked has ended."""
 
 
@@ -160,7 +160,7 @@ class ForkedProcess:
             self._descriptor = None
         if self._is_held:
             self._is_held = False
-            self._server.let_go()
+            self._server.child_ended()
 
     def _listen(self) -> None:
         """Take in what was said."""

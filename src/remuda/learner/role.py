@@ -128,7 +128,7 @@ class LearnerRole:
         random = stream(self.seed, "distillation", policy, generation)
         return Teaching(spec, newborn, random)
 
-    def let_go(self) -> None:
+    def on_process_death(self) -> None:
         """No learner is there to take experience: let actors write over it, and never wait.
 
         The words of a learner in its rings are its runtime's from its death to the start of its

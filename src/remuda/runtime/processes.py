@@ -387,7 +387,7 @@ class ProcessRuntime:
         """Record a death; schedule the restart, or set the error that ends the run."""
         if child.process is not None:
             child.process.close()
-            child.place.role.let_go()
+            child.place.role.on_process_death()
         child.process, child.problem, child.due = None, problem, 0.0
         child.reset(self._control)
         death = f"the process {child.name} {problem}"

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from remuda.asked import check_switch
 from remuda.config import plain_data
 from remuda.config.faults import LONGEST_SHOWN
 from remuda.config.sections import fault_of_path
@@ -22,6 +21,7 @@ from remuda.crossplay import (
 from remuda.errors import UsageError
 from remuda.evaluation import Limits
 from remuda.own_code import name_scripted
+from remuda.policy_inputs import check_switch
 from remuda.tournaments.setup import TournamentSetup
 from remuda.tournaments.until import Look
 from remuda.trained import Policy

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from remuda.envs.adapters.leaves import refusal_of
 from remuda.envs.adapters.mask_forms import form_of, refuse_unfit
+from remuda.envs.adapters.space_checks import refusal_of
 from remuda.envs.checks import BadValueError, UntakeableError, short, write_checked
 from remuda.envs.closing import close
 from remuda.errors import ContractError

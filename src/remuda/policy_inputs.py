@@ -1,4 +1,4 @@
-"""What a policy is asked with, checked: arrays, masks, switches, rates and random numbers."""
+"""Check and batch the inputs of `Policy.act`."""
 
 from __future__ import annotations
 
@@ -12,65 +12,57 @@ from remuda.errors import UsageError
 from remuda.types import Array, Bools
 
 
-def array_of(values: npt.ArrayLike, name: str, policy: str) -> Array:
-    """What was given as an array.
-
-    Raises:
-        UsageError: its rows are of unlike lengths, or it is no array for another reason.
-    """
+def as_array(values: npt.ArrayLike, name: str, policy: str) -> Array:
+    """Convert an argument to an array, or raise a `UsageError` that names it."""
     try:
         return np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:
         raise UsageError(f"{policy}: {name} is no array: {error}") from None
 
 
-def rows_of(
+def as_rows(
     observation: npt.ArrayLike, shape: tuple[int, ...], dtype: npt.DTypeLike, policy: str
 ) -> tuple[Array, bool]:
-    """Return one observation, or a batch, as [N, size] of `dtype`, and whether it is one alone.
+    """Return one observation, or a batch, as [N, size], and whether it is a single one.
 
     Raises:
-        UsageError: it has another shape, or holds what the dtype does not have.
+        UsageError: the shape is wrong, or `dtype` cannot hold a value exactly.
     """
-    given = array_of(observation, "observation", policy)
-    single = given.shape == shape
-    if not single and given.shape[1:] != shape:
+    array = as_array(observation, "observation", policy)
+    single = array.shape == shape
+    if not single and array.shape[1:] != shape:
         raise UsageError(
             f"{policy} sees observations of shape {shape}, or a batch of them; "
-            f"this is of shape {given.shape}"
+            f"this is of shape {array.shape}"
         )
-    if given.dtype.kind not in "buif":
-        raise UsageError(f"{policy} sees numbers; this is of {given.dtype}")
+    if array.dtype.kind not in "buif":
+        raise UsageError(f"{policy} sees numbers; this is of {array.dtype}")
     wanted, size = np.dtype(dtype), int(np.prod(shape, dtype=np.int64))
-    with np.errstate(invalid="ignore"):  # what comes of numbers that are none is seen below
-        found = np.ascontiguousarray(given, wanted)
-    exact = wanted.kind == "f" or (found == given).all()
+    with np.errstate(invalid="ignore"):  # checked below
+        cast = np.ascontiguousarray(array, wanted)
+    exact = wanted.kind == "f" or (cast == array).all()
     if not exact:
         raise UsageError(
-            f"{policy} sees observations of {wanted}; this is of {given.dtype}, and holds "
+            f"{policy} sees observations of {wanted}; this is of {array.dtype}, and holds "
             f"numbers that {wanted} does not have"
         )
-    if wanted.kind == "f" and not np.isfinite(found).all():
-        finite = np.isfinite(found).reshape(-1, size).all(1)
+    if wanted.kind == "f" and not np.isfinite(cast).all():
+        finite = np.isfinite(cast).reshape(-1, size).all(1)
         raise UsageError(f"{policy}: observation {int(finite.argmin())} is not finite")
-    return found.reshape(1 if single else len(found), size), single
+    return cast.reshape(1 if single else len(cast), size), single
 
 
 @contextmanager
-def told_of(policy: str) -> Iterator[None]:
-    """Inside the `with`, put the policy's name before the message of a `UsageError`."""
+def naming_policy(policy: str) -> Iterator[None]:
+    """Prefix the message of a `UsageError` with the policy's name."""
     try:
         yield
     except UsageError as error:
         raise UsageError(f"{policy}: {error}") from None
 
 
-def switches_of(mask: Array, policy: str) -> Bools:
-    """A mask of booleans, or of numbers that are 0 or 1, as booleans.
-
-    Raises:
-        UsageError: it holds something else.
-    """
+def as_boolean_mask(mask: Array, policy: str) -> Bools:
+    """Convert a mask of booleans, zeros and ones, or raise a `UsageError`."""
     if mask.dtype == np.bool_:
         return mask
     flat = mask.ravel()
@@ -87,26 +79,26 @@ def switches_of(mask: Array, policy: str) -> Bools:
 
 
 def check_switch(value: object, name: str) -> None:
-    """Raise a `UsageError` for what is neither True nor False."""
+    """Raise a `UsageError` unless the value is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise UsageError(f"{name}: True or False; this is {value!r}")
 
 
 def check_rate(epsilon: object) -> None:
-    """Raise a `UsageError` for what is no exploration rate."""
+    """Raise a `UsageError` unless the value is an exploration rate."""
     number = isinstance(epsilon, int | float | np.number) and not isinstance(epsilon, bool)
     if not number or not 0.0 <= epsilon <= 1.0:  # type: ignore[operator]
         raise UsageError(f"epsilon is a share, 0 to 1; this is {epsilon!r}")
 
 
-def rate_of(
+def exploration_rate(
     deterministic: bool, epsilon: float | None, policy: str, algorithm: str, samples: bool
 ) -> float | None:
-    """Return the exploration rate to choose with; None: the policy's own at the end of training.
+    """Return the exploration rate; None: the policy's final rate in training.
 
     Raises:
-        UsageError: one of them is no value, or they do not go together, or with a policy that
-            `samples` its distribution.
+        UsageError: an argument is invalid, or `epsilon` contradicts `deterministic` or an
+            algorithm that `samples` its actions.
     """
     check_switch(deterministic, "deterministic")
     if epsilon is not None:
@@ -126,12 +118,8 @@ def rate_of(
     return 0.0
 
 
-def generator_of(rng: np.random.Generator | int) -> np.random.Generator:
-    """Random numbers, given as such or by a seed.
-
-    Raises:
-        UsageError: they are neither.
-    """
+def as_rng(rng: np.random.Generator | int) -> np.random.Generator:
+    """Return a generator, or make one from a seed."""
     try:
         return np.random.default_rng(rng)
     except (ValueError, TypeError):
