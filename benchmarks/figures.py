@@ -8,8 +8,9 @@ A page has a figure between two marks, in one of two forms:
 
     over <!-- figures: stacks.policies | 8 | trained/s -->388,000<!-- /figures --> steps a second
 
-The second is one cell: of the row whose first cell is `8`, the column `trained/s`. What stands
-between the marks is written by this program. A test fails where it is not what the files give.
+The second is one cell: of the row whose first cell is `8`, the column `trained/s`. `a; 8` names the
+row whose first two cells are `a` and `8`. This program writes the text between the marks, and a
+test fails where the text differs from the files.
 """
 
 from __future__ import annotations
@@ -51,9 +52,10 @@ def _between(mark: str, folder: Path) -> str:
     if not where:
         return f"\n{_block(record)}\n"
     row, column = where
+    wanted = [part.strip() for part in row.split(";")]
     for cells in record["figures"]["rows"]:
-        first = next(iter(cells.values()))
-        if text(first) == row and column in cells:
+        first = [text(cell) for cell in list(cells.values())[: len(wanted)]]
+        if first == wanted and column in cells:
             return text(cells[column])
     raise FiguresError(f"figures of {name}: there is no {column} of {row} among them")
 

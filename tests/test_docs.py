@@ -327,6 +327,8 @@ def test_figures_stand_between_their_marks(tmp_path):
     )
     text = figures.rendered(page, tmp_path)
     assert "Some <!-- figures: trial | 64 | trained/s -->352,000<!-- /figures --> steps." in text
+    second = "<!-- figures: trial | 8; 388,120 | policies -->0<!-- /figures -->"
+    assert ">8<" in figures.rendered(second, tmp_path)
     assert "| policies | trained/s |\n| --- | --- |\n| 8 | 388,120 |\n| 64 | 352,000 |" in text
     assert "| trained/s | 388,120 | at least 150,000 | met |" in text
     assert "| cost | 1.5 | at most 1.25 | **missed** |" in text
