@@ -225,7 +225,13 @@ def is_attribute(name, page):
     return kind is not None and (hasattr(kind, attribute) or attribute in kind.__annotations__)
 
 
-OF_PROGRAMS = ("docs/api.md", "docs/callbacks.md", "docs/evolution.md", "docs/populations.md")
+OF_PROGRAMS = (
+    "docs/api.md",
+    "docs/callbacks.md",
+    "docs/evolution.md",
+    "docs/glossary.md",
+    "docs/populations.md",
+)
 """Pages that name attributes of a run as well as settings."""
 
 
