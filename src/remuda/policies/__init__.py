@@ -1,1 +1,1 @@
-"""Networks as stacks of K policies, the losses they learn by, and how they act."""
+"""Policies: stacked networks, losses, algorithms and action selection."""

@@ -1,4 +1,4 @@
-"""Acting: the networks of K policies of one layout, renewed from snapshots."""
+"""Inference for K policies of one network layout, updated from published snapshots."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from remuda.policies.networks.network import Network
 from remuda.policies.stack import ParameterStack
 from remuda.types import Bools, Floats, State
 
-KEPT_ROOMS = 1024
-"""Passes of different shapes that are kept ready."""
+KEPT_ROOMS = 1024  # compiled passes of different shapes that are cached
 
 
 class ActingStack:
     """K policies that act and never learn, each for N streams.
 
-    A policy's plain weights are worked out when its snapshot is loaded, once per version, so that a
-    pass is nothing but matrix products. With noisy layers that is also when their noise is drawn;
-    without a noise stream the policy acts on the means.
+    Plain weights are computed when a snapshot is loaded, once per version, so that a forward pass
+    is only matrix products. Noisy layers draw their noise then; without a noise generator the
+    policy acts on the mean weights.
     """
 
     def __init__(
@@ -36,16 +35,11 @@ class ActingStack:
         gathered: bool = False,
         kept_rooms: int = KEPT_ROOMS,
     ) -> None:
-        """Make room for K policies.
+        """Allocate the weights and inputs of K policies.
 
-        Args:
-            network: of all of them.
-            noise: by policy, the stream of its noisy layers; None: it has none, or uses the means.
-            num_streams: N, of each policy; of all together where they are gathered.
-            device: of the networks.
-            gathered: streams are gathered for each pass, by `room`, instead of each policy having N
-                of its own: then memory grows with the streams, not with policies times streams.
-            kept_rooms: passes of different shapes that are kept ready.
+        With `gathered`, streams are gathered by policy for each pass (`room`, or `gathered_pass`)
+        and `num_streams` counts those of all policies. Memory then grows with the streams, not with
+        policies times streams. `noise` holds a generator per policy, None for mean weights.
         """
         self.network, self._noise, self._device = network, tuple(noise), torch.device(device)
         count = len(self._noise)
@@ -58,33 +52,32 @@ class ActingStack:
                 name
                 for name, weight in self._weights.items()
                 if not here or weight.untyped_storage().data_ptr() != memory
-            ]
-            """What of them is no view of the parameters, and so is written when some are loaded."""
+            ]  # plain weights that are not views of the parameters: recomputed on `load`
             for name in self._worked_out:
                 self._weights[name] = self._weights[name].clone()
+            # by policy, views of the parameters that they are computed from
             self._parameters = [self._stack.of(k) for k in range(count) if self._worked_out]
-            """Of each policy, what they are worked out from: views."""
             if network.encoder is not None:
                 network.encoder.bind(self._weights)
         at = (1 if gathered else count, num_streams)
+        # [K, N, num_inputs], written by the seats
         self.inputs: Floats = aligned_zeros((*at, network.num_inputs))
-        """[K, N, num_inputs]: what the policies act on; written by their seats."""
         self._tensor = torch.from_numpy(self.inputs)
         kept = (count, 0 if gathered else num_streams, network.memory)
+        # [K, N, memory] recurrent state, zeros at the start of an episode
         self.memories: Floats = np.zeros(kept, np.float32)
-        """[K, N, memory]: what each stream keeps; zeros where an episode begins."""
+        # [K, N, memory] recurrent state before the last pass
         self.kept: Floats = self.memories.copy()
-        """[K, N, memory]: the same before the last pass."""
         self._of: list[Weights] = [self._rows(k, k + 1)[0] for k in range(count)]
         self._parts: dict[tuple[int, int], Callable[[], Floats]] = {}
         self._rooms: dict[tuple[int, int, int], tuple[Floats, Callable[[], Floats]]] = {}
         self._kept_rooms = kept_rooms
         here = self._device.type == "cpu"
+        # pass over streams gathered by policy; None: use `room`, pass by pass
         self.gathered_pass = network.gathered_pass(self._weights) if gathered and here else None
-        """The pass of streams gathered by policy; None: they go through `room`, pass by pass."""
 
     def load(self, policy: int, weights: Floats) -> None:
-        """Take these weights [P] as the newest of one policy."""
+        """Load the weights [P] of a policy's newest version."""
         with torch.inference_mode():
             self._stack.flat[policy].copy_(torch.from_numpy(weights))
             if self._worked_out:
@@ -93,7 +86,7 @@ class ActingStack:
                     self._of[policy][name].copy_(fresh[name])
 
     def state(self, policy: int) -> State:
-        """One policy's weights with the noise it acts with, and its stream."""
+        """Return a policy's plain weights, recurrent state and noise generator."""
         noise = self._noise[policy]
         return {
             "plain": {name: w[0].cpu().numpy().copy() for name, w in self._of[policy].items()},
@@ -102,7 +95,7 @@ class ActingStack:
         }
 
     def restore(self, policy: int, state: State) -> None:
-        """Let one policy act as it did when `state` was called."""
+        """Restore what `state` returned."""
         plain = branch(state, "plain")
         with torch.inference_mode():
             for name, weight in self._of[policy].items():
@@ -114,19 +107,19 @@ class ActingStack:
         self.memories[policy] = fitting(state, "memories", self.memories[policy])
 
     def parameters_of(self, policy: int) -> dict[str, torch.Tensor]:
-        """The parameters that one policy was loaded with: views, [1, *shape] by name."""
+        """Return views [1, *shape] of the parameters that a policy was loaded with."""
         return self._stack.of(policy)
 
     def flat_weights(self, policy: int) -> Floats:
-        """The weights [P] that one policy was loaded with."""
+        """Return a copy of the weights [P] that a policy was loaded with."""
         weights: Floats = self._stack.flat[policy].cpu().numpy().copy()
         return weights
 
     def room(self, first: int, end: int, width: int) -> tuple[Floats, Callable[[], Floats]]:
-        """Where policies `first` to `end - 1` are given `width` streams each, and their pass.
+        """Return the input buffer of policies `first` to `end - 1`, and their pass.
 
-        The room, [k * width, num_inputs], is the same memory for all passes of this kind: fill it,
-        then call the pass, which returns [k, width, O].
+        The buffer [k * width, num_inputs] is the same memory for all passes of these sizes: fill
+        it, then call the pass, which returns [k, width, O].
         """
         key = (first, end, width)
         if key not in self._rooms:
@@ -143,21 +136,13 @@ class ActingStack:
         return self._rooms[key]
 
     def _make_room(self, count: int) -> None:
-        """Make the room of gathered passes large enough for so many rows of inputs."""
         if count > self.inputs.shape[0] * self.inputs.shape[1]:
             self._rooms.clear()  # their passes look at the old one
             self.inputs = aligned_zeros((1, 2 * count, self.network.num_inputs))
             self._tensor = torch.from_numpy(self.inputs)
 
     def remember(self, first: int, end: int, width: int, memories: Floats) -> tuple[Floats, Floats]:
-        """Likewise for networks with a memory: outputs, and what they keep, [k, width, memory].
-
-        Args:
-            first: the first policy.
-            end: one past the last.
-            width: streams of each.
-            memories: [k, width, memory] before.
-        """
+        """Return outputs and next recurrent states [k, width, memory] of recurrent networks."""
         count = (end - first) * width
         inputs = self._tensor.view(-1, self.network.num_inputs)[:count]
         inputs = inputs.view(end - first, width, -1).to(self._device)
@@ -168,29 +153,25 @@ class ActingStack:
         return outputs.cpu().numpy(), after.cpu().numpy()
 
     def outputs(self, first: int, end: int) -> Floats:
-        """What policies `first` to `end - 1` make of their inputs, in one pass: [k, N, O].
-
-        It may be written anew by the next pass.
-        """
+        """Run policies `first` to `end - 1`: [k, N, O], overwritten by the next pass."""
         part = self._parts.get((first, end))
         if part is None:
             part = self._parts[first, end] = self._part(first, end)
         return part()
 
     def stay(self, policy: int, acts: Bools) -> None:
-        """Let the streams that did not act keep what they kept before the last pass."""
+        """Keep the previous recurrent state of the streams that did not act."""
         if self.network.memory:
             self.memories[policy, ~acts] = self.kept[policy, ~acts]
 
     def _part(self, first: int, end: int) -> Callable[[], Floats]:
-        """The pass of these policies."""
         weights, inputs = self._rows(first, end)
         if self.network.memory:
             return lambda: self._remember(weights, inputs, first, end)
         return self._pass(weights, inputs)
 
     def _pass(self, weights: Weights, inputs: torch.Tensor) -> Callable[[], Floats]:
-        """The pass of these weights over these inputs, wherever they are then."""
+        """Return a function that runs these weights on these inputs, which it reads in place."""
         if self._device.type == "cpu":
             compiled = self.network.compiled_pass(weights, inputs)
             if compiled is not None:

@@ -1,7 +1,7 @@
-"""Kinds of actions: how a network's outputs become a choice, and how likely that choice was.
+"""Action types: how network outputs become a choice, and the log-probability of that choice.
 
-Acting goes through compiled loops over streams (`choose`); learning through torch, for K policies
-at once (`log_probs_and_entropy`). Both mean the same distribution.
+Acting uses compiled loops over streams (`choose`); learning uses torch, for K policies at once
+(`log_probs_and_entropy`). Both describe the same distribution.
 """
 
 from __future__ import annotations
@@ -29,108 +29,79 @@ HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class Actions(ABC):
-    """What a policy can do, and the distributions it chooses from."""
+    """The actions of a policy, and the distributions it draws them from."""
 
-    size: int
-    """Numbers in one action."""
+    size: int  # numbers in one action
     dtype: npt.DTypeLike
-    num_logits: int
-    """Outputs of the policy's head."""
-    num_scales: int = 0
-    """Further parameters that do not depend on what is seen."""
-    meaning: str
-    """What a network's outputs are, in words."""
+    num_logits: int  # outputs of the policy's head
+    num_scales: int = 0  # further parameters that do not depend on the observation
+    meaning: str  # describes the network's outputs, for exported files
 
     @property
     def num_outputs(self) -> int:
-        """Numbers that describe one distribution."""
+        """Return how many numbers describe one distribution."""
         return self.num_logits + self.num_scales
 
     @property
     @abstractmethod
     def mask_size(self) -> int:
-        """Entries of a mask of allowed actions; 0: there can be none."""
+        """Return the entries of an action mask; 0: these actions cannot be masked."""
 
-    @abstractmethod
     def choose(
         self,
         outputs: Floats,
         masks: Bools,
-        random: np.random.Generator | None,
+        rng: np.random.Generator | None,
         actions: Array,
         log_probs: Floats,
     ) -> None:
-        """Choose an action for each stream.
+        """Choose as `choose_for_all`, for one policy: arrays lack the axis of policies."""
+        rngs = None if rng is None else (rng,)
+        self.choose_for_all(outputs[None], masks[None], rngs, actions[None], log_probs[None])
 
-        Args:
-            outputs: [N, num_outputs] what the network made of each.
-            masks: [N, mask_size] what each may do, or [N, 0]: anything.
-            random: the policy's stream; None: choose the most likely.
-            actions: [N, size] to be written.
-            log_probs: [N] to be written: how likely that was.
-        """
-
+    @abstractmethod
     def choose_for_all(
         self,
         outputs: Floats,
         masks: Bools,
-        randoms: Sequence[np.random.Generator] | None,
+        rngs: Sequence[np.random.Generator] | None,
         actions: Array,
         log_probs: Floats,
     ) -> None:
-        """Choose for K policies of N streams each, as `choose` does for one after another.
+        """Write actions [K, N, size] and log-probabilities [K, N] of K policies of N streams each.
 
-        Args:
-            outputs: [K, N, num_outputs].
-            masks: [K, N, mask_size], or [K, N, 0].
-            randoms: by policy; None: choose the most likely.
-            actions: [K, N, size], to be written.
-            log_probs: [K, N], to be written.
+        Shapes: outputs [K, N, num_outputs]; masks [K, N, mask_size], or [K, N, 0] to allow all.
+        Without random generators, one for each policy, the most likely actions are chosen.
         """
-        for k in range(len(outputs)):
-            random = None if randoms is None else randoms[k]
-            self.choose(outputs[k], masks[k], random, actions[k], log_probs[k])
 
     @abstractmethod
     def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:
-        """Choose what `choose` does without random numbers, within bounds, in torch: [N, size].
+        """Return the greedy action within bounds, [N, size], by torch operations that export.
 
-        It is for graphs that leave this program, so it is made of operations of torch alone.
-
-        Args:
-            outputs: [N, num_outputs].
-            masks: [N, mask_size] bool, or None: anything.
+        Shapes: outputs [N, num_outputs]; masks [N, mask_size] bool, or None.
         """
 
     @abstractmethod
     def log_probs_and_entropy(
         self, outputs: Tensor, actions: Tensor, masks: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Log-probabilities and entropies in nats, each [K, B].
+        """Return log-probabilities and entropies in nats, each [K, B].
 
-        Args:
-            outputs: [K, B, num_outputs].
-            actions: [K, B, size].
-            masks: [K, B, mask_size] bool, or None.
+        Shapes: outputs [K, B, num_outputs]; actions [K, B, size]; masks [K, B, mask_size] bool, or
+        None.
         """
 
     def divergence(self, outputs: Tensor, others: Tensor, masks: Tensor | None) -> Tensor:
-        """KL(pi, other) in nats, [K, B], of the distributions that two outputs describe.
-
-        Args:
-            outputs: [K, B, num_outputs] of pi.
-            others: likewise, of the other.
-            masks: [K, B, mask_size] bool, or None.
-        """
+        """Return KL(pi, other) in nats, [K, B], of two distributions [K, B, num_outputs]."""
         raise NotImplementedError(f"{type(self).__name__} has no divergence")
 
     def within_bounds(self, actions: Array) -> Array:
-        """The actions [N, size] as the environment may take them."""
+        """Return the actions [N, size] scaled to the environment's bounds."""
         return actions
 
 
 class DiscreteActions(Actions):
-    """One or several choices among numbered possibilities, each independent given what is seen."""
+    """One or several discrete choices, independent given the observation."""
 
     meaning = "logits of all possibilities, choice after choice"
 
@@ -145,39 +116,27 @@ class DiscreteActions(Actions):
 
     @property
     def mask_size(self) -> int:
-        """One entry for each possibility."""
+        """Return one entry for each possibility."""
         return self.num_logits
-
-    def choose(
-        self,
-        outputs: Floats,
-        masks: Bools,
-        random: np.random.Generator | None,
-        actions: Array,
-        log_probs: Floats,
-    ) -> None:
-        """Sample by the inverse of the cumulative distribution, or take the most likely."""
-        randoms = None if random is None else (random,)
-        self.choose_for_all(outputs[None], masks[None], randoms, actions[None], log_probs[None])
 
     def choose_for_all(
         self,
         outputs: Floats,
         masks: Bools,
-        randoms: Sequence[np.random.Generator] | None,
+        rngs: Sequence[np.random.Generator] | None,
         actions: Array,
         log_probs: Floats,
     ) -> None:
-        """In one call, with numbers from the stream of each."""
+        """Sample by inverting the cumulative distribution, or take the most likely action."""
         if self._uniforms.shape != actions.shape:
             self._uniforms = np.zeros(actions.shape)
-        for k, random in enumerate(randoms or ()):
-            random.random(out=self._uniforms[k])
-        greedy = randoms is None
+        for k, rng in enumerate(rngs or ()):
+            rng.random(out=self._uniforms[k])
+        greedy = rngs is None
         _choose_discrete(outputs, masks, self._uniforms, self._sizes, greedy, actions, log_probs)
 
     def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:
-        """The first of the greatest of each choice, among those allowed; 0 where none is."""
+        """Return the first allowed argmax of each choice; 0 where nothing is allowed."""
         if masks is not None:
             outputs = outputs.masked_fill(~masks, -math.inf)
         parts = torch.split(outputs, list(self.sizes), -1)
@@ -186,7 +145,7 @@ class DiscreteActions(Actions):
     def log_probs_and_entropy(
         self, outputs: Tensor, actions: Tensor, masks: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Sums over the choices."""
+        """Sum over the choices."""
         log_probs = entropies = torch.zeros((), device=outputs.device)
         start = 0
         for i, size in enumerate(self.sizes):
@@ -199,7 +158,7 @@ class DiscreteActions(Actions):
         return log_probs, entropies
 
     def divergence(self, outputs: Tensor, others: Tensor, masks: Tensor | None) -> Tensor:
-        """Summed over the choices; what is forbidden counts nothing."""
+        """Sum over the choices; masked possibilities contribute nothing."""
         total = torch.zeros((), device=outputs.device)
         start = 0
         for size in self.sizes:
@@ -214,10 +173,10 @@ class DiscreteActions(Actions):
 
 
 class ContinuousActions(Actions):
-    """Numbers from independent normal distributions; their scales do not depend on what is seen.
+    """Independent normal distributions, whose scales do not depend on the observation.
 
     Actions are normalised: between finite bounds, [-1, 1] is the whole range (`ActionBounds`). The
-    ring holds what was drawn; the environment gets it scaled to its bounds, and clipped there.
+    ring stores the drawn numbers; the environment receives them scaled and clipped to its bounds.
     """
 
     meaning = "means, then logarithms of standard deviations"
@@ -233,42 +192,30 @@ class ContinuousActions(Actions):
 
     @property
     def unbounded(self) -> int:
-        """How many numbers lack a finite bound on one side or on both."""
+        """Return how many numbers lack a finite bound on one side or both."""
         return int(np.count_nonzero(~self.bounds.is_bounded))
 
     @property
     def mask_size(self) -> int:
-        """No action is ever forbidden."""
+        """Return 0: continuous actions cannot be masked."""
         return 0
-
-    def choose(
-        self,
-        outputs: Floats,
-        masks: Bools,
-        random: np.random.Generator | None,
-        actions: Array,
-        log_probs: Floats,
-    ) -> None:
-        """Draw, or take the means."""
-        randoms = None if random is None else (random,)
-        self.choose_for_all(outputs[None], masks[None], randoms, actions[None], log_probs[None])
 
     def choose_for_all(
         self,
         outputs: Floats,
         masks: Bools,  # noqa: ARG002
-        randoms: Sequence[np.random.Generator] | None,
+        rngs: Sequence[np.random.Generator] | None,
         actions: Array,
         log_probs: Floats,
     ) -> None:
-        """In one call, with numbers from the stream of each."""
+        """Draw from the distribution, or take the mean."""
         normals = np.zeros(actions.shape)
-        for k, random in enumerate(randoms or ()):
-            random.standard_normal(out=normals[k])
+        for k, rng in enumerate(rngs or ()):
+            rng.standard_normal(out=normals[k])
         _choose_continuous(outputs, normals, actions, log_probs)
 
     def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:  # noqa: ARG002
-        """The means, scaled to the bounds of the space."""
+        """Return the mean, scaled to the bounds."""
         return self.bounds.scale_tensor(outputs[..., : self.size])
 
     def log_probs_and_entropy(
@@ -277,14 +224,14 @@ class ContinuousActions(Actions):
         actions: Tensor,
         masks: Tensor | None,  # noqa: ARG002
     ) -> tuple[Tensor, Tensor]:
-        """Sums over the numbers of an action."""
+        """Sum over the numbers of an action."""
         means, log_scales = outputs.chunk(2, -1)
         z = (actions - means) * (-log_scales).exp()
         log_probs = (-0.5 * z.square() - log_scales - HALF_LOG_TWO_PI).sum(-1)
         return log_probs, (log_scales + 0.5 + HALF_LOG_TWO_PI).sum(-1)
 
     def divergence(self, outputs: Tensor, others: Tensor, masks: Tensor | None) -> Tensor:  # noqa: ARG002
-        """Of normal distributions, summed over the numbers."""
+        """Sum over the numbers of an action."""
         means, log_scales = outputs.chunk(2, -1)
         other_means, other_scales = others.chunk(2, -1)
         ratio = (2.0 * (log_scales - other_scales)).exp()
@@ -292,16 +239,12 @@ class ContinuousActions(Actions):
         return (other_scales - log_scales + 0.5 * (ratio + apart - 1.0)).sum(-1)
 
     def within_bounds(self, actions: Array) -> Array:
-        """Scaled to the bounds of the space."""
+        """Scale the actions to the bounds."""
         return self.bounds.scale(actions)
 
 
 def actions_of(space: Space[object], agent: str) -> Actions:
-    """The kind of actions that a space asks for.
-
-    Raises:
-        ContractError: no algorithm here can act in it.
-    """
+    """Return the action type of a space; raise ContractError where no algorithm can act in it."""
     from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
     if isinstance(space, Discrete) and space.start == 0:

@@ -1,4 +1,4 @@
-"""Advantages of steps that lie one segment after another."""
+"""Advantage estimates over consecutive segments, and running moments."""
 
 from __future__ import annotations
 
@@ -17,21 +17,12 @@ def generalised_advantages(
     trace_decay: float,
     advantages: Floats,
 ) -> None:
-    """Generalised advantage estimates (Schulman et al. 2016, equation 16).
+    """Write generalised advantage estimates (Schulman et al. 2016, equation 16).
 
-    Sums the temporal-difference errors of what follows in the same segment, each further one
-    weighted less by `discount * trace_decay`. A segment that was cut off, by its length or by a
-    truncated episode, counts the value of what was seen after it; one that terminated counts
-    nothing.
-
-    Args:
-        r_t: [R] rewards.
-        discount_t: [R] what the next row's value counts; 0 after a termination.
-        values: [R] values of what was seen.
-        after: [R] the row holds no step, but what was seen after the last step of a segment.
-        trace_decay: lambda; 0 looks one step ahead, 1 to the segment's end.
-        advantages: [R] to be written; added to `values` they are the targets of the values. 0 in
-            rows that hold no step.
+    A segment that was cut off, by its length or by a truncated episode, bootstraps from the value
+    of its final observation; a terminated one does not. All arrays are [R] rows. `discount_t` is 0
+    after a termination. `after` marks rows that hold a segment's final observation and no step;
+    their advantage is 0. Advantages plus `values` are the value targets.
     """
     following = 0.0
     for i in range(r_t.size - 1, -1, -1):
@@ -55,23 +46,12 @@ def vtrace(
     advantages: Floats,
     targets: Floats,
 ) -> None:
-    """V-trace (Espeholt et al. 2018, section 4.1): corrected for who acted, step by step.
+    """Write V-trace targets and advantages (Espeholt et al. 2018, section 4.1).
 
-    Each temporal-difference error is weighted by how likelier the action is now than when it was
-    chosen, at most `most`; what follows it is cut by that too, at most 1. Where nothing has changed
-    this is `generalised_advantages`: with lambda 1, targets are n-step returns.
-
-    Args:
-        r_t: [R] rewards.
-        discount_t: [R] what the next row's value counts; 0 after a termination.
-        values: [R] values of what was seen.
-        after: [R] the row holds no step, but what was seen after the last step of a segment.
-        ratios: [R] of the action's probability now to that when it was chosen.
-        trace_decay: lambda, in the traces, and as in Espeholt et al.'s later code (RLax) in what
-            an action is credited with.
-        most: the most that an error counts; rho-bar.
-        advantages: [R] to be written: what to credit the action with, before its own weight.
-        targets: [R] to be written: of the values.
+    Each temporal-difference error is weighted by the importance ratio [R] of its action, clipped at
+    `most` (rho-bar); what follows is cut by the same ratio, clipped at 1. With ratios of 1 this
+    equals `generalised_advantages`. `trace_decay` (lambda) also applies to the advantages, as in
+    RLax. The other arguments are as above; advantages are before the action's own weight.
     """
     beyond = 0.0  # what the targets of the next row are above its value
     for i in range(r_t.size - 1, -1, -1):
@@ -88,9 +68,9 @@ def vtrace(
 
 
 def effective_share(ratios: np.ndarray) -> float:
-    """The effective sample size of weighted samples [N], as a share of them (Kong 1992): 0 to 1.
+    """Return the effective sample size of weights [N] as a share of N, 0 to 1 (Kong 1992).
 
-    (sum w)^2 / (N sum w^2): 1 where all weigh the same, 1 / N where one outweighs all.
+    It is (sum w)^2 / (N sum w^2): 1 where all weights are equal, 1 / N where one dominates.
     """
     squares = float(np.square(ratios, dtype=np.float64).sum())
     return float(ratios.sum(dtype=np.float64)) ** 2 / (len(ratios) * squares) if squares else 0.0
@@ -98,15 +78,9 @@ def effective_share(ratios: np.ndarray) -> float:
 
 @njit(cache=True)
 def explained_variance(values: Floats, targets: Floats, after: Bools) -> float:
-    """The share of the targets' variance that values [R] explain: 1 - Var(t - v) / Var(t).
+    """Return the share of the targets' variance that values [R] explain: 1 - Var(t - v) / Var(t).
 
-    1 where the values are the targets but for a constant, 0 where they tell no more than a constant
-    would, below that where they tell less; NaN where all targets are equal.
-
-    Args:
-        values: [R] what was thought of the rows.
-        targets: [R] what they should have been.
-        after: [R] the row holds no step, and does not count.
+    NaN where all targets are equal. Rows marked `after` hold no step and do not count.
     """
     count, mean_target, mean_error = 0, 0.0, 0.0
     for i in range(values.size):
@@ -124,13 +98,13 @@ def explained_variance(values: Floats, targets: Floats, after: Bools) -> float:
 
 
 class RunningMoments:
-    """Mean and variance of everything seen so far (Chan et al. 1983), by batches."""
+    """Mean and variance of all samples so far, updated by batches (Chan et al. 1983)."""
 
     def __init__(self, mean: np.ndarray, variance: np.ndarray, count: float) -> None:
         self.mean, self.variance, self.count = mean, variance, count
 
     def add(self, batch: np.ndarray) -> None:
-        """Count a batch [B, ...] in."""
+        """Add a batch [B, ...]."""
         if len(batch) == 0:
             return
         mean, variance, count = batch.mean(0), batch.var(0), float(len(batch))

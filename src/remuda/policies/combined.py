@@ -1,14 +1,14 @@
-"""Several choices at once, for algorithms that learn values of actions.
+"""Several choices at once, for algorithms that learn action values.
 
-Each combination of choices counts as an action. They are numbered as digits are: the last choice
-changes fastest. Where there are too many combinations, each possibility of each choice has a value,
-and an action's value is the mean of its choices' values. What is written down and given to the game
-are always the choices themselves.
+Each combination of choices counts as one action, numbered with the last choice changing fastest.
+Beyond `MOST_COMBINATIONS`, each possibility of each choice has a value, and an action's value is
+the mean over its choices. The ring and the environment always get the choices themselves.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -19,8 +19,7 @@ from remuda.kernels import njit
 from remuda.policies.actions import Actions, DiscreteActions
 from remuda.types import Array, Bools, Floats, Integers
 
-MOST_COMBINATIONS = 1024
-"""The most combinations that have an output of the network each."""
+MOST_COMBINATIONS = 1024  # combinations that may each have an output of the network
 
 
 class CombinedActions(Actions):
@@ -38,25 +37,25 @@ class CombinedActions(Actions):
 
     @property
     def mask_size(self) -> int:
-        """One entry for each possibility of each choice."""
+        """Return one entry for each possibility of each choice."""
         return sum(self.sizes)
 
-    def choose(
+    def choose_for_all(
         self,
         outputs: Floats,
         masks: Bools,
-        random: np.random.Generator | None,
+        rngs: Sequence[np.random.Generator] | None,
         actions: Array,
         log_probs: Floats,
     ) -> None:
-        """Sample a combination, or take the most likely."""
-        number: Integers = np.zeros((len(outputs), 1), np.int64)
-        allowed = self._allowed(torch.from_numpy(masks)).numpy() if masks.shape[1] else masks
-        self._alone.choose(outputs, allowed, random, number, log_probs)
-        actions[...] = np.stack(np.unravel_index(number[:, 0], self.sizes), axis=-1)
+        """Sample combinations, or take the most likely."""
+        numbers: Integers = np.zeros((*outputs.shape[:2], 1), np.int64)
+        allowed = self._allowed(torch.from_numpy(masks)).numpy() if masks.shape[2] else masks
+        self._alone.choose_for_all(outputs, allowed, rngs, numbers, log_probs)
+        actions[...] = np.stack(np.unravel_index(numbers[..., 0], self.sizes), axis=-1)
 
     def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:
-        """The first combination of the greatest value, among those allowed; 0 where none is."""
+        """Return the first allowed combination of the greatest value; 0 where none is allowed."""
         if masks is not None:
             outputs = outputs.masked_fill(~self._allowed(masks), -math.inf)
         rest, digits = outputs.argmax(-1), []
@@ -68,7 +67,7 @@ class CombinedActions(Actions):
     def log_probs_and_entropy(
         self, outputs: Tensor, actions: Tensor, masks: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Of combinations."""
+        """Return those of combinations."""
         number = torch.zeros_like(actions[..., :1])
         for i, size in enumerate(self.sizes):
             number = number * size + actions[..., i : i + 1]
@@ -76,12 +75,12 @@ class CombinedActions(Actions):
         return self._alone.log_probs_and_entropy(outputs, number, allowed)
 
     def divergence(self, outputs: Tensor, others: Tensor, masks: Tensor | None) -> Tensor:
-        """Of combinations; what is forbidden counts nothing."""
+        """Return that of combinations; masked ones contribute nothing."""
         allowed = None if masks is None else self._allowed(masks)
         return self._alone.divergence(outputs, others, allowed)
 
     def _allowed(self, masks: Tensor) -> Tensor:
-        """Which combinations are allowed, [..., num_logits], by masks [..., mask_size]."""
+        """Return which combinations are allowed, [..., num_logits], from masks [..., mask_size]."""
         allowed = torch.ones_like(masks[..., :1])
         for part in torch.split(masks, list(self.sizes), -1):
             allowed = (allowed.unsqueeze(-1) & part.unsqueeze(-2)).flatten(-2)
@@ -103,16 +102,10 @@ class BranchingActions(DiscreteActions):
 
 
 def valued(actions: Actions, agent: str, algorithm: str, branches: bool) -> Actions:
-    """Return the same actions for an algorithm that learns their values.
+    """Return the action type for an algorithm that learns action values.
 
-    Args:
-        actions: of the agent.
-        agent: its name.
-        algorithm: its name.
-        branches: whether the algorithm can learn a value for each possibility of each choice.
-
-    Raises:
-        ContractError: they cannot be counted, or are too many.
+    `branches`: the algorithm can learn a value for each possibility of each choice. Raises
+    ContractError where the actions are continuous or have too many combinations.
     """
     if not isinstance(actions, DiscreteActions):
         raise ContractError(
@@ -134,19 +127,16 @@ def valued(actions: Actions, agent: str, algorithm: str, branches: bool) -> Acti
 
 
 def choices_of(actions: Actions) -> tuple[int, ...]:
-    """Return the possibilities of each choice, where each choice is valued by itself."""
+    """Return the possibilities of each choice of branching actions; empty for others."""
     return actions.sizes if isinstance(actions, BranchingActions) else ()
 
 
 @njit(cache=True)
 def take_best_combined(outputs: Floats, masks: Bools, sizes: Integers, actions: Integers) -> None:
-    """The first combination of the greatest value, among those all of whose choices are allowed.
+    """Write the first combination of the greatest value among those that the masks allow.
 
-    Args:
-        outputs: [N, A] a value for each combination.
-        masks: [N, mask_size] the possibilities of each choice after one another, or [N, 0].
-        sizes: [size] possibilities of each choice.
-        actions: [N, size] to be written; the first of everything where nothing is allowed.
+    Shapes: outputs [N, combinations]; masks [N, sum(sizes)], or [N, 0]; actions [N, len(sizes)],
+    all 0 where nothing is allowed.
     """
     masked = masks.shape[1] > 0
     for n in range(outputs.shape[0]):
@@ -171,13 +161,9 @@ def take_best_combined(outputs: Floats, masks: Bools, sizes: Integers, actions: 
 
 @njit(cache=True)
 def take_best_choices(outputs: Floats, masks: Bools, sizes: Integers, actions: Integers) -> None:
-    """The first possibility of the greatest value of each choice, among those allowed.
+    """Write the first possibility of the greatest value of each choice, among those allowed.
 
-    Args:
-        outputs: [N, sum(sizes)] a value for each possibility.
-        masks: [N, sum(sizes)], or [N, 0].
-        sizes: [size] possibilities of each choice.
-        actions: [N, size] to be written; the first where nothing is allowed.
+    Shapes: outputs [N, sum(sizes)]; otherwise as `take_best_combined`.
     """
     masked = masks.shape[1] > 0
     for n in range(outputs.shape[0]):
@@ -197,10 +183,10 @@ def take_best_choices(outputs: Floats, masks: Bools, sizes: Integers, actions: I
 def explore_choices(
     actions: Integers, masks: Bools, sizes: Integers, uniforms: np.ndarray, epsilon: float
 ) -> None:
-    """Replace each action, with probability `epsilon`, by allowed choices, each drawn by itself.
+    """Replace each action, with probability `epsilon`, by allowed choices drawn independently.
 
-    As `explore_allowed`, for more combinations than a uniform number can tell apart: given that it
-    is below epsilon, its bits seed a generator (SplitMix64) that draws each choice.
+    Like `explore_allowed`, for more combinations than one uniform number can tell apart: given that
+    it is below epsilon, its bits seed a generator (SplitMix64) that draws each choice.
     """
     for n in range(actions.shape[0]):
         if uniforms[n] >= epsilon:
@@ -224,17 +210,10 @@ def explore_choices(
 def explore_allowed(
     actions: Integers, masks: Bools, sizes: Integers, uniforms: np.ndarray, epsilon: float
 ) -> None:
-    """Replace each action, with probability `epsilon`, by one drawn from those allowed, in place.
+    """Replace each action [N, size], with probability `epsilon`, by a uniformly drawn allowed one.
 
-    Each combination of allowed choices has the same chance. One uniform number decides all: given
-    that it is below epsilon, it is uniform below epsilon.
-
-    Args:
-        actions: [N, size].
-        masks: [N, mask_size] the possibilities of each choice after one another, or [N, 0].
-        sizes: [size] possibilities of each choice.
-        uniforms: [N] from 0 to 1.
-        epsilon: the exploration rate.
+    One uniform number decides both whether and which: given that it is below epsilon, it is uniform
+    there. Every allowed combination is equally likely.
     """
     for n in range(actions.shape[0]):
         if uniforms[n] >= epsilon:
@@ -255,7 +234,7 @@ def explore_allowed(
 
 @njit(cache=True)
 def _count(masks: Bools, n: int, begin: int, size: int) -> int:
-    """How many possibilities of a choice are allowed."""
+    """Count the allowed possibilities of a choice."""
     if masks.shape[1] == 0:
         return size
     count = 0
@@ -266,7 +245,7 @@ def _count(masks: Bools, n: int, begin: int, size: int) -> int:
 
 @njit(cache=True)
 def _allowed(masks: Bools, n: int, begin: int, size: int, number: int) -> int:
-    """The possibility of a choice that has this number among those allowed."""
+    """Return the allowed possibility of a choice that has this number."""
     if masks.shape[1] == 0:
         return number
     for j in range(size):

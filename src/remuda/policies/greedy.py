@@ -1,4 +1,4 @@
-"""A policy that takes what is best, as one module of torch: from observations to actions."""
+"""A greedy policy as one torch module, from observations to actions."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from remuda.policies.networks.network import Network
 
 
 class GreedyModule(nn.Module):
-    """Chooses what a policy chooses that does not explore.
+    """The greedy policy of one version.
 
-    It holds the plain weights of one version, so that what acting needs once per version (folded
-    heads, means of noise, embedded quantiles) is not worked out for each observation.
+    It holds the plain weights, so that what acting computes once per version (folded heads, means
+    of noise, embedded quantiles) is not computed for each observation.
     """
 
     def __init__(
@@ -28,14 +28,10 @@ class GreedyModule(nn.Module):
         shape: tuple[int, ...],
         start: Sequence[int] = (),
     ) -> None:
-        """Copy the weights.
+        """Copy the weights [1, ...], as `network.acting` returns them.
 
-        Args:
-            network: of the policy.
-            weights: plain ones, of one policy, as `network.acting` makes them, each [1, ...].
-            actions: what it can do.
-            shape: of one action, as the space has it.
-            start: [size] of discrete actions, the number of the first one; empty: 0.
+        `shape`: of one action in its space. `start`: [size] number of each choice's first action;
+        empty: 0.
         """
         super().__init__()
         self._start = tuple(start) if any(start) else ()
@@ -53,18 +49,11 @@ class GreedyModule(nn.Module):
         recurrent_state: Tensor | None = None,
         starts: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
-        """Choose.
+        """Return actions [N, *action shape], outputs [N, O] and a recurrent network's next state.
 
-        Args:
-            observation: [N, *shape] of any dtype; where frames are stacked, [N, n_frames, *shape].
-            mask: [N, mask_size] bool: what is allowed; None: anything.
-            recurrent_state: [N, size] of a recurrent network.
-            starts: [N] bool: whose observation is the first of an episode, so that the state
-                before counts nothing.
-
-        Returns:
-            Actions [N, *action shape]; what the network made of each, [N, O]; of a recurrent
-            network also the state after it, [N, size].
+        Shapes: observation [N, *shape], or [N, n_frames, *shape]; mask [N, mask_size] bool, None
+        allows all; recurrent_state [N, size]; starts [N] bool, where an episode begins and the
+        state is reset.
         """
         tensors: Weights = {**dict(self.named_parameters()), **dict(self.named_buffers())}
         weights = {name: tensors[name] for name in self._names}
@@ -79,7 +68,7 @@ class GreedyModule(nn.Module):
         return self.choose(outputs[0], mask), outputs[0], *after
 
     def choose(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
-        """The actions [N, *action shape] for what the network made of observations [N, O]."""
+        """Return the actions [N, *action shape] for outputs [N, O]."""
         actions = self._actions.greedy(outputs, mask)
         if self._start:
             actions = actions + torch.tensor(self._start)

@@ -1,10 +1,10 @@
-"""What policies begin with instead of random weights: taken from other runs, kept by their own.
+"""Initial weights of policies that come from other runs, stored with this run.
 
-    initial/sources.json            where each policy's weights were taken from, to read
+    initial/sources.json            the source of each policy's weights, for readers
     initial/POLICY.safetensors      the weights, and with `init_optimizer` Adam's moments
 
-The files are written once, when a run begins. So it can be resumed, its crashed roles restarted and
-policies born in it, whatever becomes of the run that the weights are from.
+The files are written once, when a run starts. The run can then be resumed and its roles restarted
+whatever becomes of the source.
 """
 
 from __future__ import annotations
@@ -28,45 +28,34 @@ from remuda.types import Floats, State
 
 @dataclass(frozen=True)
 class Source:
-    """Where weights are from."""
+    """The source of a policy's initial weights."""
 
-    run: str
-    """The run's directory, absolute."""
-    policy: str
-    """As that run calls it; of a frozen copy `policy@version`."""
-    version: int
-    """How often it had been published."""
-    learner_step: int
-    """Updates behind it."""
-    checkpoint: int | None
-    """The checkpoint that they were read from; None: the weights at the end of the run, or live."""
-    live: bool = False
-    """Whether the run went on, and played with them when it was asked."""
+    run: str  # absolute directory of the source run
+    policy: str  # its name there; `policy@version` for a frozen copy
+    version: int  # its published version
+    learner_step: int  # its number of updates
+    checkpoint: int | None  # the source checkpoint; None: the source run's final or live weights
+    live: bool = False  # whether the source run was still training
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """What one policy begins with."""
+    """The initial weights of a policy."""
 
     source: Source
-    weights: Floats
-    """[P] float32: all parameters and buffers."""
+    weights: Floats  # [P] float32, all parameters and buffers
+    # result of `Adam.state`: moments [P] and step count; None: fresh
     optimizer: State | None = None
-    """What `Adam.state` returned: moments [P], and steps taken. None: it begins anew."""
 
 
 class InitialWeights:
-    """The beginnings of a run's policies on disk; plain data, and crosses to children."""
+    """The initial weights of a run's policies on disk; picklable."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def write(self, beginnings: Mapping[str, Beginning]) -> None:
-        """Keep these, by policy.
-
-        Raises:
-            RunDirectoryError: the disk is full or not writable.
-        """
+        """Write them, by policy; raise RunDirectoryError where the disk is full or not writable."""
         if not beginnings:
             return
         try:
@@ -80,27 +69,22 @@ class InitialWeights:
             raise RunDirectoryError(f"cannot write {self.path}: {error.strerror}") from None
 
     def files(self) -> dict[str, bytes]:
-        """All files by name, for another machine."""
+        """Return the content of all files, for another machine."""
         if not self.path.exists():
             return {}
         return {path.name: read_file(path, ANY_SIZE) for path in sorted(self.path.iterdir())}
 
     def sources(self) -> dict[str, dict[str, Any]]:
-        """By policy, where its first weights were taken from; of the others they are random.
-
-        Raises:
-            RunDirectoryError: the file is damaged.
-        """
+        """Return the source of each policy's weights; policies drawn at random are not in it."""
         path = self.path / "sources.json"
         if not path.exists():
             return {}
         return read_checked(path, _checked, "no policy took its first weights from another run")
 
     def weights(self, policy: str, size: int) -> Floats | None:
-        """The first weights of a policy, [size] float32; None: they are random.
+        """Return a policy's initial weights [size] float32; None: drawn at random.
 
-        Raises:
-            RunDirectoryError: the file is damaged.
+        Raises RunDirectoryError where the file is damaged.
         """
         state = self._read(policy)
         if state is None:
@@ -111,11 +95,7 @@ class InitialWeights:
             raise self._damaged(policy, error) from None
 
     def optimizer(self, policy: str) -> State | None:
-        """What its optimizer begins with, for `Adam.restore`; None: nothing.
-
-        Raises:
-            RunDirectoryError: the file is damaged.
-        """
+        """Return the initial state of a policy's optimizer, for `Adam.restore`; None: fresh."""
         state = self._read(policy)
         return None if state is None else state["optimizer"]
 

@@ -1,4 +1,4 @@
-"""A policy as an ONNX file: its greedy choice as one graph, for programs without torch."""
+"""Export of a policy's greedy choice as an ONNX graph, for programs without torch."""
 
 from __future__ import annotations
 
@@ -28,17 +28,11 @@ if TYPE_CHECKING:
     from remuda.policies.networks.network import Network
     from remuda.policies.spec import PolicySpec
 
-OPSET = 18
-"""Of the standard operators; the oldest that torch's exporter writes, so that most can read it."""
-BATCH = "N"
-"""The axis of the batch, which may be of any size."""
-EXAMPLES = 3
-"""Rows of the batch that the graph is traced with: neither 0 nor 1, which torch takes for fixed."""
-TOLERANCE = 1e-2
-"""How far the numbers of the graph may lie from those of the network, relative to the greatest: far
-more than rounding, far less than what a graph of something else computes."""
-_exporting = threading.Lock()
-"""Held while torch exports: it changes what is global, and is not made for several threads."""
+OPSET = 18  # the oldest standard operators that torch's exporter writes
+BATCH = "N"  # the batch axis, of any size
+EXAMPLES = 3  # batch size of the trace; torch takes 0 and 1 for constants
+TOLERANCE = 1e-2  # allowed difference between graph and network, relative to the greatest output
+_exporting = threading.Lock()  # torch's exporter changes global state and is not thread-safe
 
 
 @dataclass(frozen=True)
@@ -46,8 +40,7 @@ class _Input:
     """One input of the graph."""
 
     name: str
-    example: Tensor
-    """[EXAMPLES, ...]."""
+    example: Tensor  # [EXAMPLES, ...]
     meaning: str
 
 
@@ -58,21 +51,13 @@ def onnx_file(
     agent: AgentSpec,
     about: Mapping[str, str],
 ) -> bytes:
-    """Return the content of a file whose graph chooses what the policy chooses greedily.
+    """Return the content of an ONNX file that chooses actions as the policy does greedily.
 
-    Inputs, each [N, ...]: `observation`; `mask` where there are masks; `recurrent_state` and
-    `starts` where the network is recurrent. Outputs: `action`, `network_output`, and
-    `next_recurrent_state` where it is recurrent.
-
-    Args:
-        spec: of the policy.
-        network: of the policy.
-        weights: of one policy, as `network.acting` makes them, on the processor.
-        agent: that it was trained as, or one like it.
-        about: what else the file tells of itself, beside `_metadata`.
-
-    Raises:
-        UsageError: what it takes is not installed, or the network is made of what ONNX lacks.
+    Inputs, each [N, ...]: `observation`; `mask` if the environment has masks; `recurrent_state` and
+    `starts` for recurrent networks. Outputs: `action`, `network_output`, and `next_recurrent_state`
+    for recurrent networks. `weights` are those of `network.acting` for one policy; `about` is
+    further metadata. Raises UsageError where packages are missing or the network cannot be
+    exported.
     """
     _check_installed()
     from onnx.helper import set_model_props
@@ -102,13 +87,12 @@ def onnx_file(
 
 
 def _action_space(agent: AgentSpec) -> Space[Any]:
-    """The environment's own."""
     own = agent.env_action_space
     return agent.action_space if own is None else own
 
 
 def _start(space: Space[Any]) -> list[int]:
-    """The number of the first action of each choice, part after part; of others nothing."""
+    """Return the number of the first action of each choice; empty for continuous actions."""
     if isinstance(space, Dict | Tuple):
         parts = space.spaces.values() if isinstance(space, Dict) else space.spaces
         return [start for part in parts for start in _start(part)]
@@ -133,7 +117,7 @@ def _check_installed() -> None:
 def _inputs(spec: PolicySpec, network: Network) -> Iterator[_Input]:
     frames = (spec.config.n_frames,) if spec.config.n_frames > 1 else ()
     observation = np.zeros((EXAMPLES, *frames, *spec.observation), spec.dtype)
-    meaning = "What the agent observes"
+    meaning = "The observation of the agent"
     if frames:
         meaning = (
             f"The newest {spec.config.n_frames} observations of the episode, the oldest first; "
@@ -157,10 +141,10 @@ def _inputs(spec: PolicySpec, network: Network) -> Iterator[_Input]:
 
 
 def _outputs(spec: PolicySpec, network: Network) -> dict[str, str]:
-    """By name, what they mean."""
+    """Return the description of each output."""
     outputs = {
         "action": "The greedy action, within its bounds; of equal ones the first",
-        "network_output": f"What it is chosen by: {spec.action_selector().meaning}",
+        "network_output": f"The basis of the choice: {spec.action_selector().meaning}",
     }
     if network.memory:
         outputs["next_recurrent_state"] = "For the next step of the same episode"
@@ -168,7 +152,7 @@ def _outputs(spec: PolicySpec, network: Network) -> dict[str, str]:
 
 
 def _metadata(spec: PolicySpec, network: Network, agent: AgentSpec) -> dict[str, str]:
-    """What a program must know that has nothing but the file."""
+    """Return what a program needs to know to use the file alone."""
     return {
         "remuda_version": __version__,
         "algorithm": spec.config.algorithm,
@@ -203,10 +187,10 @@ def _export(module: GreedyModule, inputs: Sequence[_Input], outputs: Sequence[st
 
 
 def _agrees(model: ModelProto, module: GreedyModule, inputs: Sequence[_Input]) -> bool:
-    """Whether the graph computes what the module computes, but for rounding.
+    """Return whether the graph computes what the module computes, up to rounding.
 
-    What leaves torch while it is traced becomes a constant, of which the exporter does not warn. So
-    random inputs go through both, in a batch of another size than the graph was traced with.
+    Numbers taken out of torch while tracing become constants without a warning. So random inputs
+    are run through both, with another batch size than the trace.
     """
     from onnx.reference import ReferenceEvaluator
 
@@ -229,7 +213,7 @@ def _agrees(model: ModelProto, module: GreedyModule, inputs: Sequence[_Input]) -
 
 
 def _random(example: Tensor, rng: np.random.Generator) -> Array:
-    """An input like the example, of other numbers and more rows."""
+    """Return a random input like the example, with more rows."""
     shape, dtype = (EXAMPLES + 2, *example.shape[1:]), example.numpy().dtype
     if dtype.kind == "f":
         return rng.standard_normal(shape).astype(dtype)
@@ -238,10 +222,7 @@ def _random(example: Tensor, rng: np.random.Generator) -> Array:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Inside the `with`, keep back what torch's exporter warns of: it concerns torch's developers.
-
-    What goes wrong raises all the same.
-    """
+    """Silence warnings of torch's exporter that address torch's developers."""
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -254,7 +235,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _describe(model: ModelProto, meanings: Mapping[str, str]) -> None:
-    """Say what the file is and means, and leave out where on this machine it was made."""
+    """Describe inputs and outputs, and remove paths of this machine."""
     for node in model.graph.node:  # lines of source files, with their paths
         del node.metadata_props[:]
     for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
@@ -267,12 +248,12 @@ def _describe(model: ModelProto, meanings: Mapping[str, str]) -> None:
     model.producer_name, model.producer_version = "remuda", __version__
     model.doc_string = (
         "The greedy choice of a policy trained with Remuda. The first axis of all inputs and "
-        "outputs is the batch, of any size; their doc_string tells what they are."
+        "outputs is the batch, of any size; their doc_string describes them."
     )
 
 
 def _first_cause(error: BaseException) -> str:
-    """What it all began with, in one line."""
+    """Return the root cause in one line."""
     while error.__cause__ is not None:
         error = error.__cause__
     first, *_ = str(error).strip().splitlines() or [""]

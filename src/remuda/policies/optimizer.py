@@ -1,9 +1,8 @@
 """Adam for K policies (Kingma and Ba 2015), on the rows of a parameter stack.
 
-Every policy has its own step count and moments. On the processor a step is one loop over each row;
-elsewhere it is torch's own fused kernel, called once for each row. `torch.optim` is left out: to
-make an optimizer there imports a compiler that no code here uses, which costs each learner most of
-a second and much memory.
+Every policy has its own step count and moments. On the CPU a step is one compiled loop over each
+row; elsewhere it is torch's fused kernel, called once for each row. `torch.optim` is not used:
+creating an optimizer imports a compiler, which costs each learner most of a second and much memory.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ BETA_1, BETA_2 = 0.9, 0.999
 
 
 class Adam:
-    """Steps down `gradients` [K, P] from `flat` [K, P], in place, each row at its own rate."""
+    """Adam on `flat` [K, P] with `gradients` [K, P], in place, with a learning rate per row."""
 
     def __init__(
         self,
@@ -35,10 +34,8 @@ class Adam:
         epsilons: Sequence[float],
     ) -> None:
         self._flat, self._gradients = flat, gradients
-        self.learning_rates = list(learning_rates)
-        """By row; may be changed between two steps."""
-        self.epsilons = list(epsilons)
-        """Likewise."""
+        self.learning_rates = list(learning_rates)  # by row, may be changed between two steps
+        self.epsilons = list(epsilons)  # by row, may be changed between two steps
         # As the rows of a stack are, with their filling.
         self._mean, self._square = (
             flat.new_zeros(len(flat), flat.stride(0))[:, : flat.shape[1]] for _ in range(2)
@@ -52,7 +49,7 @@ class Adam:
             self._whole = (*arrays, self._steps.numpy())
 
     def step(self, rows: Sequence[int] | None = None) -> None:
-        """Take one step for these rows; for every row unless they are named."""
+        """Take one step for these rows; None: for every row."""
         if self._whole is not None and torch.get_num_threads() == 1:
             chosen = np.arange(len(self._flat)) if rows is None else np.array(rows, np.int64)
             rates, epsilons = np.array(self.learning_rates), np.array(self.epsilons)
@@ -87,12 +84,12 @@ class Adam:
                 )
 
     def forget(self, row: int) -> None:
-        """Let one row begin anew."""
+        """Reset the moments and step count of a row."""
         for tensor in (self._mean, self._square, self._steps):
             tensor[row] = 0.0
 
     def state(self, row: int) -> State:
-        """The moments [P] of one row, and the steps taken."""
+        """Return the moments [P] and step count of a row."""
         return {
             "mean": self._mean[row].cpu().numpy().copy(),
             "square": self._square[row].cpu().numpy().copy(),
@@ -100,11 +97,7 @@ class Adam:
         }
 
     def restore(self, row: int, state: State) -> None:
-        """Let one row go on from what `state` returned.
-
-        Raises:
-            CheckpointError: it was saved for parameters of another shape.
-        """
+        """Restore what `state` returned; raise CheckpointError where the shape differs."""
         with torch.no_grad():
             moments = (("mean", self._mean, FINITE), ("square", self._square, SQUARES))
             for name, tensor, allowed in moments:
@@ -125,7 +118,7 @@ def step(
     epsilons: Array,
     size: int,
 ) -> None:
-    """Take one step for some rows of [K, P] or more, of which the first `size` numbers count.
+    """Take one step for some rows of [K, P], whose first `size` numbers count.
 
     `steps`, learning rates and epsilons are [K].
     """

@@ -1,4 +1,4 @@
-"""How large returns are, by which rewards are normalised."""
+"""The running scale of returns, by which rewards are normalised."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from remuda.types import Floats, Integers, State
 
 
 class RunningReturns:
-    """How large the discounted sums of one policy's rewards are (as in OpenAI Baselines).
+    """Moments of the discounted sums of one policy's rewards (as in OpenAI Baselines).
 
-    Each stream's sum runs on from segment to segment, until its episode terminates. Unlike in
-    Baselines an episode that is cut off does not end it: segments do not tell that apart from their
-    own end. So where episodes are cut off after a few steps, rewards become smaller than there.
+    Each stream's sum continues across segments until its episode terminates. Unlike in Baselines,
+    truncation does not reset it, because segments do not distinguish it from their own end. So
+    where episodes are truncated after a few steps, rewards are scaled down more.
     """
 
     def __init__(self, mean: float = 0.0, variance: float = 1.0, count: float = 0.0) -> None:
-        """Go on from the moments of so many returns; no stream has a sum yet."""
         self._moments = RunningMoments(np.array(mean), np.array(variance), count)
         self._sums: np.ndarray = np.zeros(0)
 
     def scale(self, rewards: Floats, discounts: Floats, streams: Integers) -> np.float32:
-        """Count a rollout's rewards in; returns what to multiply them by."""
+        """Add a rollout's rewards and return the factor to multiply them by."""
         needed = int(streams.max()) + 1
         if needed > self._sums.size:
             self._sums = np.concatenate((self._sums, np.zeros(needed - self._sums.size)))
@@ -33,12 +32,12 @@ class RunningReturns:
         return np.float32(1.0 / np.sqrt(self._moments.variance + 1e-8))
 
     def state(self) -> State:
-        """The moments, and each stream's sum."""
+        """Return the moments and each stream's sum."""
         moments = np.array([self._moments.mean, self._moments.variance, self._moments.count])
         return {"moments": moments, "sums": self._sums.copy()}
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Restore what `state` returned."""
         mean, variance, count = fitting(state, "moments", np.zeros(3), FINITE_64)
         require(
             state, "moments", variance >= 0.0 and count >= 0.0, "variance and count are 0 or more"
@@ -55,7 +54,7 @@ class RunningReturns:
 def running_sums(
     rewards: Floats, discounts: Floats, streams: Integers, sums: np.ndarray
 ) -> np.ndarray:
-    """The discounted sum of rewards up to each step, and where each stream's `sums` go on."""
+    """Return the discounted sum of rewards up to each step, and update each stream's `sums`."""
     found = np.zeros(rewards.size)
     count = 0
     for i in range(rewards.size):

@@ -1,10 +1,10 @@
-"""How a policy chooses by what its network says: the best or any, or a draw from a distribution."""
+"""Action selection from network outputs: epsilon-greedy or sampled."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 
@@ -21,70 +21,56 @@ from remuda.policies.combined import (
 from remuda.types import Array, Bools, Floats, Integers
 
 
-class ActionSelector(Protocol):
-    """How a policy chooses by what its network says."""
+class ActionSelector(ABC):
+    """Action selection from network outputs."""
 
     actions: Actions
-    """What there is to choose from."""
-
-    @property
-    def meaning(self) -> str:
-        """What a network's outputs are to it, in words."""
+    meaning: str  # describes the network's outputs
 
     def choose(
         self,
         outputs: Floats,
         masks: Bools,
-        random: np.random.Generator,
+        rng: np.random.Generator,
         epsilon: float,
         actions: Array,
         log_probs: Floats,
     ) -> None:
-        """Write an action [N, size] and its log-probability [N] for each stream.
+        """Choose as `choose_for_all`, for one policy: arrays lack the axis of policies."""
+        each = (outputs[None], masks[None], (rng,), (epsilon,), actions[None], log_probs[None])
+        self.choose_for_all(*each)
 
-        Args:
-            outputs: [N, O] of the network.
-            masks: [N, mask_size] what each may do, or [N, 0]: anything.
-            random: the policy's stream.
-            epsilon: the exploration rate; 0: take what is best.
-            actions: to be written.
-            log_probs: to be written, where the selector knows it.
-        """
-
+    @abstractmethod
     def choose_for_all(
         self,
         outputs: Floats,
         masks: Bools,
-        randoms: Sequence[np.random.Generator],
+        rngs: Sequence[np.random.Generator],
         epsilons: Sequence[float],
         actions: Array,
         log_probs: Floats,
     ) -> None:
-        """The same for K policies of N streams each: what `choose` would do, one after another.
+        """Write actions [K, N, size] and log-probabilities [K, N] of K policies of N streams each.
 
-        Args:
-            outputs: [K, N, O].
-            masks: [K, N, mask_size], or [K, N, 0].
-            randoms: by policy.
-            epsilons: by policy.
-            actions: [K, N, size], to be written.
-            log_probs: [K, N], likewise.
+        Shapes: outputs [K, N, O]; masks [K, N, mask_size], or [K, N, 0]. Random generators and
+        exploration rates are by policy; a rate of 0 takes the best action.
         """
 
+    @abstractmethod
     def choose_by_rates(
         self,
         outputs: Floats,
         masks: Bools,
-        random: np.random.Generator,
+        rng: np.random.Generator,
         epsilons: np.ndarray,
         actions: Array,
         log_probs: Floats,
     ) -> None:
-        """As `choose`, for streams that each have an exploration rate of their own: [N]."""
+        """Do as `choose`, with an exploration rate for each stream: [N]."""
 
 
-class EpsilonGreedy:
-    """Takes the action of the greatest value, or with probability epsilon any that is allowed."""
+class EpsilonGreedy(ActionSelector):
+    """The action of the greatest value, or with probability epsilon any allowed one."""
 
     meaning = "values of all actions"
 
@@ -100,36 +86,22 @@ class EpsilonGreedy:
         elif isinstance(actions, CombinedActions):
             self.meaning = "values of all combinations of choices, the last changing fastest"
 
-    def choose(
-        self,
-        outputs: Floats,
-        masks: Bools,
-        random: np.random.Generator,
-        epsilon: float,
-        actions: Array,
-        log_probs: Floats,
-    ) -> None:
-        """The first of the best, unless it explores."""
-        self.choose_for_all(
-            outputs[None], masks[None], [random], [epsilon], actions[None], log_probs[None]
-        )
-
     def choose_for_all(
         self,
         outputs: Floats,
         masks: Bools,
-        randoms: Sequence[np.random.Generator],
+        rngs: Sequence[np.random.Generator],
         epsilons: Sequence[float],
         actions: Array,
         log_probs: Floats,  # noqa: ARG002
     ) -> None:
-        """The first of the best of each, unless it explores."""
+        """Write the first of the best actions, or explore."""
         if self._uniforms.shape != outputs.shape[:2]:
             self._uniforms, self._rates = np.zeros(outputs.shape[:2]), np.zeros(len(outputs))
         for k, epsilon in enumerate(epsilons):
             self._rates[k] = epsilon
             if epsilon > 0.0:
-                randoms[k].random(out=self._uniforms[k])
+                rngs[k].random(out=self._uniforms[k])
         choose_for_all(
             outputs, masks, self._uniforms, self._rates, self._sizes, self._branching, actions
         )
@@ -138,15 +110,15 @@ class EpsilonGreedy:
         self,
         outputs: Floats,
         masks: Bools,
-        random: np.random.Generator,
+        rng: np.random.Generator,
         epsilons: np.ndarray,
         actions: Array,
         log_probs: Floats,  # noqa: ARG002
     ) -> None:
-        """The first of the best, unless it explores."""
+        """Write the first of the best actions, or explore."""
         uniforms = np.zeros(len(outputs))
         if epsilons.any():
-            random.random(out=uniforms)
+            rng.random(out=uniforms)
         choose_for_all(
             outputs[:, None],
             masks[:, None],
@@ -158,51 +130,39 @@ class EpsilonGreedy:
         )
 
 
-class Sampled:
-    """Draws from the distribution that the network describes, or takes its most likely action.
+class Sampled(ActionSelector):
+    """A draw from the distribution that the network describes, or its most likely action.
 
-    What explores is the distribution itself, so the rate only tells whether to draw.
+    The distribution itself explores; the exploration rate only decides whether to draw.
     """
 
     def __init__(self, actions: Actions) -> None:
         self.actions, self.meaning = actions, actions.meaning
 
-    def choose(
-        self,
-        outputs: Floats,
-        masks: Bools,
-        random: np.random.Generator,
-        epsilon: float,
-        actions: Array,
-        log_probs: Floats,
-    ) -> None:
-        """Draw for every stream, or for none."""
-        self.actions.choose(outputs, masks, random if epsilon > 0.0 else None, actions, log_probs)
-
     def choose_for_all(
         self,
         outputs: Floats,
         masks: Bools,
-        randoms: Sequence[np.random.Generator],
+        rngs: Sequence[np.random.Generator],
         epsilons: Sequence[float],
         actions: Array,
         log_probs: Floats,
     ) -> None:
-        """Likewise, of each policy."""
+        """Draw for every policy whose rate is not 0."""
         draws = [epsilon > 0.0 for epsilon in epsilons]
         if all(draws) or not any(draws):
-            who = randoms if draws[0] else None
-            self.actions.choose_for_all(outputs, masks, who, actions, log_probs)
+            drawn = rngs if draws[0] else None
+            self.actions.choose_for_all(outputs, masks, drawn, actions, log_probs)
             return
-        for k, random in enumerate(randoms):
-            own = random if draws[k] else None
+        for k, rng in enumerate(rngs):
+            own = rng if draws[k] else None
             self.actions.choose(outputs[k], masks[k], own, actions[k], log_probs[k])
 
     def choose_by_rates(
         self,
         outputs: Floats,
         masks: Bools,
-        random: np.random.Generator,
+        rng: np.random.Generator,
         epsilons: np.ndarray,
         actions: Array,
         log_probs: Floats,
@@ -210,11 +170,11 @@ class Sampled:
         """Draw for streams whose rate is not 0."""
         draws = epsilons > 0.0
         if draws.all():
-            self.actions.choose(outputs, masks, random, actions, log_probs)
+            self.actions.choose(outputs, masks, rng, actions, log_probs)
             return
         firsts = np.flatnonzero(np.diff(draws, prepend=~draws[:1]))
         for first, end in pairwise([*firsts.tolist(), len(outputs)]):
-            own, part = random if draws[first] else None, slice(first, end)
+            own, part = rng if draws[first] else None, slice(first, end)
             self.actions.choose(outputs[part], masks[part], own, actions[part], log_probs[part])
 
 
@@ -228,10 +188,7 @@ def choose_for_all(
     branching: bool,
     actions: Integers,
 ) -> None:
-    """Of K policies: the best, or by the uniform numbers [K, N] below `epsilons` [K] any.
-
-    See `EpsilonGreedy.choose_for_all`; one uniform number decides both whether and what.
-    """
+    """Write the best actions, or where uniforms [K, N] are below `epsilons` [K] random ones."""
     for k in range(outputs.shape[0]):
         if sizes.size == 1:
             take_best(outputs[k], masks[k], actions[k, :, 0])
@@ -250,7 +207,7 @@ def choose_for_all(
 
 @njit(cache=True)
 def take_best(outputs: Floats, masks: Bools, actions: Integers) -> None:
-    """The first of the greatest of each row [N, A], among those allowed."""
+    """Write the first of the greatest of each row [N, A], among those allowed."""
     masked = masks.shape[1] > 0
     for i in range(outputs.shape[0]):
         best = -1
@@ -266,7 +223,7 @@ def take_best(outputs: Floats, masks: Bools, actions: Integers) -> None:
 def explore(actions: Integers, uniforms: np.ndarray, epsilon: float, num_actions: int) -> None:
     """Replace each action, with probability `epsilon`, by a uniformly drawn one, in place.
 
-    One uniform number decides both: given that it is below epsilon, it is uniform below epsilon.
+    One uniform number decides both: given that it is below epsilon, it is uniform there.
     """
     for i in range(actions.size):
         if uniforms[i] < epsilon:

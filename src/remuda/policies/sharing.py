@@ -1,4 +1,4 @@
-"""Which policies are alike, and who learns from whose experience."""
+"""Compatibility of policies: equal streams and networks, and shared experience groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from remuda.policies.spec import PolicySpec
 
 
 def stream_shape(spec: PolicySpec) -> StreamShape:
-    """What a step of a policy looks like."""
+    """Return the shape of a policy's steps in the ring."""
     config, actions = spec.config, spec.actions
     return StreamShape(
         spec.observation,
@@ -29,16 +29,15 @@ def stream_shape(spec: PolicySpec) -> StreamShape:
 
 
 def network_layout(spec: PolicySpec) -> tuple[object, ...]:
-    """What networks must have in common to act as one stack."""
+    """Return what networks must have in common to act as one stack."""
     network = spec.network()
     return (type(network), tuple(network.shapes.items()), network.settings, spec.scale, spec.parts)
 
 
 def check_births(config: Config, specs: Sequence[PolicySpec]) -> None:
-    """Whether any policy could begin with any other's weights, where births go by rating.
+    """Check that any policy could start from any other's weights, where births go by rating.
 
-    Raises:
-        ConfigError: some have other networks, or see or do other things.
+    Raises ConfigError where networks, observations or actions differ.
     """
     if config.population.births.every is None:
         return
@@ -54,11 +53,9 @@ def check_births(config: Config, specs: Sequence[PolicySpec]) -> None:
 
 
 def shares_of(specs: Sequence[PolicySpec]) -> dict[str, tuple[str, ...]]:
-    """By policy, the others of its group, `experience.group`, from whom it learns too.
+    """Return, by policy, the others of its `experience.group`, from which it also learns.
 
-    Raises:
-        ConfigError: policies of a group whose steps differ, or of which some cannot use what
-            others do.
+    Raises ConfigError where the policies of a group cannot use each other's steps.
     """
     groups: dict[str, list[PolicySpec]] = {}
     for spec in specs:

@@ -1,7 +1,7 @@
-"""Parts of a learner's work that threads of its process may do at the same time.
+"""Parallel work on independent parts of an update, in threads of the learner's process.
 
-What is computed of each part does not depend on how many threads there are: a part is computed by
-one thread, as it would be by itself, and results are added up in the order of the parts.
+Results do not depend on the number of threads: one thread computes a part, exactly as it would
+alone, and results are added up in the order of the parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Found = TypeVar("Found")
 
 
 class _Threads:
-    """Those of this process: set once, where a role is hosted."""
+    """The thread pool of this process, set up where a role is hosted."""
 
     count = 1
     pool: ThreadPoolExecutor | None = None
@@ -29,7 +29,7 @@ class _Threads:
 
 @contextlib.contextmanager
 def parts_at_once(count: int) -> Iterator[None]:
-    """Let so many parts be worked on at the same time in this process."""
+    """Work on so many parts at the same time in this process."""
     before = _Threads.count
     _Threads.count = count
     try:
@@ -42,7 +42,7 @@ def parts_at_once(count: int) -> Iterator[None]:
 
 
 def each(work: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Found]:
-    """What comes of each part, in their order; several are worked on at the same time.
+    """Yield the result of each part, in order, computed in parallel.
 
     No more parts are taken, and no more results wait, than are worked on.
     """
@@ -67,24 +67,18 @@ def _pool() -> ThreadPoolExecutor:
 
 
 class Turns:
-    """Lets parts that are worked on side by side do something one after another, in their order.
+    """An order for parallel parts: each waits for its turn.
 
-    Parts are begun in their order, so one that waits waits for what another thread is at.
+    Parts start in order, so a part only ever waits for one that a thread works on.
     """
 
     def __init__(self) -> None:
-        """Let part 0 begin."""
         self._next, self._moved = 0, threading.Condition()
-        self._failed: list[int] = []
-        """The parts that failed."""
+        self._failed: list[int] = []  # the parts that failed
 
     @contextlib.contextmanager
     def of(self, number: int) -> Iterator[None]:
-        """The turn of a part: after that of the one before it.
-
-        Raises:
-            RuntimeError: that one failed, and has raised by itself what is wrong.
-        """
+        """Wait for the turn of a part; raise RuntimeError if an earlier part failed."""
         with self._moved:
             self._moved.wait_for(lambda: self._next == number or self._is_lost(number))
         if self._next != number:
@@ -96,7 +90,7 @@ class Turns:
 
     @contextlib.contextmanager
     def failing(self, number: int) -> Iterator[None]:
-        """Round all that is done of a part: should it fail, none waits for its turn."""
+        """Wrap the work of a part, so that later parts stop waiting if it fails."""
         try:
             yield
         except BaseException:
@@ -106,5 +100,4 @@ class Turns:
             raise
 
     def _is_lost(self, number: int) -> bool:
-        """Whether a part's turn will never come, as one before it failed."""
         return any(failed < number for failed in self._failed)

@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 from remuda.policies.actions import ContinuousActions
 from remuda.policies.spec import PolicySpec
 
-MANY = 1000
-"""Numbers of a picture from which on a perceptron is seldom meant to see it."""
+MANY = 1000  # pixels from which a perceptron is seldom the intended network
 WAYS = {"hwc": "height x width x channels", "chw": "channels x height x width"}
-NAMED = 4
-"""The most policies that a note names."""
+NAMED = 4  # policies that a note names at most
 
 
 def space_notes(specs: Sequence[PolicySpec]) -> list[str]:

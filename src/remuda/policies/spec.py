@@ -1,4 +1,4 @@
-"""`PolicySpec`: everything a process must know to build a policy, as plain data that crosses."""
+"""`PolicySpec`: all that a process needs to build a policy, as picklable data."""
 
 from __future__ import annotations
 
@@ -30,38 +30,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """One policy: its name, its configuration, and what it sees and does."""
+    """A policy's name, configuration, observations and actions."""
 
     name: str
     config: PolicyConfig
-    observation: tuple[int, ...]
-    """The shape of one observation, unstacked."""
-    dtype: npt.DTypeLike
-    """The dtype of an observation, as the environment writes it."""
+    observation: tuple[int, ...]  # shape of one observation, unstacked
+    dtype: npt.DTypeLike  # of an observation, as the environment writes it
     actions: Actions
-    """What it can do."""
-    masked: bool = False
-    """Whether the environment tells which actions are allowed."""
-    scale: Scale = 1.0
-    """What observations are multiplied by; pixels are brought to 0 to 1."""
-    parts: tuple[Part, ...] = ()
-    """Of an observation, in order; empty: it is a single array."""
-    layout: str = ""
-    """`hwc` or `chw`: the axes of pictures as the environment declares them; empty: it does not."""
+    masked: bool = False  # whether the environment provides action masks
+    scale: Scale = 1.0  # factor of observations, which brings pixels to 0 to 1
+    parts: tuple[Part, ...] = ()  # parts of an observation in order; empty: a single array
+    layout: str = ""  # `hwc` or `chw`, as the environment declares image axes; empty: undeclared
 
     @property
     def observation_size(self) -> int:
-        """Numbers in one observation, unstacked."""
+        """Return the numbers in one observation, unstacked."""
         return int(np.prod(self.observation, dtype=np.int64))
 
     @property
     def num_inputs(self) -> int:
-        """Numbers in one stacked input."""
+        """Return the numbers in one stacked input."""
         return self.config.n_frames * self.observation_size
 
     @property
     def memory(self) -> int:
-        """Numbers that its network keeps of a stream from one step to the next."""
+        """Return the size of the network's recurrent state; 0: not recurrent."""
         if not self.config.network.module:
             return self.config.network.recurrent
         from remuda.policies.networks.encoders import memory_of
@@ -70,7 +63,7 @@ class PolicySpec:
 
     @property
     def specification(self) -> tuple[object, ...]:
-        """What policies must have in common to be trained as one stack."""
+        """Return what policies must have in common to be trained as one stack."""
         config, ppo = self.config, self.config.ppo
         numbers = config.entry.hyperparameters
         own = config.q_learning.model_dump_json(exclude={"target_every"})
@@ -112,16 +105,15 @@ class PolicySpec:
         )
 
     def action_selector(self) -> ActionSelector:
-        """How it chooses what to do."""
+        """Return how the policy chooses actions from network outputs."""
         from remuda.policies.selectors import EpsilonGreedy, Sampled
 
         return (Sampled if self.config.entry.samples else EpsilonGreedy)(self.actions)
 
     def network(self) -> Network:
-        """The network that the configuration asks for, over stacked observations.
+        """Build the network over stacked observations.
 
-        Raises:
-            ConfigError: it is to be recurrent, and the algorithm learns from single steps.
+        Raises ConfigError where it is recurrent and the algorithm learns from single steps.
         """
         entry = self.config.entry
         kind: Any = entry.load()
@@ -136,12 +128,10 @@ class PolicySpec:
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
-        """The parts of an observation that convolutions see.
+        """Return the parts of an observation that convolutions process.
 
-        Those of three axes, and of two where they hold pixels; if there are none, all of two.
-
-        Raises:
-            ConfigError: the axes of one cannot be told apart.
+        Those of three axes, and pixels of two axes; if there are none, all of two axes. Raises
+        ConfigError where the axes are ambiguous.
         """
         from remuda.policies.networks.encoder import Image
         from remuda.policies.networks.pictures import Picture
@@ -166,12 +156,12 @@ class PolicySpec:
 
     @property
     def image(self) -> Image | None:
-        """How the first picture in an observation lies in space; None: there is none."""
+        """Return the layout of the first image in an observation; None: there is none."""
         pictures = self.pictures
         return pictures[0].image if pictures else None
 
     def layout_of(self, part: Part) -> Guess:
-        """The layout of a picture: as set, as the environment declares it, or a guess."""
+        """Return the configured layout of an image, else the environment's, else a guess."""
         from remuda.policies.networks.pictures import Guess, guess_layout
 
         told = self.layout if self.config.network.layout == "auto" else self.config.network.layout
@@ -180,32 +170,29 @@ class PolicySpec:
         return Guess(told, True) if told else guess_layout(part.shape, part.is_pixels)
 
     def described(self, part: Part) -> str:
-        """A part in words, for messages."""
+        """Describe a part for messages."""
         shape = " x ".join(map(str, part.shape))
         return f"{part.name} of {shape}" if part.name else shape
 
 
 def make_algorithm(specs: Sequence[PolicySpec], streams: Sequence[Any], device: str = "cpu") -> Any:
-    """Make what trains a stack of policies of one specification.
+    """Build the algorithm that trains a stack of policies of one specification.
 
-    Args:
-        specs: the policies.
-        streams: of random numbers, by policy: numpy's for what takes rollouts, else torch's.
-        device: that it trains on.
+    `streams`: a random generator per policy, numpy's for rollout algorithms, else torch's.
     """
     kind: Any = specs[0].config.entry.load()
     return kind([spec.config for spec in specs], specs[0].network(), streams, device)
 
 
 def training_layout(spec: PolicySpec) -> TrainingLayout:
-    """What is known of how a policy is trained besides its weights, as its algorithm has it."""
+    """Return the layout of a policy's training state besides its weights."""
     kind: Any = spec.config.entry.load()
     found: TrainingLayout = kind.training_layout(spec.config)
     return found
 
 
 def first_weights(spec: PolicySpec, stream: torch.Generator) -> np.ndarray:
-    """Weights before any training, drawn as its network has it: [P]."""
+    """Draw initial weights: [P]."""
     from remuda.policies.stack import ParameterStack
 
     network = spec.network()
@@ -215,7 +202,7 @@ def first_weights(spec: PolicySpec, stream: torch.Generator) -> np.ndarray:
 
 
 def check_first_weights(spec: PolicySpec, weights: np.ndarray) -> None:
-    """Raise ContractError where a parameter of the first weights [P] is not a finite number.
+    """Raise ContractError where a parameter of the initial weights [P] is not finite.
 
     Buffers may hold such numbers: a mask of minus infinity is a constant of its module.
     """
@@ -238,12 +225,10 @@ def check_first_weights(spec: PolicySpec, weights: np.ndarray) -> None:
 
 
 def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpec, ...]:
-    """The policies of a run: one for each agent, of its name, or those of the population.
+    """Return the policies of a run: one for each agent, or those of the population.
 
-    Raises:
-        ContractError: an agent whose spaces no algorithm here can learn in.
-        ConfigError: `policies` or `population` names what is not there, or a policy may take seats
-            that are not alike.
+    Raises ContractError where no algorithm can learn in an agent's spaces, and ConfigError where
+    `policies` or `population` name unknown policies or a policy's seats differ.
     """
     roster = Roster.of(config, agents)
     names = roster.policies
@@ -270,7 +255,7 @@ def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpe
 
 
 def alike(one: AgentSpec, other: AgentSpec) -> bool:
-    """Whether the same policies may sit there."""
+    """Return whether the same policies can take both seats."""
     return (
         one.observation_space == other.observation_space
         and one.action_space == other.action_space
@@ -279,7 +264,7 @@ def alike(one: AgentSpec, other: AgentSpec) -> bool:
 
 
 def kinds_of(agents: Sequence[AgentSpec]) -> list[int]:
-    """By agent, the first one that sees and does the same things; to compare spaces is slow."""
+    """Return, by agent, the first agent with the same spaces; comparing spaces is slow."""
     kinds: list[int] = []
     for i, agent in enumerate(agents):
         firsts = [k for k, first in enumerate(kinds) if k == first]
@@ -288,7 +273,6 @@ def kinds_of(agents: Sequence[AgentSpec]) -> list[int]:
 
 
 def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
-    """A policy that sees and does what an agent does."""
     from gymnasium.spaces import Box
 
     from remuda.policies.actions import actions_of

@@ -1,11 +1,9 @@
-"""A stack: the parameters of K policies of one layout, as one flat tensor.
+"""The parameters of K policies of one layout, as one flat tensor.
 
-`flat` is [K, P]; row k is all of policy k, contiguous, ready to be published or loaded in one copy.
-Each row begins on a cache line, so that a product comes out the same whichever row it is of.
-`parameters` are views into it, [K, *shape] by name. Stacking shares nothing between policies: slice
-k of every result depends on row k alone.
-
-Some parameters may be *buffers*: published like the others, but not learned by gradients.
+`flat` is [K, P]; row k holds all of policy k, contiguous, ready to be published or loaded in one
+copy. Each row starts on a cache line, so that a product does not depend on the row. `parameters`
+are named views [K, *shape]. Policies share nothing: slice k of every result depends on row k
+alone. Some parameters may be *buffers*: published, but not learned by gradients.
 """
 
 from __future__ import annotations
@@ -19,8 +17,7 @@ from torch import Tensor
 
 from remuda.types import Floats
 
-LINE = 16
-"""Numbers in a cache line."""
+LINE = 16  # numbers in a cache line
 
 Parameters = Mapping[str, Tensor]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -28,7 +25,7 @@ Copy = Callable[[], "ParameterStack"]
 
 
 class ParameterStack:
-    """The parameters of K policies, and where they are trained, their gradients."""
+    """The parameters of K policies, and if they are trained, their gradients."""
 
     def __init__(
         self,
@@ -53,14 +50,14 @@ class ParameterStack:
         if gradients is None:
             return
         self.gradients = gradients
+        # views [K, *shape] of `gradients`
         self.gradient_views = _views(self.gradients, self.shapes)
-        """Views into `gradients`, [K, *shape] by name."""
         self._learned = [name for name in self.shapes if name not in buffers]
         for name in self._learned:
             self.parameters[name].requires_grad_()
 
     def rows(self, first: int, end: int) -> ParameterStack:
-        """The stack of some of these policies: the same memory, trained by itself."""
+        """Return the stack of some of these policies, in the same memory."""
         part = self._parts.pop((first, end), None)
         if part is None:
             part = object.__new__(ParameterStack)
@@ -78,24 +75,21 @@ class ParameterStack:
         errors: Sequence[Tensor] | None = None,
         add: bool = False,
     ) -> None:
-        """Work out the gradients of a loss, each into its place of `gradients` [K, P].
+        """Compute gradients into `gradients` [K, P], or with `add` onto it.
 
-        Args:
-            loss: one number; or outputs of any shapes.
-            errors: what the loss changes with each of the outputs, of the same shapes.
-            add: to what is there already.
+        `loss` is one number, or outputs of any shapes with `errors`, the loss's gradients by them.
         """
         self.take(self.gradients_of(loss, errors), add)
 
     def gradients_of(
         self, loss: Tensor | Sequence[Tensor], errors: Sequence[Tensor] | None = None
     ) -> Sequence[Tensor]:
-        """As `backward`, of what is learned; they are to be taken."""
+        """Return the gradients of the learned parameters, to be passed to `take`."""
         learned = [self.parameters[name] for name in self._learned]
         return torch.autograd.grad(loss, learned, errors)
 
     def take(self, found: Sequence[Tensor], add: bool = False) -> None:
-        """Write gradients into their place, or add them to what is there already."""
+        """Write gradients to their place, or add them."""
         for name, gradient in zip(self._learned, found, strict=True):
             if add:
                 self.gradient_views[name].add_(gradient)
@@ -103,31 +97,22 @@ class ParameterStack:
                 self.gradient_views[name].copy_(gradient)
 
     def of(self, policy: int) -> dict[str, Tensor]:
-        """The parameters of one policy: views, [1, *shape] by name."""
+        """Return the parameters of one policy, views [1, *shape]."""
         return _views(self.flat[policy : policy + 1], self.shapes)
 
 
 class Side:
-    """Some policies of a stack side by side, to be brought through a network together.
+    """Some policies of a stack that go through a network together.
 
-    Neighbours are looked at where they are. Others are copied together: `load` before a pass, and
-    `store` what it found. The copy has a place for every policy, so that memory is O(K)
-    whichever policies come together.
+    Neighbours are used in place. Others are copied together: call `load` before a pass, and
+    `store_gradients` after it. The copy has room for every policy, so memory is O(K).
     """
 
     def __init__(self, stack: ParameterStack, members: Sequence[int], copy: Copy) -> None:
-        """Bring some policies together.
-
-        Args:
-            stack: of all policies.
-            members: which of them, in ascending order.
-            copy: gives one of the same layout, with room for all of them; called where there is
-                need.
-        """
+        """Bring together `members`, in ascending order; `copy` returns a stack to copy them to."""
         first, end = members[0], members[-1] + 1
         self._stack = stack
-        self.index: slice | Tensor = slice(first, end)
-        """Where they are in the stack."""
+        self.index: slice | Tensor = slice(first, end)  # their place in the stack
         if end - first == len(members):
             self.part = stack.rows(first, end)
         else:
@@ -136,35 +121,35 @@ class Side:
             self.load()
 
     def load(self) -> None:
-        """Bring the copies up to date."""
+        """Update the copies."""
         if isinstance(self.index, Tensor):
             with torch.no_grad():
                 torch.index_select(self._stack.flat, 0, self.index, out=self.part.flat)
 
     def store_gradients(self) -> None:
-        """Bring the gradients of the copies to their place."""
+        """Copy the gradients back."""
         if isinstance(self.index, Tensor):
             self._stack.gradients.index_copy_(0, self.index, self.part.gradients)
 
 
 def whole_rows(x: Tensor) -> Floats:
-    """Rows [K, P] of a stack with what fills them up to whole cache lines, in one piece."""
+    """Return rows [K, P] of a stack with their padding up to whole cache lines."""
     rows: Floats = x.detach().as_strided((len(x), x.stride(0)), (x.stride(0), 1)).numpy()
     return rows
 
 
 def layout_checksum(shapes: Shapes) -> int:
-    """A number that tells layouts apart; published weights carry it."""
+    """Return a number that identifies the layout; published weights carry it."""
     return zlib.crc32(repr(list(shapes.items())).encode())
 
 
 def layout_size(shapes: Shapes) -> int:
-    """P: how many numbers one policy has."""
+    """Return P, the numbers of one policy."""
     return sum(_numel(shape) for shape in shapes.values())
 
 
 def _rows(count: int, size: int, device: str | torch.device) -> Tensor:
-    """[count, size] zeros whose rows begin on cache lines."""
+    """Return [count, size] zeros whose rows start on cache lines."""
     return torch.zeros(count, -(-size // LINE) * LINE, dtype=torch.float32, device=device)[:, :size]
 
 

@@ -1,8 +1,7 @@
-"""The units in which values are learned: less the mean of their targets, by their deviation.
+"""PopArt: values are learned normalised by the moments of their targets (van Hasselt et al. 2016).
 
-So neither the size of rewards nor what all states have in common is left to the network's weights
-(PopArt, van Hasselt et al. 2016). The moments are buffers of the value's head, so they go wherever
-its weights go.
+The network's weights need not represent the size of rewards, or what all states have in common. The
+moments are buffers of the value head and are published with its weights.
 """
 
 from __future__ import annotations
@@ -24,29 +23,23 @@ from remuda.types import Bools, Floats
 if TYPE_CHECKING:
     from remuda.policies.networks.network import Network
 
+# buffers [1, 1]: moments of targets, and the updates counted
 VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT = "value.mean", "value.variance", "value.count"
-"""Buffers [1, 1]: the moments of targets, and the updates that they were counted in."""
-NEWEST = 0.3
-"""What an update's targets count in the moments at least, since returns grow while it learns; the
-first ones count all alike."""
-LEAST = 1e-4
-"""The least variance, in rewards as they are trained on: of no rewards there is none."""
+NEWEST = 0.3  # least weight of an update's targets in the moments; the first updates count equally
+LEAST = 1e-4  # least variance
 
 
 @dataclass(frozen=True)
 class ValueUnits:
-    """The units of G policies."""
+    """The value normalisation of G policies."""
 
-    means: np.ndarray
-    """[G, 1] float64."""
-    variances: np.ndarray
-    """[G, 1]."""
-    counts: np.ndarray
-    """[G, 1]: updates; 0: outputs stand for nothing yet."""
+    means: np.ndarray  # [G, 1] float64
+    variances: np.ndarray  # [G, 1]
+    counts: np.ndarray  # [G, 1] updates; 0: outputs mean nothing yet
 
     @classmethod
     def of(cls, stack: ParameterStack, members: Sequence[int]) -> ValueUnits:
-        """Those of some policies of a stack."""
+        """Read those of some policies of a stack."""
         at = torch.tensor(members, device=stack.flat.device)
         names = (VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT)
         found = (stack.parameters[name].index_select(0, at).cpu() for name in names)
@@ -54,32 +47,27 @@ class ValueUnits:
 
     @property
     def deviations(self) -> np.ndarray:
-        """[G, 1]; 0 for fresh networks, whose outputs are noise and stand for nothing.
+        """Return the standard deviations [G, 1]; 0 for fresh networks, whose outputs are noise.
 
-        Else they would be in the first targets, by way of what is expected after a step, and the
-        first units those of the noise: where rewards are small beside it, they would not count for
-        many updates, in which a value learns to say the same of all states. So `credit_of` values
-        all states of a fresh policy by one number, which its own rewards decide.
+        Otherwise that noise would enter the first targets by bootstrapping and set the first scale.
+        Where rewards are small beside it, they would not count for many updates, in which all
+        states get the same value. So `credit_of` values all states of a fresh policy by one number,
+        which its own rewards decide.
         """
         return np.where(self.counts > 0, np.sqrt(np.maximum(self.variances, LEAST)), 0.0)
 
     def real(self, values: Floats) -> Floats:
-        """What the outputs [G, R] of networks stand for."""
+        """Convert network outputs [G, R] to values."""
         found: Floats = (values * self.deviations + self.means).astype(np.float32)
         return found
 
     def normalised(self, values: Floats) -> Floats:
-        """What networks are to say for these values [G, R]."""
+        """Convert values [G, R] to network outputs."""
         found: Floats = ((values - self.means) / self.deviations).astype(np.float32)
         return found
 
     def counting(self, targets: Floats, counts: Bools) -> ValueUnits:
-        """The units once an update's targets are counted in.
-
-        Args:
-            targets: [G, R].
-            counts: [G, R], which of them are of steps.
-        """
+        """Return the normalisation after counting targets [G, R] where `counts` [G, R]."""
         means, variances = np.zeros_like(self.means), np.zeros_like(self.means)
         _moments(targets, counts, means[:, 0], variances[:, 0])
         share = np.maximum(1.0 / (self.counts + 1.0), NEWEST)
@@ -93,19 +81,10 @@ class ValueUnits:
     def put(
         self, stack: ParameterStack, members: Sequence[int], before: ValueUnits, outputs: Floats
     ) -> Floats:
-        """Let policies speak in these units from now on, and mean what they did before.
+        """Write this normalisation and adjust the heads so that values stay the same.
 
-        What fresh networks say means nothing: in the first units it stays as it is, so that they
-        begin with the mean, and need not learn how far that is from 0.
-
-        Args:
-            stack: of all policies.
-            members: whose units these are.
-            before: those that they had.
-            outputs: [G, R], of their value heads in these.
-
-        Returns:
-            [G, R], what these put out now.
+        A fresh network's outputs mean nothing and stay unchanged, so that it starts with the mean.
+        `outputs` are [G, R] in the normalisation `before`; returns them in this one.
         """
         fresh = before.counts == 0
         scale = np.where(fresh, 1.0, before.deviations / self.deviations)
@@ -157,9 +136,9 @@ def meant(network: Network, weights: Floats, values: Floats) -> Floats:
 
 
 def real_values(parameters: Parameters, values: Tensor) -> Tensor:
-    """What the outputs [K, B] of networks stand for; gradients go through the outputs alone.
+    """Convert network outputs [K, B] to values; gradients flow through the outputs alone.
 
-    What fresh networks say stands for 0.
+    Outputs of fresh networks count as 0.
     """
     mean, variance, count = (
         parameters[name].detach()[:, 0] for name in (VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT)
@@ -170,7 +149,7 @@ def real_values(parameters: Parameters, values: Tensor) -> Tensor:
 
 @njit(cache=True)
 def _moments(targets: Floats, counts: Bools, means: np.ndarray, variances: np.ndarray) -> None:
-    """The mean and the variance of each row, over those of its numbers that count."""
+    """Compute mean and variance of each row, over the numbers that count."""
     for i in range(targets.shape[0]):
         count, total = 0, 0.0
         for j in range(targets.shape[1]):

@@ -1,4 +1,4 @@
-"""What follows a hidden layer."""
+"""Activation functions as compiled loops."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ FAST: dict[str, Any] = {
     "error_model": "numpy",
     "fastmath": {"reassoc", "contract", "arcp", "nsz"},
 }
-"""For compiled loops that read many arrays and write none, or read and write only one: sums in any
-order, products and sums fused, and what is no number stays no number.
+"""Options of compiled loops that read many arrays and write none, or use only one.
 
-Not for a loop that writes one array and reads another. LLVM compiles such a loop twice, for arrays
-that lie far from each other in memory and for others, and decides by their addresses when it runs.
-Where the order of a sum is free, the two differ in the last bits, so a run would not repeat itself.
+Sums run in any order, products and sums are fused, and NaN stays NaN. Not for a loop that writes
+one array and reads another. LLVM compiles such a loop twice, for arrays far apart in memory and for
+others, and decides by their addresses at run time. Where the order of a sum is free, the two differ
+in the last bits, so a run would not repeat itself.
 """
+# for all other compiled loops: results do not depend on addresses
 STRICT: dict[str, Any] = {"cache": True, "error_model": "numpy"}
-"""For all other compiled loops: the same numbers wherever the arrays lie."""
 RELU, TANH = 0, 1
 KINDS = {"relu": RELU, "tanh": TANH}
 
 
 @njit(**FAST)
 def activate_in_place(x: Floats, kind: int) -> None:
-    """The rectifier, or tanh as a quotient of polynomials, to within 4 units in the last place.
+    """Apply ReLU, or tanh as a quotient of polynomials, to within 4 units in the last place.
 
     Coefficients as in Eigen's generic_fast_tanh; beyond 7.9 it is one such unit below 1.
     """
@@ -57,14 +57,7 @@ def activate_in_place(x: Floats, kind: int) -> None:
 
 @njit(**STRICT)
 def derive(errors: Floats, hidden: Floats, kind: int, sums: Floats) -> None:
-    """Errors by activations become errors by pre-activations, in place; add them up by policy.
-
-    Args:
-        errors: [G, B, F].
-        hidden: [G, B, F] activations.
-        kind: `RELU`, or `TANH`.
-        sums: [G, F], written.
-    """
+    """Turn errors [G, B, F] by activations into those by pre-activations; sum them to [G, F]."""
     zero, one = np.float32(0.0), np.float32(1.0)
     for k in range(errors.shape[0]):
         total = np.zeros(errors.shape[2], np.float32)
@@ -81,12 +74,7 @@ def derive(errors: Floats, hidden: Floats, kind: int, sums: Floats) -> None:
 
 @njit(**STRICT)
 def add_up(errors: Floats, sums: Floats) -> None:
-    """Add up rows one after another, so that what there is beside them makes no difference.
-
-    Args:
-        errors: [G, B, F].
-        sums: [G, F], written.
-    """
+    """Sum errors [G, B, F] over B in order, so that results do not depend on other rows: [G, F]."""
     for k in range(errors.shape[0]):
         total = np.zeros(errors.shape[2], np.float32)
         for b in range(errors.shape[1]):

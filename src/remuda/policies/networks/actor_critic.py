@@ -1,4 +1,4 @@
-"""A policy and the value of what it sees, for K policies."""
+"""Policy and state value networks for K policies."""
 
 from __future__ import annotations
 
@@ -20,20 +20,18 @@ from remuda.policies.networks.scaling import Scale, scaled
 from remuda.policies.stack import Parameters, Shapes
 from remuda.policies.value_units import VALUE_COUNT, VALUE_MEAN, VALUE_VARIANCE, real_values
 
+# buffers of the moments by which observations are normalised
 MEAN, VARIANCE, COUNT = "observations.mean", "observations.variance", "observations.count"
-"""Buffers of what was seen so far, by which inputs are normalised."""
-INPUT_LIMIT = 10.0
-"""How far a normalised input counts from 0."""
+INPUT_LIMIT = 10.0  # bound of normalised observations
 
 
 class ActorCritic(Network):
-    """Hidden layers, shared or one set each, a head for the policy and a head for the value.
+    """Hidden layers, shared or separate, with a policy head and a value head.
 
-    An encoder may come before the hidden layers, and a gated recurrent layer after them. The
-    policy's head gives the parameters of a distribution (`remuda.policies.actions`). Weights are
-    drawn orthogonal, with a gain of sqrt(2) in hidden layers, 0.01 in both heads, so that a fresh
-    policy is close to uniform and no state seems better than another, and 1 elsewhere
-    (Andrychowicz et al. 2021).
+    An encoder may come before the hidden layers, and a gated recurrent layer after them. The policy
+    head outputs the parameters of a distribution (`remuda.policies.actions`). Weights are drawn
+    orthogonal, with a gain of sqrt(2) in hidden layers, 0.01 in both heads, so that a fresh policy
+    is close to uniform and values are close to 0, and 1 elsewhere (Andrychowicz et al. 2021).
     """
 
     def __init__(
@@ -46,16 +44,10 @@ class ActorCritic(Network):
         scale: Scale = 1.0,
         value_units: bool = False,
     ) -> None:
-        """Lay it out.
+        """Compute the shapes.
 
-        Args:
-            num_inputs: numbers in one stacked input.
-            actions: what the policy can do.
-            config: layers.
-            normalised: whether inputs are normalised by buffers of what was seen.
-            encoder: what comes before the hidden layers, for each tower; None: nothing.
-            scale: what inputs are multiplied by, for pixels.
-            value_units: whether values have units of their own (`remuda.policies.value_units`).
+        `normalised`: buffers hold moments that normalise observations. `scale`: multiplies inputs.
+        `value_units`: PopArt (`remuda.policies.value_units`).
         """
         super().__init__(num_inputs, config)
         self.actions, self.normalised = actions, normalised
@@ -90,12 +82,12 @@ class ActorCritic(Network):
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """As of every network, and whether policy and value share it."""
+        """Add whether policy and value share the network."""
         return (*super().settings, f"shared {self.config.serves_both}")
 
     @property
     def towers(self) -> tuple[tuple[str, ...], ...]:
-        """The hidden layers of each tower: that of the policy first, that of the value last."""
+        """Return the hidden layers of each tower: the policy's first, the value's last."""
         return tuple(self._hidden(tower) for tower in self._towers)
 
     @property
@@ -104,7 +96,7 @@ class ActorCritic(Network):
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The layers of each tower, the recurrent one, then the two heads."""
+        """Return the layers of each tower, the recurrent layer, then the two heads."""
         towers = (layer for tower in self._towers for layer in self._of_tower(tower))
         return (*towers, *self._gates, "policy", "value")
 
@@ -133,7 +125,7 @@ class ActorCritic(Network):
                 self.encoder.initialise(tower, parameters, generator)
 
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:  # noqa: ARG002
-        """The weights that the policy needs; a value is for those who learn."""
+        """Return the weights that the policy needs, without those of the value."""
         weights = {
             f"{layer}.{part}": parameters[f"{layer}.{part}"]
             for layer in (*self._of_tower(self._towers[0]), *self._gates, "policy")
@@ -149,19 +141,19 @@ class ActorCritic(Network):
 
     @property
     def plain_layers(self) -> tuple[str, ...]:
-        """The tower of the policy and its head, if nothing else stands before or between them."""
+        """Return the policy's layers if nothing else comes before or between them."""
         more = self.encoder is not None or self.memory or self.normalised
         if more or self.actions.num_scales or self.input_scale != 1.0:
             return ()
         return (*self._hidden(self._towers[0]), "policy")
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """The parameters of the policies' distributions: [K, B, num_outputs]."""
+        """Return the parameters of the policies' distributions: [K, B, num_outputs]."""
         x = self._features(weights, self._towers[0], self._prepared(weights, inputs))
         return self._with_scales(weights, apply(weights, "policy", x))
 
     def step(self, weights: Weights, inputs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """The same with a memory [K, B, memory], and what it becomes."""
+        """Return the same from a recurrent state [K, B, memory], and the next state."""
         tower, inputs = self._towers[0], self._prepared(weights, inputs)
         if self._gates:
             x = self._features(weights, tower, inputs)
@@ -175,13 +167,11 @@ class ActorCritic(Network):
     def policy_and_value(
         self, parameters: Parameters, inputs: Tensor, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Distributions [K, B, num_outputs] and values [K, B] of inputs [K, B, num_inputs].
+        """Return distributions [K, B, num_outputs] and values [K, B].
 
-        Args:
-            parameters: of K policies.
-            inputs: from `prepare`: a batch is prepared once and used often.
-            memory: [K, G, memory] where there is a memory: the B inputs are then G sequences of
-                equal length, one after another, and this is what was kept before each.
+        `inputs` [K, B, num_inputs] come from `prepare`, once per batch. For recurrent networks
+        `memory` [K, G, memory] is the state before each of G sequences of equal length, which the B
+        inputs hold one after another.
         """
         weights = dict(parameters)
         if memory is not None and self.encoder is not None and self.encoder.memory:
@@ -203,7 +193,7 @@ class ActorCritic(Network):
     def state_values(
         self, parameters: Parameters, observations: Tensor, memory: Tensor | None = None
     ) -> Tensor:
-        """The values of its value head, in rewards as they are trained on."""
+        """Return values in rewards as they are trained on."""
         moments: Weights = {}
         if self.normalised:
             moments = {"mean": parameters[MEAN], "scale": scale_of(parameters[VARIANCE])}
@@ -212,7 +202,7 @@ class ActorCritic(Network):
         return real_values(parameters, values) if self.value_units else values
 
     def prepare(self, parameters: Parameters, observations: Tensor) -> Tensor:
-        """Inputs of the network from observations [K, B, num_inputs] of any dtype."""
+        """Convert observations [K, B, num_inputs] of any dtype to network inputs."""
         with torch.no_grad():
             if not self.normalised:
                 return self._prepared({}, observations.float())
@@ -242,7 +232,7 @@ class ActorCritic(Network):
 
 
 def count_observations(buffers: Parameters, observations: np.ndarray) -> None:
-    """Count observations [N, num_inputs] into the moments by which one policy's are normalised."""
+    """Add observations [N, num_inputs] to the moments that normalise one policy's observations."""
     moments = RunningMoments(
         buffers[MEAN][0, 0].cpu().double().numpy(),
         buffers[VARIANCE][0, 0].cpu().double().numpy(),
@@ -256,7 +246,7 @@ def count_observations(buffers: Parameters, observations: np.ndarray) -> None:
 
 
 def scale_of(variance: Tensor) -> Tensor:
-    """What inputs of this variance are multiplied by."""
+    """Return the factor that normalises inputs of this variance."""
     return (variance + 1e-8).rsqrt()
 
 

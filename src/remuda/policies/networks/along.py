@@ -1,4 +1,4 @@
-"""How a recurrent step follows sequences."""
+"""Recurrent steps over sequences."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ import torch
 from torch import Tensor
 
 Step = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""From what is seen [K, G, ...] and the state before [K, G, S] to features and the state after."""
+"""Maps inputs [K, G, ...] and states [K, G, S] to features and next states."""
 
 
 def along(step: Step, inputs: Tensor, state: Tensor, burn_in: Tensor | None = None) -> Tensor:
-    """Features [K, G * T, F] of each step of G sequences of inputs [K, G * T, ...].
+    """Apply a recurrent step along G sequences of T steps, [K, G * T, ...]: features [K, G * T, F].
 
-    Args:
-        step: what is done at each.
-        inputs: the sequences one after another, all of T steps.
-        state: [K, G, S] before each.
-        burn_in: [K, G] how many steps of each only bring the state up to date: what comes after
-            sends no gradient back through them; None: there are none.
+    `state` is [K, G, S] before each sequence. The first `burn_in` [K, G] steps of a sequence only
+    bring the state up to date: no gradient flows back through them.
     """
     policies, sequences, _ = state.shape
     steps = inputs.view(policies, sequences, -1, *inputs.shape[2:])

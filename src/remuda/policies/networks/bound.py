@@ -1,4 +1,4 @@
-"""Modules of the user's that act: a copy for each policy, whose weights are the policy's own."""
+"""Per-policy copies of a user's module, which use the policies' weights in place."""
 
 from __future__ import annotations
 
@@ -10,40 +10,27 @@ from torch import Tensor, nn
 
 
 class BoundModules:
-    """A copy of a module for each of some policies, which looks at their weights where they are.
+    """A copy of a module for each policy that acts.
 
-    To bring several policies through `vmap`, or to put weights into a module for one call, takes a
-    millisecond, however few streams there are; to call a module takes microseconds. So those that
-    act, whose weights stay in one place, have modules of their own.
+    `vmap` over policies, or `functional_call`, takes a millisecond however few streams there are;
+    calling a module takes microseconds. So policies that act, whose weights stay in one place, have
+    a module each.
 
-    What it guarantees:
-
-    1. A module computes with what stands in the policy's weights at that time.
-    2. It is found by the memory of the weights, which it keeps alive, so that no other weights are
-       ever taken for them.
+    1. A module computes with the current content of the policy's weights.
+    2. It is found by the address of the weights, which it keeps alive, so that other weights are
+       never taken for them.
     """
 
     def __init__(self, pattern: nn.Module, names: Sequence[str]) -> None:
-        """Begin with none.
-
-        Args:
-            pattern: the module.
-            names: of its parameters and buffers that each policy has of its own.
-        """
+        """Start without copies; `names` are the parameters and buffers that each policy owns."""
         self._pattern, self._names = pattern, tuple(names)
-        self._modules: dict[int, _Bound] = {}
-        """By where the first of its weights is in memory."""
+        self._modules: dict[int, _Bound] = {}  # by the address of the first of its weights
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy looks at no weights."""
         return {**self.__dict__, "_modules": {}}
 
     def bind(self, weights: Mapping[str, Tensor]) -> None:
-        """Make modules for K policies.
-
-        Args:
-            weights: by name, each [K, ...], on the processor: what the modules will look at.
-        """
+        """Make modules for K policies with these weights [K, ...] on the CPU."""
         for k in range(len(weights[self._names[0]])):
             own = {name: weights[name][k] for name in self._names}
             key = own[self._names[0]].data_ptr()
@@ -51,7 +38,7 @@ class BoundModules:
                 self._modules[key] = _Bound(self._pattern, own)
 
     def of(self, weights: Mapping[str, Tensor]) -> list[_Bound] | None:
-        """The modules of K policies with these weights; None: they have none."""
+        """Return the modules of K policies with these weights; None: there are none."""
         if not self._modules:
             return None
         first = weights[self._names[0]]
@@ -61,8 +48,6 @@ class BoundModules:
 
 
 class _Bound:
-    """A module that looks at some weights."""
-
     def __init__(self, pattern: nn.Module, weights: Mapping[str, Tensor]) -> None:
         named = {**dict(pattern.named_parameters()), **dict(pattern.named_buffers())}
         name_of = {id(tensor): name for name, tensor in named.items()}
@@ -78,7 +63,7 @@ class _Bound:
                 self._buffers.append((copied, name, kept))
 
     def __call__(self, *given: Tensor) -> Any:
-        """What it makes of observations [B, *shape], and of a state where it has one."""
+        """Apply it to observations [B, *shape], and a state where it is recurrent."""
         found = self._module(*given)
         for part, name, own in self._buffers:  # what it keeps in a buffer is for one call
             if getattr(part, name) is not own:

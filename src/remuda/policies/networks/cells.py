@@ -1,7 +1,7 @@
-"""Parts of PyTorch's modules that `torch.func.vmap` brings through slowly, or not at all.
+"""Replacements for parts of PyTorch modules that `torch.func.vmap` handles slowly or not at all.
 
-They compute the same by operations that it can bring through: cells by plain ones, and linear
-layers of K policies by the products of `products.py`.
+They compute the same with operations that `vmap` supports: plain ones for cells, and the products
+of `products.py` for linear layers of K policies.
 """
 
 from __future__ import annotations
@@ -19,17 +19,15 @@ from remuda.policies.networks.activations import TANH, activate_in_place
 from remuda.policies.networks.perceptron import LINEAR, through
 from remuda.policies.networks.products import in_transform, suits
 
-LSTMState = tuple[Tensor, Tensor]
-"""The output and the cell's state, each [B, H]."""
+LSTMState = tuple[Tensor, Tensor]  # the output and the cell's state, each [B, H]
 
 
 def with_own_parts(module: nn.Module, *kinds: type[nn.Module]) -> nn.Module:
-    """A module in which every part of these classes computes the same here: keys of `OWN`.
+    """Return a module whose parts of these classes (keys of `OWN`) compute through this file.
 
-    Parameters have the same names, and a part is still of its class, which the user's code may ask
-    for. The module itself stays as it is, and is returned where it has no such part. A class of the
-    user's that is made from one is left alone, and so is a part with a `forward` of its own: they
-    may compute something else.
+    Parameters keep their names and parts their class, for which the user's code may ask. The module
+    itself is unchanged, and returned where it has no such part. Subclasses, and parts with their
+    own `forward`, are left alone: they may compute something else.
     """
     if not any(_is_plain(part, kinds) for part in module.modules()):
         return module
@@ -41,12 +39,11 @@ def with_own_parts(module: nn.Module, *kinds: type[nn.Module]) -> nn.Module:
 
 
 def _is_plain(part: nn.Module, kinds: tuple[type[nn.Module], ...]) -> bool:
-    """Whether a part is of these very classes, and nobody gave it a `forward` of its own."""
     return type(part) in kinds and "forward" not in vars(part)
 
 
 def linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
-    """A linear layer of inputs [..., I], which may be one of K policies in `vmap`: [..., O]."""
+    """Apply a linear layer to [..., I], which may be one of K policies in `vmap`: [..., O]."""
     weight, bias = layer.weight, layer.bias
     if torch.compiler.is_compiling():  # for a graph that leaves this program
         return functional.linear(inputs, weight, bias)
@@ -57,7 +54,7 @@ def linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
 
 
 def _products(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Of K policies: inputs [K, ..., I], weights [K, O, I] and biases [K, O]."""
+    """Multiply inputs [K, ..., I] with weights [K, O, I] and add biases [K, O]."""
     if bias is None:
         bias = torch.zeros(weight.shape[:2], dtype=weight.dtype, device=weight.device)
     rows = inputs.flatten(1, -2) if inputs.dim() > 2 else inputs.unsqueeze(1)
@@ -70,18 +67,18 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """As torch has it."""
+        """Apply torch's layer."""
         return functional.linear(inputs, weight, bias)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
-        """Keep what it needs for the way back, and for the one forward."""
+        """Save what backward and jvp need."""
         ctx.save_for_backward(*inputs[:2])
         ctx.save_for_forward(*inputs[:2])
 
     @staticmethod
     def backward(ctx: Any, *by_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        """From the errors of the outputs to those of inputs, weight and bias."""
+        """Return the gradients by inputs, weight and bias."""
         (errors,), (inputs, weight) = by_outputs, ctx.saved_tensors
         flat, rows = (x.reshape(-1, x.shape[-1]) for x in (errors, inputs))
         by_bias = flat.sum(0) if ctx.needs_input_grad[2] else None
@@ -89,7 +86,7 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *by_inputs: Tensor | None) -> Tensor | None:
-        """From changes of inputs, weight and bias to those of the outputs."""
+        """Return the directional derivative."""
         inputs, weight = ctx.saved_tensors
         by_input, by_weight, by_bias = by_inputs
         found: Tensor | None = None
@@ -106,7 +103,7 @@ class _Linear(torch.autograd.Function):
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], *given: Tensor | None
     ) -> tuple[Tensor, int]:
-        """Of K policies at once."""
+        """Compute for K policies at once."""
         inputs, weight, bias = (
             _stacked(part, dim, info.batch_size) for part, dim in zip(given, in_dims, strict=True)
         )
@@ -116,14 +113,14 @@ class _Linear(torch.autograd.Function):
 
 
 def _stacked(part: Tensor | None, dim: int | None, count: int) -> Tensor | None:
-    """A part of all policies, their number first."""
+    """Move the batch dimension to the front, or expand."""
     if part is None:
         return None
     return part.expand(count, *part.shape) if dim is None else part.movedim(dim, 0)
 
 
 def tanh(inputs: Tensor) -> Tensor:
-    """The hyperbolic tangent, by the polynomials that built-in networks have."""
+    """Return tanh, by the polynomials that built-in networks use."""
     if torch.compiler.is_compiling() or torch._C._is_tracing():
         return inputs.tanh()
     if in_transform() or (torch.is_grad_enabled() and inputs.requires_grad):
@@ -141,29 +138,29 @@ def _tanh(inputs: Tensor) -> Tensor:
 
 
 class _Tanh(torch.autograd.Function):
-    """`tanh`, of which torch learns the gradient."""
+    """A differentiable `tanh`."""
 
     @staticmethod
     def forward(inputs: Tensor) -> Tensor:
-        """By polynomials where there is memory to look at."""
+        """Use polynomials where there is memory to read."""
         return _tanh(inputs.detach())
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
-        """Keep what it says."""
+        """Save the output."""
         ctx.save_for_backward(output)
         ctx.save_for_forward(output)
 
     @staticmethod
     def backward(ctx: Any, *by_outputs: Tensor) -> Tensor:
-        """From the errors of what it says to those of its inputs."""
+        """Return the gradient by the inputs."""
         (said,) = ctx.saved_tensors
         found: Tensor = torch.ops.aten.tanh_backward(by_outputs[0], said)
         return found
 
     @staticmethod
     def jvp(ctx: Any, *by_inputs: Tensor) -> Tensor:
-        """From changes of its inputs to those of what it says."""
+        """Return the directional derivative."""
         (said,) = ctx.saved_tensors
         found: Tensor = by_inputs[0] * (1.0 - said * said)
         return found
@@ -174,17 +171,15 @@ class _Tanh(torch.autograd.Function):
         in_dims: tuple[int | None, ...],
         *given: Tensor,
     ) -> tuple[Tensor, int | None]:
-        """Of all policies at once."""
+        """Compute for all policies at once."""
         return tanh(given[0]), in_dims[0]
 
 
 def lstm_step(cell: nn.LSTMCell, inputs: Tensor, state: LSTMState | None = None) -> LSTMState:
-    """A step of long short-term memory with a forget gate (Gers et al. 2000), as PyTorch has it.
+    """Return a step of an LSTM with a forget gate (Gers et al. 2000), as PyTorch defines it.
 
-    Args:
-        cell: whose weights it takes: gates for input, forgetting, cell and output, in this order.
-        inputs: [B, D], or [D].
-        state: before, each part [B, H], or [H]; None: zeros.
+    Gates are in PyTorch's order: input, forget, cell, output. Inputs are [B, D] or [D], both parts
+    of the state [B, H] or [H]; None: zeros.
     """
     if state is None:
         zeros = torch.zeros(*inputs.shape[:-1], cell.hidden_size, dtype=inputs.dtype)
@@ -216,5 +211,4 @@ OWN: dict[type[nn.Module], Callable[..., Any]] = {
     nn.LSTMCell: _lstm_cell,
     nn.Linear: _linear,
     nn.Tanh: _tangent,
-}
-"""By class, what computes the same as its `forward`, of the part and its inputs."""
+}  # by class, a replacement of its `forward`

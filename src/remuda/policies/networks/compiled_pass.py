@@ -1,8 +1,7 @@
-"""Forward passes for acting on the processor: a call for all layers of all policies.
+"""Forward passes for acting on the CPU: one call for all layers of all policies.
 
-With few streams most of a pass is the cost of calling. With many, what each layer says should still
-be in the cache when the next wants it: so a pass goes through one policy after another, and through
-a chunk of its streams at a time.
+With few streams most of a pass is call overhead. With many, a layer's outputs should still be in
+the cache when the next layer reads them: so a pass goes policy by policy, in chunks of streams.
 """
 
 from __future__ import annotations
@@ -20,47 +19,39 @@ from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.flat_layers import CHUNK, linear_at, part
 from remuda.types import Floats, Integers
 
+# columns of a layer table: addresses of the first policy's weight and bias, the bytes from each to
+# the next policy's, and the layer's sizes
 WEIGHT, WEIGHT_NEXT, BIAS, BIAS_NEXT, INPUTS, OUTPUTS = range(6)
-"""Of each layer: the address of the first policy's weight, how many bytes on the next one's is, the
-same of the bias, and its sizes."""
 
 
 class CompiledLayers(ABC):
-    """Networks of K policies that go through their layers in one compiled call."""
+    """Networks of K policies whose layers run in one compiled call."""
 
-    table: Integers
-    """By layer, first to last: see above."""
+    table: Integers  # [layers, 6]
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Of an input and of what is said to it."""
+        """Return the numbers in an input and in an output."""
         return int(self.table[0, INPUTS]), int(self.table[-1, OUTPUTS])
 
     @abstractmethod
     def write_outputs(self, inputs: Floats, begins: Integers, out: Floats) -> None:
-        """Write what the networks say.
-
-        Args:
-            inputs: [M, num_inputs] of all policies, one after another.
-            begins: [K + 1] where those of each begin.
-            out: [M, outputs], written.
-        """
+        """Write outputs of inputs [M, num_inputs], sorted by policy from `begins` [K + 1]."""
 
 
 class PlainLayers(CompiledLayers):
     """Perceptrons: hidden layers first, the head last."""
 
     def __init__(self, weights: Weights, layers: Sequence[str], activation: str) -> None:
-        """Look at the weights [K, I, O] where they are: they may change between two passes."""
+        """Read the weights [K, I, O] in place: they may change between passes."""
         self._kind = KINDS[activation]
-        self._kept = dict(weights)
-        """Whose memory the table names: they stay as long as this."""
+        self._kept = dict(weights)  # keeps the memory alive whose addresses the table holds
         self.table = table_of(weights, layers)
         widest = int(self.table[:-1, OUTPUTS].max(initial=1))
         self._rooms: Floats = aligned_zeros((2, CHUNK * widest))
 
     def write_outputs(self, inputs: Floats, begins: Integers, out: Floats) -> None:
-        """See `CompiledLayers`."""
+        """Run the perceptrons."""
         go_through(self.table, inputs, begins, self._kind, self._rooms, out)
 
 
@@ -68,7 +59,7 @@ class CompiledPass:
     """Inputs [K, N, num_inputs] through networks of K policies."""
 
     def __init__(self, layers: CompiledLayers, inputs: Tensor) -> None:
-        """Look at the inputs where they are: they may change between two passes."""
+        """Read the inputs in place: they may change between passes."""
         policies, streams, numbers = inputs.shape
         self._layers, self._inputs = layers, inputs.view(-1, numbers).numpy()
         self._begins: Integers = np.arange(policies + 1) * streams
@@ -76,25 +67,23 @@ class CompiledPass:
         self._rows = self._outputs.reshape(policies * streams, -1)
 
     def __call__(self) -> Floats:
-        """What they say, [K, N, outputs]; written anew by the next pass."""
+        """Return outputs [K, N, outputs], overwritten by the next pass."""
         self._layers.write_outputs(self._inputs, self._begins, self._rows)
         return self._outputs
 
 
 class GatheredPass:
-    """Streams gathered by policy through networks of K policies: each once, and nothing padded."""
+    """Streams gathered by policy through networks of K policies, without padding."""
 
     def __init__(self, layers: CompiledLayers) -> None:
         self._layers = layers
         self._inputs, self._outputs = (np.zeros((0, size), np.float32) for size in layers.sizes)
 
     def __call__(self, inputs: Floats, begins: Integers, streams: Integers) -> Floats:
-        """What they say to these streams, [M, outputs]; written anew by the next pass.
+        """Return outputs [M, outputs] of some streams, overwritten by the next pass.
 
-        Args:
-            inputs: [N, num_inputs] of all streams.
-            begins: [K + 1] where each policy's streams begin...
-            streams: [M] ...in this list of stream numbers.
+        `inputs` [N, num_inputs] are those of all streams; `streams` [M] lists stream numbers,
+        sorted by policy from `begins` [K + 1].
         """
         count = len(streams)
         if count > len(self._inputs):
@@ -108,12 +97,12 @@ class GatheredPass:
 
     @property
     def nbytes(self) -> int:
-        """Of what streams are gathered into."""
+        """Return the bytes of the gathered inputs and outputs."""
         return self._inputs.nbytes + self._outputs.nbytes
 
 
 def table_of(weights: Weights, layers: Iterable[str]) -> Integers:
-    """The table of some layers, whose weights are [K, I, O] and biases [K, 1, O]."""
+    """Build the table of layers with weights [K, I, O] and biases [K, 1, O]."""
     pairs = [(weights[f"{name}.weight"], weights[f"{name}.bias"]) for name in layers]
     found: Integers = np.array(
         [
@@ -127,7 +116,7 @@ def table_of(weights: Weights, layers: Iterable[str]) -> Integers:
 
 @njit(**STRICT)
 def layer_of(x: Floats, layers: Integers, i: int, policy: int, out: Floats) -> None:
-    """Write layer `i` of a table, of one policy: [B, I] to [B, O]."""
+    """Write one policy's layer `i` of a table: [B, I] to [B, O]."""
     weight = layers[i, WEIGHT] + policy * layers[i, WEIGHT_NEXT]
     linear_at(x, weight, layers[i, BIAS] + policy * layers[i, BIAS_NEXT], out)
 
@@ -141,15 +130,9 @@ def go_through(
     rooms: Floats,
     outputs: Floats,
 ) -> None:
-    """Go through perceptrons.
+    """Run perceptrons on inputs [M, I] whose rows are sorted by policy, from `policies` [K + 1].
 
-    Args:
-        layers: see above.
-        inputs: [M, I].
-        policies: [K + 1] where each policy's rows of inputs begin.
-        kind: of activation.
-        rooms: [2, CHUNK * the widest hidden layer] to work in.
-        outputs: [M, O], written.
+    `kind` is the activation; `rooms` [2, CHUNK * widest hidden layer] is scratch space.
     """
     last = len(layers) - 1
     for k in range(policies.size - 1):

@@ -1,9 +1,9 @@
-"""Convolutions of K policies on the processor, in tiles of `tiles.py`, without copies of patches.
+"""Convolutions of K policies on the CPU, in tiles of `tiles.py`, without im2col copies.
 
-Channels lie last. Then what a kernel sees of one row of an image is one run of numbers, and that of
-the next place begins `stride * channels` numbers further on: a row of outputs is a product of
-matrices that are there already, summed over the rows of the kernel. torch's convolution is made for
-few large images, and of K policies it makes one of K groups, which is slower still.
+With channels last, a kernel's view of one image row is one run of numbers, and the next position
+starts `stride * channels` numbers later. So a row of outputs is a product of matrices already in
+memory, summed over the kernel's rows. torch's convolution is made for few large images, and turns K
+policies into K groups, which is slower still.
 """
 
 from __future__ import annotations
@@ -24,14 +24,10 @@ from remuda.types import Integers
 
 
 def convolve(x: Tensor, weight: Tensor, bias: Tensor, stride: int, activation: str) -> Tensor:
-    """Convolve images, with an activation after it: [K, B, height, width, outputs].
+    """Convolve images [K, B, height, width, channels] and apply an activation (relu or tanh).
 
-    Args:
-        x: [K, B, height, width, channels], of a kind that `products.suits`.
-        weight: [K, outputs, channels, kernel, kernel], as torch has it.
-        bias: [K, 1, outputs].
-        stride: of the kernel.
-        activation: relu or tanh.
+    `weight` is [K, outputs, channels, kernel, kernel], as in torch; `bias` [K, 1, outputs]. Returns
+    [K, B, height, width, outputs]. Tensors must be of a kind that `products.suits`.
     """
     x = x.contiguous()  # here, so that torch knows of it where a gradient is differentiated again
     tensors = (x, weight, bias)
@@ -42,53 +38,37 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor, stride: int, activation: s
 
 
 def by_torch(x: Tensor, weight: Tensor, bias: Tensor, stride: int, activation: str) -> Tensor:
-    """The same by torch's own convolution, whose K policies are groups: [B, K * outputs, ...].
-
-    Args:
-        x: [B, K * channels, height, width].
-        weight: [K, outputs, channels, kernel, kernel].
-        bias: [K, 1, outputs].
-        stride: of the kernel.
-        activation: relu or tanh.
-    """
+    """Convolve [B, K * channels, ...] to [B, K * outputs, ...] by torch, in K groups."""
     weights, groups = weight.flatten(0, 1), len(weight)
     out = functional.conv2d(x, weights, bias.flatten(), stride=stride, groups=groups)
     return out.tanh_() if activation == "tanh" else out.relu_()
 
 
 def as_groups(x: Tensor) -> Tensor:
-    """Images [K, B, height, width, channels] as torch has them: [B, K * channels, ...]."""
+    """Convert images [K, B, height, width, channels] to [B, K * channels, height, width]."""
     return x.movedim(4, 2).transpose(0, 1).flatten(1, 2)
 
 
 def _last(weight: Tensor) -> Tensor:
-    """Weights as what a kernel sees lies: [K, kernel, kernel, channels, outputs]."""
+    """Reorder weights to [K, kernel, kernel, channels, outputs]."""
     return weight.detach().permute(0, 3, 4, 2, 1).contiguous()
 
 
 class _Sizes(NamedTuple):
-    """Of a convolution."""
-
     samples: int
-    row: int
-    """Numbers in a row of an image."""
-    image: int
-    """Numbers in an image."""
+    row: int  # numbers in a row of an image
+    image: int  # numbers in an image
     kernel: int
     channels: int
-    step: int
-    """Numbers from what one place sees to what the next one does."""
-    down: int
-    """The same, from one row of places to the next."""
-    high: int
-    """Rows of places."""
-    wide: int
-    """Places in a row."""
+    step: int  # numbers from one position's view to the next
+    down: int  # numbers from one row of positions to the next
+    high: int  # rows of positions
+    wide: int  # positions in a row
     outputs: int
 
     @property
     def run(self) -> int:
-        """Numbers that a kernel sees of one row."""
+        """Return the numbers that a kernel sees of one row."""
         return self.kernel * self.channels
 
 
@@ -134,7 +114,7 @@ def _forward(x: Tensor, weights: Tensor, bias: Tensor, stride: int, activation: 
 
 
 def _by_weights(x: Tensor, errors: Tensor, out: Tensor, n: _Sizes) -> None:
-    """Add what errors [B, high, wide, outputs] say of the weights, for one policy."""
+    """Add the gradient by the weights from errors [B, high, wide, outputs], for one policy."""
     tiles_of(
         _counts(n.samples, n.kernel),
         n.run,
@@ -148,7 +128,7 @@ def _by_weights(x: Tensor, errors: Tensor, out: Tensor, n: _Sizes) -> None:
 
 
 def _by_images(errors: Tensor, turned: Tensor, out: Tensor, n: _Sizes) -> None:
-    """Add what errors say of the images, for one policy; `turned` [kernel, kernel, O, channels]."""
+    """Add the gradient by the images, for one policy; `turned` is [kernel, kernel, O, channels]."""
     part = n.outputs * n.channels
     tiles_of(
         _counts(n.samples, n.high, n.kernel, n.kernel),
@@ -164,13 +144,13 @@ def _by_images(errors: Tensor, turned: Tensor, out: Tensor, n: _Sizes) -> None:
 
 
 class _Convolve(torch.autograd.Function):
-    """`convolve`, of which torch learns the gradients."""
+    """A differentiable `convolve`."""
 
     @staticmethod
     def forward(
         ctx: Any, activation: str, stride: int, x: Tensor, weight: Tensor, bias: Tensor
     ) -> Tensor:
-        """Convolve, and keep what it needs for the way back."""
+        """Convolve, and save what backward needs."""
         weights = _last(weight)
         ctx.activation, ctx.stride = activation, stride
         out = _forward(x, weights, bias.contiguous(), stride, activation)
@@ -179,7 +159,7 @@ class _Convolve(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *by_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        """From the errors of the outputs to those of weights, biases and images."""
+        """Return the gradients by images, weights and biases."""
         x, weight, bias, weights, out = ctx.saved_tensors
         n = _sizes(x, weights, ctx.stride)
         if torch.is_grad_enabled():  # this gradient is to be differentiated itself
@@ -204,8 +184,7 @@ class _Convolve(torch.autograd.Function):
         return None, None, by_x, by_weights.permute(0, 4, 3, 1, 2), by_bias[:, None]
 
 
-LEVELS = 4
-"""Of the loops around a product."""
+LEVELS = 4  # of nested loops around a product
 
 
 def _counts(*counts: int) -> Integers:
@@ -213,7 +192,7 @@ def _counts(*counts: int) -> Integers:
 
 
 def _steps(*steps: int) -> Integers:
-    """By level, how many numbers the next lies further on."""
+    """Return, by level, the numbers from one product to the next."""
     return np.array([*steps, *[0] * (LEVELS - len(steps))], np.int64)
 
 
@@ -238,30 +217,12 @@ def tiles_of(
     a_run: int,
     b_run: int,
 ) -> None:
-    """Write many products of the same sizes, which lie in regular steps, in four nested loops.
+    """Write many products of the same sizes, at regular distances, in four nested loops.
 
-    Each is as in `tiles.tile`, of `rows` and `columns` that need not fit one tile. Addresses are
-    those of 32-bit floats; all that is told of how far things lie apart counts floats.
-
-    Args:
-        counts: [LEVELS] of products, the outermost loop first.
-        rows: of each product.
-        columns: of each product.
-        a: where the first begins.
-        a_row: see `tiles.tile`.
-        a_sum: see `tiles.tile`.
-        a_steps: [LEVELS] from one to the next.
-        b: where the first begins.
-        b_sum: see `tiles.tile`.
-        b_steps: likewise.
-        bias: [columns] what sums begin with; 0: with what is in `out`.
-        out: where the first begins.
-        out_row: see `tiles.tile`.
-        out_steps: likewise.
-        terms: of each run.
-        runs: of each sum.
-        a_run: see `tiles.tile`.
-        b_run: see `tiles.tile`.
+    Each product is as in `tiles.tile`, but `rows` and `columns` may need several tiles. `a`, `b`,
+    `bias` and `out` are addresses of 32-bit floats; distances count floats. `counts` and all
+    `*_steps` are [LEVELS], the outermost loop first. A bias of 0 adds to `out`. `terms` are those
+    of each run, `runs` those of each sum; other arguments as in `tiles.tile`.
     """
     # Tiles of like heights: of a single row each sum would have to wait for itself.
     tallest = -(-rows // -(-rows // ROWS))

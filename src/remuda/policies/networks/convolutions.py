@@ -1,4 +1,4 @@
-"""Convolutions before a network's linear layers."""
+"""An encoder of convolutions."""
 
 from __future__ import annotations
 
@@ -11,21 +11,12 @@ from remuda.policies.networks.products import suits
 
 
 class Convolutions(Encoder):
-    """Convolutions with activations between them; the K policies are groups of one convolution."""
+    """Convolutions with activations; the K policies are groups of one convolution."""
 
     def __init__(
         self, layers: tuple[tuple[int, int, int], ...], activation: str, image: Image
     ) -> None:
-        """Lay them out.
-
-        Args:
-            layers: channels, kernel and stride of each.
-            activation: what follows each.
-            image: how the inputs lie.
-
-        Raises:
-            ContractError: they do not fit the image.
-        """
+        """Compute shapes of layers (channels, kernel, stride); raise ContractError if too small."""
         self._layers, self._activation, self._image = layers, activation, image
         self._parameters: list[tuple[int, ...]] = []
         self.work = 0
@@ -43,18 +34,18 @@ class Convolutions(Encoder):
         self.width = channels * height * width
 
     def layers(self, tower: str) -> tuple[str, ...]:
-        """One for each convolution."""
+        """Return one name for each convolution."""
         return tuple(f"{tower}_conv{i}" for i in range(len(self._layers)))
 
     def shapes(self, tower: str) -> dict[str, tuple[int, ...]]:
-        """Weights [channels, channels before, kernel, kernel] and biases [1, channels]."""
+        """Return weights [channels, input channels, kernel, kernel] and biases [1, channels]."""
         found: dict[str, tuple[int, ...]] = {}
         for layer, shape in zip(self.layers(tower), self._parameters, strict=True):
             found |= {f"{layer}.weight": shape, f"{layer}.bias": (1, shape[0])}
         return found
 
     def features(self, tower: str, weights: Weights, inputs: Tensor) -> Tensor:
-        """Features [K, B, width] of inputs [K, B, num_inputs]."""
+        """Return features [K, B, width] of inputs [K, B, num_inputs]."""
         parts = [
             (weights[f"{layer}.weight"], weights[f"{layer}.bias"], stride)
             for layer, (_, _, stride) in zip(self.layers(tower), self._layers, strict=True)

@@ -1,4 +1,4 @@
-"""What may stand before a network's linear layers, for K policies at once."""
+"""The interface of encoders: what may come before a network's linear layers."""
 
 from __future__ import annotations
 
@@ -11,62 +11,53 @@ from torch import Tensor
 from remuda.policies.networks.along import along
 from remuda.policies.stack import Parameters
 
-Weights = dict[str, Tensor]
-"""Plain weights of one pass, by name, each [K, ...]."""
+Weights = dict[str, Tensor]  # named plain weights of one pass, each [K, ...]
 
 
 @dataclass(frozen=True)
 class Image:
-    """How the numbers of an observation lie in space."""
+    """The layout of an image observation."""
 
     channels: int
     height: int
     width: int
     channels_last: bool = False
-    frames: int = 1
-    """Observations that are stacked, each with its own channels."""
+    frames: int = 1  # stacked observations, each with its own channels
 
 
 class Encoder(ABC):
-    """From observations to features, for K policies at once."""
+    """A map from observations to features, for K policies at once."""
 
-    width: int
-    """Features that leave it."""
-    work: int = 0
-    """Multiplications for one observation in convolutions; 0: there are none."""
-    memory: int = 0
-    """Numbers that it keeps of a stream from one step to the next; 0: it is not recurrent."""
+    width: int  # number of features
+    work: int = 0  # multiplications of convolutions for one observation
+    memory: int = 0  # size of the recurrent state; 0: not recurrent
 
     @abstractmethod
     def shapes(self, tower: str) -> dict[str, tuple[int, ...]]:
-        """The parameters that a tower needs, by name."""
+        """Return the shapes of the parameters that a tower needs."""
 
     def buffers(self, tower: str) -> frozenset[str]:  # noqa: ARG002
-        """The names of those that are published and not learned."""
+        """Return the names of parameters that are published and not learned."""
         return frozenset()
 
     def layers(self, tower: str) -> tuple[str, ...]:  # noqa: ARG002
-        """The names of the layers that are to be drawn as the network's own are."""
+        """Return the names of layers that are initialised like the network's own."""
         return ()
 
     def initialise(self, tower: str, parameters: Parameters, generator: torch.Generator) -> None:  # noqa: B027
-        """Draw what `layers` does not name, for one policy: views [1, ...]."""
+        """Draw parameters that `layers` does not name, for one policy: views [1, ...]."""
 
     def bind(self, weights: Weights) -> None:  # noqa: B027
-        """Make ready for passes in inference mode with these weights, which stay where they are.
-
-        Args:
-            weights: of K policies.
-        """
+        """Prepare passes in inference mode with these weights [K, ...], which stay in place."""
 
     @abstractmethod
     def features(self, tower: str, weights: Weights, inputs: Tensor) -> Tensor:
-        """Features [K, B, width] of inputs [K, B, num_inputs], where it is not recurrent."""
+        """Return features [K, B, width] of inputs [K, B, num_inputs] without a state."""
 
     def step(
         self, tower: str, weights: Weights, inputs: Tensor, state: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The same where there is a state [K, B, memory], and what that becomes."""
+        """Return features and next states from states [K, B, memory]."""
         return self.features(tower, weights, inputs), state
 
     def features_along(
@@ -77,15 +68,7 @@ class Encoder(ABC):
         state: Tensor,
         burn_in: Tensor | None = None,
     ) -> Tensor:
-        """Features [K, G * T, width] of G sequences, one after another, of states [K, G, memory].
-
-        Args:
-            tower: whose parameters.
-            weights: of K policies.
-            inputs: [K, G * T, num_inputs].
-            state: before each sequence.
-            burn_in: [K, G] steps of each that only bring the state up to date; None: none.
-        """
+        """Return features [K, G * T, width] of G sequences from states [K, G, memory]."""
 
         def step(now: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
             return self.step(tower, weights, now, before)

@@ -1,7 +1,7 @@
-"""What stands before a network's linear layers: convolutions, or a module of the user's own.
+"""The choice of an encoder: convolutions, or a user's module.
 
-An encoder has no parameters of its own: it names those that it needs for each tower of a network,
-and is handed them, of K policies at once.
+An encoder holds no parameters: it names those it needs for each tower of a network, and is passed
+them for K policies at once.
 """
 
 from __future__ import annotations
@@ -17,31 +17,30 @@ from remuda.policies.networks.pictures import Picture, PictureEncoder
 
 
 class Observer(Protocol):
-    """What an encoder goes by of a policy's specification."""
+    """The parts of a policy's specification that an encoder depends on."""
 
     @property
     def config(self) -> PolicyConfig:
-        """How the policy is configured."""
+        """Return the policy's configuration."""
 
     @property
     def observation(self) -> tuple[int, ...]:
-        """The shape of what it observes."""
+        """Return the shape of an observation."""
 
     @property
     def observation_size(self) -> int:
-        """Numbers in one observation, unstacked."""
+        """Return the numbers in one observation, unstacked."""
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
-        """What of an observation can be convolved."""
+        """Return the images in an observation."""
 
 
 def encoder_for(spec: Observer) -> Encoder | None:
-    """What a policy's configuration puts before its linear layers; None: nothing.
+    """Return the encoder of a policy's configuration; None: it has none.
 
-    Raises:
-        ConfigError: its own module cannot be found or made, or remembers where nothing may.
-        ContractError: the layers do not fit what it observes.
+    Raises ConfigError where the user's module cannot be loaded or may not be recurrent, and
+    ContractError where the layers do not fit the observation.
     """
     network = spec.config.network
     if network.module:
@@ -55,7 +54,6 @@ def encoder_for(spec: Observer) -> Encoder | None:
 
 
 def _convolutions(spec: Observer) -> Encoder:
-    """Convolutions of all pictures in what a policy observes."""
     network, size, pictures = spec.config.network, spec.observation_size, spec.pictures
     if not pictures:
         raise ContractError(
@@ -69,12 +67,7 @@ def _convolutions(spec: Observer) -> Encoder:
 
 
 def memory_of(spec: Observer) -> int:
-    """Numbers that a policy's network keeps of a stream from one step to the next.
-
-    Raises:
-        ConfigError: its own module cannot be found or made.
-        ContractError: its own module does not fit what it observes.
-    """
+    """Return the size of a policy's recurrent state; errors as in `encoder_for`."""
     network = spec.config.network
     if not network.module:
         return network.recurrent
@@ -82,13 +75,13 @@ def memory_of(spec: Observer) -> int:
 
 
 def _shape_of(spec: Observer) -> tuple[int, ...]:
-    """Of what a module of the user's observes; where frames are stacked, their number first."""
+    """Return the input shape of a user's module; stacked frames come first."""
     frames = (spec.config.n_frames,) if spec.config.n_frames > 1 else ()
     return (*frames, *spec.observation)
 
 
 def _check_recurrent(spec: Observer) -> None:
-    """Refuse a recurrent module where `network.recurrent` is refused, too, or beside it."""
+    """Refuse a recurrent module where `network.recurrent` is refused, or is set as well."""
     config, network = spec.config, spec.config.network
     told = f"policy.network.module {network.module} has a state_size"
     if network.recurrent:

@@ -1,11 +1,9 @@
-"""Layers of one policy at a time, found in the row of its parameters: for use in compiled code.
+"""Layers of one policy at a time, in the row of its parameters, for compiled code.
 
-What networks do to a small batch takes less time than Python takes to ask for it. So whole steps
-are compiled, and these are what they are made of. A policy after another is also what a processor
-likes best: the weights of one stay in its cache while a batch goes forward and back through them.
-
-A stretch of layers is described by a table, with a row for each: see the columns below. All arrays
-are of single precision, and the numbers of a row of theirs lie side by side.
+Calling small operations from Python takes longer than they do. So whole training steps are
+compiled, from these parts. Going policy by policy also keeps its weights in the cache while a batch
+goes forward and back through them. A stack of layers is described by a table with a row for each;
+its columns are below. All arrays are 32-bit floats with contiguous rows.
 """
 
 from __future__ import annotations
@@ -20,43 +18,31 @@ from remuda.policies.networks.products import gemm
 from remuda.policies.stack import LINE, Shapes
 from remuda.types import Floats, Integers
 
-INPUTS, OUTPUTS = 0, 1
-"""Columns of a table: the sizes of a layer..."""
-WEIGHT, BIAS = 2, 3
-"""...where its parameters begin in a policy's row..."""
+INPUTS, OUTPUTS = 0, 1  # columns of a table: the sizes of a layer,
+WEIGHT, BIAS = 2, 3  # the start of its parameters in a policy's row,
+# and the start of its outputs, their errors and its transposed weight in the scratch
 ACTIVATIONS, ERRORS, TRANSPOSED = 4, 5, 6
-"""...and in the scratch, where there is room for what it says, for its errors and for the transpose
-of its weight."""
-NUMBER = 4
-"""Bytes of one."""
+NUMBER = 4  # bytes of a number
+# rows that go through a network together: their activations stay in the cache beside the weights
+# (measured)
 CHUNK = 192
-"""Rows that go through a network together: what each layer says of so many stays in a core's cache
-beside the weights. Measured."""
 
 
 class Scratch:
-    """Shares out a piece of memory that is worked in."""
+    """An allocator of scratch memory."""
 
     def __init__(self) -> None:
-        self.size = LINE
-        """Numbers that were given away; the first line belongs to `bring_near`."""
+        self.size = LINE  # the first cache line belongs to `bring_near`
 
     def reserve(self, numbers: int) -> int:
-        """Where so many numbers have room."""
+        """Reserve space and return its start."""
         start = self.size
         self.size += -(-numbers // LINE) * LINE
         return start
 
 
 def table_of(shapes: Shapes, layers: Iterable[str], scratch: Scratch, rows: int) -> Integers:
-    """The table of some layers, each on top of the one before it.
-
-    Args:
-        shapes: of all parameters, in their order in a policy's row.
-        layers: by name.
-        scratch: where there is to be room for passes...
-        rows: ...of at most so many.
-    """
+    """Build the table of consecutive layers, with scratch space for passes of `rows` rows."""
     begin_of, at = {}, 0
     for name, shape in shapes.items():
         begin_of[name] = at
@@ -73,10 +59,10 @@ def table_of(shapes: Shapes, layers: Iterable[str], scratch: Scratch, rows: int)
 
 @njit(**FAST)
 def bring_near(row: Floats, scratch: Floats) -> None:
-    """Read through a policy's row in its order, so that it is in the cache.
+    """Read a policy's row in order, so that it is in the cache.
 
-    Products read it in an order that a processor does not foresee: where there are policies enough
-    that each is cold when its turn comes, this saves a sixth of the time. Measured.
+    Products read it in an order that a CPU does not prefetch. Where there are so many policies that
+    each is cold when its turn comes, this saves a sixth of the time (measured).
     """
     total = np.float32(0.0)
     for i in range(row.size):
@@ -86,28 +72,20 @@ def bring_near(row: Floats, scratch: Floats) -> None:
 
 @njit(**STRICT)
 def part(scratch: Floats, begin: int, rows: int, columns: int) -> Floats:
-    """A matrix in the scratch."""
+    """Return a matrix in the scratch."""
     return scratch[begin : begin + rows * columns].reshape(rows, columns)
 
 
 @njit(**STRICT)
 def linear(x: Floats, row: Floats, weight: int, bias: int, out: Floats) -> None:
-    """Write a layer: out = x @ weight + bias.
-
-    Args:
-        x: [B, I].
-        row: where the weight [I, O] and the bias [O] lie.
-        weight: its first number.
-        bias: likewise; negative: nothing is added.
-        out: [B, O].
-    """
+    """Write a layer: out [B, O] = x [B, I] @ weight + bias; a negative bias adds nothing."""
     at = row.ctypes.data
     linear_at(x, at + NUMBER * weight, at + NUMBER * bias if bias >= 0 else 0, out)
 
 
 @njit(**STRICT)
 def linear_at(x: Floats, weight: int, bias: int, out: Floats) -> None:
-    """As `linear`, with the addresses of weight and bias; 0: nothing is added."""
+    """Do as `linear`, with the addresses of weight and bias; bias 0 adds nothing."""
     rows, terms = x.shape
     columns = out.shape[1]
     gemm(
@@ -135,15 +113,9 @@ def linear_at(x: Floats, weight: int, bias: int, out: Floats) -> None:
 def add_gradients(
     x: Floats, errors: Floats, row: Floats, weight: int, bias: int, fresh: bool
 ) -> None:
-    """Add a layer's gradients up over the rows of a batch, in their order.
+    """Add a layer's gradients to `row`, summed over a batch in order; `fresh` overwrites.
 
-    Args:
-        x: [B, I] what it saw.
-        errors: [B, O] of what it said.
-        row: where the gradients are added to those that lie there.
-        weight: as in `linear`.
-        bias: as in `linear`.
-        fresh: whether what lies there is forgotten.
+    `x` [B, I] are its inputs, `errors` [B, O] those of its outputs; places as in `linear`.
     """
     rows, outputs = errors.shape
     inputs = x.shape[1]
@@ -177,7 +149,7 @@ def add_gradients(
 
 @njit(**STRICT)
 def transpose(row: Floats, weight: int, inputs: int, outputs: int, transposed: Floats) -> None:
-    """Write the transpose [O, I] of a weight [I, O], in one line after another."""
+    """Write the transpose [O, I] of a weight [I, O] contiguously."""
     for first in range(0, inputs, 16):
         last = min(first + 16, inputs)
         for o in range(outputs):
@@ -187,7 +159,7 @@ def transpose(row: Floats, weight: int, inputs: int, outputs: int, transposed: F
 
 @njit(**STRICT)
 def transpose_all(layers: Integers, row: Floats, scratch: Floats, lowest: int) -> None:
-    """The same for layers from number `lowest` on, each to its room."""
+    """Transpose the weights of all layers from `lowest` on."""
     for i in range(lowest, len(layers)):
         inputs, outputs = layers[i, INPUTS], layers[i, OUTPUTS]
         at = layers[i, TRANSPOSED]
@@ -197,7 +169,7 @@ def transpose_all(layers: Integers, row: Floats, scratch: Floats, lowest: int) -
 
 @njit(**STRICT)
 def forward(layers: Integers, row: Floats, x: Floats, kind: int, scratch: Floats) -> Floats:
-    """Go through layers, each with an activation after it; returns what the last says: [B, O]."""
+    """Apply layers, each with an activation: return the last one's outputs [B, O]."""
     rows = x.shape[0]
     for i in range(len(layers)):
         out = part(scratch, layers[i, ACTIVATIONS], rows, layers[i, OUTPUTS])
@@ -217,18 +189,11 @@ def backward(
     fresh: bool,
     by_inputs: Floats,
 ) -> None:
-    """Back through layers that `forward` was called for last, with these inputs.
+    """Backpropagate through the layers of the last `forward` call, with the same inputs [B, I].
 
-    The errors of what the last said stand in its room, and the transposed weights in theirs.
-
-    Args:
-        layers: as in `forward`.
-        gradients: a policy's row of them, which are added to.
-        x: [B, I] the inputs.
-        kind: of activation.
-        scratch: as in `forward`.
-        fresh: whether what lies in the row is forgotten.
-        by_inputs: [B, I], written: the errors of the inputs; [B, 0]: nobody asks for them.
+    The errors of the last outputs and the transposed weights are in the scratch. `gradients` is the
+    policy's row, which is added to, or with `fresh` overwritten. `by_inputs` [B, I] receives the
+    errors of the inputs; [B, 0]: they are not needed.
     """
     rows = x.shape[0]
     for i in range(len(layers) - 1, -1, -1):
@@ -247,7 +212,7 @@ def backward(
 
 @njit(**STRICT)
 def slopes(errors: Floats, activations: Floats, kind: int) -> None:
-    """Errors by activations become errors by what was activated, in place: [B, O]."""
+    """Turn errors by activations into errors by pre-activations, in place: [B, O]."""
     zero, one = np.float32(0.0), np.float32(1.0)
     for b in range(errors.shape[0]):
         for j in range(errors.shape[1]):
@@ -257,15 +222,10 @@ def slopes(errors: Floats, activations: Floats, kind: int) -> None:
 
 @njit(**STRICT)
 def fold_head(row: Floats, at: int, width: int, actions: int, dueling: bool, head: Floats) -> None:
-    """A policy's head as it is used: a weight [width, A], then a bias [A].
+    """Write a policy's head as it is used: a weight [width, A], then a bias [A].
 
-    Args:
-        row: of the policy's parameters.
-        at: where its head begins there: a weight, and the bias behind it.
-        width: of what it sees.
-        actions: A.
-        dueling: whether it has a value and A advantages: see `layers.fold_dueling`.
-        head: [(width + 1) * A], written.
+    `at` is the head's start in the policy's row. A dueling head has a value and A advantages there:
+    see `layers.fold_dueling`.
     """
     if not dueling:
         for i in range((width + 1) * actions):
@@ -285,7 +245,7 @@ def fold_head(row: Floats, at: int, width: int, actions: int, dueling: bool, hea
 def unfold_head(
     by_head: Floats, width: int, actions: int, dueling: bool, row: Floats, at: int
 ) -> None:
-    """Write the gradients of a head from those of what `fold_head` made of it."""
+    """Write the gradients of a head from those of the result of `fold_head`."""
     if not dueling:
         for i in range((width + 1) * actions):
             row[at + i] = by_head[i]

@@ -1,4 +1,4 @@
-"""Networks with several heads, each on layers of its own, for algorithms that users bring."""
+"""Networks with several heads, each on its own layers, for user-defined algorithms."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from remuda.policies.stack import Parameters, Shapes
 
 
 class Heads(Network):
-    """Linear heads by name, for K policies at once; the first one is what actions are chosen by.
+    """Named linear heads for K policies at once; actions are chosen by the first.
 
-    Each head has a tower of hidden layers of its own, and an encoder before it where there is one.
+    Each head has its own tower of hidden layers, and its own encoder if there is one.
     """
 
     def __init__(
@@ -33,15 +33,7 @@ class Heads(Network):
         encoder: Encoder | None = None,
         scale: Scale = 1.0,
     ) -> None:
-        """Lay it out.
-
-        Args:
-            num_inputs: numbers in one stacked input.
-            heads: by name, how many numbers leave it.
-            config: layers.
-            encoder: what comes before the hidden layers, for each head; None: nothing.
-            scale: what inputs are multiplied by, for pixels.
-        """
+        """Compute the shapes; `heads` maps names to outputs, and `scale` multiplies inputs."""
         super().__init__(num_inputs, config)
         self.heads, self.encoder, self.input_scale = dict(heads), encoder, scale
         shapes: dict[str, tuple[int, ...]] = {}
@@ -59,7 +51,7 @@ class Heads(Network):
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The hidden layers of each head, then the head itself."""
+        """Return the hidden layers of each head, then the head itself."""
         return tuple(name for head in self.heads for name in (*self._hidden(head), head))
 
     def initialise(self, parameters: Parameters, generator: torch.Generator) -> None:
@@ -73,23 +65,23 @@ class Heads(Network):
                 initialise_linear(parameters, layer, generator)
 
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:  # noqa: ARG002
-        """The weights of the first head."""
+        """Return the weights of the first head."""
         return {name: parameters[name] for name in self._names(next(iter(self.heads)))}
 
     @property
     def plain_layers(self) -> tuple[str, ...]:
-        """The layers of the first head, where nothing else comes before."""
+        """Return the layers of the first head if nothing else comes before them."""
         first = next(iter(self.heads))
         if self.encoder is not None or self.input_scale != 1.0:
             return ()
         return (*self._hidden(first), first)
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """What the first head says: [K, B, O]."""
+        """Return the outputs of the first head: [K, B, O]."""
         return self.head(next(iter(self.heads)), weights, inputs)
 
     def head(self, head: str, weights: Parameters, inputs: Tensor) -> Tensor:
-        """What a head says, [K, B, O], of inputs [K, B, num_inputs]."""
+        """Return the outputs of a head, [K, B, O], for inputs [K, B, num_inputs]."""
         weights = dict(weights)
         x = scaled(inputs, self.input_scale)
         if self.encoder is not None:

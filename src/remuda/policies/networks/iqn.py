@@ -19,11 +19,11 @@ from remuda.policies.stack import Parameters
 
 
 class IQN(QNetwork):
-    """Values of actions at given quantiles of their return.
+    """Action values at sampled quantiles of the return.
 
-    An encoder sees the state, or where there is none the first hidden layer; its features are
-    multiplied with an embedding of the quantile (equation 4), and the other layers see the product.
-    A gated recurrent layer may stand before the product, so it is passed once for all quantiles.
+    The encoder, or without one the first hidden layer, maps the observation to features. These are
+    multiplied with an embedding of the quantile (equation 4), and the other layers get the product.
+    A gated recurrent layer may come before the product, so it runs once for all quantiles.
     """
 
     def __init__(
@@ -52,23 +52,23 @@ class IQN(QNetwork):
             shapes |= linear_shapes(f"hidden{i}", width, units, config.noisy)
             width = units
         self.shapes = shapes | dict(self._head_shapes(width))
+        # layers between the product and the head
         self.hidden = tuple(f"hidden{i}" for i in range(len(others)))
-        """The layers between the product and the head."""
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The state's, the recurrent one, the quantile's, the hidden of their product, the head."""
+        """Return the state, recurrent, quantile and hidden layers, and the head."""
         return (*self._first, *self._gates, "quantile", *self.hidden, "head")
 
     def before(self, weights: Weights, encoded: Tensor) -> Tensor:
-        """The layer that sees the state, where no encoder does."""
+        """Apply the first layer where there is no encoder."""
         if not self._first:
             return encoded
         return apply_hidden(weights, ("state",), encoded, self.config.activation)
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """What it was made with; how many quantiles there are is seen by no shape."""
+        """Add the number of quantiles, which no shape depends on."""
         return (*super().settings, f"{self.own.quantiles} quantiles")
 
     def embed(self, weights: Weights, quantiles: Tensor) -> Tensor:
@@ -76,16 +76,16 @@ class IQN(QNetwork):
         return apply_hidden(weights, ("quantile",), self._basis(quantiles), "relu")
 
     def quantile_values(self, weights: Weights, inputs: Tensor, quantiles: Tensor) -> Tensor:
-        """Values [K, B, N, A] at quantiles [K, B, N] for inputs [K, B, num_inputs]."""
+        """Return values [K, B, N, A] at quantiles [K, B, N] for inputs [K, B, num_inputs]."""
         return self.quantile_values_of(weights, self.features(weights, inputs), quantiles)
 
     def quantile_values_of(self, weights: Weights, features: Tensor, quantiles: Tensor) -> Tensor:
-        """Values [K, B, N, A] at quantiles [K, B, N] for features [K, B, F]."""
+        """Return values [K, B, N, A] at quantiles [K, B, N] for features [K, B, F]."""
         products = self._products(weights, features, self.embed(weights, quantiles))
         return apply(weights, "head", products).view(*quantiles.shape, self.num_actions)
 
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:
-        """The plain weights, with the embedding of fixed quantile midpoints [K, N, first]."""
+        """Return the plain weights, with embeddings [K, N, first] of fixed quantile midpoints."""
         weights = self.plain(parameters, noise)
         bias = weights["head.bias"]
         basis = self._midpoint_basis(bias).expand(len(bias), -1, -1)
@@ -93,7 +93,7 @@ class IQN(QNetwork):
         return weights
 
     def _midpoint_basis(self, like: Tensor) -> Tensor:
-        """What quantile midpoints are embedded by, [1, N, cosines]; for those that act once."""
+        """Return the cosines of quantile midpoints, [1, N, cosines], cached in inference mode."""
         acts, key = torch.is_inference_mode_enabled(), (like.dtype, like.device)
         if acts and key in self._bases:
             return self._bases[key]
@@ -105,12 +105,12 @@ class IQN(QNetwork):
         return found
 
     def _basis(self, quantiles: Tensor) -> Tensor:
-        """Cosines of quantiles [K, B, N]: [K, B * N, cosines]."""
+        """Return the cosines of quantiles [K, B, N]: [K, B * N, cosines]."""
         cosines = torch.arange(self.own.cosines, dtype=quantiles.dtype, device=quantiles.device)
         return torch.cos(quantiles.flatten(1).unsqueeze(-1) * (math.pi * cosines))
 
     def values_of(self, weights: Weights, features: Tensor) -> Tensor:
-        """Action values [K, B, A]: the mean over the quantile midpoints."""
+        """Return action values [K, B, A]: the mean over the quantile midpoints."""
         policies, batch, _ = features.shape
         products = self._products(weights, features, weights["midpoints"])
         # The head is linear, so the mean may be taken before it.
@@ -118,13 +118,13 @@ class IQN(QNetwork):
         return apply(weights, "head", mean)
 
     def compiled_layers(self, weights: Weights) -> CompiledLayers | None:
-        """Not behind an encoder."""
+        """Compile where there is no encoder."""
         if self.encoder is not None or self.memory or self.input_scale != 1.0:
             return None
         return QuantileLayers(weights, self.hidden, self.config.activation)
 
     def _products(self, weights: Weights, features: Tensor, embedding: Tensor) -> Tensor:
-        """[K, B * N, last]; the embedding is of each sample, or [K, N, F] for all."""
+        """Return [K, B * N, last]; the embedding is per sample, or [K, N, F] for all."""
         policies, _, width = features.shape
         by_sample = embedding.view(policies, -1, self.own.quantiles, width)
         x = (features.unsqueeze(2) * by_sample).flatten(1, 2)

@@ -1,8 +1,8 @@
 """Linear layers for K policies: plain, noisy, and the dueling head.
 
-A layer's learned parameters become plain weights before a pass (`plain_*`), and the pass itself
-knows only plain weights. So noise and the dueling combination are worked out once per pass, or once
-per version where a policy only acts, and not once per sample.
+A layer's parameters become plain weights before a pass (`plain_*`), and the pass itself uses only
+plain weights. So noise and the dueling combination are computed once per pass, or once per version
+where a policy only acts, and not once per sample.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from torch import Tensor
 
 from remuda.policies.stack import Parameters
 
-NOISE_SCALE = 0.5
-"""sigma_0 of Fortunato et al. 2018, section 3.2."""
+NOISE_SCALE = 0.5  # sigma_0 of Fortunato et al. 2018, section 3.2
 
 
 def linear_shapes(
     name: str, inputs: int, outputs: int, noisy: bool = False
 ) -> dict[str, tuple[int, ...]]:
-    """The parameters of a linear layer; biases are rows, ready to be added to a batch."""
+    """Return the parameters of a linear layer; biases are rows, for adding to a batch."""
     shapes: dict[str, tuple[int, ...]] = {
         f"{name}.weight": (inputs, outputs),
         f"{name}.bias": (1, outputs),
@@ -32,7 +31,7 @@ def linear_shapes(
 
 
 def initialise_linear(parameters: Parameters, name: str, generator: torch.Generator) -> None:
-    """Uniform weights and biases within 1/sqrt(inputs), as in Fortunato et al. 2018, and torch."""
+    """Draw weights and biases uniformly within 1/sqrt(inputs) (Fortunato et al. 2018)."""
     inputs = parameters[f"{name}.weight"].shape[-2]
     bound = 1.0 / math.sqrt(inputs)
     with torch.no_grad():
@@ -47,7 +46,7 @@ def initialise_linear(parameters: Parameters, name: str, generator: torch.Genera
 
 
 def initialise_convolution(parameters: Parameters, name: str, generator: torch.Generator) -> None:
-    """Uniform weights and biases within 1/sqrt(inputs of an output), as torch draws them."""
+    """Draw weights and biases uniformly within 1/sqrt(inputs of an output), as torch does."""
     bound = 1.0 / math.sqrt(parameters[f"{name}.weight"][0, 0].numel())
     with torch.no_grad():
         for part in ("weight", "bias"):
@@ -62,10 +61,10 @@ def initialise_convolution(parameters: Parameters, name: str, generator: torch.G
 def plain_linear(
     parameters: Parameters, name: str, noise: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
-    """Weight [K, inputs, outputs] and bias [K, 1, outputs]; a noisy layer draws its noise here.
+    """Return weight [K, inputs, outputs] and bias [K, 1, outputs]; noisy layers draw their noise.
 
-    Factorised Gaussian noise (Fortunato et al. 2018, equations 10 and 11), of its own for each
-    policy; without a generator the means alone.
+    It is factorised Gaussian noise (Fortunato et al. 2018, equations 10 and 11), independent
+    between policies; without a generator the means are used.
     """
     weight, bias = parameters[f"{name}.weight"], parameters[f"{name}.bias"]
     if noise is None or f"{name}.weight_sigma" not in parameters:
@@ -82,8 +81,8 @@ def plain_linear(
 def fold_dueling(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """Turn a head of one value and A advantages into one of A action values.
 
-    Q = V + A - mean(A) (Wang et al. 2016, equation 9) is linear in the features, so it can be
-    worked out on the weights [K, inputs, 1 + A] instead of on every sample.
+    Q = V + A - mean(A) (Wang et al. 2016, equation 9) is linear in the features, so it is computed
+    on the weights [K, inputs, 1 + A] instead of on every sample.
     """
 
     def fold(part: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""A torch module of the user's own, for K policies at once.
+"""A user's torch module, for K policies at once.
 
-The module is made once as a pattern and never trained; the parameters of K policies are handed to
-it by `torch.func.functional_call`, and `torch.func.vmap` brings all of them through in one pass.
+The module is created once as a pattern and never trained. `torch.func.functional_call` runs it with
+a policy's parameters, and `torch.func.vmap` with those of K policies in one pass.
 """
 
 from __future__ import annotations
@@ -28,22 +28,19 @@ from remuda.policies.networks.cells import with_own_parts
 from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.stack import Parameters
 
-FEW = 16
-"""Policies for which it takes less time to call their modules one after another, as they act."""
+FEW = 16  # policies up to which calling one module after another is faster, as they act
 
-Outputs = tuple[Tensor, ...]
-"""Features, and of a recurrent module the state after."""
+Outputs = tuple[Tensor, ...]  # features, and next states of a recurrent module
 
 log = logging.getLogger(__name__)
 
+# layers whose results depend on other samples or on random numbers
 REFUSED = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
-"""Layers whose passes depend on other samples, or on chance beside the policy's own."""
-OWN = (Path(__file__).parents[2], Path(torch.__file__).parent)
-"""Where no line of a user's module is."""
+OWN = (Path(__file__).parents[2], Path(torch.__file__).parent)  # folders that hold no user code
 
 
 class _Turns:
-    """A lock for one pass at a time; a copy is a lock of its own."""
+    """A lock for one pass at a time; copies have their own lock."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -59,17 +56,16 @@ class _Turns:
 
 
 def lifted(path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> LiftedModule:
-    """A module of the user's, found, checked and tried once in a process.
+    """Load, check and try a user's module; each caller gets its own pattern.
 
-    Each caller has a pattern of its own: while a pass is under way its weights stand in there, and
-    another thread may bring another policy through its own. Threads that share one wait for each
+    During a pass a policy's weights are set in the pattern, so threads that share one wait for each
     other.
     """
     return copy.deepcopy(_tried(path, json.dumps(options, sort_keys=True), shape))
 
 
 def memory_of_module(path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> int:
-    """The `state_size` of a module of the user's; 0: it has none."""
+    """Return the `state_size` of a user's module; 0: not recurrent."""
     return _tried(path, json.dumps(options, sort_keys=True), shape).memory
 
 
@@ -81,30 +77,21 @@ def _tried(path: str, options: str, shape: tuple[int, ...]) -> LiftedModule:
 class LiftedModule(Encoder):
     """A module that maps observations [B, *shape] to features [B, F].
 
-    One with a `state_size` S is recurrent: it is called with observations and a state [B, S], zeros
-    where an episode begins, and returns features and the state after.
+    With a `state_size` S it is recurrent: it is called with observations and a state [B, S], zeros
+    at the start of an episode, and returns features and the next state.
 
-    What it guarantees:
-
-    1. Each policy has parameters of its own, drawn as the module itself draws them, from the
-       policy's own stream of random numbers.
-    2. Policies in one pass share nothing; a module that cannot be brought through `vmap` is called
-       for one policy after another.
-    3. What is refused is told with the line of the module where it happened.
+    1. Each policy has its own parameters, drawn by the module from the policy's random generator.
+    2. Policies in one pass share nothing; a module that `vmap` does not support is called for one
+       policy after another.
+    3. Errors name the line of the module where they happened.
     """
 
     def __init__(self, path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> None:
-        """Make the pattern.
+        """Create the pattern from `path`, `module:Name` of a class or function.
 
-        Args:
-            path: `module:Name` of a class, or of a function that returns a module. It is called
-                with the shape of an observation, where it takes one, and with the options by name.
-            options: of the user's.
-            shape: of an observation; where frames are stacked, their number comes first.
-
-        Raises:
-            ConfigError: there is none, or it cannot be made with these options.
-            ContractError: it does not map such observations to features.
+        It is called with the shape of an observation, if it has a parameter for it, and with the
+        options as keywords. Stacked frames come first in the shape. Raises ConfigError where it
+        cannot be created, and ContractError where it does not map such observations to features.
         """
         self._key = f"policy.network.module {path}"
         self._path, self._options, self._shape = path, dict(options), shape
@@ -127,9 +114,9 @@ class LiftedModule(Encoder):
         held = [*self._pattern.named_parameters(), *self._pattern.named_buffers()]
         self._floats = {name: t for name, t in held if t.is_floating_point()}
         self._others = {name: t for name, t in held if name not in self._floats}
+        # by device, buffers that are not floats, which all policies share; on the CPU the module
+        # holds them
         self._moved: dict[torch.device, dict[str, Tensor]] = {torch.device("cpu"): {}}
-        """By device: the buffers that are no real numbers, which are the same for every policy. On
-        the processor the module has them itself."""
         self._fixed = frozenset(name for name, _ in self._pattern.named_buffers())
         self.memory = self._state_size()
         self.width = self._try()
@@ -139,11 +126,11 @@ class LiftedModule(Encoder):
         self._in_one_pass = self._can_be_lifted()
 
     def shapes(self, tower: str) -> dict[str, tuple[int, ...]]:
-        """The module's parameters and buffers of real numbers."""
+        """Return the module's parameters and floating-point buffers."""
         return {f"{tower}_module.{name}": tuple(t.shape) for name, t in self._floats.items()}
 
     def buffers(self, tower: str) -> frozenset[str]:
-        """The module's own."""
+        """Return the module's floating-point buffers."""
         return frozenset(f"{tower}_module.{name}" for name in self._floats if name in self._fixed)
 
     def initialise(self, tower: str, parameters: Parameters, generator: torch.Generator) -> None:
@@ -157,19 +144,19 @@ class LiftedModule(Encoder):
                     parameters[f"{tower}_module.{name}"].copy_(value)
 
     def features(self, tower: str, weights: Weights, inputs: Tensor) -> Tensor:
-        """Features [K, B, width] of inputs [K, B, num_inputs], where it is not recurrent."""
+        """Return features [K, B, width] of inputs [K, B, num_inputs] without a state."""
         (found,) = self._pass(tower, weights, inputs)
         return found
 
     def step(
         self, tower: str, weights: Weights, inputs: Tensor, state: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The same where there is a state [K, B, memory], and what that becomes."""
+        """Return features and next states from states [K, B, memory]."""
         found, after = self._pass(tower, weights, inputs, state)
         return found, after
 
     def _pass(self, tower: str, weights: Weights, inputs: Tensor, *state: Tensor) -> Outputs:
-        """What the module returns for K policies, each part [K, B, ...]."""
+        """Return what the module returns for K policies, each part [K, B, ...]."""
         policies, batch, _ = inputs.shape
         own = self._own(tower, weights)
         given = (inputs.reshape(policies, batch, *self._shape), *state)
@@ -197,14 +184,11 @@ class LiftedModule(Encoder):
         return tuple(torch.stack(parts) for parts in zip(*each, strict=True))
 
     def _own(self, tower: str, weights: Weights) -> dict[str, Tensor]:
-        """The weights of a tower's module, by their names there."""
+        """Return a tower's weights by their names in the module."""
         return {name: weights[f"{tower}_module.{name}"] for name in self._floats}
 
     def bind(self, weights: Weights) -> None:
-        """Make modules that look at these weights, for passes in inference mode.
-
-        Only on the processor: elsewhere it is the number of operations that takes time.
-        """
+        """Make modules that use these weights in place, for passes in inference mode on the CPU."""
         end = f"_module.{next(iter(self._floats), None)}"
         for name, weight in weights.items():
             tower = name.removesuffix(end)
@@ -214,20 +198,20 @@ class LiftedModule(Encoder):
                 self._bound.bind(self._own(tower, weights))
 
     def _others_on(self, device: torch.device) -> dict[str, Tensor]:
-        """The buffers that are no real numbers, where a pass is; brought there once."""
+        """Return the buffers that are not floats on a device, copied there once."""
         if device not in self._moved:
             with torch.inference_mode(False):  # the first pass may act, and a later one learn
                 self._moved[device] = {name: t.to(device) for name, t in self._others.items()}
         return self._moved[device]
 
     def _call(self, weights: Mapping[str, Tensor], *given: Tensor) -> Outputs:
-        """Of one policy: what the module returns, as a tuple."""
+        """Call the module for one policy; return a tuple."""
         with self._calling:
             found = functional_call(self._pattern, dict(weights), given)
         return tuple(found) if self.memory else (found,)
 
     def _call_liftable(self, weights: Mapping[str, Tensor], *given: Tensor) -> Outputs:
-        """The same by operations that can be brought through `vmap`, as far as there are such."""
+        """Call it with parts that `vmap` supports, as far as there are replacements."""
         with self._calling:
             found = functional_call(self._liftable, dict(weights), given)
         return tuple(found) if self.memory else (found,)
@@ -243,7 +227,6 @@ class LiftedModule(Encoder):
         return made
 
     def _state_size(self) -> int:
-        """Numbers that it keeps; 0: it is not recurrent."""
         size = getattr(self._pattern, "state_size", 0)
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise ConfigError(
@@ -252,7 +235,7 @@ class LiftedModule(Encoder):
         return size
 
     def _try(self) -> int:
-        """How many features it gives of two observations."""
+        """Try two observations; return the number of features."""
         given: Outputs = (torch.zeros(2, *self._shape),)
         how = f"on {[2, *self._shape]} float32"
         if self.memory:
@@ -272,11 +255,10 @@ class LiftedModule(Encoder):
 
     @property
     def _state(self) -> list[int]:
-        """The shape of a state of two observations."""
         return [2, self.memory]
 
     def _checked(self, found: Any) -> Any:
-        """The features, where a state came with them."""
+        """Check the result of a recurrent module and return the features."""
         pair = isinstance(found, tuple | list) and len(found) == 2
         shapes = [
             [*part.shape] if isinstance(part, Tensor) else type(part).__name__
@@ -292,7 +274,7 @@ class LiftedModule(Encoder):
         return found[0]
 
     def _copies(self) -> tuple[nn.Module, nn.Module]:
-        """The module as one policy is brought through it, and as several are."""
+        """Return the module for one policy at a time, and for `vmap`."""
         try:
             pattern = copy.deepcopy(with_own_parts(self._pattern, nn.Linear, nn.Tanh))
         except Exception as error:  # whatever the user's attributes say
@@ -303,7 +285,7 @@ class LiftedModule(Encoder):
         return pattern, with_own_parts(pattern, nn.LSTMCell)
 
     def _can_be_lifted(self) -> bool:
-        """Whether `vmap` brings two policies through it; if not, that is told once."""
+        """Return whether `vmap` supports the module; warn once if not."""
         two = {name: torch.stack((t, t)).detach() for name, t in self._floats.items()}
         try:
             with torch.no_grad():
@@ -320,7 +302,7 @@ class LiftedModule(Encoder):
         return True
 
     def _of_user(self, call: Callable[[], Any], how: str) -> Any:
-        """What a call of the user's code returns; what it raises is told as the user's."""
+        """Call user code; report exceptions as errors of the user's module."""
         try:
             return call()
         except Exception as error:
@@ -336,7 +318,7 @@ class LiftedModule(Encoder):
 
 
 def _takes_shape(factory: Callable[..., Any]) -> bool:
-    """Whether it has a parameter that is given by its place."""
+    """Return whether it has a required positional parameter."""
     try:
         parameters = inspect.signature(factory).parameters.values()
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""A policy's network as a module of torch."""
+"""A policy's network as a torch module."""
 
 from __future__ import annotations
 
@@ -10,18 +10,13 @@ from remuda.policies.stack import Parameters
 
 
 class PolicyModule(nn.Module):
-    """The network that one policy acts with; weights of its own, named as they are saved.
+    """The network of one policy with its own weights, named as they are saved.
 
-    Noisy layers have their means. Gradients flow to all parameters that acting needs.
+    Noisy layers use their means. Gradients flow to all parameters that acting needs.
     """
 
     def __init__(self, network: Network, parameters: Parameters) -> None:
-        """Copy the weights.
-
-        Args:
-            network: the policy's.
-            parameters: of one policy, by name, each [1, *shape].
-        """
+        """Copy the named weights of one policy, each [1, *shape]."""
         super().__init__()
         self._network, self._names = network, tuple(parameters)
         for name, values in parameters.items():
@@ -30,18 +25,11 @@ class PolicyModule(nn.Module):
     def forward(
         self, observations: Tensor, recurrent_state: Tensor | None = None
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """What actions are chosen by.
+        """Return outputs [B, O] to choose actions by, and a recurrent network's next state.
 
-        Args:
-            observations: [B, *shape]; where frames are stacked, [B, n_frames, *shape], the oldest
-                first.
-            recurrent_state: [B, size] of a recurrent network; None: zeros, as where an episode
-                begins.
-
-        Returns:
-            [B, O]: values of actions of a Q-learner; with PPO the parameters of the distribution,
-            logits or means and logarithms of deviations. Of a recurrent network, also the state
-            after it, [B, size].
+        A Q-learner returns action values; PPO returns logits, or means and log standard deviations.
+        `observations` are [B, *shape], or with stacked frames [B, n_frames, *shape], the oldest
+        first. `recurrent_state` is [B, size]; None: zeros, as at the start of an episode.
         """
         inputs, memory = self._inputs(observations, recurrent_state)
         weights = self._network.acting(self._by_name(), None)
@@ -51,18 +39,11 @@ class PolicyModule(nn.Module):
         return outputs[0], after[0]
 
     def state_values(self, observations: Tensor, recurrent_state: Tensor | None = None) -> Tensor:
-        """What PPO's value head expects of states: the discounted sum of rewards from there on.
+        """Return PPO's estimates [B] of the discounted sum of rewards from each state on.
 
-        Args:
-            observations: as of `forward`.
-            recurrent_state: likewise: what the network kept before these observations.
-
-        Returns:
-            [B], in rewards as the policy is trained on them: times its `reward_scale`, and with
-            `ppo.normalise_rewards` in the units that those were brought to.
-
-        Raises:
-            UsageError: the network is a Q-learner's, which has values of actions instead.
+        Values are in rewards as the policy is trained on them: times its `reward_scale`, and with
+        `ppo.normalise_rewards` divided by the scale of returns. Arguments are as in `forward`.
+        Raises UsageError for a Q-learner, which has action values instead.
         """
         inputs, memory = self._inputs(observations, recurrent_state)
         values = self._network.state_values(self._by_name(), inputs, memory)
@@ -76,7 +57,7 @@ class PolicyModule(nn.Module):
     def _inputs(
         self, observations: Tensor, recurrent_state: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """[1, B, num_inputs], and what was kept before them, [1, B, memory]; None: nothing."""
+        """Return inputs [1, B, num_inputs] and states [1, B, memory]; None: not recurrent."""
         inputs = observations.float().flatten(1)[None]
         if not self._network.memory:
             return inputs, None
@@ -90,7 +71,7 @@ class PolicyModule(nn.Module):
 
 
 def place(module: nn.Module, name: str, values: Tensor, learned: bool) -> None:
-    """Give a module a parameter or buffer of this name, in submodules where it has dots."""
+    """Register a parameter or buffer under this name, in submodules where it has dots."""
     *path, last = name.split(".")
     for step in path:
         if not hasattr(module, step):

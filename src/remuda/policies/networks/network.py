@@ -1,4 +1,4 @@
-"""Networks for K policies: they hold no parameters, which are handed to them."""
+"""The base class of networks for K policies; parameters are passed to them."""
 
 from __future__ import annotations
 
@@ -23,38 +23,34 @@ from remuda.types import Floats
 
 
 class Network(ABC):
-    """From what K policies see to what they make of it."""
+    """A map from observations of K policies to outputs."""
 
-    shapes: Shapes
-    """All that is published of one policy, by name: what is learned, and the buffers."""
-    buffers: frozenset[str] = frozenset()
-    """The names of what is published and not learned by gradients."""
-    memory: int = 0
-    """Numbers that it keeps of a stream from one step to the next."""
-    encoder: Encoder | None = None
-    """What comes before its linear layers; None: nothing."""
+    shapes: Shapes  # everything published of one policy: learned parameters and buffers
+    buffers: frozenset[str] = frozenset()  # names of what is published and not learned by gradients
+    memory: int = 0  # size of the recurrent state; 0: not recurrent
+    encoder: Encoder | None = None  # what comes before its linear layers
 
     def __init__(self, num_inputs: int, config: NetworkConfig) -> None:
         self.num_inputs, self.config = num_inputs, config
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """What it was made with: those of one kind, with the same shapes and these, act alike."""
+        """Return a key: networks of one class with equal shapes and settings act alike."""
         return (self.config.model_dump_json(exclude={"shared"}),)
 
     @property
     def encoder_memory(self) -> int:
-        """Numbers that its encoder keeps; 0: it has none, or one that is not recurrent."""
+        """Return the size of the encoder's recurrent state; 0: not recurrent."""
         return 0 if self.encoder is None else self.encoder.memory
 
     @property
     @abstractmethod
     def layers(self) -> tuple[str, ...]:
-        """The names of the linear layers, in the order of the pass; the last is the head."""
+        """Return the names of the linear layers in order; the last is the head."""
 
     @property
     def widest(self) -> int:
-        """The most numbers of a sample between two layers."""
+        """Return the largest number of activations of a sample between two layers."""
         encoded = self.encoder.width if self.encoder is not None else 1
         return max(*self.config.hidden, encoded, 1)
 
@@ -65,11 +61,11 @@ class Network(ABC):
 
     @abstractmethod
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:
-        """All that acting needs of one version, worked out once."""
+        """Return all that acting needs of one version, computed once."""
 
     @abstractmethod
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """What to choose actions by, [K, B, O], from inputs [K, B, num_inputs] and `acting`."""
+        """Return outputs [K, B, O] of inputs [K, B, num_inputs], by weights of `acting`."""
 
     def state_values(
         self,
@@ -77,53 +73,48 @@ class Network(ABC):
         observations: Tensor,  # noqa: ARG002
         memory: Tensor | None = None,  # noqa: ARG002
     ) -> Tensor | None:
-        """What states are worth by a head for values, [K, B]; None: it has none.
+        """Return state values [K, B] of observations [K, B, num_inputs]; None: no value head.
 
-        Args:
-            parameters: of K policies.
-            observations: [K, B, num_inputs].
-            memory: [K, B, memory] of a recurrent network: what it kept before them.
+        `memory` [K, B, memory] is a recurrent network's state before them.
         """
         return None
 
     @property
     def plain_layers(self) -> tuple[str, ...]:
-        """The layers that `outputs` is made of, if it is a perceptron; else none."""
+        """Return the layers of `outputs` if it is a plain perceptron; else empty."""
         return ()
 
     def compiled_pass(self, weights: Weights, inputs: Tensor) -> Callable[[], Floats] | None:
-        """`outputs` on the processor in few calls, where there is such a thing.
+        """Return a compiled `outputs` on the CPU, or None.
 
-        Args:
-            weights: from `acting`, of K policies...
-            inputs: ...and [K, N, num_inputs]: both are looked at where they are in each pass.
+        Weights (from `acting`) and inputs [K, N, num_inputs] are read in place in each pass.
         """
         layers = self.compiled_layers(weights)
         return None if layers is None else CompiledPass(layers, inputs)
 
     def gathered_pass(self, weights: Weights) -> GatheredPass | None:
-        """The same for streams that are gathered by policy."""
+        """Return the same for streams gathered by policy."""
         layers = self.compiled_layers(weights)
         return None if layers is None else GatheredPass(layers)
 
     def compiled_layers(self, weights: Weights) -> CompiledLayers | None:
-        """All layers with these weights, where `outputs` goes through them in a compiled call."""
+        """Return all layers with these weights, if `outputs` can run in one compiled call."""
         layers = self.plain_layers
         return PlainLayers(weights, layers, self.config.activation) if layers else None
 
     def step(self, weights: Weights, inputs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """The same where there is a memory [K, B, memory], and what it becomes."""
+        """Return outputs and next states from states [K, B, memory]."""
         return self.outputs(weights, inputs), memory
 
 
 def apply(weights: Weights, layer: str, inputs: Tensor) -> Tensor:
-    """One linear layer: [K, B, inputs] to [K, B, outputs]."""
+    """Apply one linear layer: [K, B, inputs] to [K, B, outputs]."""
     return through(inputs, [(weights[f"{layer}.weight"], weights[f"{layer}.bias"])], LINEAR)
 
 
 def apply_hidden(
     weights: Weights, layers: Sequence[str], inputs: Tensor, activation: str
 ) -> Tensor:
-    """Linear layers, each with an activation after it: [K, B, inputs] to [K, B, outputs]."""
+    """Apply linear layers, each with an activation: [K, B, inputs] to [K, B, outputs]."""
     parts = [(weights[f"{layer}.weight"], weights[f"{layer}.bias"]) for layer in layers]
     return through(inputs, parts, activation)

@@ -1,7 +1,7 @@
-"""Linear layers with activations between them, for K policies: forward, and back to gradients.
+"""Linear layers with activations, for K policies: forward and backward.
 
-On the processor they are the products of `products.py`, and one step of torch's differentiation for
-all layers together; elsewhere they are torch's.
+On the CPU they use the products of `products.py`, and one autograd step for all layers together;
+elsewhere they use torch.
 """
 
 from __future__ import annotations
@@ -20,24 +20,17 @@ from remuda.policies.networks.activations import (
 )
 from remuda.policies.networks.products import add_products, multiply, suits
 
+# weights [K, I, O] and biases [K, 1, O], from the first layer on
 Layers = Sequence[tuple[Tensor, Tensor]]
-"""Weights [K, I, O] and biases [K, 1, O], from the first layer on."""
-LINEAR = ""
-"""In place of an activation: nothing follows a layer."""
+LINEAR = ""  # no activation
 
 
 def through(x: Tensor, layers: Layers, activation: str) -> Tensor:
-    """Inputs [K, B, I] through layers: [K, B, O].
-
-    Args:
-        x: the inputs.
-        layers: to go through.
-        activation: what follows each layer, the last one too: relu, tanh, or `LINEAR`.
-    """
+    """Apply layers to [K, B, I], each with an activation (relu, tanh or `LINEAR`): [K, B, O]."""
     if not layers:
         return x
     tensors = [part for layer in layers for part in layer]
-    if not suits(x, *tensors) or not _fit(x, layers):  # torch tells what does not fit
+    if not suits(x, *tensors) or not _fit(x, layers):  # torch reports what does not fit
         return _by_torch(activation, x, tensors)
     if torch.is_grad_enabled() and (x.requires_grad or any(t.requires_grad for t in tensors)):
         found: Tensor = _Through.apply(activation, x, *tensors)  # type: ignore[no-untyped-call]
@@ -46,7 +39,7 @@ def through(x: Tensor, layers: Layers, activation: str) -> Tensor:
 
 
 def _fit(x: Tensor, layers: Layers) -> bool:
-    """Whether inputs and layers are of as many policies, and each layer takes what comes to it."""
+    """Return whether policies and widths match."""
     policies, _, width = x.shape
     for weight, bias in layers:
         outputs = weight.shape[-1]
@@ -57,7 +50,7 @@ def _fit(x: Tensor, layers: Layers) -> bool:
 
 
 def _by_torch(activation: str, x: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-    """`through` by operations of torch."""
+    """Apply layers by torch operations."""
     for weight, bias in zip(tensors[::2], tensors[1::2], strict=True):
         x = torch.baddbmm(bias, x, weight)
         if activation:  # in place, as no caller needs what was before
@@ -66,7 +59,7 @@ def _by_torch(activation: str, x: Tensor, tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _forward(activation: str, x: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The outputs of each layer, after its activation."""
+    """Return the outputs of each layer, after its activation."""
     found, x = [], _in_rows(x)
     for weight, bias in zip(tensors[::2], tensors[1::2], strict=True):
         out = x.new_empty(*x.shape[:2], weight.shape[2])
@@ -79,11 +72,11 @@ def _forward(activation: str, x: Tensor, tensors: Sequence[Tensor]) -> list[Tens
 
 
 class _Through(torch.autograd.Function):
-    """`through`, of which torch learns the gradients of all layers at once."""
+    """`through`, differentiable for all layers at once."""
 
     @staticmethod
     def forward(ctx: Any, activation: str, x: Tensor, *tensors: Tensor) -> Tensor:
-        """Go through all layers, and keep what each says."""
+        """Apply all layers, and save their outputs."""
         found = _forward(activation, x, tensors)
         ctx.activation, ctx.count = activation, len(tensors)
         # What nothing follows is not needed on the way back, so others may change it in place.
@@ -92,7 +85,7 @@ class _Through(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *by_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        """From the errors of the outputs to those of layers and inputs."""
+        """Return the gradients by inputs and layers."""
         saved: tuple[Tensor, ...] = ctx.saved_tensors
         inputs, tensors, found = saved[0], saved[1 : 1 + ctx.count], saved[1 + ctx.count :]
         needed, errors = ctx.needs_input_grad[1:], by_outputs[0]
@@ -128,12 +121,12 @@ class _Through(torch.autograd.Function):
 def gradients_of(
     out: Tensor, inputs: Sequence[Tensor], needed: Sequence[bool], errors: Tensor
 ) -> list[Tensor | None]:
-    """By input, its gradient as torch derives it, which can be differentiated again."""
+    """Return torch's gradient by each input, which can be differentiated again."""
     wanted = [x for x, need in zip(inputs, needed, strict=True) if need]
     found = iter(torch.autograd.grad(out, wanted, errors, create_graph=True))
     return [next(found) if need else None for need in needed]
 
 
 def _in_rows(x: Tensor) -> Tensor:
-    """The same with the numbers of a row side by side."""
+    """Return the tensor with contiguous rows."""
     return x if x.stride(2) == 1 or x.shape[2] == 1 else x.contiguous()

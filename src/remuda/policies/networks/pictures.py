@@ -1,4 +1,4 @@
-"""Pictures in observations: which axis is which, and convolutions of those beside other numbers."""
+"""Image parts of observations: axis layout, and convolutions of images beside other numbers."""
 
 from __future__ import annotations
 
@@ -10,25 +10,20 @@ from torch import Tensor
 from remuda.policies.networks.convolutions import Convolutions
 from remuda.policies.networks.encoder import Encoder, Image, Weights
 
-COLOURS = (1, 3, 4)
-"""Channels of grey pictures, and of those in colour without and with transparency."""
-CLEAR = 8
-"""The least side of a picture in colours whose layout needs no mention."""
-APART = 1.5
-"""How much more unlike the sides of the other layout have to be, for one to be taken."""
+COLOURS = (1, 3, 4)  # channels of grey images, and of colour without and with transparency
+CLEAR = 8  # least side of a colour image whose layout needs no mention
+APART = 1.5  # factor by which the sides of the other layout must be more unlike
 
 
 class Guess(NamedTuple):
-    """A layout taken from a shape alone."""
+    """A layout guessed from a shape."""
 
-    layout: str
-    """`hwc` or `chw`; empty: it may be either."""
-    is_sure: bool
-    """Whether no other reading makes sense."""
+    layout: str  # `hwc` or `chw`; empty: ambiguous
+    is_sure: bool  # whether no other reading makes sense
 
 
 def guess_layout(shape: tuple[int, ...], is_pixels: bool) -> Guess:
-    """Guess which axes of a picture of three are height and width: those that are most alike."""
+    """Guess height and width of a three-axis image: the axes that are most alike."""
     first, middle, last = (max(side, 1) for side in shape)
     if is_pixels and (first in COLOURS) != (last in COLOURS):
         return Guess("hwc" if last in COLOURS else "chw", True)
@@ -44,20 +39,19 @@ def guess_layout(shape: tuple[int, ...], is_pixels: bool) -> Guess:
 
 
 class Picture(NamedTuple):
-    """A picture among the numbers of an observation."""
+    """An image among the numbers of an observation."""
 
-    start: int
-    """Where it begins in one observation."""
+    start: int  # its first number in one observation
     image: Image
 
     @property
     def end(self) -> int:
-        """Where it ends in one observation."""
+        """Return its end in one observation."""
         return self.start + self.image.channels * self.image.height * self.image.width
 
 
 class PictureEncoder(Encoder):
-    """Convolutions of each picture in an observation; its other numbers stand before them."""
+    """Convolutions of each image in an observation; other numbers come first in the features."""
 
     def __init__(
         self,
@@ -67,17 +61,10 @@ class PictureEncoder(Encoder):
         size: int,
         frames: int,
     ) -> None:
-        """Lay them out.
+        """Compute the shapes; raise ContractError where convolutions do not fit an image.
 
-        Args:
-            layers: channels, kernel and stride of each convolution.
-            activation: after each.
-            pictures: in order.
-            size: numbers in one observation, unstacked.
-            frames: observations that are stacked.
-
-        Raises:
-            ContractError: the convolutions do not fit a picture.
+        `layers` are channels, kernel and stride; `size` the numbers in one observation, unstacked;
+        `frames` the stacked observations.
         """
         self._pictures, self._size, self._frames = pictures, size, frames
         self._own = [Convolutions(layers, activation, picture.image) for picture in pictures]
@@ -91,19 +78,19 @@ class PictureEncoder(Encoder):
         self.width = others * frames + sum(own.width for own in self._own)
 
     def layers(self, tower: str) -> tuple[str, ...]:
-        """Those of each picture."""
+        """Return those of each image."""
         named = self._named(tower)
         return tuple(layer for name, own in named for layer in own.layers(name))
 
     def shapes(self, tower: str) -> dict[str, tuple[int, ...]]:
-        """Those of each picture."""
+        """Return those of each image."""
         found: dict[str, tuple[int, ...]] = {}
         for name, own in self._named(tower):
             found |= own.shapes(name)
         return found
 
     def features(self, tower: str, weights: Weights, inputs: Tensor) -> Tensor:
-        """Features [K, B, width] of inputs [K, B, num_inputs]."""
+        """Return features [K, B, width] of inputs [K, B, num_inputs]."""
         policies, batch, _ = inputs.shape
         frames = inputs.reshape(policies, batch, self._frames, self._size)
         found = [frames[..., own].flatten(2) for own in self._others]

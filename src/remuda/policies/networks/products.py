@@ -1,9 +1,8 @@
-"""Matrix products of K policies on the processor, each of one thread, in tiles of `tiles.py`.
+"""Matrix products of K policies on the CPU, single-threaded, in tiles of `tiles.py`.
 
-What networks are made of here are products of many rows and small matrices: a library that is made
-for large ones copies them first, and torch's does not use all of the registers that some processors
-have. Each sum runs over its terms in their order, so a row comes out the same whatever stands
-beside it, wherever it lies, and in however large a product it is.
+Networks here need products of many rows and small matrices. Libraries for large matrices copy them
+first, and torch's does not use all registers of some CPUs. Each sum adds its terms in order, so a
+row's result does not depend on its neighbours, its position or the size of the product.
 """
 
 from __future__ import annotations
@@ -19,24 +18,23 @@ from remuda.kernels import njit
 from remuda.policies.networks.tiles import LANES, ROWS, most_vectors, tile
 from remuda.types import Integers
 
+# terms of a sum added in one go, so that what is read again for each tile stays in a cache
 TERMS = 256
-"""Terms of a sum that are added in one go: what is read again for each tile stays in a cache."""
 
 
-PLAIN = (Tensor, nn.Parameter)
-"""Those of other classes may have no memory, or mean something else."""
+PLAIN = (Tensor, nn.Parameter)  # other classes may have no memory, or mean something else
 
 
 def suits(*tensors: Tensor) -> bool:
-    """Whether these are of a kind that is multiplied here, in this process, and not empty.
+    """Return whether these tensors are multiplied here, in this process, and not empty.
 
-    With more threads than one, torch's products use them.
+    With several threads, torch's products use them.
     """
     if (
-        torch.compiler.is_compiling()  # for a graph that leaves this program: asked first
+        torch.compiler.is_compiling()  # for a graph that leaves this program: checked first
         or torch.get_num_threads() > 1
         or in_transform()
-        or torch._C._len_torch_dispatch_stack() > 0  # who looks on sees operations of torch alone
+        or torch._C._len_torch_dispatch_stack() > 0  # observers see operations of torch alone
         or torch._C._is_tracing()
         or torch.is_autocast_enabled("cpu")
         or forward_ad._current_level >= 0
@@ -49,18 +47,14 @@ def suits(*tensors: Tensor) -> bool:
 
 
 def in_transform() -> bool:
-    """Whether a transform of `torch.func` is at work: its tensors have no memory to look at."""
+    """Return whether a `torch.func` transform is active: its tensors have no memory to read."""
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def multiply(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
-    """Write a layer: out = x @ weight + bias.
+    """Write a layer: out [K, B, O] = x [K, B, I] @ weight [K, I, O] + bias [K, 1, O], or no bias.
 
-    Args:
-        x: [K, B, I], the numbers of a row side by side.
-        weight: [K, I, O], rows one after another.
-        bias: [K, 1, O]; None: nothing is added.
-        out: [K, B, O], the numbers of a row side by side; none of the others.
+    Rows must be contiguous, and `out` must not overlap the others.
     """
     if torch.get_num_threads() > 1:
         if bias is None:
@@ -72,7 +66,7 @@ def multiply(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Non
 
 
 def terms_of(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> tuple[Any, ...]:
-    """What `gemm` is called with to do what `multiply` does, as long as all stay where they are."""
+    """Return the arguments of `gemm` for `multiply`, valid while the tensors stay in place."""
     count, rows, inputs = x.shape
     return (
         count,
@@ -87,13 +81,9 @@ def terms_of(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> tup
 
 
 def add_products(x: Tensor, errors: Tensor, out: Tensor, fresh: bool = False) -> None:
-    """Add up outer products of rows, which are the gradient of a layer: out += x.mT @ errors.
+    """Add the gradient of a layer: out [K, I, O] += x [K, B, I].mT @ errors [K, B, O].
 
-    Args:
-        x: [K, B, I], the numbers of a row side by side.
-        errors: [K, B, O], likewise.
-        out: [K, I, O], likewise; none of the others.
-        fresh: whether what was in `out` is forgotten.
+    Rows must be contiguous, and `out` must not overlap the others. `fresh` overwrites `out`.
     """
     if torch.get_num_threads() > 1:
         if fresh:
@@ -137,28 +127,11 @@ def gemm(
 ) -> None:
     """Write products: out[i, m, n] = start[i, m, n] + sum over k of a[i, m, k] * b[i, k, n].
 
-    Matrices are given by the addresses of 32-bit floats, since what is compiled for arrays is
-    compiled once for each way that they can lie. What ends on `_next`, `_row` or `_sum` says how
-    many floats the next matrix, the next row or the next term of a sum lies further on.
-
-    Args:
-        count: of products.
-        rows: of each.
-        columns: of each.
-        terms: of each sum, at least one.
-        a: [count, rows, terms].
-        a_next: see above.
-        a_row: see above.
-        a_sum: see above.
-        b: [count, terms, columns], columns side by side.
-        b_next: see above.
-        b_sum: see above.
-        start: [count, rows, columns] what the sums begin with, columns side by side; 0: with 0.
-        start_next: see above.
-        start_row: see above; 0: one row is for all.
-        out: [count, rows, columns], columns side by side; it may be `start`.
-        out_next: see above.
-        out_row: see above.
+    `count` products of sizes a [rows, terms], b [terms, columns], start and out [rows, columns].
+    Matrices are addresses of 32-bit floats, because code for arrays is compiled once for each
+    memory layout. Arguments ending in `_next`, `_row` and `_sum` are distances in floats to the
+    next matrix, row and term of a sum; columns are contiguous. `start` may be `out`, or 0 for
+    zeros; a `start_row` of 0 uses one row for all.
     """
     for i in range(count):
         at_a, at_b = a + 4 * i * a_next, b + 4 * i * b_next
@@ -208,7 +181,7 @@ MOST: Integers = np.array([0, *(most_vectors(rows) for rows in range(1, ROWS + 1
 
 @njit(cache=True)
 def vectors_of(rows: int, columns: int) -> int:
-    """Of the widest tile of so many rows, of which the last vector has some of the columns left."""
+    """Return the vectors of the widest tile of so many rows without empty vectors."""
     vectors = int(MOST[rows])
     while (vectors - 1) * LANES >= columns:
         vectors //= 2

@@ -21,15 +21,14 @@ from remuda.policies.networks.recurrent import GATES, gate_shapes, recur, recur_
 from remuda.policies.networks.scaling import Scale, scaled
 from remuda.policies.stack import Parameters, Shapes
 
-TOWER = "hidden"
-"""The name of its only tower, as encoders are asked for one."""
+TOWER = "hidden"  # the name of its only tower, for encoders
 
 
 class QNetwork(Network):
-    """Values of actions, for K policies at once.
+    """Action values, for K policies at once.
 
-    A pass has two halves: what is seen becomes features, through the encoder and the layers of
-    `before`, and a recurrent layer where there is one; and features become values.
+    A pass has two halves: the encoder, the layers of `before` and an optional recurrent layer map
+    observations to features, and features become values.
     """
 
     def __init__(
@@ -41,16 +40,11 @@ class QNetwork(Network):
         scale: Scale = 1.0,
         choices: tuple[int, ...] = (),
     ) -> None:
-        """Lay it out.
+        """Compute the shapes.
 
-        Args:
-            num_inputs: numbers in one stacked input.
-            num_actions: values of a state: of actions, or of the possibilities of all choices.
-            config: layers.
-            encoder: what comes before the linear layers; None: nothing.
-            scale: what inputs are multiplied by, for pixels.
-            choices: possibilities of each choice, where an action's value is the mean of those of
-                its choices (`BranchingActions`); none: each action has a value of its own.
+        `num_actions` counts values of a state: of actions, or of the possibilities of all
+        `choices`, where an action's value is the mean over its choices (`BranchingActions`).
+        `scale` multiplies inputs.
         """
         super().__init__(num_inputs, config)
         self.choices = choices
@@ -69,7 +63,7 @@ class QNetwork(Network):
         super().initialise(parameters, generator)
 
     def plain(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:
-        """The plain weights of one pass; gradients flow through them to the parameters."""
+        """Return the plain weights of one pass; gradients flow through them to the parameters."""
         weights: Weights = {}
         for layer in self.layers:
             weight, bias = plain_linear(parameters, layer, noise)
@@ -81,18 +75,18 @@ class QNetwork(Network):
         return weights
 
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:
-        """All that acting needs of one version, worked out once."""
+        """Return the plain weights."""
         return self.plain(parameters, noise)
 
     def best_of(self, values: Tensor) -> Tensor:
-        """The first actions of the greatest of values [K, B, A]: [K, B], or choices [K, B, C]."""
+        """Return the first argmax of values [K, B, A]: actions [K, B], or choices [K, B, C]."""
         if not self.choices:
             return values.argmax(-1)
         parts = torch.split(values, list(self.choices), -1)
         return torch.stack([part.argmax(-1) for part in parts], -1)
 
     def taken(self, values: Tensor, actions: Tensor) -> Tensor:
-        """Of values [K, B, ..., A] those of actions [K, B], or choices [K, B, C]: [K, B, ...]."""
+        """Select values [K, B, ..., A] of actions [K, B], or choices [K, B, C]: [K, B, ...]."""
         if not self.choices:
             index = actions.view(*actions.shape, *[1] * (values.dim() - actions.dim()))
             return values.gather(-1, index.expand(*values.shape[:-1], 1)).squeeze(-1)
@@ -102,31 +96,24 @@ class QNetwork(Network):
 
     @abstractmethod
     def values_of(self, weights: Weights, features: Tensor) -> Tensor:
-        """Action values [K, B, A] of features [K, B, F], by weights from `acting`."""
+        """Return action values [K, B, A] of features [K, B, F], by weights from `acting`."""
 
     def before(self, weights: Weights, encoded: Tensor) -> Tensor:  # noqa: ARG002
-        """What the layers before the recurrent one make of what leaves the encoder."""
+        """Apply the layers before the recurrent one to the encoder's output."""
         return encoded
 
     def values(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """Action values [K, B, A] of inputs [K, B, num_inputs], by weights from `acting`."""
+        """Return action values [K, B, A] of inputs [K, B, num_inputs], by weights from `acting`."""
         return self.values_of(weights, self.features(weights, inputs))
 
     def features(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """Features [K, B, F] of inputs [K, B, num_inputs], where nothing is remembered."""
+        """Return features [K, B, F] of inputs [K, B, num_inputs] without a state."""
         return self.before(weights, self.encoded(weights, inputs))
 
     def features_along(
         self, weights: Weights, inputs: Tensor, state: Tensor, burn_in: Tensor | None = None
     ) -> Tensor:
-        """Features [K, G * T, F] of G sequences of inputs [K, G * T, num_inputs].
-
-        Args:
-            weights: of K policies.
-            inputs: the sequences one after another, all of T steps.
-            state: [K, G, memory] before each.
-            burn_in: [K, G] steps of each that only bring the state up to date; None: none.
-        """
+        """Return features [K, G * T, F] of G sequences from states [K, G, memory]; see `along`."""
         if self.encoder is not None and self.encoder.memory:
             scaled = self._scaled(inputs)
             found = self.encoder.features_along(TOWER, weights, scaled, state, burn_in)
@@ -134,7 +121,7 @@ class QNetwork(Network):
         return recur_along(weights, self.features(weights, inputs), state, burn_in)
 
     def step(self, weights: Weights, inputs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """The action values where there is a memory [K, B, memory], and what it becomes."""
+        """Return action values and next states from states [K, B, memory]."""
         if self.encoder is not None and self.encoder.memory:
             found, memory = self.encoder.step(TOWER, weights, self._scaled(inputs), memory)
             return self.values_of(weights, self.before(weights, found)), memory
@@ -143,11 +130,11 @@ class QNetwork(Network):
         return self.values_of(weights, memory), memory
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """The action values: the actor takes the greatest, or explores."""
+        """Return the action values."""
         return self.values(weights, inputs)
 
     def encoded(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """What the linear layers see of inputs [K, B, num_inputs]: [K, B, width]."""
+        """Apply the encoder to inputs [K, B, num_inputs]: [K, B, width]."""
         scaled = self._scaled(inputs)
         return scaled if self.encoder is None else self.encoder.features(TOWER, weights, scaled)
 
@@ -156,17 +143,16 @@ class QNetwork(Network):
 
     @property
     def width(self) -> int:
-        """Numbers that the linear layers see."""
+        """Return the width of the encoder's output."""
         return self.num_inputs if self.encoder is None else self.encoder.width
 
     @property
     def widest(self) -> int:
-        """The most numbers of a sample between two layers."""
+        """Return the largest number of activations of a sample between two layers."""
         return max(super().widest, 3 * self.memory)
 
     @property
     def _gates(self) -> tuple[str, ...]:
-        """The layers of the recurrent one."""
         return GATES if self.config.recurrent else ()
 
     def _gate_shapes(self, inputs: int) -> dict[str, tuple[int, ...]]:
@@ -178,9 +164,9 @@ class QNetwork(Network):
 
 
 class MLP(QNetwork):
-    """Linear layers with activations between them, and a plain or dueling head.
+    """Linear layers with activations, and a plain or dueling head.
 
-    A gated recurrent layer may stand before the head.
+    A gated recurrent layer may come before the head.
     """
 
     def __init__(
@@ -203,12 +189,12 @@ class MLP(QNetwork):
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The hidden layers, the recurrent one, the head."""
+        """Return the hidden layers, the recurrent one, the head."""
         return (*self._hidden, *self._gates, "head")
 
     @property
     def plain_layers(self) -> tuple[str, ...]:
-        """All of them, where nothing else comes before or between."""
+        """Return all of them if nothing else comes before or between them."""
         plain = self.encoder is None and not self.memory and self.input_scale == 1.0
         return self.layers if plain else ()
 
@@ -217,9 +203,9 @@ class MLP(QNetwork):
         return tuple(f"hidden{i}" for i in range(len(self.config.hidden)))
 
     def before(self, weights: Weights, encoded: Tensor) -> Tensor:
-        """The hidden layers."""
+        """Apply the hidden layers."""
         return apply_hidden(weights, self._hidden, encoded, self.config.activation)
 
     def values_of(self, weights: Weights, features: Tensor) -> Tensor:
-        """Action values [K, B, A] of features [K, B, F]."""
+        """Return action values [K, B, A] of features [K, B, F]."""
         return apply(weights, "head", features)

@@ -1,4 +1,4 @@
-"""Passes of implicit quantile networks for acting on the processor, in one compiled call."""
+"""Forward passes of implicit quantile networks for acting on the CPU, in one compiled call."""
 
 from __future__ import annotations
 
@@ -16,19 +16,15 @@ from remuda.types import Floats, Integers
 
 
 class QuantileLayers(CompiledLayers):
-    """Quantile networks, which say the mean over fixed quantiles of the values of actions."""
+    """Quantile networks, whose outputs are means over fixed quantiles of action values."""
 
     def __init__(self, weights: Weights, hidden: Sequence[str], activation: str) -> None:
-        """Look at weights where they are: they may change between two passes.
+        """Read weights from `IQN.acting` in place; `hidden` includes all layers after the product.
 
-        Args:
-            weights: from `IQN.acting`.
-            hidden: the layers between the product of features and quantiles, and the head.
-            activation: what follows the first layer, and the hidden ones.
+        The first layer and the hidden ones have an activation.
         """
         self._kind = KINDS[activation]
-        self._kept = dict(weights)
-        """Whose memory the table names: they stay as long as this."""
+        self._kept = dict(weights)  # keeps the memory alive whose addresses the table holds
         self.table = table_of(weights, ("state", *hidden, "head"))
         self._midpoints: Floats = weights["midpoints"].numpy()
         count = self._midpoints.shape[1]
@@ -37,7 +33,7 @@ class QuantileLayers(CompiledLayers):
         self._rooms: Floats = aligned_zeros((3, self._streams * count * widest))
 
     def write_outputs(self, inputs: Floats, begins: Integers, out: Floats) -> None:
-        """See `CompiledLayers`."""
+        """Run the networks."""
         middle, rooms = self._midpoints, self._rooms
         value_actions(self.table, inputs, begins, middle, self._kind, self._streams, rooms, out)
 
@@ -53,17 +49,11 @@ def value_actions(
     rooms: Floats,
     outputs: Floats,
 ) -> None:
-    """Write the mean over quantiles of the values of actions.
+    """Write outputs [M, A]: means over quantiles of action values for inputs [M, I].
 
-    Args:
-        layers: see above: the state's, the hidden ones, the head.
-        inputs: [M, I].
-        policies: [K + 1] where each policy's rows of inputs begin.
-        midpoints: [K, Q, F] the embeddings of fixed quantiles.
-        kind: of activation.
-        most: streams of a chunk.
-        rooms: [3, most * Q * the widest layer] to work in.
-        outputs: [M, A], written.
+    `layers` is the table of the state layer, the hidden ones and the head. `policies` [K + 1] is
+    where each policy's rows begin; `midpoints` [K, Q, F] embeds fixed quantiles; `most` is the
+    streams of a chunk; `rooms` [3, most * Q * widest layer] is scratch space.
     """
     count, last = midpoints.shape[1], len(layers) - 1
     for k in range(policies.size - 1):
@@ -86,7 +76,7 @@ def value_actions(
 
 @njit(**STRICT)
 def combine(features: Floats, embedded: Floats, products: Floats) -> None:
-    """Features [b, F] times embeddings [b * Q, F], or [Q, F] for all: [b * Q, F]."""
+    """Multiply features [b, F] with embeddings [b * Q, F], or [Q, F] for all: [b * Q, F]."""
     batch = features.shape[0]
     count, shared = products.shape[0] // batch, embedded.shape[0] < products.shape[0]
     for b in range(batch):
@@ -99,7 +89,7 @@ def combine(features: Floats, embedded: Floats, products: Floats) -> None:
 
 @njit(**STRICT)
 def average(said: Floats, mean: Floats) -> None:
-    """The mean over the quantiles of each sample: [b * Q, F] to [b, F]."""
+    """Average over the quantiles of each sample: [b * Q, F] to [b, F]."""
     batch = mean.shape[0]
     count = said.shape[0] // batch
     share = np.float32(1.0 / count)

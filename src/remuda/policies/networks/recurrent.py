@@ -9,23 +9,19 @@ from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.layers import linear_shapes
 from remuda.policies.networks.network import apply
 
-GATES = ("gates_in", "gates_memory")
-"""The names of its linear layers."""
+GATES = ("gates_in", "gates_memory")  # names of its linear layers
 
 
 def gate_shapes(inputs: int, units: int) -> dict[str, tuple[int, ...]]:
-    """The parameters of a layer of so many units."""
+    """Return the parameters of a layer of so many units."""
     found = linear_shapes(GATES[0], inputs, 3 * units)
     return found | linear_shapes(GATES[1], units, 3 * units)
 
 
 def recur(weights: Weights, gates: Tensor, state: Tensor) -> Tensor:
-    """A gated recurrent unit, as torch.nn.GRUCell computes it.
+    """Apply a gated recurrent unit, as torch.nn.GRUCell: return the next state [K, B, units].
 
-    Args:
-        weights: with those of `GATES`.
-        gates: [K, B, 3 * units] what the layer `gates_in` makes of the features.
-        state: [K, B, units] before.
+    `gates` [K, B, 3 * units] are the outputs of the layer `gates_in`.
     """
     reset, update, new = gates.chunk(3, -1)
     own_reset, own_update, own_new = apply(weights, "gates_memory", state).chunk(3, -1)
@@ -37,14 +33,7 @@ def recur(weights: Weights, gates: Tensor, state: Tensor) -> Tensor:
 def recur_along(
     weights: Weights, features: Tensor, state: Tensor, burn_in: Tensor | None = None
 ) -> Tensor:
-    """States [K, G * T, units] after each step of G sequences of features [K, G * T, D].
-
-    Args:
-        weights: with those of `GATES`.
-        features: the sequences one after another, all of T steps.
-        state: [K, G, units] before each.
-        burn_in: as in `along`.
-    """
+    """Return states [K, G * T, units] along G sequences of features [K, G * T, D]; see `along`."""
     gates = apply(weights, "gates_in", features)
 
     def step(now: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""What observations are multiplied by before a network: pixels are brought to 0 to 1."""
+"""Scaling of observations before a network: pixels to 0 to 1."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+# one factor for all numbers of an observation, or (count, factor) of consecutive numbers
 Scale = float | tuple[tuple[int, float], ...]
-"""One factor for all numbers of an observation, or runs of (how many numbers, their factor)."""
 
 
 def scaled(inputs: Tensor, scale: Scale) -> Tensor:
-    """Inputs [..., n_frames * size], each number by its factor."""
+    """Scale inputs [..., n_frames * size]."""
     if isinstance(scale, float):
         return inputs if scale == 1.0 else inputs * scale
     return inputs * _factors(scale, inputs.shape[-1], inputs.device)

@@ -1,10 +1,9 @@
-"""The innermost loop of matrix products, written for the vector registers of the processor.
+"""The innermost loop of matrix products, in vector instructions.
 
 A tile is some rows times some vectors of columns of a product. It stays in registers while all of
-its sums are made: each number of one matrix is multiplied with whole vectors of the other. Compiled
-from a loop over numbers, or by a library that does not know the processor, products take twice as
-long. Each sum runs in its order, one multiplication and addition after another, so the numbers that
-come out are the same for tiles of any size.
+its sums are computed: each number of one matrix is multiplied with whole vectors of the other.
+Compiled from a scalar loop, or by a library that does not know the CPU, products take twice as
+long. Each sum adds its products in order, so results are the same for tiles of any size.
 """
 
 # mypy: disallow-untyped-calls=False
@@ -31,32 +30,29 @@ def _features() -> dict[str, bool]:
 
 _FEATURES = _features()
 _WIDE = bool(_FEATURES.get("avx512f"))
-LANES = 16 if _WIDE else 8 if _FEATURES.get("avx") else 4
-"""Numbers in a vector register."""
+LANES = 16 if _WIDE else 8 if _FEATURES.get("avx") else 4  # numbers in a vector register
+# whether there are 32 registers; else 16
 MANY = _WIDE or platform.machine() in ("arm64", "aarch64")
-"""Whether there are 32 registers; else there are 16."""
-ROWS = 14 if MANY else 6
-"""Rows of the largest tile."""
+ROWS = 14 if MANY else 6  # rows of the largest tile
 
+# (rows up to, most vectors that fit into the registers beside their factors)
 VECTORS = ((3, 8), (6, 4), (14, 2)) if MANY else ((2, 4), (6, 2))
-"""Up to so many rows, the most vectors that fit into the registers beside what they are made of."""
 
 FLOAT, WORD, INDEX = ir.FloatType(), ir.IntType(64), ir.IntType(32)
 VECTOR = ir.VectorType(FLOAT, LANES)
 BITS = ir.VectorType(ir.IntType(1), LANES)
 NUMBERS = ir.VectorType(WORD, LANES)
 POINTER, VECTOR_POINTER = FLOAT.as_pointer(), VECTOR.as_pointer()
-FUSED = ("contract",)
-"""Multiplications and additions are one instruction where the processor has it."""
+FUSED = ("contract",)  # multiply-add is one instruction where the CPU has it
 
 
 def most_vectors(rows: int) -> int:
-    """Of a tile of so many rows."""
+    """Return the most vectors of a tile of so many rows."""
     return next(vectors for most, vectors in VECTORS if rows <= most)
 
 
 def _kinds() -> list[tuple[int, int]]:
-    """Rows and vectors of all tiles that there are."""
+    """Return rows and vectors of all tiles that exist."""
     counts = {1, 2, 4, 8}
     return [
         (rows, vectors)
@@ -88,30 +84,12 @@ def _tile(
 ) -> Any:
     """Write a tile: out[m, n] = start[m, n] + sum over k of a[m, k] * b[k, n].
 
-    The terms of a sum may lie in several runs, in steps that are alike from run to run.
-
-    All are whole numbers. `a`, `b`, `start` and `out` are addresses of 32-bit floats; what ends on
-    `_row` or `_sum` says how many floats the next row, or the next term of a sum, lies further on.
-
-    Args:
-        context: Numba's.
-        rows: of the tile, up to `ROWS`.
-        vectors: of `LANES` columns each: 1, 2, 4 or 8, as many as `most_vectors` allows.
-        a: [rows, terms].
-        a_row: see above.
-        a_sum: see above.
-        b: [terms, columns], whose columns lie side by side.
-        b_sum: see above.
-        start: [rows, columns], side by side; what the sums begin with.
-        start_row: see above; 0: one row is for all.
-        fresh: 1: the sums begin with 0.
-        out: [rows, columns], side by side.
-        out_row: see above.
-        terms: of each run; at least one.
-        columns: that are there of the last vector.
-        runs: at least one.
-        a_run: how many floats the next run begins further on.
-        b_run: likewise.
+    All arguments are integers. `a` [rows, terms], `b` [terms, columns], `start` and `out` [rows,
+    columns] are addresses of 32-bit floats; `_row` and `_sum` are distances in floats to the next
+    row and term of a sum. A tile has up to `ROWS` rows and 1, 2, 4 or 8 `vectors` of `LANES`
+    columns, as `most_vectors` allows; `columns` counts those of the last vector. Sums begin with
+    `start`, whose `start_row` may be 0 for one row, or if `fresh` is 1 with 0. Sums have `runs`
+    runs of `terms` terms, `a_run` and `b_run` floats apart.
     """
     given = (rows, vectors, a, a_row, a_sum, b, b_sum, start, start_row, fresh, out, out_row)
     more = (terms, columns, runs, a_run, b_run)
@@ -140,7 +118,7 @@ def _choose(context: Any, builder: Any, signature: Any, arguments: Any) -> Any: 
 
 
 def _function(module: Any, rows: int, vectors: int) -> Any:
-    """The function that writes a tile of this size."""
+    """Return the function that writes a tile of this size."""
     name = f"remuda_tile_{rows}_{vectors}"
     if name in module.globals:
         return module.globals[name]
@@ -152,7 +130,7 @@ def _function(module: Any, rows: int, vectors: int) -> Any:
 
 
 class _Tile:
-    """Writes the function of one size: a loop over the terms of a run, in one over runs."""
+    """The code of one size: a loop over the terms of a run, inside a loop over runs."""
 
     def __init__(self, function: Any, rows: int, vectors: int) -> None:
         self._function, self._rows, self._vectors = function, range(rows), range(vectors)
@@ -162,7 +140,7 @@ class _Tile:
         )
 
     def write(self) -> None:
-        """Write it."""
+        """Write the code."""
         a, a_row, a_sum, b, b_sum, start, start_row, fresh, out, out_row, *more = (
             self._function.args
         )
@@ -212,7 +190,7 @@ class _Tile:
         terms: Any,
         sums: list[Any],
     ) -> list[Any]:
-        """The loop: add one product to each of the sums, which are in the order of `write`."""
+        """Build the loop that adds one product to each sum, in the order of `write`."""
         build = ir.IRBuilder(self._loop)
         counted, at_a, at_b = (build.phi(kind) for kind in (WORD, POINTER, POINTER))
         running = [build.phi(VECTOR) for _ in sums]
@@ -235,7 +213,7 @@ class _Tile:
         return found
 
     def _load(self, build: Any, place: Any, vector: int) -> Any:
-        """A vector of a row; of the last one, only what is there."""
+        """Load a vector of a row; the last one is masked."""
         place = build.bitcast(build.gep(place, [_word(vector * LANES)]), VECTOR_POINTER)
         if vector < self._vectors[-1]:
             found = build.load(place)
@@ -260,7 +238,7 @@ class _Tile:
 
 
 def _follow(phis: list[Any], block: Any, values: list[Any]) -> None:
-    """What phis are where a block comes before theirs."""
+    """Set the values of phis when coming from a block."""
     for phi, value in zip(phis, values, strict=True):
         phi.add_incoming(value, block)
 
@@ -278,7 +256,7 @@ def _lane_numbers() -> Any:
 
 
 def _spread(build: Any, number: Any, kind: Any) -> Any:
-    """A vector of the same number everywhere."""
+    """Return a vector of equal numbers."""
     nothing = ir.Constant(kind, ir.Undefined)
     first = build.insert_element(nothing, number, ir.Constant(INDEX, 0))
     zeros = ir.Constant(ir.VectorType(INDEX, LANES), [ir.Constant(INDEX, 0)] * LANES)

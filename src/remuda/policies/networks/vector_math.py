@@ -1,7 +1,7 @@
-"""The exponential and the logarithm of 32-bit floats, so that a loop over them becomes vectors.
+"""Exponential and logarithm of 32-bit floats that compilers vectorise.
 
-A compiler calls the library's for one number after another. These are polynomials, which it can
-work out for a register full of numbers at once.
+The library's functions are called for one number at a time; these polynomials process a register
+full of numbers at once.
 """
 
 # mypy: disallow-untyped-calls=False
@@ -17,16 +17,16 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 ONE, HALF = np.float32(1.0), np.float32(0.5)
+# inputs of `exp` are clamped here; from 88.37 on the result is infinity
 LEAST, MOST = np.float32(-87.0), np.float32(89.0)
-"""Below the one the exponential is that of it; above the other, and from 88.37 on, infinity."""
 LOG2_E = np.float32(1.44269504088896341)
+# log(2) in two parts, the first with few digits, so that its multiples are exact
 LOG_2, LOG_2_REST = np.float32(0.693359375), np.float32(-2.12194440e-4)
-"""The logarithm of 2 in two parts, the first with few digits, so that multiples of it are exact."""
 ROOT = np.float32(0.707106781186547524)
 
 
 def _float_of(context: Any, bits: Any) -> Any:  # noqa: ARG001
-    """The 32-bit float that these 32 bits are."""
+    """Reinterpret 32 bits as a float."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         return builder.bitcast(arguments[0], ir.FloatType())
@@ -35,7 +35,7 @@ def _float_of(context: Any, bits: Any) -> Any:  # noqa: ARG001
 
 
 def _bits_of(context: Any, number: Any) -> Any:  # noqa: ARG001
-    """The 32 bits of a 32-bit float."""
+    """Reinterpret a float as 32 bits."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         return builder.bitcast(arguments[0], ir.IntType(32))
@@ -49,7 +49,7 @@ bits_of: Callable[..., Any] = intrinsic(_bits_of)
 
 @njit(inline="always")
 def exp(x: np.float32) -> Any:
-    """The exponential, to within 2 units in the last place (Cephes' expf)."""
+    """Return the exponential, to within 2 units in the last place (Cephes' expf)."""
     v = LEAST if x < LEAST else x  # what is no number stays none
     v = MOST if v > MOST else v
     n = np.floor(v * LOG2_E + HALF)
@@ -66,7 +66,7 @@ def exp(x: np.float32) -> Any:
 
 @njit(inline="always")
 def log(x: np.float32) -> Any:
-    """The logarithm of a normal positive number, to 2 units in the last place (Cephes' logf)."""
+    """Return the log of a normal positive number, to 2 units in the last place (Cephes' logf)."""
     bits = bits_of(x)
     n = np.float32((bits >> np.int32(23)) - np.int32(126))
     m = float_of((bits & np.int32(0x007FFFFF)) | np.int32(0x3F000000))
