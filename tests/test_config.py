@@ -1,23 +1,15 @@
 """Configuration: unknown keys and impossible values are refused in one line that helps."""
 
-import json
-
 import pytest
-import yaml
 
-import remuda
 from remuda.config import (
     Config,
     PolicyConfig,
     load_config,
-    load_saved_config,
     read_config,
     write_config,
 )
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError
-from remuda.ui.arguments import parse_flags
-from remuda.ui.live import PlainView
 
 
 @pytest.mark.parametrize(
@@ -59,99 +51,6 @@ def test_faults_are_told_in_one_line(tree, said):
         load_config(tree)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
-
-
-MOVED = [
-    ("double", False, "dqn.double, of dqn or {}iqn.double, of iqn"),
-    ("huber", 2.0, "dqn.huber, of dqn or {}iqn.huber, of iqn"),
-    ("target_every", 9, "dqn.target_every, of dqn or {}iqn.target_every, of iqn"),
-    ("network.quantiles", 3, "iqn.quantiles, of iqn"),
-    ("network.cosines", 3, "iqn.cosines, of iqn"),
-]
-
-
-@pytest.mark.parametrize(("key", "value", "now"), MOVED)
-def test_a_key_that_has_moved_is_refused_with_where_it_is(key, value, now):
-    tree = value
-    for part in reversed(key.split(".")):
-        tree = {part: tree}
-    for whole, prefix in (
-        ({"policy": tree}, "policy."),
-        ({"policies": {"agent_0": tree}}, "policies.agent_0."),
-    ):
-        with pytest.raises(ConfigError) as error:
-            load_config(whole, "mine.yaml")
-        said = now.format(prefix)
-        assert str(error.value) == f"mine.yaml: {prefix}{key} has moved; use {prefix}{said}"
-    with pytest.raises(ConfigError) as error:
-        parse_flags([f"--policy.{key}", str(value)], Config)
-    said = now.format("--policy.")
-    assert str(error.value) == f"--policy.{key} has moved; use --policy.{said}"
-
-
-def test_what_an_earlier_version_saved_has_the_keys_of_this_one():
-    old = {
-        "double": False,
-        "huber": 0.5,
-        "target_every": 9,
-        "network": {"hidden": [8], "quantiles": 3, "cosines": 5},
-    }
-    now = {
-        "network": {"hidden": [8], "shared": True},  # as was usual then
-        "dqn": {"double": False, "huber": 0.5, "target_every": 9},
-        "iqn": {"double": False, "huber": 0.5, "target_every": 9, "quantiles": 3, "cosines": 5},
-    }
-    own = {"agent_1": {"target_every": 4}}
-    found = load_saved_config({"policy": old, "policies": own, "seed": 3})
-    assert found == load_config(
-        {
-            "policy": now,
-            "policies": {"agent_1": {name: {"target_every": 4} for name in ("dqn", "iqn")}},
-            "seed": 3,
-        }
-    )
-    assert found.policy_of("agent_1").iqn.target_every == 4
-    assert found.policy_of("agent_1").iqn.quantiles == 3
-    assert load_saved_config(found.model_dump()) == found
-
-
-def with_former_keys(policy):
-    """As the version before wrote a policy."""
-    policy = {key: value for key, value in policy.items() if key not in ("dqn", "iqn")} | {
-        key: policy["iqn"][key] for key in ("double", "huber", "target_every")
-    }
-    own = dict.fromkeys(("quantiles", "cosines"), 4)
-    return policy | {"network": policy["network"] | own}
-
-
-def test_a_run_of_an_earlier_version_is_evaluated_and_gone_on_with(tmp_path):
-    directory = tmp_path / "run"
-    tree = {
-        "schedule": "sequential",
-        "policy": {
-            "network": {"hidden": [8]},
-            "iqn": {"quantiles": 4, "cosines": 4, "target_every": 3},
-            "batch_size": 8,
-            "experience": {"learning_starts": 16, "capacity": 200},
-        },
-        "run": {"turns": 60, "evaluate_episodes": 0, "directory": directory},
-        "checkpoint": {"evaluate_episodes": 0},
-    }
-    remuda.train("support:Tape", config=tree, view=PlainView())
-    run = RunDirectory.open(directory)
-    config = read_config(run.config)
-    config["policy"] = with_former_keys(config["policy"])
-    run.config.write_text(yaml.safe_dump(config))
-    with pytest.raises(ConfigError, match=r"has moved; use policy"):
-        load_config(config)
-    assert remuda.load(directory).evaluate(episodes=1)
-    manifest = next((directory / "checkpoints").rglob("manifest.json"))
-    found = json.loads(manifest.read_text())
-    found["config"]["policy"] = with_former_keys(found["config"]["policy"])
-    manifest.write_text(json.dumps(found))
-    result = remuda.train(resume=directory, run={"turns": 90}, view=PlainView())
-    assert result.record.turns == 90
-    assert run.read_config().policy.iqn.target_every == 3
 
 
 def test_a_policy_differs_only_where_it_says_so():

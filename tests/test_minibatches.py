@@ -6,7 +6,6 @@ from remuda.changes import changes
 from remuda.config import load_config, overlay
 from remuda.config.algorithms import PPOConfig
 from remuda.config.resolved import resolved
-from remuda.effects import without_effect
 from remuda.ui.comparison import compare
 from remuda.ui.resuming import find_unfinished
 from ui.made_runs import a_run, an_unfinished_run
@@ -37,16 +36,6 @@ def one_group(tmp_path, first, second):
     return is_found
 
 
-@others
-def test_what_earlier_versions_saved_of_it_sets_no_other_algorithm_apart(tmp_path, policy):
-    """Red before: no IQN or DQN run of before was like one of now."""
-    before, now = ({"policy": policy | own} for own in (FOUR, {}))
-    assert changes(load_config(before), load_config(now)) == []
-    assert one_group(tmp_path, before, now)
-    own = {"policies": {"agent_0": FOUR}}
-    assert one_group(tmp_path / "own", now | own, now)
-
-
 MIXED = [(one, other) for one in ("iqn", "dqn", "ppo") for other in ("iqn", "dqn", "ppo")]
 MIXED = [pair for pair in MIXED if pair[0] != pair[1]]
 
@@ -75,35 +64,5 @@ def test_what_a_policy_of_ppo_takes_over_from_another_algorithm_sets_runs_apart(
     before, now = ({"policy": policy | said} | own for said in (FOUR, {}))
     assert one_group(tmp_path / "same", before, before)
     (found,) = changes(load_config(before), load_config(now))
-    assert str(found) == "policies.agent_0.ppo.minibatches was 4 and is None"
+    assert str(found) == "policy.ppo.minibatches was 4 and is None"
     assert not one_group(tmp_path, before, now)
-
-
-@pytest.mark.parametrize(
-    ("more", "same"),
-    [
-        ({"env": {"num_envs": 40}}, True),  # 5,120 steps
-        ({"env": {"num_envs": 41}}, False),
-        ({"policy": {"learning_mode": "off_policy"}}, False),
-        ({"policy": {"learning_mode": "hybrid", "experience": {"group": "one"}}}, False),
-        ({"population": {"policies": 2, "matchmaker": "random"}}, False),
-    ],
-    ids=["small", "large", "replayed", "grouped", "dealt"],
-)
-def test_runs_of_before_are_like_those_of_now_where_updates_are_small(tmp_path, more, same):
-    before, now = (overlay({"policy": {"algorithm": "ppo"} | own}, more) for own in (FOUR, {}))
-    found = changes(load_config(before), load_config(now))
-    told = [] if same else ["policy.ppo.minibatches was 4 and is None"]
-    assert [str(one) for one in found if one.key.startswith("policy.")] == told
-    assert all(one.allowed for one in found)
-    assert one_group(tmp_path, before, now) == same
-
-
-@others
-def test_a_file_of_an_earlier_version_is_told_nothing_of_it(policy):
-    """Red before: `--config OLD/config.yaml` was told that a number has no effect."""
-    file = load_config({"policy": policy | FOUR | {"network": {"shared": True}}})
-    assert without_effect(file) == []
-    assert without_effect(file, ["policy.ppo.minibatches"])[0].startswith("policy.ppo.minib")
-    eight = load_config({"policy": policy | {"ppo": {"minibatches": 8}}})
-    assert len(without_effect(eight)) == 1

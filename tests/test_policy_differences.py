@@ -10,7 +10,6 @@ from remuda.config import (
     PolicyConfig,
     config_text,
     load_config,
-    load_saved_config,
     overlay,
     read_config,
 )
@@ -126,7 +125,7 @@ def test_what_is_said_of_all_wins_over_the_preset_of_an_own_algorithm(common, ow
     assert found == PolicyConfig.model_validate(SAID | {"algorithm": own})
     path = tmp_path / "config.yaml"
     path.write_text(config_text(config))
-    assert load_saved_config(read_config(path)).policy_of("a") == found
+    assert load_config(read_config(path)).policy_of("a") == found
     last = {"algorithm": own, "discount": 0.5, "publish": {"every": 2}}
     found = load_config({"policy": said, "policies": {"a": last}}).policy_of("a")
     assert found == PolicyConfig.model_validate(overlay(SAID, last))
@@ -157,13 +156,6 @@ def test_a_policy_that_is_added_to_a_whole_file_has_its_presets(common, own):
     assert found == PolicyConfig(algorithm=own, discount=0.9)
 
 
-def test_a_run_that_an_earlier_version_saved_keeps_the_presets_it_was_trained_with():
-    """There they went over what `policy` said."""
-    saved = load_config({"policy": {"algorithm": "dqn", "discount": 0.9}}).model_dump(mode="json")
-    saved["policies"] = {"a": {"algorithm": "ppo"}}
-    assert load_saved_config(saved).policy_of("a").discount == 0.99
-
-
 TWO = {
     "ppo": ({"algorithm": "ppo"}, False),
     "an algorithm of one's own that takes rollouts": ({"algorithm": OWN[0]}, False),
@@ -186,7 +178,7 @@ def test_where_policy_and_value_share_a_network_by_default(common, policy, share
     own = overlay({"network": {"recurrent": 0}}, policy) if common.get("network") else policy
     found = load_config({"policy": common, "policies": {"a": own}})
     assert found.policy_of("a").network.serves_both is shared
-    again = load_saved_config(found.model_dump(mode="json"))
+    again = load_config(found.model_dump(mode="json"))
     assert again.policy_of("a") == found.policy_of("a")
     assert not [said for said in without_effect(found) if "shared" in said]
 
@@ -199,27 +191,6 @@ def test_a_network_that_is_changed_over_a_whole_file_is_shared_as_its_kind_is():
         back = {"recurrent": 0, "convolutions": []}
         again = overlay(changed.model_dump(mode="json"), {"policy": {"network": back}})
         assert not load_config(again).policy.network.serves_both
-
-
-def test_a_run_saved_when_they_shared_one_by_default_has_its_networks_still():
-    def saved(policy, own):
-        """What an earlier version wrote: `shared` is with `policy` alone, unless one says it."""
-        tree = load_config({"policy": policy}).model_dump(mode="json")
-        tree["policy"]["network"]["shared"] = policy.get("network", {}).get("shared", True)
-        found = [load(tree | {"policies": {"a": own}}) for load in (load_saved_config, load_config)]
-        assert found[0].policy_of("a").network == found[1].policy_of("a").network
-        return found[0].policy_of("a").network.serves_both
-
-    ppo = {"algorithm": "ppo"}
-    assert saved(ppo, {})
-    assert saved(ppo, {"n_frames": 2})
-    assert saved({}, ppo)
-    assert saved(ppo | RECURRENT, {"network": {"recurrent": 0}})
-    assert not saved(ppo, {"network": {"shared": False}})
-    assert not saved(ppo | {"network": {"shared": False}}, {"n_frames": 2})
-    older = load_config({"policy": ppo}).model_dump(mode="json")
-    del older["policy"]["network"]["shared"]
-    assert load_saved_config(older).policy.network.serves_both
 
 
 def test_a_preset_of_ones_own_that_makes_a_network_recurrent_brings_its_batches():
@@ -238,7 +209,7 @@ def sizes_of(tree, name="a"):
     agents = [SEES, replace(SEES, name="b")]
     found = [
         {spec.name: spec for spec in policy_specs(one, agents)}[name].config
-        for one in (config, load_saved_config(config.model_dump(mode="json")))
+        for one in (config, load_config(config.model_dump(mode="json")))
     ]
     assert found[0] == found[1]
     return found[0].batch_size, found[0].experience.segment_length

@@ -102,7 +102,7 @@ def changes(before: Config, after: Config) -> list[Change]:
             found.append(Change(key, one, other, allowed))
     common = {change.key: (change.before, change.after) for change in found}
     for name in dict.fromkeys((*before.policies, *after.policies)):
-        own, now = (resolved_policy(each.policy_of(name), each) for each in (before, after))
+        own, now = (resolved_policy(each.policy_of(name)) for each in (before, after))
         for key, one, other in _differences(own, now):
             if common.get(f"policy.{key}") != (one, other):
                 found.append(Change(f"policies.{name}.{key}", one, other, key in OF_POLICY))

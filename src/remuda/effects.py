@@ -76,13 +76,8 @@ def _own(config: Config, name: str) -> Mapping[str, Any]:
     return config.policies.get(name, {})
 
 
-FORMER: Mapping[str, tuple[object, ...]] = {"ppo.minibatches": (4,), "network.shared": (True,)}
-"""Defaults of earlier versions, which stand in every file that those wrote: nobody set them."""
-
-
 def _is_changed(policy: object, usual: object, key: str) -> bool:
-    value = _value(policy, key)
-    return value != _value(usual, key) and value not in FORMER.get(key, ())
+    return _value(policy, key) != _value(usual, key)
 
 
 def _unread_by_policies(

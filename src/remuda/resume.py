@@ -15,7 +15,7 @@ from remuda.checkpoint.fitting import branch
 from remuda.checkpoint.opening import read_file
 from remuda.checkpoint.state import write_whole
 from remuda.checkpoint.store import Manifest, differences
-from remuda.config import Config, load_saved_config
+from remuda.config import Config, load_config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.continuing import begin_anew
 from remuda.coordinator.coordinator import ALL_PLAYED, TIME_UP
@@ -229,7 +229,7 @@ def _before(config: Config, run: RunDirectory, found: Manifest) -> Config:
         plain = run.read_config()
     except RemudaError:  # the checkpoint tells what counts
         plain = config
-    made = load_saved_config(with_digests_of(found.config, config.model_dump(mode="json")))
+    made = load_config(with_digests_of(found.config, config.model_dump(mode="json")))
     rest = {name: getattr(plain, name) for name in Config.model_fields if name not in found.config}
     env = made.env.model_copy(update={"workers": plain.env.workers, "check": plain.env.check})
     return made.model_copy(update={**rest, "env": env})  # never checked: it is only compared

@@ -5,8 +5,6 @@ import pytest
 
 from remuda.actor.shared_rewards import SharedRewards, SharesForGood
 from remuda.config import load_config
-from remuda.config.moved import with_moved_keys
-from remuda.errors import ConfigError
 from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.population.records import FRESH, REWARD, TEAM, TEAM_SQUARES
 from remuda.population.team_returns import count_teams, sides_by_agent
@@ -92,15 +90,3 @@ def test_what_a_team_earned_is_counted_for_each_of_its_seats():
     assert numbers[:, TEAM].tolist() == [7.0, 2.0, 11.0, 3.0]
     assert numbers[:, TEAM_SQUARES].tolist() == [29.0, 4.0, 73.0, 9.0]
     assert not numbers[:, REWARD].any()
-
-
-def test_the_former_key_says_where_it_is_now_and_is_read_from_older_runs():
-    with pytest.raises(
-        ConfigError, match=r"env\.share_rewards has moved; use policy\.share_rewards"
-    ):
-        load_config({"env": {"share_rewards": 0.5}})
-    tree = with_moved_keys(
-        {"env": {"num_envs": 3, "share_rewards": 0.5}, "policy": {"n_frames": 1}}
-    )
-    config = load_config(tree)
-    assert (config.policy.share_rewards, config.env.num_envs) == (0.5, 3)

@@ -5,11 +5,10 @@ import json
 
 import numpy as np
 import pytest
-import yaml
 
 import remuda
 from remuda.checkpoint.store import Checkpoints
-from remuda.config import load_config, load_saved_config, overlay
+from remuda.config import load_config, overlay
 from remuda.errors import ConfigError
 from remuda.population.lineage import ancestors, read_lineage
 from remuda.training import train
@@ -172,27 +171,6 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
     assert set(run) == {"agent_0", "agent_1", "agent_2"}
     newest = Checkpoints(directory / "checkpoints").numbers()[-1]
     assert len(run.evaluate(episodes=2, checkpoint=newest).agents) == 3
-
-
-def test_a_run_of_an_earlier_version_goes_on_with_weights_alone(evolved, tmp_path):
-    tree = yaml.safe_load((evolved / "config.yaml").read_text())
-    assert tree["population"]["evolution"]["inherit"] == "all"
-    assert load_saved_config(tree).population.evolution.inherit == "all"
-    del tree["population"]["evolution"]["inherit"]
-    assert load_saved_config(tree).population.evolution.inherit == "weights"
-    assert load_config(tree).population.evolution.inherit == "all"
-    # Another word for it is no other run: it may be resumed with either.
-    directory = tmp_path / "run"
-    short = {"turns": 800}
-    train(
-        configured(directory, population={"evolution": {"inherit": "weights"}}, run=short),
-        PlainView(),
-    )
-    train(configured(directory, run={"turns": 2500}), PlainView(), resume=True)
-    births = [b for b in read_lineage(directory / "ledger.bin") if b.generation]
-    first = next(i for i, born in enumerate(births) if born.optimizer_steps)
-    assert first > 0
-    assert all(born.optimizer_steps for born in births[first + 1 :])
 
 
 @pytest.mark.parametrize(

@@ -79,9 +79,9 @@ def test_settings_that_it_does_not_read_are_told():
     ]
 
 
-def test_what_it_does_not_use_is_named_as_it_is_called_now():
+def test_an_unknown_key_among_those_it_does_not_use_is_refused():
     with pytest.raises(
-        ConfigError, match=r"Former names what it does not use: target_every has moved; use dqn\."
+        ConfigError, match=r"Former names what it does not use: target_every is no key of the con"
     ):
         load_config({"game": "tag", "policy": {"algorithm": f"{OWN}:Former"}})
 

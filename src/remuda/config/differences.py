@@ -54,25 +54,6 @@ def with_own_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**data, "policies": filled}
 
 
-def with_former_order(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A tree as a run saved it, with presets where an earlier version took them from.
-
-    There the presets of a policy's own algorithm went over what `policy` said, and were not
-    saved. What this version saves has a value of its own wherever that differs from a preset.
-    """
-    policies, policy = data.get("policies"), data.get("policy", {})
-    if not isinstance(policies, Mapping) or not isinstance(policy, Mapping):
-        return dict(data)
-    filled = {}
-    for name, own in policies.items():
-        filled[name] = own
-        if isinstance(own, Mapping) and "algorithm" in own:
-            entry = _entry_of(own)
-            if entry is not None and entry.name != policy.get("algorithm", "iqn"):
-                filled[name] = overlay(_presets_of(entry), with_module(own))
-    return {**data, "policies": filled}
-
-
 def _is_whole(policy: Mapping[str, Any]) -> bool:
     """Whether every key of a policy has a value, so that it does not tell which were said."""
     return _holds(policy, PolicyConfig.model_construct().model_dump())
@@ -100,10 +81,7 @@ def _filled(said: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     here, there = _defaults(second, merged), _defaults(first, said)
     # What is said and is the default of `policy` will count as not said, once all has been saved
     lost = _against(here, _against(there, said, same=True))
-    # And an earlier version's order, in which a saved tree is read, puts the presets over `policy`
-    presets = _presets_of(second) if first is not second else {}
-    covered = _against(presets, overlay(here, said))
-    return reduce(overlay, (covered, lost, own), beyond(here, there, said))
+    return reduce(overlay, (lost, own), beyond(here, there, said))
 
 
 def _plain(policy: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,12 +99,6 @@ def _entry_of(policy: Mapping[str, Any]) -> AlgorithmEntry | None:
         return find_algorithm(name) if isinstance(name, str) else None
     except ConfigError:
         return None
-
-
-def _presets_of(entry: AlgorithmEntry) -> dict[str, Any]:
-    """All presets of an algorithm as one tree."""
-    found: dict[str, Any] = {}
-    return reduce(overlay, entry.presets, found)
 
 
 def _defaults(

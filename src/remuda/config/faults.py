@@ -12,7 +12,6 @@ from pydantic import (
 )
 
 from remuda.config.common_names import COMMON_NAMES
-from remuda.config.moved import moved_key
 
 LONGEST_SHOWN = 160
 """Characters of a value that are shown in a message."""
@@ -32,10 +31,7 @@ def fields_of(model: type[BaseModel], prefix: str = "") -> dict[str, type[BaseMo
 
 
 def unknown_key(key: str, model: type[BaseModel], prefix: str = "") -> str:
-    """One line about a key that does not exist: where it is now, the nearest, or its section's."""
-    moved = moved_key(key, prefix)
-    if moved is not None:
-        return moved
+    """Return one line about an unknown key: the nearest key, or those of its section."""
     keys = fields_of(model)
     parent, _, last = key.rpartition(".")
     siblings = [k for k in keys if k.rpartition(".")[0] == parent]

@@ -12,9 +12,7 @@ from pydantic import (
 )
 
 from remuda import code_paths
-from remuda.config.differences import with_former_order
 from remuda.config.faults import LONGEST_SHOWN, explain
-from remuda.config.moved import with_moved_keys
 from remuda.config.plain import RefusedYAMLError, read_yaml, write_yaml
 from remuda.config.sections import fault_of_path
 from remuda.config.tree import Config
@@ -35,11 +33,6 @@ def load_config(data: Mapping[str, Any], source: str = "") -> Config:
     except ValidationError as error:
         where = f"{source}: " if source else ""
         raise ConfigError(where + explain(error, Config)) from None
-
-
-def load_saved_config(data: Mapping[str, Any], source: str = "") -> Config:
-    """Validate the tree of a run, which an earlier version may have saved, with its own keys."""
-    return load_config(with_former_order(with_moved_keys(data)), source)
 
 
 def read_config(path: Path) -> dict[str, Any]:

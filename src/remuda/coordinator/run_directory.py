@@ -18,7 +18,7 @@ from remuda.checkpoint.opening import ANY_SIZE, open_file, read_file
 from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all, read_checked
 from remuda.checkpoint.state import load_tensors, save_tensors, sweep, write_whole
 from remuda.checkpoint.store import Checkpoints
-from remuda.config import Config, load_saved_config, read_config, write_config
+from remuda.config import Config, load_config, read_config, write_config
 from remuda.coordinator.continuing import way_on
 from remuda.coordinator.metrics import Record, read_metrics
 from remuda.coordinator.reserve import Reserve
@@ -270,7 +270,7 @@ class RunDirectory:
         tree = read_config(self.config)
         if not tree:  # else all defaults would stand in for what was lost
             raise RunDirectoryError(f"{self.config} is damaged: it is empty")
-        return load_saved_config(tree, str(self.config))
+        return load_config(tree, str(self.config))
 
     def save_config(self, config: Config) -> None:
         """Write the configuration, which every later session reads, whole or not at all."""

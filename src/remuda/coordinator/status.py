@@ -8,7 +8,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import MISSING, asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -133,21 +133,11 @@ def _checked(data: object) -> dict[str, Any]:
     """A status with everything in it that is shown; a `ValueError` where it has not."""
     status = checked(data, STATUS)
     for role in status["roles"]:
-        _completed(checked(role, {}), RoleStatus)
+        checked(role, kinds_of(RoleStatus))
     for policy in checked_all(status["policies"], {"slot": int}).values():
-        _completed(policy, PolicyRecord)
+        checked(policy, kinds_of(PolicyRecord))
     for member in checked_all(status["members"], {}).values():
-        _completed(member, MemberRecord)
+        checked(member, kinds_of(MemberRecord))
     for error in status["errors"]:
         checked(error, {"time": NUMBER, "message": str})
     return status
-
-
-def _completed(data: dict[str, Any], record: type) -> None:
-    """Check what should be a record; what an older version did not write is as by default."""
-    for field in fields(record):
-        if field.default is not MISSING:
-            data.setdefault(field.name, field.default)
-        elif field.default_factory is not MISSING:
-            data.setdefault(field.name, field.default_factory())
-    checked(data, kinds_of(record))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from remuda.config import load_saved_config
+from remuda.config import load_config
 from remuda.config.resolved import resolved
 from remuda.coordinator.run_directory import write_file
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
@@ -157,8 +157,8 @@ def _groups(runs: Sequence[RunSummary]) -> Iterator[Group]:
 
 def _settings(run: RunSummary) -> dict[str, Any]:
     """What runs of one group have in common, by key."""
-    try:  # what another version did not know has its default, and what it called otherwise is moved
-        tree = resolved(load_saved_config(run.config))
+    try:
+        tree = resolved(load_config(run.config))
     except ConfigError:
         tree = run.config
     return {key: value for key, value in flat(tree).items() if key not in ASIDE}

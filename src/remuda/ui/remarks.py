@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from remuda.config import load_saved_config
+from remuda.config import load_config
 from remuda.coordinator.metrics import Record
 from remuda.errors import ConfigError
 from remuda.ui.numbers import number
@@ -98,7 +98,7 @@ def _mean_of(intervals: Sequence[tuple[float, int]]) -> tuple[float, float]:
 def _missed_ratios(summary: RunSummary) -> Iterator[str]:
     """Say of each ratio that was asked for which policies did not come near it."""
     try:
-        config = load_saved_config(summary.config)
+        config = load_config(summary.config)
     except ConfigError:  # of another version
         return
     missed: dict[float, list[PolicySummary]] = {}

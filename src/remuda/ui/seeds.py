@@ -19,7 +19,7 @@ from remuda.checkpoint.names import new_directory
 from remuda.checkpoint.opening import read_json
 from remuda.checkpoint.plain import checked
 from remuda.checkpoint.state import sweep, write_whole
-from remuda.config import Config, load_config, load_saved_config, overlay
+from remuda.config import Config, load_config, overlay
 from remuda.coordinator.continuing import continues
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError, RemudaError, RunDirectoryError
@@ -98,7 +98,7 @@ class Seeds:
             found = checked(read_json(directory / SEEDS), {"seeds": list, "config": dict})
         except (OSError, ValueError) as error:
             raise RunDirectoryError(f"{directory / SEEDS} is damaged: {error}") from None
-        saved = load_saved_config(found["config"]).model_dump(mode="json")
+        saved = load_config(found["config"]).model_dump(mode="json")
         config = load_config(overlay(saved, settings))
         sweep(directory)
         opened = Seeds(directory, config, tuple(int(seed) for seed in found["seeds"]))

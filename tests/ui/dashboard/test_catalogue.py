@@ -77,9 +77,7 @@ def test_a_thread_looks_again(tmp_path):
         catalogue.stop()
 
 
-OPEN = {"ppo": {"minibatches": None}, "network": {"shared": None}}
-SAID = {"ppo": {"minibatches": 4}, "network": {"shared": True}}
-"""As they stand in files of this version, and of earlier ones."""
+OPEN, SAID = {"network": {"shared": None}}, {"network": {"shared": True}}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +85,6 @@ SAID = {"ppo": {"minibatches": 4}, "network": {"shared": True}}
     [("iqn", 1, 1), ("dqn", 64, 1), ("ppo", 1, 2), ("of_a_user:Own", 1, 2)],
 )
 def test_runs_are_one_group_by_what_they_come_to(tmp_path, algorithm, copies, groups, monkeypatch):
-    """Red before: what an earlier version saved of PPO set runs of IQN and DQN apart."""
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "of_a_user.py").write_text(
         "from remuda.policies.algorithms.ppo import PPO as Own\n"
@@ -101,11 +98,7 @@ def test_runs_are_one_group_by_what_they_come_to(tmp_path, algorithm, copies, gr
     runs = catalogue.runs()
     assert "of_a_user" not in sys.modules  # a page of runs runs nobody's code
     assert len({run.group for run in runs}) == groups
-    apart = differences(runs)
-    if algorithm == "ppo":  # whose four minibatches are what updates of one copy have anyway
-        assert set(apart) == {"policy.network.shared"}
-    else:
-        assert len(apart) == 2 * (groups - 1)
+    assert set(differences(runs)) == ({"policy.network.shared"} if groups == 2 else set())
 
 
 def test_settings_of_any_kind_are_plain(tmp_path):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.algorithms import BUILT_IN
-from remuda.config import load_saved_config, read_tree
+from remuda.config import load_config, read_tree
 from remuda.config.resolved import resolved
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RemudaError
@@ -240,7 +240,7 @@ def _resolved(tree: dict[str, Any]) -> dict[str, Any]:
     policies = [tree.get("policy", {}), *tree.get("policies", {}).values()]
     named = {policy["algorithm"] for policy in policies if "algorithm" in policy}
     is_known = named <= BUILT_IN.keys() and len(policies) <= MOST_POLICIES
-    return resolved(load_saved_config(tree)) if is_known else tree
+    return resolved(load_config(tree)) if is_known else tree
 
 
 def _shown(value: Any) -> Any:
