@@ -77,7 +77,7 @@ def _own(config: Config, name: str) -> Mapping[str, Any]:
 
 
 def _is_changed(policy: object, usual: object, key: str) -> bool:
-    return _value(policy, key) != _value(usual, key)
+    return bool(_value(policy, key) != _value(usual, key))
 
 
 def _unread_by_policies(

@@ -1,37 +1,29 @@
-"""Who sits where in one match: draws of members for seats, none of them twice where that can be.
+"""Draw members for the seats of one match, none of them twice where that is possible.
 
-Where every seat has a member of its own, all seatings that seat no member twice are equally likely.
-The first draws take each seat by itself, and one is kept in which no member sits twice: among
-hundreds of them they hardly ever fail, and nothing has to be found out about any. Where they fail,
-seatings are counted and drawn in proportion. Both are exactly uniform, so it does not matter which
-of them found a seating. What is drawn from a random generator follows from who may sit where alone,
-never from what is remembered, so that a resumed run repeats an uninterrupted one.
+A few draws take each seat by itself, and the first without repetition is kept, which is exactly
+uniform. In crowded matches, where these fail, as many seats as possible are matched and mixed. What
+is drawn from a generator depends only on the members, so a resumed run repeats itself.
 """
 
 from __future__ import annotations
 
-import math
-from bisect import bisect
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
 
-from remuda.population.counting import COUNTS, Choices
 from remuda.population.records import Member, PolicyRef, Population
 
 Seating = tuple[PolicyRef, ...]
-"""By seat: who sits there."""
+"""The member on each seat."""
 Who = TypeVar("Who", bound=Hashable)
 Group = tuple[Sequence[Who], list[int]]
-"""Who may take some seats, and which seats these are."""
+"""Members, and the seats that they may take."""
 
 DRAWS = 8
-"""Seatings that are drawn seat by seat before any are counted."""
-WORTH = 0.05
-"""They are not tried where fewer of them than this share can be without repetition."""
+"""Seatings that are drawn seat by seat before one is matched."""
 EXCHANGES = 20
-"""For each seat, those that are tried to mix a seating."""
+"""Exchanges for each seat of a seating that was matched."""
 
 
 class Seatings(Generic[Who]):
@@ -39,123 +31,60 @@ class Seatings(Generic[Who]):
 
     What it guarantees:
 
-    1. Where there are any, one of them is drawn, and all are equally likely, as long as draws seat
-       by seat find one, or they can be counted in `COUNTED` steps: always, but for many seats that
-       are each kept to others.
-    2. Where they cannot be, a seating is found by augmenting paths and mixed by random exchanges,
-       each as likely as the one that undoes it: all that exchanges lead to are equally likely in
-       the limit.
-    3. Where there are none, each seat is drawn by itself, all who may take it being equally likely.
-    4. Seats that share no member with others, even by way of further seats, are drawn by
-       themselves, so that the others seat no member twice even if there are too few for these.
-    5. To make one costs nothing that grows with the number of policies.
+    1. As many different members as possible are seated.
+    2. All seatings without repetition are equally likely when a draw seat by seat finds one. In
+       crowded matches one is matched and mixed by random exchanges, each as likely as its reverse.
+    3. Making one costs nothing that grows with the number of policies.
     """
 
     def __init__(self, able: Sequence[Sequence[Who]]) -> None:
-        """Note who may take which seat."""
+        """Draw from the members that may take each seat."""
         self._able = able
-        self._groups = groups_of(able)
-        self._parts: list[_Part[Who]] | None = None
+        self._alike = all(members is able[0] or members == able[0] for members in able)
         self._possible: bool | None = None
+        self._sets: list[set[Who]] = []
 
     @property
     def possible(self) -> bool:
-        """Whether there is a seating that seats no member twice."""
+        """Whether some seating seats no member twice."""
         if self._possible is None:
             self._possible = len(match_up(self._able)) == len(self._able)
         return self._possible
 
-    def draw(self, random: np.random.Generator) -> tuple[Who, ...]:
-        """By seat, who sits there."""
-        if len(self._groups) == 1:
-            return _choose(self._able[0], len(self._able), random)
-        return _draw_apart(self._able, self._groups, random) or self.draw_counted(random)
+    def draw(self, rng: np.random.Generator) -> tuple[Who, ...]:
+        """Draw the member on each seat."""
+        able = self._able
+        if self._alike:
+            few = len(able[0]) < len(able)
+            chosen = rng.choice(len(able[0]), len(able), replace=few)
+            return tuple(able[0][i] for i in chosen.tolist())
+        lengths = [len(members) for members in able]
+        for drawn in rng.integers(lengths, size=(DRAWS, len(able))).tolist():
+            seating = tuple(members[i] for members, i in zip(able, drawn, strict=True))
+            if len(set(seating)) == len(seating):
+                return seating
+        return self.draw_crowded(rng)
 
-    def draw_counted(self, random: np.random.Generator) -> tuple[Who, ...]:
-        """Likewise, where to draw seat by seat is known to be in vain."""
-        if self._parts is None:
-            self._parts = [_Part(self._able, groups) for groups in connected(self._groups)]
-        seated: dict[int, Who] = {}
-        for part in self._parts:
-            seated |= zip(part.seats, part.draw(random), strict=True)
-        return tuple(seated[seat] for seat in range(len(seated)))
-
-
-class _Part(Generic[Who]):
-    """Seats that hang together: they share no member with others, and cannot be taken apart."""
-
-    def __init__(self, able: Sequence[Sequence[Who]], groups: Sequence[Group[Who]]) -> None:
-        self.seats = [seat for _, seats in groups for seat in seats]
-        self._able = [able[seat] for seat in self.seats]
-        place = {seat: i for i, seat in enumerate(self.seats)}
-        self._groups = [(members, [place[seat] for seat in seats]) for members, seats in groups]
-        if len(groups) == 1:
-            return
-        may_take: dict[Who, list[int]] = {}
-        for group, (members, _) in enumerate(self._groups):
-            for who in members:
-                may_take.setdefault(who, []).append(group)
-        kinds: dict[tuple[int, ...], list[Who]] = {}
-        for who, taken in may_take.items():
-            kinds.setdefault(tuple(taken), []).append(who)
-        self._kinds = [(taken, kinds[taken]) for taken in sorted(kinds)]
-        self._sizes = tuple(len(seats) for _, seats in self._groups)
-        self._shape = tuple((taken, len(members)) for taken, members in self._kinds)
-
-    def draw(self, random: np.random.Generator) -> tuple[Who, ...]:
-        """By seat of these, who sits there."""
-        if len(self._groups) == 1:
-            return _choose(self._able[0], len(self._able), random)
-        seating = _draw_apart(self._able, self._groups, random)
-        if seating:
-            return seating
-        choices = COUNTS.choices(self._sizes, self._shape)
-        if choices:
-            return self._draw_kinds(choices, random)
-        if choices is None:
-            seated = match_up(self._able, random)
-            if len(seated) == len(self._able):
-                return self._exchanged(list(seated.values()), random)
-        drawn = random.integers([len(members) for members in self._able]).tolist()
-        return tuple(members[i] for members, i in zip(self._able, drawn, strict=True))
-
-    def _draw_kinds(self, choices: Choices, random: np.random.Generator) -> tuple[Who, ...]:
-        """How many of each kind sit in each group, then which of them on which seats."""
-        group_of = {seat: g for g, (_, seats) in enumerate(self._groups) for seat in seats}
-        seats_of: list[list[int]] = [[] for _ in self._sizes]
-        for seat in random.permutation(len(self._able)).tolist():
-            seats_of[group_of[seat]].append(seat)
-        seated: dict[int, Who] = {}
-        left, drawn = self._sizes, random.random(len(self._kinds)).tolist()
-        for kind, (groups, members) in enumerate(self._kinds):
-            cumulative, rests = choices[kind][left]
-            rest = rests[bisect(cumulative, drawn[kind])]
-            count = sum(left) - sum(rest)
-            if count:
-                order = random.choice(len(members), count, replace=False).tolist()
-                for group in groups:
-                    for _ in range(left[group] - rest[group]):
-                        seated[seats_of[group].pop()] = members[order.pop()]
-            left = rest
-        return tuple(seated[seat] for seat in range(len(seated)))
-
-    def _exchanged(self, seating: list[Who], random: np.random.Generator) -> tuple[Who, ...]:
-        """A seating after many exchanges of two seats, or with one who had no seat."""
-        may_sit = [set(members) for members in self._able]
-        seat_of = {who: seat for seat, who in enumerate(seating)}
-        seats = random.integers(len(seating), size=EXCHANGES * len(seating)).tolist()
-        for seat, drawn in zip(seats, random.random(len(seats)).tolist(), strict=True):
-            able, old = self._able[seat], seating[seat]
-            new = able[int(drawn * len(able))]
+    def draw_crowded(self, rng: np.random.Generator) -> tuple[Who, ...]:
+        """Match as many seats as possible and mix them; draw each of the others by itself."""
+        able, seated = self._able, match_up(self._able, rng)
+        self._sets = self._sets or [set(members) for members in able]
+        matched = list(seated)
+        seat_of = {who: seat for seat, who in seated.items()}
+        numbers = rng.integers(len(matched), size=EXCHANGES * len(matched)).tolist()
+        for number, drawn in zip(numbers, rng.random(len(numbers)).tolist(), strict=True):
+            seat = matched[number]
+            old, new = seated[seat], able[seat][int(drawn * len(able[seat]))]
             other = seat_of.get(new)
             if other is None:
                 del seat_of[old]
-            elif old in may_sit[other]:  # its own seat too, where nothing changes
-                seating[other], seat_of[old] = old, other
+            elif old in self._sets[other]:  # its own seat too, where nothing changes
+                seated[other], seat_of[old] = old, other
             else:
                 continue
-            seating[seat], seat_of[new] = new, seat
-        return tuple(seating)
+            seated[seat], seat_of[new] = new, seat
+        rest = rng.integers([len(members) for members in able]).tolist()
+        return tuple(seated.get(seat, able[seat][rest[seat]]) for seat in range(len(able)))
 
 
 def draw_apart(
@@ -251,7 +180,7 @@ def seat_all(group: Sequence[Member], num_seats: int, random: np.random.Generato
     seatings = Seatings(able)
     if not seatings.possible:
         return ()
-    return tuple(group[i].ref for i in seatings.draw_counted(random))
+    return tuple(group[i].ref for i in seatings.draw_crowded(random))
 
 
 def match_up(
@@ -305,44 +234,3 @@ def groups_of(able: Sequence[Sequence[Who]]) -> list[Group[Who]]:
         else:
             groups.append((members, [seat]))
     return groups
-
-
-def connected(groups: Sequence[Group[Who]]) -> list[list[Group[Who]]]:
-    """The groups that share a member, together, also by way of others."""
-    parts: list[tuple[set[Who], list[Group[Who]]]] = []
-    for group in groups:
-        members, together = set(group[0]), [group]
-        apart = []
-        for part in parts:
-            if part[0].isdisjoint(members):
-                apart.append(part)
-            else:
-                members, together = members | part[0], [*part[1], *together]
-        parts = [*apart, (members, together)]
-    return [together for _, together in parts]
-
-
-def _choose(members: Sequence[Who], count: int, random: np.random.Generator) -> tuple[Who, ...]:
-    """So many of those who may all take the same seats; twice only if there are too few."""
-    chosen = random.choice(len(members), count, replace=len(members) < count)
-    return tuple(members[i] for i in chosen.tolist())
-
-
-def _draw_apart(
-    able: Sequence[Sequence[Who]], groups: Sequence[Group[Who]], random: np.random.Generator
-) -> tuple[Who, ...]:
-    """The first of some draws seat by seat that seats no member twice; empty: none of them does.
-
-    All draws are equally likely, so are those that are kept.
-    """
-    share = 1.0  # of the draws, that can be without repetition at most
-    for members, seats in groups:
-        share *= math.perm(len(members), len(seats)) / len(members) ** len(seats)
-    if share < WORTH:
-        return ()
-    lengths = [len(members) for members in able]
-    for drawn in random.integers(lengths, size=(DRAWS, len(able))).tolist():
-        seating = tuple(members[i] for members, i in zip(able, drawn, strict=True))
-        if len(set(seating)) == len(seating):
-            return seating
-    return ()
