@@ -61,8 +61,8 @@ class LateReader(SnapshotReader):
     def overtaken(self) -> int:  # type: ignore[override]
         return self._reader.overtaken
 
-    def is_news(self) -> bool:
-        return self._reader.is_news()
+    def has_update(self) -> bool:
+        return self._reader.has_update()
 
     def newer(self) -> dict[str, Snapshot]:
         due = {}

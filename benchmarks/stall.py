@@ -66,7 +66,7 @@ class LeavingLearner(LearnerRole):
 
         def work_or_leave() -> bool:
             if asked and not left:
-                self.let_go()  # here, because its words in the rings are this process's
+                self.on_process_death()  # here, because its words in the rings are this process's
                 left.append(True)
             return not left and work()
 

@@ -14,7 +14,7 @@ class Player:
 
     def __init__(self, clock, timeline=None):
         self.clock, self.row = clock, np.zeros(len(Play))
-        self.timer, self.is_news = TurnTimer(self.row, timeline), True
+        self.timer, self.has_update = TurnTimer(self.row, timeline), True
 
     @whole_turn
     def turn(self):
@@ -29,7 +29,7 @@ class Player:
     @section(Play.SECONDS_WEIGHTS)
     def look(self, seconds):
         self.clock[0] += seconds
-        if self.is_news:
+        if self.has_update:
             self.load(2)
 
     @traced(Span.WEIGHTS)
@@ -57,7 +57,7 @@ def clock(monkeypatch):
 def test_every_second_is_counted_once(clock, timeline):
     player = Player(clock, timeline)
     player.turn()
-    player.is_news = False
+    player.has_update = False
     player.turn()
     seconds = {word: player.row[word] for word in Play if word.name.startswith("SECONDS")}
     assert seconds == {
@@ -88,6 +88,6 @@ def test_a_trace_has_the_sections_and_the_game_in_between(clock):
         (Span.PLAY, 2244, 2264),
         (Span.WRITE, 2264, 3264),
     ]
-    player.is_news = False
+    player.has_update = False
     player.turn()
     assert list(timeline.spans())[9] == (Span.PLAY, 3265, 3275)

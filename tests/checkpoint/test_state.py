@@ -12,8 +12,8 @@ from remuda.checkpoint.fitting import fitting
 from remuda.checkpoint.state import (
     pack,
     pieces,
-    random_state,
-    restore_random,
+    restore_rng,
+    rng_state,
     save_tensors,
     unpack,
     write_whole,
@@ -51,12 +51,12 @@ def test_a_state_comes_back_as_it_was():
         "count": 2**70,
         "rate": 0.1,
         "list": [1, "two", None],
-        "random": random_state(random),
+        "random": rng_state(random),
     }
     found = unpack(pack(state))
     assert same(state, found)
     successor = np.random.Generator(np.random.PCG64DXSM(0))
-    restore_random(successor, found["random"])
+    restore_rng(successor, found["random"])
     assert (successor.random(9) == random.random(9)).all()
 
 

@@ -65,10 +65,10 @@ def test_a_placement_that_could_not_be_taken_holds_up_no_other():
     assert agent.did == [1, 3]
 
 
-def let_go(agent, epoch):
+def release_actor(agent, epoch):
     agent._runtime.here = [0, 1]
     agent._runtime.move = lambda here: agent.did.append("let go") if here == [1] else None
-    agent.let_go(0, epoch)
+    agent.release_actor(0, epoch)
 
 
 def ask_for_rings(agent, epoch):
@@ -76,7 +76,7 @@ def ask_for_rings(agent, epoch):
     assert agent.rings_of([0], [], epoch) == {}
 
 
-@pytest.mark.parametrize("first_word", [let_go, ask_for_rings, lambda *_: None])
+@pytest.mark.parametrize("first_word", [release_actor, ask_for_rings, lambda *_: None])
 def test_a_placement_that_waits_for_others_learns_of_the_next_one(first_word):
     """A node that is lost meanwhile will never be in step; its roles are placed anew.
 

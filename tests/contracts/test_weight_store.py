@@ -19,14 +19,14 @@ def test_what_is_published_is_news_once_and_whole(make_weights):
     store = make_weights(LAYOUTS)
     reader, publisher = store.reader(), store.publisher("b", 8)
     assert publisher.version == 0
-    assert not reader.is_news()
+    assert not reader.has_update()
     assert publisher.publish(full(5, 1.5), 10, 0.25) == publisher.version == 1
-    assert reader.is_news()
+    assert reader.has_update()
     (policy, found), *others = reader.newer().items()
     assert (policy, others) == ("b", [])
     assert found.weights.tolist() == [1.5] * 5
     assert (found.version, found.learner_step, found.epsilon) == (1, 10, 0.25)
-    assert not reader.is_news()
+    assert not reader.has_update()
     assert reader.newer() == {}
 
 
@@ -80,7 +80,7 @@ def test_a_checkpoint_is_published_under_its_own_version(make_weights):
     assert (found.version, found.learner_step, found.epsilon) == (2, 10, 0.5)
     known = again.reader()
     known.restore(versions)
-    assert not known.is_news()
+    assert not known.has_update()
     with pytest.raises(CheckpointError):
         again.publisher("b", 8).restore(saved)
 

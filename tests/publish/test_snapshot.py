@@ -41,17 +41,17 @@ def is_of(training, value):
 def test_what_is_published_is_read_once(mode):
     published = make(mode)
     reader = SnapshotReader(published)
-    assert not reader.is_news()
+    assert not reader.has_update()
     publisher = Publisher(published, "b", 7)
     for version in (1, 2, 3):
         assert publisher.publish(np.full(6, version, np.float32), 10 * version, 1 / version)
-        assert reader.is_news()
+        assert reader.has_update()
         news = reader.newer()
         assert list(news) == ["b"]
         assert news["b"].weights.tolist() == [version] * 6
         assert (news["b"].version, news["b"].learner_step) == (version, 10 * version)
         assert news["b"].epsilon == 1 / version
-        assert not reader.is_news()
+        assert not reader.has_update()
         assert reader.newer() == {}
 
 
@@ -262,7 +262,7 @@ def test_no_snapshot_is_torn(mode, check, wanted):
     try:
         reader, reads, torn, last = SnapshotReader(published, check), 0, 0, 0
         while reads < wanted:
-            if not reader.is_news():
+            if not reader.has_update():
                 assert child.is_alive()
                 continue
             for snapshot in reader.newer().values():

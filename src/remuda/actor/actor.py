@@ -11,7 +11,7 @@ import numpy as np
 from remuda.actor.seats import Seats
 from remuda.actor.turn_timer import TurnTimer, section, traced, whole_turn
 from remuda.checkpoint.fitting import COUNT, branch, fitting
-from remuda.checkpoint.state import random_state, restore_random
+from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.envs.blank import BlankEnv
 from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import MOST_EMPTY, VectorEnv
@@ -213,7 +213,7 @@ class Actor:
         return {
             "world": world,
             "lasting": self.seats.lasting(),
-            "random": random_state(self._random),
+            "random": rng_state(self._random),
             "returns": self._returns.copy(),
             "took_part": self._took_part.copy(),
             "turn_of": self._turn_of.copy(),
@@ -232,7 +232,7 @@ class Actor:
         if not (exact and self._restore_world(state["world"] and branch(state, "world"))):
             self.seats.restore_lasting(branch(state, "lasting"))
             return
-        restore_random(self._random, state["random"])
+        restore_rng(self._random, state["random"])
         self._returns[...] = fitting(state, "returns", self._returns)
         self._took_part[...] = fitting(state, "took_part", self._took_part)
         self._turn_of[...] = fitting(state, "turn_of", self._turn_of, COUNT)
@@ -268,7 +268,7 @@ class Actor:
 
     @section(Play.SECONDS_WEIGHTS)
     def _take_newer_weights(self, reader: WeightReader) -> None:
-        if reader.is_news():
+        if reader.has_update():
             self._load(reader)
 
     @traced(Span.WEIGHTS)

@@ -12,7 +12,7 @@ from remuda.actor.frames import FrameStack
 from remuda.actor.kind import Kind, columns_of
 from remuda.actor.shared_rewards import SharedRewards, SharesForGood
 from remuda.checkpoint.fitting import SHARE, branch, fitting, real, whole
-from remuda.checkpoint.state import random_state, restore_random
+from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.envs.checks import NONE, TurnChecks
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RunDirectoryError
@@ -303,7 +303,7 @@ class FixedSeats:
             found[str(agent)] = {
                 "acting": seat.stack.state(seat.index),
                 "frames": self._frames[agent].state(),
-                "random": random_state(seat.random),
+                "random": rng_state(seat.random),
                 "writer": batch.writer.state_of(row) if batch.writer is not None else None,
                 "version": seat.version,
                 "epsilon": seat.epsilon,
@@ -317,7 +317,7 @@ class FixedSeats:
             saved, (batch, row) = branch(state, str(agent)), self._places[agent]
             seat.stack.restore(seat.index, branch(saved, "acting"))
             self._frames[agent].restore(branch(saved, "frames"))
-            restore_random(seat.random, saved["random"])
+            restore_rng(seat.random, saved["random"])
             if batch.writer is not None:
                 batch.writer.restore_of(row, branch(saved, "writer"))
             seat.version, seat.epsilon = whole(saved, "version"), real(saved, "epsilon", SHARE)

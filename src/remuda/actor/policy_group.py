@@ -10,7 +10,7 @@ from remuda.actor.batch_plan import BatchPlan, make_plan
 from remuda.actor.frames import FrameStack
 from remuda.actor.kind import Kind
 from remuda.checkpoint.fitting import COUNT, SHARE, branch, fitting
-from remuda.checkpoint.state import random_state, restore_random
+from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.experience.writer import BlockWriter
 from remuda.kernels import njit
 from remuda.policies.acting import ActingStack
@@ -209,7 +209,7 @@ class PolicyGroup:
             },
             "memories": self.recurrent_states.copy(),
             "writers": {str(i): writer.state() for i, writer in enumerate(self.writers)},
-            "random": random_state(self.random),
+            "random": rng_state(self.random),
         }
 
     def restore(self, state: State) -> None:
@@ -227,7 +227,7 @@ class PolicyGroup:
         self.recurrent_states[...] = fitting(state, "memories", self.recurrent_states)
         for i, writer in enumerate(self.writers):
             writer.restore(branch(branch(state, "writers"), str(i)))
-        restore_random(self.random, state["random"])
+        restore_rng(self.random, state["random"])
 
     def _plan(self, rows: Integers, numbers: Integers) -> BatchPlan:
         in_passes = self.stack.gathered_pass is None

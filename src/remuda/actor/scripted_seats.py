@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 
-from remuda.checkpoint.state import random_state, restore_random
+from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.envs.registry import RANDOM, Game
 from remuda.envs.scripted import ScriptedPolicy
 from remuda.envs.vector_env import VectorEnv
@@ -86,12 +86,12 @@ class ScriptedSeats:
 
     def state(self) -> State:
         """What each draws from."""
-        return {name: random_state(rng) for name, rng in self._random.items()}
+        return {name: rng_state(rng) for name, rng in self._random.items()}
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
         for name, rng in self._random.items():
-            restore_random(rng, state[name])
+            restore_rng(rng, state[name])
 
     def _are_actions(self, agent: int, chosen: Array) -> bool:
         """Whether these may be done: compiled games look up what is in no list."""

@@ -1,1 +1,1 @@
-"""What a run can go on from, on disk."""
+"""The state of a run on disk, from which it resumes."""

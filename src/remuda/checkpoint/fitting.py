@@ -1,16 +1,15 @@
-"""Checks of what a state holds, before anything uses it.
+"""Checks of a saved state before it is used.
 
 A checkpoint is a file, and files are damaged, mixed up or crafted. Compiled code does not check its
-indices, so a position of 2**40 that goes into a kernel ends the process without a word. Therefore
-each `restore` fetches what it restores by these functions. They check kind, dtype, shape and range,
-and what does not fit is a `CheckpointError` that names the file, the number and what is allowed.
+indices, so a position of 2**40 in a kernel ends the process without an error. Therefore each
+`restore` reads its values through these functions. They check kind, dtype, shape and range, and
+raise a `CheckpointError` that names the file, the number and what is allowed.
 
 A state of several arrays declares them in one table, `{name: (like, range)}`, for `fitting_all`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ from remuda.types import Array, State
 
 
 class Range(NamedTuple):
-    """The allowed values of a number, both ends included; not a number is never allowed."""
+    """The allowed values of a number, both ends included; NaN is never allowed."""
 
     low: float
     high: float
@@ -36,7 +35,7 @@ class Range(NamedTuple):
 
 
 MOST = 2**53
-"""No count of a run comes near this; up to here float64 counts exactly, and int64 adds safely."""
+"""Above every count of a run; up to here float64 counts exactly, and int64 adds safely."""
 COUNT = Range(0, MOST)
 FINITE = Range(-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
 FINITE_64 = Range(-float(np.finfo(np.float64).max), float(np.finfo(np.float64).max))
@@ -44,12 +43,11 @@ SQUARES = Range(0.0, FINITE.high)
 SHARE = Range(0.0, 1.0)
 
 Table = Mapping[str, tuple[Array, Range | None]]
-"""By name, an array of the shape and dtype that is expected, and the range of its numbers; None:
-no number of it is an index or a count, and any value is a value."""
+"""Expected shape, dtype and range of arrays; a range of None allows any value."""
 
 
 class Branch(dict[str, Any]):
-    """A branch of a state that was read from a file: what is missing is said with its place."""
+    """A part of a state that was read from a file; errors about missing names give its path."""
 
     where = ""
     """The file, and the path of this branch in it."""
@@ -58,12 +56,12 @@ class Branch(dict[str, Any]):
         raise CheckpointError(f"{where_is(self, name)} is missing")
 
     def branch(self, name: str) -> Branch:
-        """The branch of this name."""
+        """Return a branch of this one."""
         return branch(self, name)
 
 
 def rooted(state: State, source: str, path: str = "") -> Branch:
-    """Return a state whose branches know the file that they were read from, and their path."""
+    """Return a state whose branches know their file and path."""
     found = Branch()
     found.where = f"{source}: {path}"
     for name, value in state.items():
@@ -73,12 +71,12 @@ def rooted(state: State, source: str, path: str = "") -> Branch:
 
 
 def where_is(state: Mapping[str, Any], name: str) -> str:
-    """Where a value of a state is, in words."""
+    """Describe where a value of a state is."""
     return f"{getattr(state, 'where', 'the checkpoint does not fit: ')}{name}"
 
 
 def branch(state: Mapping[str, Any], name: str) -> Branch:
-    """The branch `name` of a state."""
+    """Return the branch `name` of a state."""
     found = _value(state, name)
     if not isinstance(found, Mapping):
         raise CheckpointError(f"{where_is(state, name)} should hold names and values")
@@ -92,7 +90,7 @@ def fitting(
     allowed: Range | None = None,
     columns: Sequence[int] | None = None,
 ) -> Array:
-    """The array `name` of a state, if it has the shape and dtype of `like` and fits the range."""
+    """Return the array `name` if it has the shape and dtype of `like` and fits the range."""
     found = _value(state, name)
     if not isinstance(found, np.ndarray):
         raise CheckpointError(f"{where_is(state, name)} should be an array")
@@ -109,31 +107,30 @@ def fitting(
 
 
 def fitting_all(state: Mapping[str, Any], table: Table) -> dict[str, Array]:
-    """The arrays of a table, each `fitting`."""
+    """Return the arrays of a table, each `fitting`."""
     return {name: fitting(state, name, like, allowed) for name, (like, allowed) in table.items()}
 
 
 def whole(state: Mapping[str, Any], name: str, allowed: Range = COUNT) -> int:
-    """The whole number `name` of a state."""
+    """Return the whole number `name` of a state."""
     return whole_number(_value(state, name), where_is(state, name), allowed)
 
 
 def whole_number(value: object, where: str, allowed: Range = COUNT) -> int:
-    """A value if it is a whole number in a range; `where`: what an error calls it."""
-    if not isinstance(value, int) or isinstance(value, bool):
+    """Return `value` if it is a whole number in a range; `where` names it in errors."""
+    if not isinstance(value, int):
         raise CheckpointError(f"{where} should be a whole number and is {str(value)[:40]!r}")
-    if not allowed.low <= value <= allowed.high:
-        raise CheckpointError(f"{where} is {str(value)[:40]}; allowed: {allowed}")
+    real_number(value, where, allowed)
     return value
 
 
 def real(state: Mapping[str, Any], name: str, allowed: Range = FINITE_64) -> float:
-    """The number `name` of a state."""
+    """Return the number `name` of a state."""
     return real_number(_value(state, name), where_is(state, name), allowed)
 
 
 def real_number(value: object, where: str, allowed: Range = FINITE_64) -> float:
-    """A value if it is a number in a range; `where`: what an error calls it."""
+    """Return `value` if it is a number in a range; `where` names it in errors."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise CheckpointError(f"{where} should be a number and is {str(value)[:40]!r}")
     if not allowed.low <= value <= allowed.high:
@@ -142,16 +139,16 @@ def real_number(value: object, where: str, allowed: Range = FINITE_64) -> float:
 
 
 def require(state: Mapping[str, Any], name: str, fits: bool, allowed: str) -> None:
-    """Raise CheckpointError unless what `name` holds agrees with the rest; `allowed`: in words."""
+    """Raise CheckpointError unless `fits`; `allowed` says what is required."""
     if not fits:
         raise CheckpointError(f"{where_is(state, name)} does not agree with the rest: {allowed}")
 
 
 @contextmanager
 def refusing(where: str, advice: str) -> Iterator[None]:
-    """Raise CheckpointError for all that does not fit in here, with what the user can do.
+    """Turn errors inside into a CheckpointError with advice to the user.
 
-    What no check foresaw, say a list where a word is expected, is an error of the file too.
+    This includes values that no check foresaw, such as a list in place of a word.
     """
     try:
         yield
@@ -177,5 +174,4 @@ def _check_range(state: Mapping[str, Any], name: str, found: Array, allowed: Ran
     wrong: Sequence[int] = np.argwhere(~((found >= low) & (found <= high)))[0].tolist()
     value = found[tuple(wrong)].item()
     at = f"[{', '.join(map(str, wrong))}]" if wrong else ""
-    words = str(value) if not isinstance(value, float) or math.isfinite(value) else f"{value}"
-    raise CheckpointError(f"{where_is(state, name)}{at} is {words}; allowed: {allowed}")
+    raise CheckpointError(f"{where_is(state, name)}{at} is {value}; allowed: {allowed}")

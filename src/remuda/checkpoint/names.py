@@ -1,4 +1,4 @@
-"""From the name of a policy, which may be anything, to a part of a file's name."""
+"""Names of files and directories, made from names of policies and games."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from urllib.parse import quote
 from remuda.errors import RunDirectoryError
 
 LONGEST = 80
-"""Characters of a name's file beyond which a checksum stands for the rest."""
+"""Characters of a file name, beyond which a checksum replaces the rest."""
 ROLES = re.compile(r"actor(-\d+)?|coordinator")
-"""The parts of a checkpoint that belong to roles, which no policy may have."""
+"""Parts of a checkpoint that belong to roles; no policy may have these names."""
 
 
 def file_name(name: str) -> str:
-    """The file name of a policy's part of a checkpoint, of its weights and its log.
+    """Return the file name for a policy's part of a checkpoint, its weights and its log.
 
-    Names differ wherever policies' names do, and none is that of a role's part. Letters and digits
-    of ASCII, `_` and `-` stay; all else is escaped as in URLs, so that ordinary names stay as they
-    are and none leads elsewhere.
+    Different policies have different file names, and none is that of a role's part. ASCII letters
+    and digits, `_` and `-` stay; all else is escaped as in URLs, so that no name leads to another
+    directory.
     """
     found = quote(name, safe="", errors="surrogatepass").replace(".", "%2E").replace("~", "%7E")
     if ROLES.fullmatch(found) or found.startswith("-"):
@@ -34,7 +34,7 @@ def file_name(name: str) -> str:
 
 
 def new_directory(parent: Path, name: str, suffix: str = "") -> Path:
-    """Make a directory named by a name and the time, one that no other process makes too."""
+    """Make a directory named by a name and the time, unique among all processes."""
     base = f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)[:LONGEST]}-{time.strftime('%Y%m%d-%H%M%S')}"
     number = 1
     while True:
@@ -49,7 +49,7 @@ def new_directory(parent: Path, name: str, suffix: str = "") -> Path:
 
 @contextmanager
 def claimed_directory(parent: Path, name: str) -> Iterator[Path]:
-    """A new directory; an error that leaves it empty removes it, and what was made to hold it."""
+    """Make a directory; an error that leaves it empty removes it with its new parents."""
     made = [each for each in (parent, *parent.parents) if not each.exists()]
     try:
         path = new_directory(parent, name)

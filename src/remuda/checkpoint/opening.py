@@ -1,8 +1,8 @@
-"""The one way in which files of runs are opened, but for those that are written whole.
+"""The one way in which files of runs are opened for reading and appending.
 
-A run may be another person's, or half written. A named pipe in place of a file would block its
-reader, and a huge or deeply nested file would take its memory. Here a file is an ordinary file of
-bounded size, and opening it never blocks.
+A run may belong to another user, or be half written. A named pipe in place of a file would block
+its reader, and a huge or deeply nested file would exhaust the memory. Here a file is an ordinary
+file of bounded size, and opening it never blocks.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 LARGEST = 256 * 2**20
-"""Bytes of a file that is read whole, but for weights and parts of checkpoints."""
+"""Maximal bytes of a file that is read as a whole, except weights and parts of checkpoints."""
 ANY_SIZE = 2**63
 APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-"""A link is refused: in another person's run it may lead to any file of the user's."""
+"""Links are refused: in another user's run they may lead to any file of this user."""
 
 
 def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Return a descriptor of an ordinary file, opened without waiting for anything."""
+    """Return a descriptor of an ordinary file; opening never blocks."""
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -32,12 +32,12 @@ def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def open_stream(path: Path) -> BufferedReader:
-    """Return an ordinary file, opened to be read piece by piece."""
+    """Open an ordinary file for reading."""
     return os.fdopen(open_file(path), "rb")
 
 
 def open_to_append(path: Path) -> BufferedRandom:
-    """Return an ordinary file, made if it is missing, to be read and to be appended to."""
+    """Open an ordinary file for reading and appending; create it if it is missing."""
     return os.fdopen(open_file(path, APPEND), "a+b")
 
 
@@ -50,7 +50,7 @@ def read_file(path: Path, largest: int = LARGEST) -> bytes:
 
 
 def read_json(path: Path, largest: int = LARGEST) -> Any:
-    """Return what a JSON file holds."""
+    """Return the data of a JSON file."""
     try:
         return json.loads(read_file(path, largest))
     except RecursionError:

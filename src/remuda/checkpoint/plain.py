@@ -1,7 +1,7 @@
-"""Plain data that was read from a file: what is needed is there, and of the kind it should be.
+"""Checks of JSON data from a run's files: required names are there and have the right types.
 
-A user may open, cut or mix up the files of a run, and a disk may spoil them. What reads them checks
-here first, so that it can say which file is damaged.
+A user may edit, cut or mix up the files of a run, and a disk may damage them. Readers check here
+first, so that errors name the damaged file.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from remuda.errors import RunDirectoryError
 D = TypeVar("D")
 NUMBER = (int, float)
 LARGEST_WHOLE, LARGEST = 2**63 - 1, 1e100
-"""The largest numbers in a file of a run; larger ones were damaged."""
+"""The largest numbers in a file of a run; larger ones are damage."""
 Kinds = Mapping[str, type | tuple[type, ...]]
-"""By name, what the value of that name may be."""
+"""The allowed types of each named value."""
 
 
 def checked(data: object, kinds: Kinds) -> dict[str, Any]:
-    """The data as names and values, where each of these names is there and of its kind."""
+    """Return data as a dictionary if each of these names is there and has its type."""
     if not isinstance(data, dict):
         raise ValueError("it holds no names and values")
     for name, kind in kinds.items():
@@ -39,7 +39,7 @@ def checked(data: object, kinds: Kinds) -> dict[str, Any]:
 
 
 def _is_possible(value: object) -> bool:
-    """Whether a number may be one of a run: what computes with it must not overflow."""
+    """Return whether a number is small enough to compute with."""
     if isinstance(value, int):
         return -LARGEST_WHOLE <= value <= LARGEST_WHOLE
     return not isinstance(value, float) or not math.isfinite(value) or abs(value) <= LARGEST
@@ -52,12 +52,12 @@ def _shown(value: object) -> str:
 
 
 def checked_all(data: object, kinds: Kinds) -> dict[str, dict[str, Any]]:
-    """Names and values, each of which is `checked`."""
+    """Return a dictionary whose values are all `checked`."""
     return {name: checked(value, kinds) for name, value in checked(data, {}).items()}
 
 
 def read_checked(path: Path, check: Callable[[object], D], missing: str) -> D:
-    """The JSON in a file of a run, once it is checked."""
+    """Return the checked JSON of a run's file."""
     try:
         data = read_file(path)
     except FileNotFoundError:
@@ -72,9 +72,9 @@ def read_checked(path: Path, check: Callable[[object], D], missing: str) -> D:
 
 @cache
 def kinds_of(record: type) -> Kinds:
-    """What the fields of a dataclass may be, by their annotations.
+    """Return the allowed types of a dataclass's fields, from their annotations.
 
-    Of containers only that they are: not what they hold.
+    Contents of containers are not checked.
     """
     found = {}
     for field in fields(record):

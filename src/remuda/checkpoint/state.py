@@ -1,9 +1,9 @@
-"""State: what a successor needs to go on exactly where something stopped, in memory and on disk.
+"""States of workers in memory and on disk, from which a successor continues exactly.
 
 A state is plain data: nested dictionaries of arrays, numbers, strings and lists of these. On disk
 its arrays are the tensors of a safetensors file, named by their path (`algorithm/online`), and
-everything else is one JSON tree in the file's metadata. Nothing in it is code, and reading it runs
-none: a pickle is refused like any other file that is no safetensors file.
+everything else is one JSON tree in the file's metadata. It holds no code, and reading it runs none:
+a pickle is refused like any other file that is no safetensors file.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 Buffer = bytes | memoryview
 
 TEMPORARY = re.compile(r"\..+\.(\d+)\.tmp")
-"""Names of files that are being written, with the process that writes."""
+"""Names of files that are being written, with the id of the writing process."""
 _REST = "state"
-"""The key of the metadata under which everything but the arrays stands."""
+"""The key in the metadata for everything but the arrays."""
 _NAMES = {f"float{bits}": f"F{bits}" for bits in (16, 32, 64)} | {"bool": "BOOL"}
 _NAMES |= {f"int{bits}": f"I{bits}" for bits in (8, 16, 32, 64)}
 _NAMES |= {f"uint{bits}": f"U{bits}" for bits in (8, 16, 32, 64)}
-"""What the safetensors format calls NumPy's types, by name."""
+"""Names of NumPy's types in the safetensors format."""
 
 
 def pack(state: Mapping[str, Any]) -> bytes:
-    """A state as the content of a file."""
+    """Return the content of a state's file."""
     return b"".join(pieces(state))
 
 
 def pieces(state: Mapping[str, Any]) -> Iterator[Buffer]:
-    """The content of a state's file, one array after the other.
+    """Yield the content of a state's file, one array after the other.
 
-    An array's piece is the array itself, not a copy: it must stay as it is until it is written.
+    An array's piece is the array itself, not a copy: it must not change until it is written.
     """
     arrays: dict[str, Array] = {}
     rest = _take_arrays(state, "", arrays)
@@ -54,20 +54,17 @@ def pieces(state: Mapping[str, Any]) -> Iterator[Buffer]:
 
 
 def save_tensors(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
-    """Return arrays by name and metadata as the content of a safetensors file.
-
-    Equal arrays and metadata give equal bytes.
-    """
+    """Return the content of a safetensors file; equal arrays and metadata give equal bytes."""
     return b"".join(_tensor_file(arrays, metadata))
 
 
 def _tensor_file(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Iterator[Buffer]:
-    """A safetensors file in pieces: the length of its header, the header, the arrays.
+    """Yield a safetensors file in pieces: the length of its header, the header, the arrays.
 
-    The library can only return the whole file at once, which for hundreds of policies takes several
-    times the memory, and its metadata comes in a random order.
+    The library returns only whole files, which for hundreds of policies takes several times the
+    memory, and its metadata comes in a random order.
     """
-    # The widest first: so every array begins on a multiple of its item's size.
+    # The widest first, so that every array begins on a multiple of its item's size.
     ordered = sorted(arrays.items(), key=lambda named: (-named[1].itemsize, named[0]))
     header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
     offset = 0
@@ -89,7 +86,7 @@ def _tensor_file(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> It
 
 
 def unpack(data: bytes, source: str = "the data") -> State:
-    """The state in the content of a file."""
+    """Return the state in the content of a file."""
     try:
         arrays, metadata = load_tensors(data)
         state: State = checked(json.loads(metadata[_REST]), {})
@@ -105,7 +102,7 @@ def unpack(data: bytes, source: str = "the data") -> State:
 
 
 def load_tensors(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
-    """Return the arrays by name and the metadata in the content of a safetensors file."""
+    """Return the arrays and the metadata in the content of a safetensors file."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -153,13 +150,13 @@ def _is_alive(process: int) -> bool:
     return True
 
 
-def random_state(random: np.random.Generator) -> dict[str, Any]:
-    """The state of a NumPy stream, as plain data."""
+def rng_state(random: np.random.Generator) -> dict[str, Any]:
+    """Return the state of a NumPy generator as plain data."""
     return dict(random.bit_generator.state)
 
 
-def restore_random(random: np.random.Generator, state: Mapping[str, Any]) -> None:
-    """Let a NumPy stream go on from `random_state`."""
+def restore_rng(random: np.random.Generator, state: Mapping[str, Any]) -> None:
+    """Restore a NumPy generator from `rng_state`."""
     try:
         random.bit_generator.state = dict(state)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -168,7 +165,7 @@ def restore_random(random: np.random.Generator, state: Mapping[str, Any]) -> Non
 
 
 def restore_torch(generator: torch.Generator, state: Mapping[str, Any], name: str) -> None:
-    """Let a generator of torch go on from the bytes `name` of a state."""
+    """Restore a torch generator from the bytes `name` of a state."""
     import torch
 
     saved = fitting(state, name, generator.get_state().numpy())
@@ -179,7 +176,7 @@ def restore_torch(generator: torch.Generator, state: Mapping[str, Any], name: st
 
 
 def _take_arrays(state: Mapping[str, Any], prefix: str, arrays: dict[str, Array]) -> State:
-    """Everything in `state` but its arrays, which go into `arrays` by their paths."""
+    """Return `state` without its arrays, which are added to `arrays` by their paths."""
     rest: State = {}
     for name, value in state.items():
         path = prefix + _escaped(name)
@@ -193,7 +190,7 @@ def _take_arrays(state: Mapping[str, Any], prefix: str, arrays: dict[str, Array]
 
 
 def _escaped(name: str) -> str:
-    """A name as one part of a path."""
+    """Escape a name for use in a path."""
     return name.replace("%", "%25").replace("/", "%2F")
 
 

@@ -1,19 +1,19 @@
-"""The checkpoints of a run on disk: written whole or not at all, and checked before they are used.
+"""The checkpoints of a run on disk: written whole or not at all, and verified before use.
 
-    checkpoints/000007/manifest.json         what the checkpoint is, and its files' checksums
+    checkpoints/000007/manifest.json         description of the checkpoint, checksums of its files
     checkpoints/000007/agent_0.safetensors   a part: the state that one worker saved
-    checkpoints/best.json                    which one did best in evaluation
+    checkpoints/best.json                    the checkpoint with the best evaluation
     checkpoints/.000008.partial/             being written
-    checkpoints/parts-000003/                parts of an older one that a kept manifest names
+    checkpoints/parts-000003/                parts of a removed one that a kept manifest names
 
 A checkpoint is written into its partial directory, each part by its owner; the manifest comes last;
 then the directory is renamed. If the coordinator dies before, a partial directory is left, which no
-process reads and the next checkpoint removes. The coordinator alone begins, commits and removes
-them.
+process reads and the next checkpoint removes. Only the coordinator begins, commits and removes
+checkpoints.
 
-Where the owner of a part is dead or late, the manifest names the part of an older checkpoint, with
-the checksum that the part got when it was written. Nothing is copied or hashed anew, so a part that
-is damaged on disk stays damaged in every checkpoint that names it.
+If the owner of a part is dead or late, the manifest names the part of an older checkpoint, with the
+checksum that the part got when it was written. Nothing is copied or hashed again, so a part that is
+damaged on disk stays damaged in every checkpoint that names it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ from remuda.errors import CheckpointError
 from remuda.types import State
 
 FORMAT = 3
-"""Of the files; a program reads its own format only. Raise it whenever a part of a checkpoint holds
-something else. 3: `earlier` of a manifest."""
+"""Version of the file format; a program reads only its own. Raise it whenever a part of a
+checkpoint changes its content.
+"""
 MANIFEST = "manifest.json"
 BEST = "best.json"
 PART = re.compile(r"[^/.\0][^/\0]*\.safetensors")
@@ -51,7 +52,7 @@ PART = re.compile(r"[^/.\0][^/\0]*\.safetensors")
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a checkpoint is."""
+    """The description of a checkpoint."""
 
     number: int
     turns: int
@@ -59,27 +60,26 @@ class Manifest:
     seconds: float
     """Seconds played."""
     exact: bool
-    """Whether all parts are of one moment, so that a resumed run equals an uninterrupted one."""
+    """All parts are of one moment, so that a resumed run equals an uninterrupted one."""
     config: Mapping[str, Any]
-    """What of the configuration a successor must share."""
+    """The settings that a successor must share."""
     files: Mapping[str, str]
-    """The SHA-256 checksum of each file, by name."""
+    """The SHA-256 checksum of each file."""
     earlier: Mapping[str, int] = field(default_factory=dict)
-    """The older checkpoint that holds a file, by name; files that are not named here are in this
-    checkpoint's own directory."""
+    """The older checkpoint that holds a file; other files are in this checkpoint's directory."""
     format: int = FORMAT
 
     def pack(self) -> bytes:
-        """Return it as the content of its file."""
+        """Return the content of its file."""
         return json.dumps(asdict(self), indent=1).encode()
 
 
 class OtherFormatError(CheckpointError):
-    """A whole checkpoint, but of another version of Remuda."""
+    """A whole checkpoint that another version of Remuda wrote."""
 
 
 class Checkpoints:
-    """The checkpoints under one directory; plain data, and crosses to children."""
+    """The checkpoints under one directory; plain data that crosses to children."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -87,7 +87,7 @@ class Checkpoints:
         self._carried: dict[str, tuple[int, str]] = {}  # of the checkpoint that is being written
 
     def numbers(self) -> list[int]:
-        """The complete checkpoints, oldest first."""
+        """Return the complete checkpoints, oldest first."""
         try:
             names = [entry.name for entry in self.path.iterdir()]
         except (FileNotFoundError, NotADirectoryError):
@@ -95,14 +95,14 @@ class Checkpoints:
         return sorted(int(name) for name in names if name.isdecimal())
 
     def partial(self, number: int) -> Path:
-        """Where checkpoint `number` is being written."""
+        """Return the directory where checkpoint `number` is being written."""
         return self.path / f".{number:06d}.partial"
 
     def begin(self) -> int:
-        """Make room for the next checkpoint, and return its number.
+        """Start the next checkpoint, and return its number.
 
-        A number is never given twice, not even after it was given up: a role that wrote its part of
-        the first would not write it again.
+        A number is never reused, not even after it was given up: a role that wrote its part of the
+        first would not write it again.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         for left in self.path.glob(".*.partial"):
@@ -116,17 +116,17 @@ class Checkpoints:
         return number
 
     def write(self, number: int, part: str, state: Mapping[str, Any]) -> None:
-        """Write one part of checkpoint `number`. For the owner of the part."""
+        """Write one part of checkpoint `number`, as its owner."""
         write_whole(self.partial(number) / _file(part), pieces(state))
 
     def carry_over(self, number: int, part: str) -> bool:
-        """Let checkpoint `number` name an older one's part; False if none has a whole one.
+        """Reuse an older checkpoint's part in `number`; return False if none is intact.
 
-        For a part whose owner is gone: it is what the owner's successor restores.
+        For a part whose owner is gone: the owner's successor restores this part.
         """
         name = _file(part)
         if (self.partial(number) / name).exists():
-            return True  # a role that was late has written it meanwhile
+            return True  # a late role has written it meanwhile
         for earlier in reversed(self.numbers()):
             try:
                 manifest = self.manifest(earlier)
@@ -142,8 +142,8 @@ class Checkpoints:
 
     def commit(self, manifest: Manifest) -> None:
         """Complete checkpoint `manifest.number` with the parts that are written or carried over."""
-        # Under this name no role knows it: one that is late, and was taken for dead, can no longer
-        # put its part in the place of one whose checksum is taken.
+        # Roles do not know this name: one that is late, and was taken for dead, can no longer
+        # replace a part whose checksum is taken.
         closed = self.path / f".{manifest.number:06d}.closed.partial"
         self.partial(manifest.number).rename(closed)
         checksums = {path.name: _checksum(path) for path in sorted(closed.glob("*.safetensors"))}
@@ -161,22 +161,22 @@ class Checkpoints:
         _sync_directory(self.path)
 
     def abandon(self, number: int) -> None:
-        """Give up a checkpoint that is being written; the older ones are as they were."""
+        """Give up a checkpoint that is being written; older ones are unchanged."""
         for left in self.path.glob(f".{number:06d}.*partial"):
             shutil.rmtree(left, ignore_errors=True)
 
     def _way_out(self, found: int) -> str:
-        """What can be done with a checkpoint of another format."""
+        """Advise on a checkpoint of another format."""
         if found > FORMAT:
             return "a newer one wrote it: install that"
         return (
-            "an older one wrote it, and how its policies were trained cannot be gone on with. They "
+            "an older one wrote it, and its training cannot be resumed. They "
             "can be played, and a new run can begin with their weights alone: "
             f"--policy.init_from {shlex.quote(str(self.path.parent))}"
         )
 
     def manifest(self, number: int) -> Manifest:
-        """The manifest of a checkpoint."""
+        """Read the manifest of a checkpoint."""
         path = self.directory(number) / MANIFEST
         try:
             data = checked(read_json(path), {"format": int})
@@ -199,7 +199,7 @@ class Checkpoints:
             raise CheckpointError(f"{path} is damaged: {error}") from None
 
     def read(self, number: int, part: str) -> State:
-        """A part of a checkpoint, once its checksum is verified."""
+        """Read a part of a checkpoint, and verify its checksum."""
         manifest = self.manifest(number)
         path = self.file(manifest, _file(part))
         try:
@@ -211,7 +211,7 @@ class Checkpoints:
         return unpack(data, str(path))
 
     def file(self, manifest: Manifest, name: str) -> Path:
-        """The path of a file of a checkpoint, which may be in an older one's directory."""
+        """Return the path of a file of a checkpoint, which may be in an older one's directory."""
         if name not in manifest.earlier:
             return self.directory(manifest.number) / name
         number = manifest.earlier[name]
@@ -219,7 +219,7 @@ class Checkpoints:
         return apart if apart.exists() else self.directory(number) / name
 
     def advice(self, number: int) -> str:
-        """What a user can do about a checkpoint whose files are whole and cannot be used."""
+        """Advise on a checkpoint whose files are intact but cannot be used."""
         earlier = [each for each in self.numbers() if each < number]
         if earlier:
             return (
@@ -232,15 +232,12 @@ class Checkpoints:
         )
 
     def restoring(self, part: str) -> AbstractContextManager[None]:
-        """While a part of the newest checkpoint is restored: what does not fit is told in a line.
-
-        In it, whatever goes wrong with what the file holds is a `CheckpointError`.
-        """
+        """Raise all errors as `CheckpointError` while a part of the newest checkpoint is restored."""
         number = max(self.numbers(), default=0)
         return refusing(str(self.directory(number) / _file(part)), self.advice(number))
 
     def newest(self, part: str) -> State | None:
-        """A part of the newest checkpoint in which it is whole; None if that has no such part."""
+        """Read a part of the newest checkpoint in which it is intact, if that has it."""
         while True:
             numbers = self.numbers()
             for number in reversed(numbers):
@@ -254,7 +251,7 @@ class Checkpoints:
                 return None
 
     def verify(self, number: int) -> Manifest:
-        """The manifest of a checkpoint whose files are all whole."""
+        """Return the manifest of a checkpoint after verifying all its files."""
         manifest = self.manifest(number)
         for name in manifest.files:
             self._verify(manifest, name)
@@ -273,10 +270,9 @@ class Checkpoints:
     def newest_whole(
         self, say: Callable[[str], None], accept: Callable[[Manifest], None] = lambda _: None
     ) -> Manifest | None:
-        """The newest whole checkpoint; damaged ones that are newer are set aside, and said.
+        """Find the newest intact checkpoint, if any, and set newer damaged ones aside.
 
-        For the coordinator, before any role reads. None: there is no whole one, and all is left as
-        it is.
+        Only for the coordinator, before any role reads. Without an intact one, nothing is moved.
         """
         damaged: list[tuple[int, CheckpointError]] = []
         for number in reversed(self.numbers()):
@@ -297,8 +293,8 @@ class Checkpoints:
     def keep(self, count: int) -> None:
         """Remove all but the newest `count`, the best, and the older parts that these name.
 
-        The directory of a removed checkpoint is renamed first, so that none is ever listed that has
-        lost a part. A crash on the way leaves what the next call removes.
+        The directory of a removed checkpoint is renamed first, so that no checkpoint is ever listed
+        that lacks a part. The next call removes what a crash leaves.
         """
         best = self.best()
         numbers = self.numbers()
@@ -326,7 +322,7 @@ class Checkpoints:
                         path.unlink()
 
     def _remove(self, number: int) -> None:
-        """Take a checkpoint from the list; `keep` then removes what nothing names."""
+        """Take a checkpoint from the list; `keep` then removes what no manifest names."""
         with contextlib.suppress(OSError):
             self.directory(number).rename(self._apart(number))
 
@@ -334,20 +330,20 @@ class Checkpoints:
         return self.path / f"parts-{number:06d}"
 
     def _kept_apart(self) -> list[int]:
-        """The removed checkpoints some of whose parts are still there."""
+        """Return the removed checkpoints of which parts are still there."""
         found = (path.name.removeprefix("parts-") for path in self.path.glob("parts-*"))
         return [int(number) for number in found if number.isdecimal()]
 
     def best(self) -> dict[str, Any] | None:
-        """The number of the best checkpoint and what it earned; None if none was evaluated.
+        """Return the number and mean return of the best checkpoint; None if none was evaluated.
 
-        A damaged note is as none: the next checkpoint that is measured becomes the best.
+        A damaged record counts as none: the next checkpoint that is measured becomes the best.
         """
         best = self._noted_best()
         return best if best is not None and best["checkpoint"] in self.numbers() else None
 
     def _noted_best(self) -> dict[str, Any] | None:
-        """As `best`, though that checkpoint may not be there any more."""
+        """Return the recorded best, even if that checkpoint is gone."""
         try:
             data = read_json(self.path / BEST)
             best = checked(data, {"checkpoint": int, "mean_return": NUMBER})
@@ -356,11 +352,11 @@ class Checkpoints:
         return best if math.isfinite(best["mean_return"]) else None
 
     def mark_best(self, facts: Mapping[str, Any]) -> None:
-        """Note which checkpoint did best: `checkpoint` and `mean_return`, and more to read."""
+        """Record which checkpoint is the best: `checkpoint`, `mean_return`, and more to read."""
         write_whole(self.path / BEST, json.dumps(facts, indent=1).encode())
 
     def directory(self, number: int) -> Path:
-        """Where a checkpoint lies."""
+        """Return the directory of a checkpoint."""
         return self.path / f"{number:06d}"
 
     def _set_aside(self, number: int) -> Path:
@@ -376,7 +372,7 @@ class Checkpoints:
 def differences(
     saved: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = ""
 ) -> Iterable[str]:
-    """What differs between two configurations, as words: `policy.n_steps was 3 and is 5`."""
+    """Describe differences of two configurations: `policy.n_steps was 3 and is 5`."""
     for key in {**saved, **wanted}:
         a, b = saved.get(key), wanted.get(key)
         if isinstance(a, Mapping) and isinstance(b, Mapping):
@@ -386,7 +382,7 @@ def differences(
 
 
 def _may_be_readable_later(error: CheckpointError) -> bool:
-    """Whether a manifest was not read for a reason that says nothing about the manifest itself."""
+    """Return whether a manifest could not be read for a reason outside the file."""
     cause = error.__cause__
     gone = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.EFBIG)
     return isinstance(cause, OSError) and cause.errno not in gone

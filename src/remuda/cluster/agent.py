@@ -201,7 +201,7 @@ class NodeAgent:
         finally:
             self._enter(placement.epoch)
 
-    def let_go(self, actor: int, epoch: int) -> None:
+    def release_actor(self, actor: int, epoch: int) -> None:
         """End an actor that is to live elsewhere in the placement of an epoch."""
         self._expect(epoch)
         self._keeper.do(lambda: self._running.move([r for r in self._running.here if r != actor]))

@@ -320,7 +320,7 @@ class ClusterRuntime:
                     self._local.move([r for r in self._local.here if r != actor])
                 else:
                     self._wait_for(
-                        {home: self._nodes.call(home, "let_go", actor, after.epoch)}, REACH
+                        {home: self._nodes.call(home, "release_actor", actor, after.epoch)}, REACH
                     )
         rings, calls = self._movers.ask_for_rings(move, gone)
         for told in self._wait_for(calls, REACH).values():

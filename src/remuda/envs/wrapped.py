@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from remuda.checkpoint.state import random_state, restore_random
+from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.envs.registry import Game
 from remuda.envs.scripted import ScriptedPolicy, room_for
 from remuda.envs.vector_env import VectorEnv
@@ -107,12 +107,12 @@ class SeatsTaken(Wrapped):
 
     def state(self) -> State:
         """The game's, and what the scripted policies draw from."""
-        return {"game": self.game.state(), "random": random_state(self._random)}
+        return {"game": self.game.state(), "random": rng_state(self._random)}
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
         self.game.restore(state["game"])
-        restore_random(self._random, state["random"])
+        restore_rng(self._random, state["random"])
 
     def act(self, agent: int, actions: Array) -> None:
         """As the game, but for the seats that are taken."""

@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 
 from remuda.checkpoint.fitting import whole
-from remuda.checkpoint.state import random_state, restore_random
+from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.experience.experience import Experience
 from remuda.experience.ring import ExperienceRing
 from remuda.types import Bools, Floats, Integers, State
@@ -114,11 +114,11 @@ class Replay(ABC, Generic[B]):
         Args:
             whole: whether the experience is saved, too.
         """
-        return {"random": random_state(self._random), "redrawn": self.redrawn}
+        return {"random": rng_state(self._random), "redrawn": self.redrawn}
 
     def restore(self, state: State) -> None:
         """Go on drawing where `state` was called."""
-        restore_random(self._random, state["random"])
+        restore_rng(self._random, state["random"])
         self.redrawn = whole(state, "redrawn")
 
     @abstractmethod

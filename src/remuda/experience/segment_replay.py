@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from remuda.checkpoint.state import random_state, restore_random
+from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.experience.experience import Experience
 from remuda.experience.ring import CLOSED, OTHERS, ExperienceRing
 from remuda.experience.segments import (
@@ -159,11 +159,11 @@ class SegmentReplay:
 
     def state(self) -> State:
         """Its random stream."""
-        return random_state(self._random)
+        return rng_state(self._random)
 
     def restore(self, state: State) -> None:
         """Go on drawing where `state` was called."""
-        restore_random(self._random, state)
+        restore_rng(self._random, state)
 
     def _oldest(self, version: int, max_staleness: int | None) -> list[int]:
         """By ring, the first version of the policy that fills it that is not too old."""

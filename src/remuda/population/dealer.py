@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from remuda.checkpoint.fitting import COUNT, Range, branch, fitting, require
-from remuda.checkpoint.state import random_state, restore_random
+from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.population.inheritance import ActingPolicies
 from remuda.population.ledger import MATCH, Ledger
 from remuda.population.matchmaking import Matchmaker
@@ -140,7 +140,7 @@ class Dealer(ABC):
         """The matches that are being played, and what the table does not hold."""
         return {
             "matchmaker": self.matchmaker.state(),
-            "random": random_state(self._random),
+            "random": rng_state(self._random),
             "seated": self.seated.copy(),
             "learns": self.learns.copy(),
             "matches": self._matches.copy(),
@@ -149,7 +149,7 @@ class Dealer(ABC):
     def restore(self, state: State, matches: bool = True) -> None:
         """Go on from what `state` returned; `matches`: with those that were being played too."""
         self.matchmaker.restore(branch(state, "matchmaker"))
-        restore_random(self._random, state["random"])
+        restore_rng(self._random, state["random"])
         if not matches:
             self.matchmaker.begin_at(self._proposed())
             return

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from remuda.checkpoint.fitting import branch, where_is, whole_number
-from remuda.checkpoint.state import random_state, restore_random
+from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.config import LeagueConfig, SnapshotsConfig
 from remuda.population.director import Birth, Command, Vacate, freeze
 from remuda.population.ledger import Ledger
@@ -115,7 +115,7 @@ class LeagueDirector:
             policy: [life.born, life.since, life.frozen_at, life.resets]
             for policy, life in self._lives.items()
         }
-        return {"lives": lives, "random": random_state(self._random)}
+        return {"lives": lives, "random": rng_state(self._random)}
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
@@ -126,4 +126,4 @@ class LeagueDirector:
             found = [whole_number(each, where) for each in (born, since, frozen_at or 0)]
             at = None if frozen_at is None else found[2]
             self._lives[policy] = _Life(found[0], found[1], at, bool(resets))
-        restore_random(self._random, state["random"])
+        restore_rng(self._random, state["random"])

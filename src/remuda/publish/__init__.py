@@ -1,1 +1,1 @@
-"""Weights on their way from the learners to the actor."""
+"""Weights on their way from the learners to the actors."""

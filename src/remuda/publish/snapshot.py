@@ -1,30 +1,30 @@
-"""Published weights: one snapshot per policy, seen whole or not at all.
+"""Published weights: one snapshot per policy, read whole or not at all.
 
 A snapshot is a flat float32 vector of all parameters and buffers, with the version, the learner's
 step and the exploration rate that belong to it. The learner trains a private network and copies it
-out; the actor copies what is newer into its own network. No forward pass runs on shared weights,
-and no process locks anything.
+out; the actor copies newer snapshots into its network. No forward pass runs on shared weights, and
+no process locks anything.
 
-Where newborn policies take over how their parents are trained, the training state lies in the same
-row under the same sequence, so that it is of the same version. Those who only act do not copy it.
+If newborn policies inherit their parents' training state, that state is in the same row under the
+same sequence, so that it has the same version. Actors do not copy it.
 
-Who writes what: everything here belongs to the learner of the policy. `versions[policy]` is stored
-last, so that one look over the versions of all policies tells the actor what is new.
+Only the learner of a policy writes here. It stores `versions[policy]` last, so that one look over
+the versions of all policies shows the actor what is new.
 
 Each policy has two rows, and a row's `sequence` is odd while it is written. A reader notes it,
 copies, and looks again. `active` is the row that actors read.
 
 - `double_buffer`: the row that is not active is written and then made active, so a reader meets a
   write in progress only when it is overtaken twice.
-- `snapshot`: actors read one row for good, which is overwritten in place; one that meets a write in
-  progress keeps what it has until its next turn. The other row is a *reserve*: it receives every
+- `snapshot`: actors always read one row, which is overwritten in place; one that meets a write in
+  progress keeps its weights until its next turn. The other row is a *reserve*: it receives every
   publication first, and is read by a learner's successor, by checkpoints, and by an actor that has
   nothing yet. So each publication writes both rows and takes twice as long; one row alone would be
-  torn while it is written, and for good if its learner dies then.
+  torn while it is written, and forever if its learner dies then.
 
-A learner that dies, at any instruction, leaves one row odd at most, and the other whole: it never
-begins to write one row while the other is torn, and a successor writes a torn row first. Who must
-have weights can therefore always have them (`SnapshotReader.newest`).
+A learner that dies, at any instruction, leaves at most one row odd: it never begins to write one
+row while the other is torn, and a successor writes a torn row first. A reader that must have
+weights can therefore always have them (`SnapshotReader.newest`).
 """
 
 from __future__ import annotations
@@ -50,11 +50,10 @@ TRIES = 1000
 
 
 class PublishedWeights:
-    """The shared memory of all policies' snapshots, a `WeightStore`: layout, and what makes ends.
+    """The shared memory of all policies' snapshots, a `WeightStore`.
 
-    `layouts` gives, by policy, the number of weights, a checksum of how they are laid out, and the
-    publishing mode; `training` what is published besides of how a policy is trained, of those of
-    which anything is.
+    `layouts` holds for each policy the number of weights, a checksum of their layout, and the
+    publishing settings; `training` the layout of published training states.
     """
 
     def __init__(
@@ -87,26 +86,26 @@ class PublishedWeights:
             slots["weights"][...] = np.nan
 
     def publisher(self, policy: str, checksum: int) -> Publisher:
-        """A learner's end, for a policy whose network is laid out so."""
+        """Return a learner's end for a policy; `checksum` must be that of its network's layout."""
         return Publisher(self, policy, checksum)
 
     def reader(self) -> SnapshotReader:
-        """A reader's end, which has copied nothing yet."""
+        """Return a reader's end, which has copied nothing yet."""
         return SnapshotReader(self)
 
     def active(self, policy: str) -> int:
-        """The row that actors read."""
+        """Return the row that actors read."""
         return load(self.slots[policy]["active"], 0)
 
     def training_rows(self, policy: str) -> TrainingRows | None:
-        """Where the training state of each row is; None: it is not published."""
+        """Return the training states of the rows; None if they are not published."""
         layout = self._training.get(policy)
         return TrainingRows(layout, self.slots[policy]) if layout is not None else None
 
 
 @dataclass
 class Snapshot:
-    """One policy's published state, copied out of shared memory."""
+    """A policy's published state, copied out of shared memory."""
 
     weights: Floats
     """[size] float32."""
@@ -117,10 +116,10 @@ class Snapshot:
     epsilon: float
     """The exploration rate to act with."""
     training: TrainingState | None = None
-    """Of these weights; None: it is not published, was not asked for, or there is none."""
+    """Training state of these weights; None if it is not published or was not requested."""
 
     def state(self) -> State:
-        """The snapshot as plain data."""
+        """Return the snapshot as plain data."""
         found: State = {
             "weights": self.weights.copy(),
             "version": self.version,
@@ -145,11 +144,11 @@ class Publisher:
 
     @property
     def training(self) -> TrainingLayout | None:
-        """What is published of how the policy is trained; None: nothing."""
+        """Layout of the published training state, if any."""
         return self._training.layout if self._training is not None else None
 
     def restore(self, state: State) -> None:
-        """Publish a snapshot that was published in an earlier run, under its own version."""
+        """Publish a snapshot of an earlier session, under its version."""
         weights = fitting(state, "weights", self._slots["weights"][0])
         steps, epsilon = whole(state, "learner_step"), real(state, "epsilon", SHARE)
         training: TrainingState | None = None
@@ -165,15 +164,7 @@ class Publisher:
         epsilon: float,
         training: TrainingState | None = None,
     ) -> int:
-        """Copy the weights out as the next version, and return that version.
-
-        Args:
-            weights: [size].
-            learner_step: updates behind them.
-            epsilon: the exploration rate to act with.
-            training: what belongs to them, where `training` says that it is published; None: there
-                is none.
-        """
+        """Copy the weights [size] out as the next version, and return that version."""
         active, version = int(self._slots["active"][0]), self.version + 1
         other = 1 - active
         if self._in_place:
@@ -189,7 +180,7 @@ class Publisher:
         return version
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Publish what was published elsewhere, under its version; what is older is left aside."""
+        """Publish a snapshot from another node, under its version, unless it is older."""
         if snapshot.version > self.version:
             self.version = snapshot.version - 1
             self.publish(
@@ -220,16 +211,14 @@ class Publisher:
 
 
 class SnapshotReader:
-    """An actor's end: finds out what is new, and copies it.
-
-    What it guarantees:
+    """An actor's end: finds new snapshots, and copies them.
 
     1. A snapshot is whole: weights, version, learner step and epsilon are of one publication, and
        so is the training state.
     2. `newer` never waits: a copy that is overtaken is thrown away, and the policy stays new.
     3. Versions never go backwards.
-    4. What was published once can always be had, whatever its learner died in: `newest`, and the
-       first `newer` of each policy.
+    4. Published weights can always be had, at whatever point its learner died: by `newest`, and by
+       the first `newer` of each policy.
     """
 
     def __init__(self, published: PublishedWeights, check_sequence: bool = True) -> None:
@@ -240,15 +229,12 @@ class SnapshotReader:
         self.overtaken = 0
         """Copies that were thrown away because the learner published meanwhile."""
 
-    def is_news(self) -> bool:
-        """Whether any policy has a version that this reader has not copied."""
+    def has_update(self) -> bool:
+        """Return whether any policy has a version that this reader has not copied."""
         return first_difference(self._versions, self._seen) >= 0
 
     def newer(self) -> dict[str, Snapshot]:
-        """The snapshots that are newer than the last ones copied, by policy.
-
-        A snapshot holds until this is called again.
-        """
+        """Return snapshots newer than the last ones copied; valid until the next call."""
         found = {}
         for index, policy in enumerate(self._published.policies):
             if self._versions[index] > self._seen[index]:
@@ -263,10 +249,10 @@ class SnapshotReader:
         return found
 
     def newest(self, policy: str, training: bool = False) -> Snapshot:
-        """A policy's newest snapshot, or the one before where a new one comes in this instant.
+        """Return a policy's newest snapshot, or the one before while a new one is written.
 
-        It holds until this, or `newer`, is called again. It waits for no process: while one row is
-        written the other is whole, and a row is copied in less time than an update takes.
+        It is valid until the next call of this or `newer`. It waits for no process: while one row
+        is written the other is whole, and a row is copied in less time than an update takes.
         """
         for attempt in range(TRIES):
             active = self._published.active(policy)
@@ -275,14 +261,14 @@ class SnapshotReader:
                 if snapshot is not None and snapshot.version:
                     return snapshot
             if attempt:
-                time.sleep(0.0001)  # let the learner's process go on, if it is on this core
+                time.sleep(0.0001)  # let the learner's process continue, if it is on this core
         raise RemudaError(
-            f"the weights of policy {policy} could not be copied: they are published anew faster "
-            "than that, or never were; raise publish.every"
+            f"the weights of policy {policy} could not be copied: they are published faster "
+            "than they can be copied, or never were; raise publish.every"
         )
 
     def state(self) -> State:
-        """The versions that this reader has copied, by policy."""
+        """Return the versions that this reader has copied."""
         return dict(zip(self._published.policies, self._seen.tolist(), strict=True))
 
     def restore(self, state: State) -> None:
@@ -290,7 +276,7 @@ class SnapshotReader:
         self._seen[:] = [whole(state, policy) for policy in self._published.policies]
 
     def _copy(self, policy: str, row: int, training: bool = False) -> Snapshot | None:
-        """A copy of a row; None: it is torn, or was overtaken."""
+        """Return a copy of a row; None if it is torn or was overtaken."""
         slots = self._published.slots[policy]
         copy = self._copies.get(policy)
         if copy is None:

@@ -1,7 +1,7 @@
-"""What is known of a policy's training besides its weights: moments, slow copies, schedules.
+"""A policy's training state besides its weights: moments, target networks, schedules.
 
-It is published in the row of the weights that it belongs to, where newborn policies take it over
-from their parents, and a birth that was ordered holds it for the learner of the newborn.
+It is published in the row of the weights that it belongs to. Newborn policies inherit it from their
+parents: a scheduled birth holds it for the learner of the newborn.
 """
 
 from __future__ import annotations
@@ -17,30 +17,29 @@ from remuda.types import Array, Floats, State
 MOMENTS = ("mean", "square")
 """Vectors that are an optimizer's moments of the gradients; any other is a copy of weights."""
 STEPS = "steps"
-"""The number that says how many steps are behind these moments."""
+"""The number of steps behind these moments."""
 EXPLORED, BEGUN = "explored", "begun"
-"""Numbers of a policy that explores less and less: the steps that were lived through since its
-schedule began, and how many were written in its place when it began, which may be negative."""
+"""Numbers of an exploration schedule: steps since it began, and steps written when it began (which
+may be negative).
+"""
 
 
 RANGES = {"mean": FINITE, "square": SQUARES}
-"""Of the numbers of vectors that are moments."""
+"""Allowed ranges of the moments."""
 
 
 @dataclass(frozen=True)
 class TrainingLayout:
-    """What a policy's training state consists of.
+    """The layout of a policy's training state.
 
-    Attributes:
-        vectors: names of what is as long as the weights, [P] float32.
-        numbers: names of single numbers.
+    `vectors` are as long as the weights, [P] float32; `numbers` are scalars.
     """
 
     vectors: tuple[str, ...]
     numbers: tuple[str, ...]
 
     def fields(self, rows: int, size: int) -> Fields:
-        """Shared arrays for so many states of a policy of `size` weights; see `TrainingRows`."""
+        """Return shared arrays for `rows` states of `size` weights; see `TrainingRows`."""
         return {
             "training_vectors": ((rows, len(self.vectors), size), np.float32),
             "training_numbers": ((rows, len(self.numbers)), np.float64),
@@ -50,31 +49,28 @@ class TrainingLayout:
 
 @dataclass
 class TrainingState:
-    """One policy's training state, copied out of where it is kept."""
+    """One policy's training state, copied out of shared memory."""
 
     vectors: dict[str, Floats]
-    """By name: [P] float32."""
+    """[P] float32 each."""
     numbers: dict[str, float]
 
     def state(self) -> State:
-        """It as plain data."""
+        """Return it as plain data."""
         return {"vectors": dict(self.vectors), "numbers": dict(self.numbers)}
 
     @classmethod
     def restored(cls, state: State, layout: TrainingLayout, like: Array) -> TrainingState:
-        """What `state` returned, laid out so; `like` is a vector of its policy."""
+        """Restore what `state` returned; `like` is a vector of its policy."""
         saved, numbers = branch(state, "vectors"), branch(state, "numbers")
         vectors = {name: fitting(saved, name, like, RANGES.get(name)) for name in layout.vectors}
         return cls(vectors, {name: _number(numbers, name) for name in layout.numbers})
 
     def adapted(self, layout: TrainingLayout, weights: Floats, fits: bool = True) -> TrainingState:
-        """What a policy that is laid out so takes over of it, to go on from these weights.
+        """Return the state that a policy inherits with these weights [P].
 
-        Args:
-            layout: of what is kept of that policy.
-            weights: [P] that it begins with.
-            fits: whether they are the weights that this belongs to; if not, moments begin at zero
-                and copies of weights are made anew, and only the numbers go on.
+        Unless it `fits` the weights, moments begin at zero, copies of weights are new, and only the
+        numbers are inherited.
         """
         kept = self.vectors if fits else {}
         vectors = {
@@ -88,7 +84,7 @@ class TrainingState:
 
 
 def _number(numbers: State, name: str) -> float:
-    """A number of a training state that was saved; 0: none of that name was."""
+    """Return a number of a saved training state, 0 if it is missing."""
     if name not in numbers:
         return 0.0
     return real(numbers, name, Range(-MOST, MOST) if name == BEGUN else COUNT)
@@ -97,10 +93,8 @@ def _number(numbers: State, name: str) -> float:
 class TrainingRows:
     """Training states of one policy in shared arrays, those of `TrainingLayout.fields`.
 
-    It crosses to children with these: it holds the block, and no array of it, which would be
-    copied.
-
-    Who writes a row, and when another process may read it, is said by the class that has them:
+    It crosses to children with these arrays. It holds the block and no array of it, which would be
+    copied. The classes that use it state who writes a row, and when others may read it:
     `remuda.publish.snapshot` and `remuda.population.births`.
     """
 
@@ -108,7 +102,7 @@ class TrainingRows:
         self.layout, self._shared = layout, shared
 
     def write(self, row: int, training: TrainingState | None) -> None:
-        """Copy a state into a row; None: there is none of these weights."""
+        """Copy a state, or None, into a row."""
         shared = self._shared
         shared["training_held"][row] = training is not None
         if training is not None:
@@ -118,7 +112,7 @@ class TrainingRows:
                 shared["training_numbers"][row, i] = training.numbers[name]
 
     def read(self, row: int) -> TrainingState | None:
-        """A copy of what is in a row; None: there is nothing."""
+        """Return a copy of a row's state, if it has one."""
         shared = self._shared
         if not shared["training_held"][row]:
             return None

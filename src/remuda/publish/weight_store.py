@@ -1,7 +1,7 @@
-"""`WeightStore`: where published weights are, as learners, actors and the coordinator see it.
+"""`WeightStore`: published weights as learners, actors and the coordinator see them.
 
-`PublishedWeights` is the one that lies in the shared memory of a machine. Another, such as one that
-reaches over a network, passes the same contract: `tests/contracts/test_weight_store.py`.
+`PublishedWeights` is in the shared memory of a machine. Any other store, such as one across a
+network, passes the same contract: `tests/contracts/test_weight_store.py`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ class WeightPublisher(Protocol):
     """A learner's end: publishes the weights of one policy."""
 
     version: int
-    """Of the newest publication; 0: there was none."""
+    """Version of the newest publication; 0 before the first."""
 
     @property
     def training(self) -> TrainingLayout | None:
-        """What is published of how the policy is trained; None: nothing."""
+        """Layout of the published training state, if any."""
 
     def publish(
         self,
@@ -33,36 +33,33 @@ class WeightPublisher(Protocol):
         """Publish weights [size] as the next version, and return that version."""
 
     def restore(self, state: State) -> None:
-        """Publish the snapshot of an earlier run under its own version."""
+        """Publish the snapshot of an earlier session under its version."""
 
 
 class WeightReader(Protocol):
-    """A reader's end: finds out what is new, and copies it.
+    """A reader's end: finds new snapshots, and copies them.
 
     1. A snapshot is whole: weights, version, learner step and epsilon are of one publication, and
        so is the training state.
     2. `newer` never waits.
     3. Versions never go backwards.
-    4. What was published once can always be had.
+    4. Published weights can always be had.
     """
 
     overtaken: int
-    """Copies that were given up because the learner published meanwhile."""
+    """Copies that were thrown away because the learner published meanwhile."""
 
-    def is_news(self) -> bool:
-        """Whether any policy has a version that this reader has not copied."""
+    def has_update(self) -> bool:
+        """Return whether any policy has a version that this reader has not copied."""
 
     def newer(self) -> dict[str, Snapshot]:
-        """The snapshots that are newer than the last ones copied, by policy.
-
-        A snapshot holds until this is called again.
-        """
+        """Return snapshots newer than the last ones copied; valid until the next call."""
 
     def newest(self, policy: str, training: bool = False) -> Snapshot:
-        """A policy's newest snapshot; it holds until this, or `newer`, is called again."""
+        """Return a policy's newest snapshot; valid until the next call of this or `newer`."""
 
     def state(self) -> State:
-        """The versions that this reader has copied, by policy."""
+        """Return the versions that this reader has copied."""
 
     def restore(self, state: State) -> None:
         """Take these versions as copied already."""
@@ -72,10 +69,10 @@ class WeightStore(Protocol):
     """The newest weights of all policies; it crosses to the processes of roles."""
 
     def publisher(self, policy: str, checksum: int) -> WeightPublisher:
-        """A learner's end, for a policy; its version goes on from what was published before."""
+        """Return a learner's end for a policy; its version continues from earlier publications."""
 
     def reader(self) -> WeightReader:
-        """A reader's end, which has copied nothing yet."""
+        """Return a reader's end, which has copied nothing yet."""
 
     def active(self, policy: str) -> int:
-        """The copy that readers read, by number; the status shows it."""
+        """Return the number of the copy that readers read; the status shows it."""

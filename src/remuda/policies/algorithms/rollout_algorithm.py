@@ -14,7 +14,7 @@ from torch import Tensor
 
 from remuda.algorithms import Section
 from remuda.checkpoint.fitting import branch, fitting, whole
-from remuda.checkpoint.state import random_state, restore_random
+from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.config import PolicyConfig, PPOConfig
 from remuda.experience.segments import AFTER, Rollout
 from remuda.policies.algorithms.algorithm import Algorithm, says_so
@@ -437,12 +437,12 @@ class RolloutAlgorithm(Algorithm):
 
     def state(self, policy: int) -> State:
         """All that a successor needs to go on exactly here: `learned`, and the random stream."""
-        return self.learned(policy) | {"stream": random_state(self._streams[policy])}
+        return self.learned(policy) | {"stream": rng_state(self._streams[policy])}
 
     def restore(self, policy: int, state: State) -> None:
         """Let a policy go on from what `state` returned."""
         self.restore_learned(policy, state)
-        restore_random(self._streams[policy], state["stream"])
+        restore_rng(self._streams[policy], state["stream"])
 
 
 def _number(ppo: PPOConfig, name: str) -> float:
