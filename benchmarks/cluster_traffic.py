@@ -23,7 +23,7 @@ from recording import Results
 from remuda.actor.role import ActorRole
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
-from remuda.cluster.agent import Glance
+from remuda.cluster.agent import NodeStatus
 from remuda.cluster.bridge import Listener
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD
@@ -346,7 +346,7 @@ def units() -> dict[str, float]:
     found["a word"] = _time(_looking(Words([(np.zeros(many, np.int64), slice(None))])), 20) / many
     size = len(Count)
     rows = [tuple(range(10**6 + n * size, 10**6 + (n + 1) * size)) for n in range(1100)]
-    glances = [pickle.dumps((True, Glance(traffic=tuple(rows[:n])))) for n in (100, 1100)]
+    glances = [pickle.dumps((True, NodeStatus(traffic=tuple(rows[:n])))) for n in (100, 1100)]
     times = [_time(lambda data=data: pickle.loads(data), 50) for data in glances]  # type: ignore[misc]
     found["a node in an answer to a poll"] = (times[1] - times[0]) / 1000
     found["a result of a match"] = _results_time()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from remuda.cluster.ring_kernels import WORDS
-from remuda.cluster.rings import Followed, Following, News
+from remuda.cluster.rings import RingIn, RingOut, RingUpdate
 from remuda.config import ExperienceConfig
 from remuda.experience.block import Block
 from remuda.experience.experience import Experience
@@ -154,8 +154,8 @@ class Pair:
     def link(self):
         """Begin anew, as after a link that broke or a bridge that died."""
         actor = self.kind.actors - 1
-        self.followed = Followed(self.here.rings[actor])
-        self.following = Following(self.there, actor)
+        self.followed = RingOut(self.here.rings[actor])
+        self.following = RingIn(self.there, actor)
         self.followed.holds(*self.following.holds)
 
     def collect(self, room):
@@ -166,7 +166,7 @@ class Pair:
             return None
         news, _ = found
         arrays = (news.words, news.heads, news.entries, news.payload)
-        return News(news.is_whole, *(array.copy() for array in arrays))
+        return RingUpdate(news.is_whole, *(array.copy() for array in arrays))
 
     def pump(self, room=1 << 20):
         """Let one frame cross; whether there was one."""

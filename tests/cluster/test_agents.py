@@ -86,7 +86,7 @@ def test_a_placement_that_waits_for_others_learns_of_the_next_one(first_word):
     agent.start(first, {})
     waits = threading.Event()
 
-    def wait(runtime, placement, addresses, estate, checkpoints, is_overtaken):
+    def wait(runtime, placement, addresses, handover, checkpoints, is_overtaken):
         waits.set()
         end = time.monotonic() + 60
         while not is_overtaken():

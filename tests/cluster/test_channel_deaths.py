@@ -23,7 +23,7 @@ class DiedError(BaseException):
 
 
 class At:
-    """Looks at every line of what writes here, and dies at one of them."""
+    """NodePoller at every line of what writes here, and dies at one of them."""
 
     def __init__(self, left, look):
         self.left, self.look = left, look

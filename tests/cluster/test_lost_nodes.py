@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from remuda.cluster import node as node_module
-from remuda.cluster.agent import Glance
-from remuda.cluster.arrivals import Arrivals
+from remuda.cluster.agent import NodeStatus
+from remuda.cluster.joining import JoiningNodes
 from remuda.cluster.member import Member
-from remuda.cluster.moving import Moved
+from remuda.cluster.migration import MoveCounts
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD
 from remuda.cluster.placement import Offer, Placement, without
@@ -45,9 +45,9 @@ def head_of(homes, members, learners=(0,)):
     runtime._nodes, runtime._news, runtime._silence = Nodes(), [], 1e9
     runtime._members = {n: Member(n, f"n{n}") for n in members}
     runtime._offers = {n: Offer(n, 4) for n in (HEAD, *members)}
-    runtime._arrivals, runtime._stopped = Arrivals(runtime._nodes, None), False
+    runtime._joining, runtime._stopped = JoiningNodes(runtime._nodes, None), False
     runtime._gone, runtime._pending = {}, []
-    runtime._moved, runtime.placement = Moved(), Placement(tuple(homes), tuple(learners))
+    runtime._moved, runtime.placement = MoveCounts(), Placement(tuple(homes), tuple(learners))
     roles = [SimpleNamespace(name=f"role-{i}") for i in range(len(homes) + len(learners))]
     config = SimpleNamespace(exact=False, schedule="async")
     runtime._node = SimpleNamespace(assembly=SimpleNamespace(roles=lambda: roles, config=config))
@@ -56,7 +56,7 @@ def head_of(homes, members, learners=(0,)):
     runtime._local.here = runtime.placement.roles_of(HEAD)
     runtime._logs = SimpleNamespace(named=lambda name, words: words, hear=lambda: None)
     runtime._fetch_logs = lambda numbers: None
-    runtime._movers = SimpleNamespace(without=without)
+    runtime._migration = SimpleNamespace(without=without)
     runtime.moves = []
 
     def move(after, gone):
@@ -83,11 +83,11 @@ def test_two_nodes_that_are_lost_together_are_given_no_role_of_each_other():
 
 def test_a_node_whose_bridge_begins_is_given_no_role_of_one_that_is_lost():
     runtime = head_of((HEAD, 1), (1, 2))
-    runtime._arrivals.begins(2, ())
+    runtime._joining.begins(2, ())
     runtime._nodes.gone = [1]
     runtime._look(0.0)
     assert set(runtime.placement.homes) == {HEAD}
-    runtime._members[2].glance = Glance(is_ready=True)
+    runtime._members[2].status = NodeStatus(is_ready=True)
     runtime._relieve = lambda number: runtime.moves.append(number)
     runtime._look(0.0)
     assert runtime.moves[-1] == 2
@@ -95,11 +95,11 @@ def test_a_node_whose_bridge_begins_is_given_no_role_of_one_that_is_lost():
 
 def test_no_node_is_relieved_while_another_is_lost_and_its_turn_comes_again():
     runtime = head_of((HEAD, 1), (1, 2))
-    runtime._arrivals.begins(2, ())
-    runtime._members[2].glance = Glance(is_ready=True)
+    runtime._joining.begins(2, ())
+    runtime._members[2].status = NodeStatus(is_ready=True)
     runtime._relieve = lambda number: runtime.moves.append(number)
     runtime._members[1].is_gone = True
-    runtime._welcome()
+    runtime._add_joined()
     assert runtime.moves == []
     runtime._look(0.0)
     assert [move if isinstance(move, int) else "moved" for move in runtime.moves] == ["moved", 2]
@@ -108,7 +108,9 @@ def test_no_node_is_relieved_while_another_is_lost_and_its_turn_comes_again():
 @pytest.mark.parametrize("homes", [(HEAD,), (HEAD, 1)])
 def test_what_goes_wrong_on_a_node_without_a_role_ends_no_run(homes):
     runtime = head_of(homes, (1,))
-    runtime._members[1].told = [Glance(fatal=RoleDiedError("the process bridge has spent it"))]
+    runtime._members[1].unread = [
+        NodeStatus(fatal=RoleDiedError("the process bridge has spent it"))
+    ]
     if len(homes) == 2:
         with pytest.raises(RoleDiedError, match="on the node n1"):
             runtime._look(0.0)
@@ -141,12 +143,12 @@ def test_no_run_is_over_because_an_actor_has_just_moved_to_a_node_that_had_none(
     """All actors of a node that has none have played."""
     runtime = head_of((1,), (1, 2), learners=(HEAD,))
     for member in runtime._members.values():
-        member.glance = Glance(is_played=member.number == 2, epoch=1)
+        member.status = NodeStatus(is_played=member.number == 2, epoch=1)
     runtime._nodes.gone = [1]
     assert not runtime.run_for(0.0)
     assert runtime.placement.homes == (2, HEAD)
     assert not runtime.run_for(0.0), "what it told is of the placement before"
-    runtime._members[2].glance = Glance(is_played=True, epoch=2)
+    runtime._members[2].status = NodeStatus(is_played=True, epoch=2)
     assert runtime.run_for(0.0)
 
 
@@ -158,7 +160,7 @@ def test_no_run_is_over_before_what_was_overtaken_on_the_head_has_begun():
     assert runtime.run_for(0.0), "a node without a role has nothing to play"
     runtime.placement = Placement((HEAD,), (1,))
     runtime._local.here = [0]
-    runtime._members[1].glance = Glance(is_played=True, epoch=1)
+    runtime._members[1].status = NodeStatus(is_played=True, epoch=1)
     runtime._look, runtime._gone = lambda _: None, {1: "is gone"}
     assert not runtime.run_for(0.0)
 
@@ -192,11 +194,11 @@ def test_a_node_without_a_role_that_cannot_take_a_placement_ends_no_run(homes):
 
 
 def test_restarts_elsewhere_are_counted_with_those_of_a_node():
-    moved = Moved()
+    moved = MoveCounts()
     moved.note("actor", "a node is gone")
     moved.note("actor", "another is gone")
     roles = [RoleStatus(n, 1, "running", 0.0, 1) for n in ("actor", "learner")]
-    first, second = moved.told(roles)
+    first, second = moved.counted(roles)
     assert (first.restarts, first.problem) == (3, "another is gone")
     assert (second.restarts, second.problem) == (1, "")
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from remuda.cluster.moving import needs_of
+from remuda.cluster.migration import needs_of
 from remuda.cluster.nodes import NodeInfo
 from remuda.cluster.placement import Offer, Placement, place, without
 from remuda.policies import sharing

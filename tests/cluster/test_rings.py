@@ -121,7 +121,7 @@ def test_steps_that_do_not_go_on_from_those_that_are_here_begin_anew():
     player.play(1)
     pair.collect(1 << 20)  # lost on its way
     player.play(1)
-    with pytest.raises(RemudaError, match="do not go on"):
+    with pytest.raises(RemudaError, match="do not continue"):
         pair.pump()
     pair.check_there()
     pair.link()

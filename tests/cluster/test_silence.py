@@ -2,7 +2,7 @@
 
 import time
 
-from remuda.cluster.agent import Glance
+from remuda.cluster.agent import NodeStatus
 from remuda.cluster.runtime import ClusterRuntime, Member
 
 
@@ -14,7 +14,7 @@ class Answer:
         return self._is_done
 
     def result(self, timeout=None):
-        return Glance(is_ready=True)
+        return NodeStatus(is_ready=True)
 
 
 class Nodes:
@@ -42,7 +42,7 @@ def ask(is_done):
 def test_an_answer_that_is_here_is_taken_however_late_the_head_looks():
     nodes, member = ask(True)
     assert nodes.given_up == []
-    assert member.glance.is_ready
+    assert member.status.is_ready
     assert nodes.called == [(1, "poll")]
 
 

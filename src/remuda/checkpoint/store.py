@@ -232,7 +232,7 @@ class Checkpoints:
         )
 
     def restoring(self, part: str) -> AbstractContextManager[None]:
-        """Raise all errors as `CheckpointError` while a part of the newest checkpoint is restored."""
+        """Raise errors as `CheckpointError` while a part of the newest checkpoint is restored."""
         number = max(self.numbers(), default=0)
         return refusing(str(self.directory(number) / _file(part)), self.advice(number))
 

@@ -1,9 +1,9 @@
-"""The agent of a node: it hosts the node's roles, and does what the head asks of it.
+"""The agent of a node: it hosts the node's roles and executes the head's requests.
 
-It is made in a process of its own on its node. One thread, the keeper, owns the runtime and watches
-it all the time; what the head asks is done there, between two looks, and `poll` is answered with
-what was seen last. If this process dies, its children end by their lifeline, and the bridges of
-other nodes lose their links: the head learns of it by whatever brought this process here.
+It lives in a separate process on its node. One thread, the keeper, owns the runtime and watches it
+all the time; it executes requests between two looks, and `poll` returns its last look. If this
+process dies, its children end by their lifeline, and the bridges of other nodes lose their links;
+the head learns of it from the library that started this process.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ import cloudpickle
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.cluster.bridge import Listener
-from remuda.cluster.estate import Estate, rings_of
+from remuda.cluster.handover import CheckpointFiles, HandoverState, rings_of
 from remuda.cluster.node import Node
 from remuda.cluster.placement import Placement
 from remuda.cluster.plan import Addresses
-from remuda.cluster.saved import Saved
 from remuda.config import Config
 from remuda.errors import RemudaError, RoleDiedError
 from remuda.forkserver import client as forkserver
@@ -48,17 +47,17 @@ from remuda.types import AgentSpec, RoleStatus
 log = logging.getLogger(__name__)
 
 LONGEST_LOG = 1 << 20
-"""Bytes of a log that are handed over."""
+"""Bytes of a log that are sent to the head."""
 TURN = 60.0
-"""Seconds that what is asked out of turn waits for what was asked before."""
+"""Seconds that a request out of order waits for the earlier ones."""
 HOME = "remuda-node-"
-"""What the directory of an agent is called, before its process and a few letters."""
+"""Prefix of an agent's directory, before its process id and a few letters."""
 LOOK = 0.1
-"""Seconds between two looks of the keeper at what it is asked."""
+"""Seconds between two looks of the keeper."""
 
 
 def sweep_homes() -> None:
-    """Remove what agents on this machine left that were killed: each names its process."""
+    """Remove directories of killed agents on this machine; each names its process."""
     for left in Path(tempfile.gettempdir()).glob(f"{HOME}*-*"):
         process = left.name.removeprefix(HOME).split("-")[0]
         if process.isdecimal() and not Path(f"/proc/{process}").exists():
@@ -67,7 +66,7 @@ def sweep_homes() -> None:
 
 @dataclass(frozen=True)
 class NodeRecipe:
-    """What a node's shared memory is made from; it is the same on every node."""
+    """The recipe of a node's shared memory, the same on every node."""
 
     config: Config
     specs: tuple[PolicySpec, ...]
@@ -77,24 +76,24 @@ class NodeRecipe:
     imported: tuple[Imported, ...]
     number: int
     nodes: int
-    """The most that there will be."""
+    """Maximal number of nodes."""
     secret: bytes
     initial: Mapping[str, bytes]
-    """The files of what policies begin with instead of random weights."""
+    """The files of initial weights, for policies that do not begin at random."""
     checkpoints: str
-    """Where the run's checkpoints lie, if nodes see them too; empty: parts are handed over."""
+    """Directory of the checkpoints if nodes share it; empty: parts are sent to the head."""
     address: str
-    """Where this node listens."""
+    """Address at which this node listens."""
     ports: range
 
     def packed(self) -> bytes:
-        """For another process, with the code that none can import there."""
+        """Serialize it, with code that other processes cannot import."""
         return cloudpickle.dumps(self)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
-class Glance:
-    """How a node is doing, as its keeper saw it last."""
+class NodeStatus:
+    """The state of a node at its keeper's last look."""
 
     is_ready: bool = False
     is_played: bool = False
@@ -103,34 +102,33 @@ class Glance:
     news: tuple[str, ...] = ()
     fatal: RoleDiedError | None = None
     traffic: tuple[tuple[int, ...], ...] = ()
-    """By node, by `Count`."""
+    """[nodes][counts] by `Count`."""
     epoch: int = 0
-    """Of the placement that its roles live by."""
+    """Epoch of the placement of its roles."""
 
 
 @dataclass
 class Keeper:
-    """A thread that owns a runtime: it watches, and does what it is asked in between."""
+    """A thread that owns a runtime: it watches it, and executes requests in between."""
 
-    asked: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = field(
+    requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = field(
         default_factory=queue.SimpleQueue
     )
     watch: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
-        """Begin."""
         threading.Thread(target=self._run, daemon=True).start()
 
     def do(self, what: Callable[[], Any]) -> Any:
-        """Let the keeper do something; returns what came of it, or raises it."""
+        """Let the keeper call `what`; return its result or raise its exception."""
         found: Future[Any] = Future()
-        self.asked.put((what, found))
+        self.requests.put((what, found))
         return found.result()
 
     def _run(self) -> None:
         while True:
             try:
-                what, found = self.asked.get(timeout=0.0)
+                what, found = self.requests.get(timeout=0.0)
             except queue.Empty:
                 self.watch()
                 continue
@@ -143,12 +141,12 @@ class Keeper:
 class NodeAgent:
     """Hosts the roles of a node. All methods may be called from any thread.
 
-    What is asked without waiting for what was asked before may come first here: so placements wait
-    for their turn, by their epoch.
+    Requests that are sent without waiting may arrive out of order, so placements wait for their
+    turn, by their epoch.
     """
 
     def __init__(self, recipe: bytes) -> None:
-        """Begin with what `NodeRecipe.packed` gave."""
+        """Begin with the result of `NodeRecipe.packed`."""
         forkserver.begin()
         self._recipe: NodeRecipe = pickle.loads(recipe)
         sweep_homes()
@@ -164,27 +162,29 @@ class NodeAgent:
         self._runtime: ProcessRuntime | None = None
         self._fatal: RoleDiedError | None = None
         self._news: list[str] = []
-        self._glance = Glance()
+        self._status = NodeStatus()
         self._lock = threading.Lock()
         self._epoch, self._epochs = 0, threading.Condition()
-        """The newest placement that roles live by; 0: they are not begun."""
+        """The newest placement of the roles; 0 before they start."""
         self._wanted = 0
-        """The newest that they are to live by, as far as is known here."""
+        """The newest placement known here, which roles must follow."""
         self._keeper = Keeper(watch=self._watch)
 
-    def prepare(self, saved: Saved | None, changed: Mapping[str, Any] | None = None) -> int:
-        """Make the run's shared memory; returns the port where the bridge will listen."""
+    def prepare(
+        self, saved: CheckpointFiles | None, changed: Mapping[str, Any] | None = None
+    ) -> int:
+        """Make the run's shared memory; return the port where the bridge will listen."""
         return int(self._keeper.do(lambda: self._prepare(saved, changed)))
 
     def start(self, placement: Placement, addresses: Addresses) -> None:
-        """Start the roles that live here; `poll` tells when they are ready."""
+        """Start the roles that live here; `poll` shows when they are ready."""
         try:
             self._keeper.do(lambda: self._start(placement, addresses))
         finally:
             self._enter(placement.epoch)
 
-    def replace(self, placement: Placement, addresses: Addresses, estate: Estate) -> None:
-        """Let roles live elsewhere from now on; those that come here go on from their estate."""
+    def replace(self, placement: Placement, addresses: Addresses, handover: HandoverState) -> None:
+        """Change the placement; roles that arrive resume from their handover state."""
         self._expect(placement.epoch)
         self._wait_for(placement.epoch - 1)
         try:
@@ -193,7 +193,7 @@ class NodeAgent:
                     self._running,
                     placement,
                     addresses,
-                    estate,
+                    handover,
                     self._checkpoints,
                     lambda: self._wanted > placement.epoch,
                 )
@@ -202,14 +202,14 @@ class NodeAgent:
             self._enter(placement.epoch)
 
     def release_actor(self, actor: int, epoch: int) -> None:
-        """End an actor that is to live elsewhere in the placement of an epoch."""
+        """Stop an actor that lives elsewhere in the placement of an epoch."""
         self._expect(epoch)
         self._keeper.do(lambda: self._running.move([r for r in self._running.here if r != actor]))
 
     def rings_of(
         self, actors: Sequence[int], policies: Sequence[str], epoch: int
     ) -> dict[tuple[str, int], Any]:
-        """What is known here of the rings of actors that move in the placement of an epoch."""
+        """Return the local state of the rings of actors that move in the placement of an epoch."""
         self._expect(epoch)
         found: dict[tuple[str, int], Any] = self._keeper.do(
             lambda: rings_of(self._made.assembly, actors, policies)
@@ -221,14 +221,14 @@ class NodeAgent:
         self._wait_for(1)
         self._keeper.do(self._go)
 
-    def poll(self) -> Glance:
-        """How the node is doing; what is new since the last time is told once."""
+    def poll(self) -> NodeStatus:
+        """Return the node's status; each message is returned once."""
         with self._lock:
             news, self._news = tuple(self._news), []
-            return replace(self._glance, news=news)
+            return replace(self._status, news=news)
 
     def begin_save(self, number: int) -> None:
-        """Ask all roles for their parts of a checkpoint, and wait for none."""
+        """Request the parts of a checkpoint from all roles, without waiting."""
         self._keeper.do(lambda: self._begin_save(number))
 
     def save(self, number: int) -> dict[str, bytes | None]:
@@ -237,26 +237,26 @@ class NodeAgent:
         return found
 
     def settle(self, number: int, manifest: Manifest | None) -> None:
-        """Tell that a checkpoint is complete, or given up where there is no manifest."""
+        """Announce that a checkpoint is complete, or given up if there is no manifest."""
         self._keeper.do(lambda: self._settle(number, manifest))
 
     def stamp(self) -> int:
-        """Count up the stamp of this node."""
+        """Increment and return the stamp of this node."""
         return int(self._keeper.do(self._stamp))
 
     def logs(self) -> dict[str, str]:
-        """The logs of this node's roles, the last of each: by role."""
+        """Return the ends of the logs of this node's roles."""
         found = {}
         for path in sorted(self._logs.glob("*.log")):
             found[path.stem] = path.read_bytes()[-LONGEST_LOG:].decode(errors="replace")
         return found
 
     def spans(self) -> tuple[float, dict[str, list[tuple[Span, float, float]]]]:
-        """What every role here did when, and what this node's clock shows now."""
+        """Return this node's clock and the recorded spans of every role here."""
         return time.perf_counter(), self._made.assembly.spans()
 
     def finish(self) -> int:
-        """Stop all roles; returns the stamp that comes after all that they wrote."""
+        """Stop all roles; return the stamp that follows all their writes."""
         return int(self._keeper.do(self._finish))
 
     def stop(self) -> None:
@@ -264,7 +264,7 @@ class NodeAgent:
         self._keeper.do(self._stop)
 
     def _expect(self, epoch: int) -> None:
-        """Tell who waits for the links of an older placement that another one comes."""
+        """Announce a newer placement to threads that wait for the links of an older one."""
         with self._epochs:
             self._wanted = max(self._wanted, epoch)
 
@@ -274,7 +274,7 @@ class NodeAgent:
             self._epochs.notify_all()
 
     def _wait_for(self, epoch: int) -> None:
-        """Wait until roles live by a placement, or have begun to."""
+        """Wait until a placement is in use or is being entered."""
         with self._epochs:
             self._epochs.wait_for(lambda: self._epoch >= epoch, TURN)
 
@@ -290,7 +290,7 @@ class NodeAgent:
         assert self._node is not None
         return self._node
 
-    def _prepare(self, saved: Saved | None, changed: Mapping[str, Any] | None) -> int:
+    def _prepare(self, saved: CheckpointFiles | None, changed: Mapping[str, Any] | None) -> int:
         recipe = self._recipe
         assembly = Assembly(
             recipe.config,
@@ -311,7 +311,7 @@ class NodeAgent:
         return listener.port
 
     def _initial(self) -> InitialWeights | None:
-        """What policies begin with, as files here."""
+        """Write the files of initial weights, if there are any."""
         if not self._recipe.initial:
             return None
         directory = Path(self._home.name) / "initial"
@@ -331,7 +331,7 @@ class NodeAgent:
         self._running.go()
 
     def _watch(self) -> None:
-        """Look after the roles for a moment, and note how they are."""
+        """Watch the roles for a moment, and record their state."""
         runtime = self._runtime
         if runtime is None:
             threading.Event().wait(LOOK)
@@ -340,31 +340,31 @@ class NodeAgent:
             if self._fatal is None:
                 runtime.run_for(LOOK)
         except RemudaError as error:
-            # Of a class that takes words alone: it crosses to the head.
+            # This class takes only a message, so that it can be sent to the head.
             self._fatal = RoleDiedError(str(error))
         except Exception as error:  # without its keeper a node would only seem to live
             log.exception("the keeper failed")
             self._fatal = RoleDiedError(f"{type(error).__name__}: {error}")
         if self._fatal is not None:
             threading.Event().wait(LOOK)
-        glance = Glance(
+        status = NodeStatus(
             runtime.is_ready,
             runtime.is_played,
             runtime.compiled,
             tuple(runtime.status()),
             (),
             self._fatal,
-            # Of a list: tuples made of a generator fill the interpreter's free lists bit by bit.
+            # From a list: tuples made from a generator fill the interpreter's free lists.
             tuple([tuple(row) for row in self._made.traffic.counts.tolist()]),
             self._epoch,
         )
         with self._lock:
             self._news += runtime.news()
-            self._glance = glance
+            self._status = status
 
     def _begin_save(self, number: int) -> None:
         if not self._recipe.checkpoints:
-            # Where that cannot be, no role can write its part, and says so.
+            # If this fails, each role reports that it cannot write its part.
             with contextlib.suppress(OSError):
                 self._checkpoints.partial(number).mkdir(parents=True, exist_ok=True)
         self._running.want_save(number)
@@ -387,7 +387,7 @@ class NodeAgent:
                     self._checkpoints.carry_over(number, part)  # of a role that was dead or late
                 self._checkpoints.commit(replace(manifest, files={}))
                 self._checkpoints.keep(2)
-            except OSError as error:  # the one before is what roles here go back to
+            except OSError as error:  # roles here fall back to the one before
                 log.error("cannot keep checkpoint %d: %s", number, error)
                 self._checkpoints.abandon(number)
         self._running.settle(number)

@@ -1,7 +1,7 @@
-"""The bridge of a node: it keeps what this node shares with others alike, over links to them.
+"""The bridge of a node: it synchronises shared memory with other nodes, over links to them.
 
-It is a worker like an actor or a learner, in a process of its own, supervised and restarted as they
-are. It holds nothing that its successor needs: who has what is told anew with every link.
+It is a worker like an actor or a learner, in a separate process, supervised and restarted like
+them. It holds nothing that its successor needs: both ends of a new link exchange what they have.
 """
 
 from __future__ import annotations
@@ -25,32 +25,33 @@ from remuda.cluster.stores import Stores
 from remuda.cluster.traffic import Traffic
 from remuda.errors import RemudaError
 from remuda.memory.waiting import Wakeup
-from remuda.types import State
+from remuda.runtime.role_loop import RoleContext
+from remuda.types import State, Worker
 
 log = logging.getLogger(__name__)
 
 BRIDGE = "bridge"
 """The name of the role."""
 TICK = 0.02
-"""Seconds between two rounds, as a rule: what was written meanwhile crosses together."""
+"""Usual seconds between two rounds; writes in between cross together."""
 AGAIN = 0.1
-"""Seconds after which a node that could not be reached is tried again."""
+"""Seconds after which an unreachable node is tried again."""
 IN_PROGRESS = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
 NO_PLAN = -1
-"""The revision of a bridge that knows no placement yet."""
+"""The revision of a bridge that has no placement yet."""
 BEAT = 1.0
-"""Seconds after which a frame is sent in which nothing is."""
+"""Seconds after which an empty frame is sent."""
 
 
 class Listener:
-    """Where the bridges of other nodes find this one; its port outlives a bridge."""
+    """The listening socket of a bridge; its port outlives a bridge."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
 
     @classmethod
     def on(cls, address: str, ports: range) -> Listener:
-        """Listen at an address, at the first of these ports that is free; none: at any."""
+        """Listen at an address, at the first free port of `ports` (if empty: at any port)."""
         for port in ports or (0,):
             found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -71,7 +72,7 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """Its port."""
+        """The port that it listens at."""
         port: int = self.socket.getsockname()[1]
         return port
 
@@ -89,32 +90,32 @@ class BridgeRole:
 
     stores: Stores
     plan: Plan
-    """The newest placement, which the bridge looks for in every round."""
+    """The newest placement, which the bridge checks in every round."""
     number: int
-    """Of this node."""
+    """Number of this node."""
     secret: bytes
     listener: Listener
     wakeup: Wakeup
     traffic: Traffic
     weights_every: float = 0.0
     silence: float = 10.0
-    """Seconds without any frame after which a link is made anew."""
+    """Seconds without any frame after which a link is replaced."""
     name: str = field(default=BRIDGE, init=False)
     parts: tuple[str, ...] = field(default=(), init=False)
 
     def build(self) -> Bridge:
-        """Make the bridge, in the process that is to run it."""
+        """Make the bridge, in the process that will run it."""
         for experience in self.stores.experience.values():
             rings.warm_up(experience)
         return Bridge(self)
 
     def on_process_death(self) -> None:
-        """Nothing: roles that wait for others are let go by their own nodes."""
+        """Do nothing: each node releases its roles that wait for others."""
 
 
 @dataclass
 class Peer:
-    """Another node, as its bridge is reached."""
+    """The connection to another node's bridge."""
 
     number: int
     link: Link | None = None
@@ -126,16 +127,16 @@ class Peer:
 
     @property
     def is_open(self) -> bool:
-        """Whether frames may be sent."""
+        """True while frames may be sent."""
         return self.channel is not None
 
 
 class Bridge:
-    """A worker: rounds in which what is new goes to every node that needs it.
+    """A worker whose rounds send new data to every node that needs it.
 
-    1. Nothing waits for it but what needs another node.
-    2. A reader that sees a word here sees all that was written before it there.
-    3. A link that breaks is made anew, and nothing that the other end has is sent again.
+    1. Only a role that needs another node waits for it.
+    2. A reader that sees a word here sees everything that was written before it there.
+    3. A link that breaks is replaced, and nothing that the other end has is sent again.
     """
 
     done = False
@@ -157,13 +158,13 @@ class Bridge:
         self._own: list[int] = []
         self._absent: dict[int, int] = {}
 
-    # What a runtime asks of a worker.
+    # The interface of a worker.
 
     def work(self) -> bool:
-        """A round; False: the next is due in a moment."""
+        """Play one round; return False: the next is due in a moment."""
         now = time.monotonic()
         if self._role.plan.revision != self._revision:
-            self._begin_anew()
+            self._adopt_placement()
         self._look_at_wakeups()
         self._accept()
         for stranger in self._strangers.copy():
@@ -176,7 +177,7 @@ class Bridge:
         return False
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:  # noqa: ARG002
-        """Sleep until anything comes, a role is rung that is not here, or the next round."""
+        """Sleep until data arrives, a role of another node is rung, or the next round."""
         wanted = dict.fromkeys(self._absent, select.POLLIN)
         wanted[self._listener.fileno()] = select.POLLIN
         wanted[self._role.wakeup.fileno()] = select.POLLIN
@@ -192,7 +193,7 @@ class Bridge:
         self._poll.poll(min(timeout, TICK) * 1000.0)
 
     def finish(self) -> None:
-        """Send what is left, and say goodbye; the roles of this node work no more."""
+        """Send the rest and close; the roles of this node have stopped."""
         limit = time.monotonic() + 5.0
         while time.monotonic() < limit:
             for peer in self._peers.values():
@@ -206,17 +207,17 @@ class Bridge:
                 peer.link.close()
 
     def state(self, part: str) -> State:
-        """Nothing: it has no part."""
+        """Raise: it has no part."""
         raise KeyError(part)
 
     def restore(self, part: str, state: State) -> None:  # noqa: ARG002
-        """Likewise."""
+        """Raise: it has no part."""
         raise KeyError(part)
 
     # Links.
 
-    def _begin_anew(self) -> None:
-        """Take up a new placement: all links are made anew, since nodes agree on it by them."""
+    def _adopt_placement(self) -> None:
+        """Adopt a new placement: all links are replaced, since nodes agree on it by them."""
         plan = self._role.plan
         revision, found = plan.revision, plan.read()
         for peer in self._peers.values():
@@ -261,7 +262,7 @@ class Bridge:
             self._strangers.append(Link(connection, self._identity))
 
     def _hear_stranger(self, link: Link, now: float) -> None:
-        """Let one that came in say who it is."""
+        """Read the greeting of an incoming connection."""
         try:
             frames = list(link.frames_in())
             link.flush()
@@ -276,8 +277,8 @@ class Bridge:
             if peer is None:
                 self._forget(link)
                 return
-            if peer.link is not None:  # the other end began anew before this one saw it
-                self._lose(peer, "the other end began anew")
+            if peer.link is not None:  # the other end restarted before this one saw it
+                self._lose(peer, "the other end restarted")
             peer.link = link
             try:
                 self._open(peer, now)
@@ -290,7 +291,7 @@ class Bridge:
             self._strangers.remove(link)
 
     def _dial(self, peer: Peer, now: float) -> None:
-        """Call a node of a lower number; those of a higher one call."""
+        """Connect to a node with a lower number; those with a higher one connect to this one."""
         if peer.number > self._me or now < peer.next_try:
             return
         peer.next_try = now + AGAIN
@@ -302,7 +303,7 @@ class Bridge:
         peer.link = Link(connection, self._identity, peer.number)
 
     def _serve(self, peer: Peer, now: float) -> None:
-        """Read what came, and send what is new."""
+        """Read incoming frames, and send new data."""
         link = peer.link
         assert link is not None
         try:
@@ -358,3 +359,17 @@ class Bridge:
         if self._polled.pop(link.fileno(), None) is not None:
             self._poll.unregister(link.fileno())
         link.close()
+
+
+class BridgeLoop:
+    """Rounds until bridges must finish."""
+
+    def run(self, worker: Worker, context: RoleContext) -> None:
+        """Work until closed; it has no part of a checkpoint."""
+        control = context.control
+        while not control.closed:
+            control.beat(context.index)
+            if context.save_due():
+                context.save(worker)
+            worker.work()
+            worker.wait(BEAT, lambda: False)

@@ -1,9 +1,9 @@
-"""What two nodes tell each other: frames of what one has and the other needs.
+"""The protocol of two nodes: frames with data that one has and the other needs.
 
-A channel is of one link, and begins anew with it. First each end tells what it holds of the other;
-then each sends what the other does not have, as long as the link is free. A frame's words are read
-before the rest of it is copied, and written after that: so a reader that sees a word sees all that
-was written before it, as on one machine.
+A channel belongs to one link. First each end reports which of the other's data it holds; then each
+sends what the other lacks, whenever the link is free. The sender reads a frame's words before it
+copies the rest, and the receiver writes them after the rest: so a reader that sees a word sees all
+that was written before it, as on one machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from remuda.cluster.messages import Frame, Kind, Section, sections
 from remuda.cluster.nodes import HEAD
 from remuda.cluster.placement import Placement
 from remuda.cluster.ring_kernels import COLUMNS, ENTRY
-from remuda.cluster.rings import Followed, Following, News
+from remuda.cluster.rings import RingIn, RingOut, RingUpdate
 from remuda.cluster.stores import Stores
 from remuda.cluster.tables import ShardOut, TableIn, TableOut, write_results
 from remuda.cluster.weights import WeightsIn, WeightsOut
@@ -28,33 +28,30 @@ from remuda.population.table import Table
 from remuda.types import Array, Integers
 
 SLOWLY = 0.1
-"""Seconds between two looks at words that only people and checkpoints read."""
+"""Seconds between two looks at words that only users and checkpoints read."""
 ROOM = 4 << 20
-"""Bytes of steps in a frame, as a rule."""
+"""Usual maximum of bytes of steps in a frame."""
 
 
 class Channel:
-    """One end of what two nodes tell each other."""
+    """One end of the protocol between two nodes."""
 
     def __init__(
         self, stores: Stores, placement: Placement, me: int, peer: int, weights_every: float = 0.0
     ) -> None:
-        """Begin."""
         self._stores, self._me, self._peer = stores, me, peer
-        self._out: dict[int, Followed] = {}
+        self._out: dict[int, RingOut] = {}
         for key in stores.rings(placement, me, peer):
             experience, actor = stores.ring_of(key)
-            self._out[key] = Followed(experience.rings[actor])
-        self._in = {
-            key: Following(*stores.ring_of(key)) for key in stores.rings(placement, peer, me)
-        }
+            self._out[key] = RingOut(experience.rings[actor])
+        self._in = {key: RingIn(*stores.ring_of(key)) for key in stores.rings(placement, peer, me)}
         self._weights_out = WeightsOut(stores.published, stores.weights(placement, me, peer))
         self._weights_in = WeightsIn(stores.published, stores.weights(placement, peer, me))
         self._fast_out = stores.fast_words(placement, me, peer)
         self._slow_out = stores.slow_words(placement, me, peer)
         self._fast_in = stores.fast_words(placement, peer, me)
         self._slow_in = stores.slow_words(placement, peer, me)
-        # What no word ever is, so that all of them are sent once.
+        # A value that no word has, so that all of them are sent once.
         self._fast_sent: Integers = np.full(len(self._fast_out), -(2**63), np.int64)
         self._slow_sent: Integers = np.full(len(self._slow_out), -(2**63), np.int64)
         self._table_out: TableOut | None = None
@@ -71,19 +68,19 @@ class Channel:
             for policy, name in enumerate(stores.policies)
             if placement.learners[stores.learner_of(policy)] == peer and me in placement.actors
         ]
-        """Of policies that learn there, and play here."""
+        """Experience of policies that learn there and are played here."""
         self._own_actors = [i for i, at in enumerate(placement.actors) if at == me]
         self.epoch = placement.epoch
-        self.in_step = self._told_all = False
-        """Whether all that the other end had is here."""
-        self.is_told = False
-        """Whether the other end said what it holds; nothing else is sent before."""
+        self.in_step = self._sent_all = False
+        """True once all data of the other end is here."""
+        self.has_report = False
+        """True once the other end has reported what it holds; nothing is sent before."""
         self.wakes: set[int] = set()
         """Roles that live there and were rung here."""
         self.steps_in = self.steps_out = 0
 
     def _follow_population(self, table: Table, placement: Placement) -> None:
-        """Tell of the table, or be told, and of what followers play."""
+        """Send or receive the table, and send results of followers."""
         stores, me, peer = self._stores, self._me, self._peer
         words = stores.table_words(placement, peer if me == HEAD else me)
         if words is not None and me == HEAD:
@@ -97,7 +94,7 @@ class Channel:
                     self._shards_out[actor] = ShardOut(shard)
 
     def holds(self) -> Frame:
-        """What is here of the other's, to be sent first."""
+        """Return the frame that reports which of the other's data is here; it is sent first."""
         frame = Frame()
         for key, following in self._in.items():
             frame.add(Kind.HOLDS_RING, key, np.concatenate(following.holds))
@@ -105,8 +102,8 @@ class Channel:
         return frame
 
     def news(self, now: float) -> Frame | None:
-        """What the other does not have yet; None: nothing, or it is not told yet what it has."""
-        if not self.is_told:
+        """Return a frame with data that the other lacks; None if there is none or no report yet."""
+        if not self.has_report:
             return None
         frame = Frame()
         newer = self._weights_out.newer() if now >= self._next_weights else {}
@@ -141,13 +138,13 @@ class Channel:
                     frame.add(kind, 0, np.concatenate((at, values)))
             if slowly:
                 self._next_slow = now + SLOWLY
-            if not self._told_all and (self._table_out is None or (table and table.is_read)):
-                self._told_all = True
+            if not self._sent_all and (self._table_out is None or (table and table.is_read)):
+                self._sent_all = True
                 frame.add(Kind.IN_STEP, 0, np.zeros(0, np.int64))
         return frame if frame.size else None
 
     def take(self, frame: Array) -> set[int]:
-        """Write down what came; returns the roles that were rung there."""
+        """Write received data; return the roles that were rung there."""
         woken: set[int] = set()
         try:
             for section in sections(frame):
@@ -157,13 +154,13 @@ class Channel:
         return woken
 
     def lose(self) -> None:
-        """The other node is out of reach: let no actor here wait for who learns there."""
+        """After the other node is lost: let no actor here wait for its learners."""
         if not self._stores.in_turns:
             for experience in self._late:
                 experience.release()
 
     def _add_rings(self, frame: Frame) -> bool:
-        """Add what was written into rings; False: there is more."""
+        """Add new ring data; return False if there is more."""
         at = 0
         for key, followed in self._out.items():
             found = followed.news(self._payload, at)
@@ -208,16 +205,16 @@ class Channel:
             woken.update(numbers.tolist())
         elif section.kind == Kind.HOLDS_RING:
             if key not in self._out:
-                raise RemudaError("the other end asks for a ring that is not here")
+                raise RemudaError("the other end requests a ring that is not here")
             self._out[key].holds(*_halves(numbers))
         elif section.kind == Kind.HOLDS_WEIGHTS:
             self._weights_out.holds(numbers)
-            self.is_told = True
+            self.has_report = True
         else:
             raise RemudaError("what came is damaged")
 
     def _take_of_population(self, section: Section) -> bool:
-        """Write down what is told of a population; False: it is none of that."""
+        """Write received data of a population; return False if it is of another kind."""
         kind, key, numbers = section.kind, section.key, section.numbers
         table = self._stores.table
         if kind == Kind.SHARD and table is not None and self._me == HEAD:
@@ -243,7 +240,7 @@ class Channel:
         found = numbers[first:second].reshape(heads, COLUMNS)
         self.steps_in += int((found[:, 3] - found[:, 2]).sum())
         self._in[key].write(
-            News(
+            RingUpdate(
                 words > 0,
                 numbers[3:first],
                 found,
@@ -253,10 +250,10 @@ class Channel:
         )
 
     def _translate(self) -> None:
-        """Where a learner elsewhere is at its first update, let actors here look at this process.
+        """Let actors here watch this process while a learner elsewhere is at its first update.
 
-        It stands for the link: while it lives, the other node does, whose own runtime sees to it
-        that its learners compute.
+        It represents the link: while it lives, the other node does, whose runtime watches its
+        learners.
         """
         for experience in self._late:
             for actor in self._own_actors:

@@ -1,4 +1,4 @@
-"""The nodes of a run, from their gathering to the runtime that has them."""
+"""The nodes of a run, from gathering them to the runtime that uses them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.cluster.agent import NodeRecipe
 from remuda.cluster.bridge import Listener
-from remuda.cluster.moving import needs_of
+from remuda.cluster.handover import CheckpointFiles
+from remuda.cluster.migration import needs_of
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
 from remuda.cluster.placement import Offer, Placement, place
 from remuda.cluster.runtime import ClusterRuntime
-from remuda.cluster.saved import Saved
 from remuda.config import Config
 from remuda.errors import ConfigError, RemudaError
 from remuda.population.imported import Imported
@@ -33,18 +33,17 @@ class Cluster:
     """The nodes of a run."""
 
     def __init__(self, config: Config, nodes: Nodes) -> None:
-        """Wait for them."""
         self._config, self._nodes = config, nodes
         self.infos: Sequence[NodeInfo] = nodes.gather()
         self._secret = secrets.token_bytes(32)
 
     @property
     def cores(self) -> int:
-        """Of all nodes together."""
+        """Cores of all nodes."""
         return sum(info.cores for info in self.infos)
 
     def describe(self) -> str:
-        """One line for people."""
+        """Describe the nodes in one line."""
         found = []
         for info in self.infos:
             gpus = f", {_counted(info.gpus, 'GPU')}" if info.gpus else ""
@@ -52,7 +51,7 @@ class Cluster:
         return f"{len(found)} nodes: {', '.join(found)}"
 
     def place(self, assembly: Assembly) -> Placement:
-        """Give every role a home."""
+        """Assign a node to every role."""
         layout, specs = assembly.layout, assembly.specs
         offers = [self.offer(info) for info in self.infos]
         names = ", ".join(info.name for info in self.infos)
@@ -63,7 +62,7 @@ class Cluster:
             raise ConfigError(f"no node {error.args[0]}; there are {names}") from None
 
     def offer(self, info: NodeInfo) -> Offer:
-        """What a node has for roles."""
+        """Return a node's resources for roles."""
         players = self._config.actor.nodes
         plays = not players or any(info.has_label(label) for label in players)
         return Offer(info.number, info.cores, info.gpus, plays, info)
@@ -91,7 +90,7 @@ class Cluster:
             self._secret,
             Listener.on(head.address, ports),
         )
-        saved = Saved.read(checkpoints, found.number) if found is not None else None
+        saved = CheckpointFiles.read(checkpoints, found.number) if found is not None else None
         recipe = NodeRecipe(
             config,
             assembly.specs,
@@ -108,7 +107,7 @@ class Cluster:
             ports,
         )
 
-        def prepare(info: NodeInfo, saved: Saved | None = None) -> Call:
+        def prepare(info: NodeInfo, saved: CheckpointFiles | None = None) -> Call:
             own = replace(recipe, number=info.number, address=info.address)
             self._nodes.start(info.number, AGENT, (own.packed(),))
             return self._nodes.call(info.number, "prepare", saved, changed)
@@ -140,7 +139,7 @@ class Cluster:
 
 
 def check_ray(config: Config) -> None:
-    """Look whether the library that finds nodes is there, before a run has a directory."""
+    """Check that Ray is installed, before a run has a directory."""
     from remuda.cluster.ray_connect import import_ray
 
     import_ray(bool(config.cluster.local))
@@ -148,7 +147,7 @@ def check_ray(config: Config) -> None:
 
 @contextlib.contextmanager
 def gathered(config: Config, say: Callable[[str], None]) -> Iterator[Cluster]:
-    """The nodes of a run, for as long as it lasts."""
+    """Gather the nodes of a run, and release them at the end."""
     from remuda.cluster.ray_nodes import RayNodes
 
     nodes = RayNodes(config)

@@ -1,11 +1,11 @@
 """A link between the bridges of two nodes: one connection, frames in both directions.
 
-The end that opens one shows that it knows the secret of the run, which itself never crosses, and is
-in the same epoch; a node that was given up is of an earlier one, and is turned away. The end that
-answers shows it too, by what was drawn for this link. So a process that comes to have the port of a
-node that is gone is told nothing. Nothing here waits: what does not fit into the connection's
-buffers stays until it does, and no frame is made before the last is gone, so a slow node is sent
-less often, never late.
+The end that opens a link proves that it knows the secret of the run, which never crosses itself,
+and is in the same epoch; a node that was given up is of an earlier epoch, and is refused. The other
+end proves it too, for the random bytes of this link. So a process that got the port of a lost node
+learns nothing. Nothing here waits: data that does not fit into the connection's buffers stays until
+it does, and no frame is made before the last is sent, so a slow node is sent less often, never
+late.
 """
 
 from __future__ import annotations
@@ -28,46 +28,46 @@ from remuda.types import Array
 
 MAGIC = b"remuda-1"
 HELLO = struct.Struct("<8s32s32sqq")
-"""Magic, what was drawn for this link, the proof, epoch, number of the node."""
+"""Magic, random bytes of this link, proof, epoch, number of the node."""
 DRAWN = 32
-"""Bytes that are drawn for a link."""
+"""Random bytes of a link."""
 CALLS, ANSWERS = b"calls", b"answers"
 GREETING = 10.0
-"""Seconds in which a new connection must have said hello."""
+"""Seconds within which a new connection must send its greeting."""
 BUFFER = 4 << 20
-"""Bytes that are asked for as the connection's own buffers."""
+"""Requested bytes of the connection's own buffers."""
 AT_ONCE = 64
-"""Buffers handed to the kernel in one call."""
+"""Buffers passed to the kernel in one call."""
 
 
 class LinkLostError(RemudaError):
-    """The connection is gone, or what came over it is damaged."""
+    """The connection is lost, or its data is damaged."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What the two ends of a link must agree on, and who this end is."""
+    """The common secret and epoch of a link, and the number of this end."""
 
     secret: bytes
-    """32 bytes, drawn for the run."""
+    """32 random bytes of the run."""
     epoch: int
-    """How often the roles were placed anew."""
+    """How often the roles were placed."""
     number: int
-    """Of this node."""
+    """Number of this node."""
 
     def hello(self, what: bytes, drawn: bytes, to: int) -> bytes:
-        """What is said first, to a node: `what`, `CALLS` or `ANSWERS`, over a link."""
+        """Return the greeting for a node; `what` is `CALLS` or `ANSWERS`."""
         proof = self.proof(what, drawn, self.epoch, self.number, to)
         return HELLO.pack(MAGIC, drawn, proof, self.epoch, self.number)
 
     def proof(self, what: bytes, drawn: bytes, epoch: int, number: int, to: int) -> bytes:
-        """What only who knows the secret can say, and of use for this link alone."""
-        told = drawn + struct.pack("<qqq", epoch, number, to) + what
-        return hmac.digest(self.secret, told, "sha256")
+        """Return a proof of knowing the secret, valid for this link only."""
+        message = drawn + struct.pack("<qqq", epoch, number, to) + what
+        return hmac.digest(self.secret, message, "sha256")
 
 
 class Link:
-    """One connection; `peer` is who is at its other end, once it said hello."""
+    """One connection; `peer` is the node at its other end after the greeting."""
 
     def __init__(self, connection: socket.socket, me: Identity, peer: int | None = None) -> None:
         connection.setblocking(False)
@@ -77,13 +77,13 @@ class Link:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection, self._me = connection, me
         self.peer = peer
-        """Who it should be; of a connection that came in, who says so."""
+        """The expected node; of an incoming connection, the node that it claims to be."""
         self.is_open = False
-        """Whether the other end is known."""
+        """True once the other end is known."""
         self.began = self.heard = time.monotonic()
-        """When it was made, and when anything came last."""
+        """Times of its creation and of the last received data."""
         self.sent_bytes = self.received_bytes = self.frames = 0
-        # Who is called says nothing before the caller has shown that he knows the secret.
+        # The called end sends nothing before the caller has proved that it knows the secret.
         self._drawn = b"" if peer is None else os.urandom(DRAWN)
         self._pending: list[memoryview] = []
         if peer is not None:
@@ -93,23 +93,23 @@ class Link:
         self._filled, self._has_length, self._check = 0, True, 0
 
     def fileno(self) -> int:
-        """Of the connection."""
+        """Return the descriptor of the connection."""
         return self._connection.fileno()
 
     @property
     def is_free(self) -> bool:
-        """Whether everything is sent that was to be."""
+        """True once everything is sent."""
         return not self._pending
 
     def send(self, frame: Frame) -> None:
-        """Begin to send a frame, where the last one is gone."""
+        """Begin to send a frame; the last one must be sent."""
         assert self.is_free
         self.frames += 1
         self._pending = frame.finished()
         self.flush()
 
     def flush(self) -> None:
-        """Send as much as can be sent now."""
+        """Send as much as possible now."""
         while self._pending:
             try:
                 sent = self._connection.sendmsg(self._pending[:AT_ONCE])
@@ -124,7 +124,7 @@ class Link:
                 self._pending[0] = self._pending[0][sent:]
 
     def frames_in(self) -> Iterator[Array]:
-        """Frames that came, without their length: [bytes] uint8 each, the reader's own."""
+        """Yield received frames without their length: [bytes] uint8 each, owned by the reader."""
         while True:
             view = memoryview(self._buffer)[self._filled :]  # type: ignore[arg-type]
             try:
@@ -159,7 +159,7 @@ class Link:
                 yield done
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         self._connection.close()
 
     def _expect_length(self) -> None:

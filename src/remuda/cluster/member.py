@@ -1,4 +1,4 @@
-"""A node as the head knows it: what it told last, and for how long it has told nothing."""
+"""A node as the head knows it: its last status, and how long it has been silent."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from remuda.cluster.agent import Glance
+from remuda.cluster.agent import NodeStatus
 from remuda.cluster.nodes import Call, Nodes
 from remuda.errors import NodeLostError
 
 log = logging.getLogger(__name__)
 
 ASK = 0.25
-"""Seconds between two questions to a node."""
+"""Seconds between two polls of a node."""
 GAP = 2.0
-"""Seconds between two looks at a node that are not silence of its own, but of the head."""
+"""Gaps between looks, in seconds, above which the head itself was stopped, not the node."""
 
 
 @dataclass
 class Member:
-    """A node with an agent. The head asks it how it is a few times a second, and never waits."""
+    """A node with an agent. The head polls it a few times a second, and never waits."""
 
     number: int
     name: str
-    glance: Glance = field(default_factory=Glance)
-    """What it told last, as far as the head has taken that."""
-    told: list[Glance] = field(default_factory=list)
-    """What it told since."""
+    status: NodeStatus = field(default_factory=NodeStatus)
+    """Its last status that the head has processed."""
+    unread: list[NodeStatus] = field(default_factory=list)
+    """Status reports that the head has not processed yet."""
     is_gone: bool = False
-    """Whether its agent is known to be gone."""
+    """True once its agent is known to be lost."""
     _question: Call | None = None
     _asked: float = 0.0
     _looked: float = field(default_factory=time.monotonic)
 
     def ask(self, nodes: Nodes) -> None:
-        """Hear its answer, and ask it again when that is due."""
+        """Take its answer, and poll it again when that is due."""
         now = time.monotonic()
         if now > self._looked + GAP:  # the head itself was stopped, and hears of answers later
             self._asked += now - self._looked
@@ -45,14 +45,14 @@ class Member:
         if self._question is not None and self._question.done():
             question, self._question = self._question, None
             try:
-                self.told.append(question.result(0.0))
+                self.unread.append(question.result(0.0))
             except NodeLostError:
                 self.is_gone = True
         if self._question is None and not self.is_gone and now >= self._asked + ASK:
             self._asked, self._question = now, nodes.call(self.number, "poll")
 
     def is_silent(self, silence: float) -> bool:
-        """Whether it owes an answer for longer than so many seconds."""
+        """Return whether an answer is due for longer than `silence` seconds."""
         is_late = time.monotonic() > self._asked + silence
         return is_late and self._question is not None and not self._question.done()
 
@@ -68,7 +68,7 @@ def answers_of(
     """Wait for the answers of nodes, by number; nodes that are lost or silent have none."""
 
     def is_to_come(number: int) -> bool:
-        """Whether an answer is worth waiting for: its node is there, and tells how it is."""
+        """Return whether an answer is worth waiting for: its node is there and responds."""
         member = members.get(number)
         if calls[number].done() or member is None:
             return not calls[number].done()

@@ -1,9 +1,9 @@
-"""What crosses a link: frames of sections, each a few numbers and some bytes. Plain data, no code.
+"""The format of a link: frames of sections, each a few numbers and some bytes. No code.
 
     frame:    length of the rest, checks of the length and of the rest, then sections
-    section:  kind, key, numbers, bytes: how many of each; then the numbers; then the bytes
+    section:  kind, key, count of numbers, count of bytes; then the numbers; then the bytes
 
-All numbers are 64-bit words of little-endian order, and everything begins on one.
+All numbers are little-endian 64-bit words, and everything is aligned to one.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ HEADER = 4
 HEAD = struct.Struct("<QII")
 """Before a frame: bytes of the rest, a check of this number, and one of the rest (CRC-32)."""
 LARGEST = 1 << 34
-"""Bytes of a frame that are taken for a frame."""
+"""Maximal bytes of a frame."""
 
 
 class Kind(IntEnum):
-    """What a section tells."""
+    """The content of a section."""
 
     HOLDS_RING = 1
-    """What of a ring is here: its sequences, then its committed steps."""
+    """Report of a ring: its sequences, then its committed steps."""
     HOLDS_WEIGHTS = 2
-    """Which versions are here."""
+    """Report of the versions of weights."""
     RING = 3
-    """What was added to a ring."""
+    """New data of a ring."""
     WEIGHTS = 4
     """A snapshot."""
     FAST = 5
-    """Words that changed, of those that are looked at in every round..."""
+    """Changed words that are checked in every round..."""
     SLOW = 6
-    """...and of those that are looked at a few times a second."""
+    """...and those that are checked a few times a second."""
     WAKE = 7
-    """Roles that were rung where they are not."""
+    """Roles that were rung on a node where they do not live."""
     TABLE = 9
-    """Words of the table of a population that changed."""
+    """Changed words of a population's table."""
     FROZEN = 10
     """The weights of a frozen copy."""
     NEWBORN = 11
-    """What a newborn begins with."""
+    """The initial state of a newborn."""
     SHARD = 12
     """Results of a follower."""
     IN_STEP = 8
-    """All that there was before this link is told."""
+    """All earlier data has been sent."""
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,18 @@ class Section:
     key: int
     numbers: Integers
     data: Array
-    """Bytes, of uint8."""
+    """[bytes] uint8."""
 
 
 @dataclass
 class Frame:
-    """A frame that is put together: buffers to be sent one after another."""
+    """A frame to be sent: buffers one after another."""
 
     buffers: list[memoryview] = field(default_factory=list)
     size: int = 0
 
     def add(self, kind: Kind, key: int, numbers: Integers, data: Sequence[Array] = ()) -> None:
-        """Add a section."""
+        """Append a section."""
         views = [_bytes(array) for array in data if array.size]
         size = sum(view.nbytes for view in views)
         head = np.array([kind, key, numbers.size, size], np.int64)
@@ -88,7 +88,7 @@ class Frame:
         self.size += len(fixed) + size + rest
 
     def finished(self) -> list[memoryview]:
-        """The buffers, with the length and the checks before them."""
+        """Return the buffers, preceded by the length and the checks."""
         check = 0
         for buffer in self.buffers:
             check = zlib.crc32(buffer, check)
@@ -96,16 +96,12 @@ class Frame:
 
 
 def checked(length: int) -> int:
-    """The check of a frame's length, without which a damaged one would be waited for."""
+    """Return the check of a frame's length; without it a damaged length would be waited for."""
     return zlib.crc32(length.to_bytes(WORD, "little"))
 
 
 def sections(frame: Array) -> Iterator[Section]:
-    """The sections of a frame.
-
-    Args:
-        frame: [bytes] uint8, what came after its length; it begins on a word.
-    """
+    """Yield the sections of a frame, [bytes] uint8 without its length, aligned to a word."""
     at = 0
     words = frame.view(np.int64)
     while at < len(words):

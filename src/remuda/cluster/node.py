@@ -1,4 +1,4 @@
-"""What a node of a cluster has: the run's shared memory, its own roles in it, and a bridge."""
+"""A node of a cluster: the run's shared memory, the roles that live in it, and a bridge."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
-from remuda.cluster.bridge import BridgeRole, Listener
-from remuda.cluster.bridge_loop import BridgeLoop
-from remuda.cluster.estate import Estate, take_over
+from remuda.cluster.bridge import BridgeLoop, BridgeRole, Listener
+from remuda.cluster.handover import HandoverState, take_over
 from remuda.cluster.placement import Placement
 from remuda.cluster.plan import Addresses, Plan
 from remuda.cluster.stores import Stamps, Stores
@@ -22,13 +21,13 @@ from remuda.runtime.control import Control
 from remuda.runtime.processes import ProcessRuntime
 
 REACH = 5.0
-"""Seconds that links to other nodes are waited for before roles begin that came from elsewhere."""
+"""Seconds to wait for links to other nodes before roles start that arrived from elsewhere."""
 
 
 class Node:
-    """One node's end of a run: everything that its roles and its bridge share.
+    """One node's share of a run: everything that its roles and its bridge use.
 
-    The memory outlives placements: roles that move elsewhere leave theirs as it is.
+    The memory outlives placements: roles that move elsewhere leave theirs unchanged.
     """
 
     def __init__(
@@ -39,7 +38,6 @@ class Node:
         secret: bytes,
         listener: Listener,
     ) -> None:
-        """Hold it."""
         self.assembly, self.number = assembly, number
         self.listener, self._secret = listener, secret
         layout = assembly.layout
@@ -53,7 +51,7 @@ class Node:
         logs: Path,
         checkpoints: Checkpoints,
     ) -> ProcessRuntime:
-        """The roles that live here, and the bridge."""
+        """Return the runtime of the roles that live here, and of the bridge."""
         assembly = self.assembly
         config, wakeup = assembly.config, Wakeup()
         control = Control((*assembly.wakeups, wakeup), bridges=1)
@@ -82,21 +80,21 @@ class Node:
         runtime: ProcessRuntime,
         placement: Placement,
         addresses: Addresses,
-        estate: Estate,
+        handover: HandoverState,
         checkpoints: Checkpoints,
         is_overtaken: Callable[[], bool],
     ) -> None:
-        """Let roles live by another placement.
+        """Change to another placement.
 
-        Those that come here begin once what other nodes know of them is here, or these nodes are
-        out of reach. Where the placement is overtaken before, none begins: a learner that does not
-        know yet what the one before it took would take it again. The next placement sees to them.
+        Roles that arrive start once other nodes' data is here, or these nodes are unreachable. If
+        the placement is replaced before, none starts: a learner that does not know the last updates
+        of its predecessor would repeat them. The next placement handles these roles.
         """
-        self.plan.pause()  # from here on no other node writes what is taken over
+        self.plan.pause()  # from here on no other node writes the handed over state
         end = time.monotonic() + REACH
         while not self.plan.is_seen and time.monotonic() < end:
             runtime.run_for(0.001)
-        take_over(self.assembly, estate, checkpoints)
+        take_over(self.assembly, handover, checkpoints)
         self.plan.write(placement, addresses)
         end = time.monotonic() + REACH
         peers = placement.peers_of(self.number)
@@ -110,7 +108,7 @@ class Node:
         runtime.move(here)
 
     def stores(self, control: Control) -> Stores:
-        """What crosses to other nodes."""
+        """Return the shared memory that other nodes need."""
         assembly = self.assembly
         published = assembly.published
         assert isinstance(published, PublishedWeights)
@@ -132,7 +130,7 @@ class Node:
         )
 
     def stamp(self) -> int:
-        """Count up this node's stamp; who sees it there sees all that was written here before."""
+        """Increment the stamp; a node that sees it sees all earlier writes of this node."""
         stamps = self.stamps.all
         stamps[self.number] += 1
         return int(stamps[self.number])

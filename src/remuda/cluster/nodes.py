@@ -1,4 +1,4 @@
-"""What a run asks of the nodes of a cluster: who is there, one agent on each, and calls to it."""
+"""The interface to the nodes of a cluster: their list, one agent on each, and calls to it."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ HEAD = 0
 
 @dataclass(frozen=True)
 class NodeInfo:
-    """One node, as it was when it joined."""
+    """A node, as it was when it joined."""
 
     number: int
-    """0: this machine, the head. It is never that of another node, even once this one is gone."""
+    """0 is this machine, the head. A number is never reused, even after its node is lost."""
     name: str
-    """What people call it: its host's name, or a label."""
+    """Name for users: its host name, or a label."""
     address: str
-    """The IP by which the other nodes reach it."""
+    """The IP address for the other nodes."""
     cores: int
-    """Processors that the run may use there."""
+    """Cores that the run may use."""
     memory: int
-    """Bytes that the run may use there."""
+    """Bytes that the run may use."""
     gpus: int
-    """GPUs that the run may use there."""
+    """GPUs that the run may use."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """What it was given by who started it, by name."""
+    """Labels set when the node was started."""
 
     def has_label(self, label: str) -> bool:
-        """Whether a setting that names `label` means this node."""
+        """Return whether `label` in a setting matches this node."""
         name, separator, value = label.partition("=")
         if separator:
             return self.labels.get(name) == value
@@ -38,44 +38,44 @@ class NodeInfo:
 
 
 class Call(Protocol):
-    """An answer of an agent's that may be still to come."""
+    """A possibly pending answer of an agent."""
 
     def done(self) -> bool:
-        """Whether `result` would return, or raise, at once."""
+        """Return whether `result` would return or raise at once."""
 
     def result(self, timeout: float | None = None) -> Any:
-        """What the method returned."""
+        """Return the result of the method."""
 
 
 class Nodes(Protocol):
-    """The nodes of a run, each with one agent: an object in a process of its own there.
+    """The nodes of a run, each with one agent: an object in a separate process there.
 
-    1. A number is given once: a node that comes back is another one.
-    2. A node has one agent at most, and an agent that died is not made again.
+    1. A number is used once: a node that comes back gets another one.
+    2. A node has at most one agent, and an agent that died is not made again.
     3. `call` never waits, neither for the node nor for other calls to it.
     4. Agents end with this process, whatever it dies of, and with `stop`.
     """
 
     def gather(self) -> list[NodeInfo]:
-        """Wait for the nodes that the run is to begin with; the head is the first."""
+        """Wait for the first nodes of the run; the head comes first."""
 
     def start(self, number: int, agent: str, args: tuple[Any, ...]) -> None:
-        """Make the node's agent, in a process of its own; nothing is waited for.
+        """Make the node's agent, in a separate process, without waiting.
 
-        Calls to it are answered once it is made. What its class raises, each call to it raises.
+        Calls to it are answered once it is made. If its class raises, each call to it raises that.
         """
 
     def call(self, number: int, method: str, *args: Any) -> Call:
         """Call a method of the node's agent; several run at once, in threads there."""
 
     def lost(self) -> list[int]:
-        """The nodes that were found to be gone since this was asked last."""
+        """Return the nodes newly found to be lost."""
 
     def joined(self) -> list[NodeInfo]:
-        """The nodes that have come since this was asked last; they have no agent yet."""
+        """Return the newly joined nodes; they have no agent yet."""
 
     def give_up(self, number: int) -> None:
-        """Kill the node's agent, whatever it does, and count the node as gone."""
+        """Kill the node's agent unconditionally, and count the node as lost."""
 
     def stop(self) -> None:
-        """Kill all agents, and end all that was started here; nothing of it stays."""
+        """Kill all agents, and end everything that was started here."""

@@ -1,4 +1,4 @@
-"""Which role lives on which node of a cluster."""
+"""The placement of roles on the nodes of a cluster."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from remuda.cluster.nodes import HEAD, NodeInfo
 
 @dataclass(frozen=True)
 class Placement:
-    """The home of every role. Roles are numbered: the actors, then the learners."""
+    """The node of every role. Roles are numbered: the actors, then the learners."""
 
     actors: tuple[int, ...]
-    """By actor, its node."""
+    """Node of each actor."""
     learners: tuple[int, ...]
-    """By learner process, its node."""
+    """Node of each learner process."""
     epoch: int = 1
-    """How often roles were placed; nodes of another one have no links."""
+    """Number of placements so far; nodes of different epochs have no links."""
 
     @property
     def homes(self) -> tuple[int, ...]:
-        """By role, its node."""
+        """Node of each role."""
         return (*self.actors, *self.learners)
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """Those that have a role, and the head."""
+        """The nodes that have a role, and the head."""
         return tuple(sorted({HEAD, *self.homes}))
 
     def roles_of(self, node: int) -> list[int]:
-        """The numbers of a node's roles."""
+        """Return the numbers of a node's roles."""
         return [role for role, home in enumerate(self.homes) if home == node]
 
     def in_words(self, roles: Sequence[str], name: Callable[[int], str]) -> str:
-        """Who lives where, by the names of roles and nodes."""
+        """Describe the placement with the names of roles and nodes."""
         return "; ".join(
             f"{name(node)}: {', '.join(roles[role] for role in self.roles_of(node))}"
             for node in sorted(set(self.homes))
         )
 
     def peers_of(self, node: int) -> list[int]:
-        """The nodes that a node has a link with: the head; who plays for it, or learns."""
+        """Return the nodes linked with a node: the head, and those that act or learn for it."""
         plays, learns = set(self.actors), set(self.learners)
         if node not in self.nodes:
-            return []  # it has nothing to tell
+            return []  # it has nothing to send
         peers = set(self.nodes) if node == HEAD else {HEAD}
         if node in plays:
             peers |= learns
@@ -53,7 +53,7 @@ class Placement:
         return sorted(peers - {node})
 
     def moved(self, homes: Mapping[int, int]) -> Placement:
-        """The next placement, with these roles elsewhere: nodes, by role."""
+        """Return the next placement, with these roles on other nodes."""
         found = [homes.get(role, home) for role, home in enumerate(self.homes)]
         actors = len(self.actors)
         return Placement(tuple(found[:actors]), tuple(found[actors:]), self.epoch + 1)
@@ -61,23 +61,23 @@ class Placement:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a node has for roles."""
+    """A node's resources for roles."""
 
     number: int
     cores: int
     gpus: int = 0
     plays: bool = True
-    """Whether actors may live there."""
+    """Actors may live there."""
     info: NodeInfo | None = None
-    """Its name and labels; None: it has none."""
+    """Name and labels, if any."""
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name for users."""
         return self.info.name if self.info is not None else str(self.number)
 
     def has_label(self, label: str) -> bool:
-        """Whether it is the node that a label means."""
+        """Return whether a label matches this node."""
         return self.info is not None and self.info.has_label(label)
 
 
@@ -90,10 +90,10 @@ def place(
     epoch: int = 1,
     lead: bool = False,
 ) -> Placement:
-    """Give every role a home.
+    """Assign a node to every role.
 
-    Learners that need a GPU go where one is; a label that a policy names wins. All others go one
-    after another to the node that has most cores left, learners first, since what they share with
+    Learners that need a GPU go to a node with GPUs; a policy's label has priority. All other roles
+    go one after another to the node with most cores left, learners first, since data shared with
     actors beside them crosses no network.
     """
     left = {offer.number: float(offer.cores) for offer in offers}
@@ -120,7 +120,7 @@ def place(
         if not allowed:
             raise LookupError(f"has the label {label!r} (policy.node)")
         able = [n for n in allowed if by_number[n].gpus > 0]
-        if device.startswith("cuda") and able:  # where there are too few, they share them
+        if device.startswith("cuda") and able:  # if there are too few, they share them
             most = max(gpus[n] for n in able)
             allowed = [n for n in able if gpus[n] == most]
         home = take(allowed)
@@ -136,7 +136,7 @@ def place(
 
 
 def relieved(placement: Placement, offers: Sequence[Offer], new: int) -> Placement | None:
-    """Give a node that came actors of those that have more roles than cores; None: there are none.
+    """Give a new node actors of nodes that have more roles than cores; None if there are none.
 
     One after another, from the node that lacks most, as long as the new one has cores left.
     """
@@ -164,10 +164,10 @@ def without(
     wanted: Sequence[str] = (),
     beside: Sequence[int] = (),
 ) -> Placement:
-    """Move the roles of nodes that are gone to those that are left, one to each in turn.
+    """Move the roles of lost nodes to the remaining ones, one to each in turn.
 
-    Learners go to nodes with the label that is wanted, and to those with a GPU if they train on
-    one, as long as there are such; see `place`.
+    If possible, learners go to nodes with the wanted label, and with a GPU if they train on one;
+    see `place`.
     """
     load = {offer.number: 0 for offer in offers}
     for home in placement.homes:

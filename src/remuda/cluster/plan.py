@@ -1,9 +1,9 @@
-"""Which role lives on which node, and where bridges listen: in shared memory, for a node's bridge.
+"""The placement and the addresses of bridges, in shared memory for a node's bridge.
 
-The process that hosts a node's roles writes it, and counts `revision` up before and after: it is
-odd meanwhile, and as long as no link is to be. A bridge looks in every round, and says in `seen`
-which revision it works by. Who hosts the roles has no successor: if it dies in the middle, its
-bridge ends with it.
+The process that hosts a node's roles writes it, and increments `revision` before and after: it is
+odd meanwhile, and while links are paused. A bridge looks in every round, and writes the revision
+that it uses to `seen`. The hosting process has no successor: if it dies while writing, its bridge
+ends with it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from remuda.memory.atomic import fence_acquire, fence_release, load, store
 from remuda.memory.shared import SharedArrays
 
 Addresses = Mapping[int, tuple[str, int]]
-"""By node, where its bridge listens."""
+"""The address of each node's bridge."""
 NOWHERE = 0
-"""The port of a node that there is none of."""
+"""The port of a missing node."""
 
 
 class Plan:
-    """The newest placement, as this node's bridge is told."""
+    """The newest placement, for this node's bridge."""
 
     def __init__(self, actors: int, learners: int, nodes: int) -> None:
-        """Make room for so many roles, and for so many nodes at most."""
         self._actors = actors
         self._shared = SharedArrays(
             {
@@ -41,25 +40,25 @@ class Plan:
 
     @property
     def revision(self) -> int:
-        """Grows with every placement; odd while one is written."""
+        """A number that grows with every placement; odd while one is written."""
         return load(self._shared["revision"], 0)
 
     def pause(self) -> None:
-        """Let the bridge give up all links, and make none until `write`."""
+        """Let the bridge close all links, and open none until `write`."""
         if self.revision % 2 == 0:
             store(self._shared["revision"], 0, self.revision + 1)
 
     @property
     def is_seen(self) -> bool:
-        """Whether the bridge works by what stands here now, or has no link since it is paused."""
+        """True if the bridge uses the current revision, or has no link since a pause."""
         return load(self._shared["seen"], 0) == self.revision
 
     def see(self, revision: int) -> None:
-        """For the bridge: tell that it works by this revision."""
+        """For the bridge: report the revision in use."""
         store(self._shared["seen"], 0, revision)
 
     def write(self, placement: Placement, addresses: Addresses) -> None:
-        """Let the bridge work by this from now on."""
+        """Set the placement for the bridge."""
         shared, revision = self._shared, self.revision
         revision -= revision % 2
         store(shared["revision"], 0, revision + 1)
@@ -73,7 +72,7 @@ class Plan:
         store(shared["revision"], 0, revision + 2)
 
     def read(self) -> tuple[int, Placement, dict[int, tuple[str, int]]] | None:
-        """Its revision, the placement and the addresses; None: it is just being written."""
+        """Return the revision, the placement and the addresses; None while they are written."""
         shared, revision = self._shared, self.revision
         if revision % 2 == 1:
             return None

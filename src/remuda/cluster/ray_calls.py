@@ -1,4 +1,4 @@
-"""Calls to a node's agent, and what they end with."""
+"""Calls to a node's agent, and their errors."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from remuda.errors import NodeLostError, RemudaError
 
 
 class AgentTracebackError(Exception):
-    """The traceback of an agent's exception, as the cause of the one that is raised here."""
+    """The traceback of an agent's exception, as the cause of the exception here."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
 
 
 class RayCall:
-    """A call whose answer comes by Ray."""
+    """A call whose answer comes through Ray."""
 
     def __init__(self, ray: ModuleType, answer: Any, node: str, log: str) -> None:
-        """Wait for nothing."""
         self._ray, self._answer, self._node, self._log = ray, answer, node, log
         self._is_lost = False
 
     def done(self) -> bool:
-        """Whether `result` would return, or raise, at once: a large answer is here by then."""
+        """Return whether `result` would return or raise at once, a large answer included."""
         try:
             return bool(self._ray.wait([self._answer], timeout=0, fetch_local=True)[0])
         except OSError:  # Ray's own process here is gone, and brings no answers any more
@@ -34,35 +33,35 @@ class RayCall:
             return True
 
     def result(self, timeout: float | None = None) -> Any:
-        """What the method returned, or raised."""
-        if self._is_lost:  # asked for its answer now, Ray would end this process
+        """Return or raise the outcome of the method."""
+        if self._is_lost:  # Ray would end this process if it were called now
             raise NodeLostError(f"node {self._node} cannot be heard")
         data = answer_of(self._ray, self._answer, self._node, timeout)
         is_fine, value = pickle.loads(data)
         if is_fine:
             return value
-        raise raised_again(value, self._node, self._log) from AgentTracebackError(
+        raise rebuilt_error(value, self._node, self._log) from AgentTracebackError(
             value["traceback"]
         )
 
 
 class LostCall:
-    """A call to a node that is gone."""
+    """A call to a lost node."""
 
     def __init__(self, node: str) -> None:
         self._node = node
 
     def done(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def result(self, timeout: float | None = None) -> Any:  # noqa: ARG002 - as of every call
-        """Raise."""
+        """Raise NodeLostError."""
         raise NodeLostError(f"node {self._node} is gone")
 
 
 def answer_of(ray: ModuleType, answer: Any, node: str, timeout: float | None) -> Any:
-    """What Ray has for a reference."""
+    """Return the value of a Ray reference."""
     exceptions = ray.exceptions
     try:
         return ray.get(answer, timeout=timeout)
@@ -78,35 +77,37 @@ def answer_of(ray: ModuleType, answer: Any, node: str, timeout: float | None) ->
         if "No module named 'remuda" in str(error):
             raise RemudaError(no_remuda(node)) from error
         raise NodeLostError(f"node {node} is gone: {first_line(error)}") from error
-    except Exception as error:  # what Ray itself raises, as where Remuda cannot be imported
+    except Exception as error:  # raised by Ray itself, for example if Remuda cannot be imported
         if "No module named 'remuda" in str(error):
             raise RemudaError(no_remuda(node)) from error
         raise RemudaError(f"node {node} cannot run an agent: {first_line(error)}") from error
 
 
 def no_remuda(node: str) -> str:
-    """What is said of a node without this library."""
+    """Describe a node without this library."""
     return f"node {node} has no Remuda of this version: install the same there as on this machine"
 
 
 def first_line(error: Exception) -> str:
-    """What an exception of Ray's says first."""
+    """Return the first line of a Ray exception's message."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), "no reason")
 
 
-def raised_again(told: dict[str, Any], node: str, log: str) -> RemudaError:
-    """The exception that an agent raised, of its class where that is Remuda's."""
-    if told["is_own"]:
+def rebuilt_error(error_data: dict[str, Any], node: str, log: str) -> RemudaError:
+    """Rebuild the exception of an agent, with its class if that is Remuda's."""
+    if error_data["is_own"]:
         try:
-            kind: Any = importlib.import_module(told["module"])
-            for part in told["name"].split("."):
+            kind: Any = importlib.import_module(error_data["module"])
+            for part in error_data["name"].split("."):
                 kind = getattr(kind, part)
         except (ImportError, AttributeError):
             kind = RemudaError
         if isinstance(kind, type) and issubclass(kind, RemudaError):
-            error = kind.__new__(kind)  # its words are made: a class of its own makes them anew
-            error.args = (told["words"],)
-            error.__dict__.update(told["fields"])
+            error = kind.__new__(kind)  # without __init__, which would make the message again
+            error.args = (error_data["words"],)
+            error.__dict__.update(error_data["fields"])
             return error
     where = f"; its log is {log} there" if log else ""
-    return RemudaError(f"the agent of node {node} failed: {told['name']}: {told['words']}{where}")
+    return RemudaError(
+        f"the agent of node {node} failed: {error_data['name']}: {error_data['words']}{where}"
+    )

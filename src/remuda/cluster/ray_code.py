@@ -1,8 +1,8 @@
-"""Code that nodes need: which there is, whether it is the same everywhere, and what is sent along.
+"""User code on the nodes: find it, compare it, send it.
 
-A user's own module (a game, a network, a matchmaker) lies where the run was started. Where nodes
-are other machines it is sent to them, with what else was loaded from the same folder. What is
-installed is not sent: it must be there, and its source the same.
+A user's module (a game, a network, a matchmaker) is on the machine where the run was started. It is
+sent to nodes on other machines, with everything that was loaded from the same folder. Installed
+packages are not sent: they must be there with the same source.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from remuda.pickled import is_pickled, texts_in
 from remuda.version import __version__
 
 OWN = "remuda"
-"""The package whose source is the same on all nodes, whatever is played."""
+"""The package whose source must be the same on all nodes."""
 NAMED = re.compile(r"([A-Za-z_]\w*)(\.\w+)*:[A-Za-z_][\w.-]*")
-"""What names code in a configuration: `module:Name`."""
+"""Names of code in a configuration: `module:Name`."""
 LARGEST = 50_000_000
-"""Bytes of own code that are sent: code, not data."""
+"""Maximal bytes of user code that are sent: code, not data."""
 
 
 def versions() -> dict[str, str]:
-    """The versions that must be the same on all nodes, by what they are of."""
+    """Return the versions that must be the same on all nodes."""
     found = {"Python": f"{sys.version_info.major}.{sys.version_info.minor}", "Remuda": __version__}
     try:
-        # Which processor or GPU it was built for stands behind a plus sign, and is a node's own.
+        # The build's processor or GPU, after a plus sign, may differ between nodes.
         found["torch"] = version("torch").partition("+")[0]
     except PackageNotFoundError:
         found["torch"] = "none"
@@ -42,7 +42,7 @@ def versions() -> dict[str, str]:
 
 
 def named_modules(tree: object) -> list[str]:
-    """The top-level modules that the configuration names code in, and that are found here."""
+    """Return the top-level modules that the configuration names and this process finds."""
     found: dict[str, None] = {}
     for text in texts_in(tree):
         match = None if is_pickled(text) else NAMED.fullmatch(text)
@@ -52,7 +52,7 @@ def named_modules(tree: object) -> list[str]:
 
 
 def own_code(modules: Iterable[str], with_pickles: bool) -> list[str]:
-    """The files and folders to be sent, of modules and of what else was loaded beside them."""
+    """Return the files and folders to send, of modules and of everything loaded beside them."""
     roots = [root for module in modules if (root := _root(module)) is not None]
     folders = {root.parent for root in roots if not _is_installed(root)}
     if with_pickles:
@@ -75,12 +75,12 @@ def own_code(modules: Iterable[str], with_pickles: bool) -> list[str]:
 
 
 def digests(modules: Sequence[str]) -> dict[str, str]:
-    """By module, a digest of its source as this process finds it; empty where it finds none."""
+    """Return a digest of each module's source; empty if it is not found."""
     return {module: _digest(_root(module)) for module in modules}
 
 
 def difference(here: Mapping[str, Any], there: Mapping[str, Any], node: str) -> str | None:
-    """What a node has otherwise than this machine, in one line; None: nothing that matters."""
+    """Describe how a node differs from this machine; None if the difference does not matter."""
     for what, own in here["versions"].items():
         other = there["versions"].get(what)
         if other != own:
@@ -101,7 +101,7 @@ def difference(here: Mapping[str, Any], there: Mapping[str, Any], node: str) -> 
 
 
 def _root(module: str) -> Path | None:
-    """The file of a top-level module, or the folder of a package; None: it has none."""
+    """Return the file of a top-level module, or the folder of a package."""
     try:
         found = importlib.util.find_spec(module)
     except (ImportError, ValueError, AttributeError):
@@ -116,7 +116,7 @@ def _root(module: str) -> Path | None:
 
 @cache
 def _libraries() -> tuple[Path, ...]:
-    """Where Python's own modules and those that are installed lie."""
+    """Return the folders of Python's own and of installed modules."""
     paths = sysconfig.get_paths()
     kinds = ("stdlib", "platstdlib", "purelib", "platlib")
     return tuple(Path(paths[kind]).resolve() for kind in kinds)
@@ -129,7 +129,7 @@ def _is_installed(root: Path) -> bool:
 
 
 def _files(root: Path, pattern: str) -> list[Path]:
-    """What is in a package, or a file alone, in an order that is the same everywhere."""
+    """Return the files of a package, or a single file, in a fixed order."""
     if root.is_file():
         return [root]
     found = [file for file in root.rglob(pattern) if file.is_file()]

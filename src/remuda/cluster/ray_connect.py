@@ -19,22 +19,23 @@ from remuda.forkserver.signals import STOPPING_SIGNALS
 
 LOG = logging.getLogger(__name__)
 OLDEST = (2, 40)
-"""The oldest version of Ray that is taken, as in the extra of pyproject.toml."""
+"""The oldest supported version of Ray, as in the extra of pyproject.toml."""
 REACH_LIMIT = 3.0
-"""Seconds within which something must listen at the address, and answer as Ray's head does."""
+"""Seconds within which a Ray head must answer at the address."""
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-"""How a client of gRPC begins, by HTTP/2 (RFC 9113, section 3.4), with settings of no entry."""
+"""The first bytes of a gRPC client over HTTP/2 (RFC 9113, section 3.4), with empty settings."""
 SETTINGS_FRAME = 4
-"""What its server answers first: in a frame's header, its kind is the fourth byte."""
+"""The type of the server's first frame: the fourth byte of its header."""
 
 
 NEVER = 10**8
-"""Seconds after which Ray may end this process, because its control service is gone; it would after
-60, whatever else the process does."""
+"""Seconds after which Ray may end this process because its control service is gone; its default is
+60, whatever else the process does.
+"""
 
 
 def import_ray(local: bool) -> ModuleType:
-    """Ray, of a version that will do."""
+    """Import Ray, and check its version."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(NEVER))
@@ -62,7 +63,7 @@ def import_ray(local: bool) -> ModuleType:
 
 
 def version_of(text: str) -> tuple[int, int]:
-    """Major and minor version; what cannot be read counts as new."""
+    """Return major and minor version; an unreadable version counts as new."""
     parts = text.split(".")
     try:
         return int(parts[0]), int(parts[1])
@@ -71,7 +72,7 @@ def version_of(text: str) -> tuple[int, int]:
 
 
 def find_address(ray: ModuleType, address: str) -> str:
-    """`host:port` of the head that `cluster.address` means."""
+    """Return `host:port` of the head that `cluster.address` names."""
     found = address
     if address == "auto":
         try:
@@ -87,7 +88,7 @@ def find_address(ray: ModuleType, address: str) -> str:
 
 
 def _greet(host: str, port: int) -> None:
-    """Find out within seconds whether a server of gRPC is there; Ray would try for minutes."""
+    """Check within seconds that a gRPC server is there; Ray would try for minutes."""
     with socket.create_connection((host, port), REACH_LIMIT) as connection:
         if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
             return  # it would not greet in plain words
@@ -107,7 +108,7 @@ def _none_at(address: str, found: str = "", error: Exception | None = None) -> s
     )
 
 
-def connect(ray: ModuleType, address: str, said: str, code: Sequence[str] = ()) -> None:
+def connect(ray: ModuleType, address: str, setting: str, code: Sequence[str] = ()) -> None:
     """Join the cluster as a driver whose agents end with it."""
     if ray.is_initialized():
         raise RemudaError(
@@ -128,12 +129,13 @@ def connect(ray: ModuleType, address: str, said: str, code: Sequence[str] = ()) 
             _speak(ray)
             why = " ".join(str(error).split())[:300]
             raise RemudaError(
-                f"cluster.address is {said!r}: the Ray cluster at {address} cannot be joined: {why}"
+                f"cluster.address is {setting!r}: the Ray cluster at {address} cannot be joined: "
+                f"{why}"
             ) from error
 
 
 def disconnect(ray: ModuleType) -> None:
-    """Leave the cluster; Ray speaks as it did before."""
+    """Leave the cluster; restore Ray's own output."""
     with _own_signals():
         ray.shutdown()
     _speak(ray)
@@ -146,7 +148,7 @@ def _speak(ray: ModuleType) -> None:
 
 
 def _hush(ray: ModuleType) -> None:
-    """Keep what Ray's nodes tell of dead workers and nodes out of the terminal: it is told here."""
+    """Keep Ray's messages about dead workers and nodes out of the terminal; Remuda reports them."""
     worker: Any = ray._private.worker
     if getattr(worker, "print_to_stdstream", _to_log) is not _to_log:
         _SPOKE[:] = [worker.print_to_stdstream]
@@ -154,18 +156,18 @@ def _hush(ray: ModuleType) -> None:
 
 
 _SPOKE: list[Any] = []
-"""What Ray prints by, while this module does it instead."""
+"""Ray's own print function, while this module replaces it."""
 
 
 def _to_log(data: Mapping[str, Any], *_: object, **__: object) -> None:
-    """Take lines that Ray would print."""
+    """Log lines that Ray would print."""
     for line in data.get("lines", ()):
         LOG.info("Ray: %s", line)
 
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Let Ray leave the signals as they are: a run ends in order on SIGTERM."""
+    """Keep the signal handlers: a run ends in order on SIGTERM."""
     kinds = STOPPING_SIGNALS
     before = {kind: signal.getsignal(kind) for kind in kinds}
     try:

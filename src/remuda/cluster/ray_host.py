@@ -1,7 +1,7 @@
-"""What runs on each node: a Ray actor that makes the run's agent there and answers calls to it.
+"""The process on each node: a Ray actor that makes the run's agent there and answers calls to it.
 
-It imports no Ray. What crosses to it and back are pickles, so that what cannot be read, or raises,
-is told in the words in which it was raised, and not in Ray's.
+It imports no Ray. Pickles cross to it and back, so that unreadable values and exceptions are
+reported with their own messages, not with Ray's.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from remuda.errors import RemudaError
 from remuda.loading import load
 
 THREADS = 32
-"""Calls of one agent that run at once: a few, and those that wait for it to be made."""
+"""Calls of one agent that run at once: a few, and those that wait until it is made."""
 
 
 class Host:
-    """The agent of a node, in the process that is its own, and how it is called."""
+    """The agent of a node in its process, and the calls to it."""
 
     def __init__(self, environment: Mapping[str, str | None]) -> None:
-        """Let what is started here find the code, and compute as on the head."""
+        """Set the environment: started processes find the code and compute as on the head."""
         for name, value in environment.items():
             os.environ.pop(name, None)
             if value is not None:
@@ -42,7 +42,7 @@ class Host:
         self._never = threading.Event()
 
     def describe(self, modules: Sequence[str]) -> dict[str, Any]:
-        """What this node is, and the code that it has."""
+        """Describe this node and its code."""
         import psutil
 
         return {
@@ -54,11 +54,11 @@ class Host:
         }
 
     def watch(self) -> None:
-        """Never return: who waits for this learns that the process is gone."""
+        """Never return: the caller learns when the process is gone."""
         self._never.wait()
 
     def make(self, agent: str, args: bytes) -> None:
-        """Make the agent, once; a fault is told by calls to it."""
+        """Make the agent, once; calls to it report a failure."""
         try:
             self._agent = load(agent, "the agent of a node")(*pickle.loads(args))
         except Exception as error:
@@ -68,7 +68,7 @@ class Host:
             self._made.set()
 
     def call(self, method: str, args: bytes) -> bytes:
-        """Call a method of the agent, once it is made, and return the pickle of what came of it."""
+        """Call a method of the agent, once it is made, and return the pickled outcome."""
         self._made.wait()
         try:
             if self._fault is not None:
@@ -78,12 +78,12 @@ class Host:
         except Exception as error:
             if self._fault is None and not isinstance(error, RemudaError):
                 traceback.print_exc()
-            data = pickle.dumps((False, told(error)))
+            data = pickle.dumps((False, described(error)))
         return data
 
 
-def told(error: Exception) -> dict[str, Any]:
-    """An exception as what can be read anywhere."""
+def described(error: Exception) -> dict[str, Any]:
+    """Describe an exception in a form that any process can read."""
     kind = type(error)
     return {
         "module": kind.__module__,
@@ -96,7 +96,7 @@ def told(error: Exception) -> dict[str, Any]:
 
 
 def _plain(fields: dict[str, Any]) -> dict[str, Any]:
-    """What of an exception's fields can be sent."""
+    """Return the fields of an exception that can be sent."""
     found = {}
     for name, value in fields.items():
         try:
@@ -108,7 +108,7 @@ def _plain(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _log() -> str:
-    """Where what this process prints is written, on its own machine."""
+    """Return the file to which this process prints, on its own machine."""
     try:
         return str(Path(os.readlink("/proc/self/fd/2")))
     except OSError:

@@ -1,12 +1,12 @@
 """Nodes of a Ray cluster on this machine, and the process that ends them with the run.
 
-A *keeper* starts them: a process of its own, which the run holds by a pipe. When the pipe closes,
-because the run let go or because it died of whatever, the keeper kills every process of every node
-and removes Ray's directory. Should the keeper be killed itself, then the first process of each node
-does the same for its node. Ray by itself would leave some of its processes in either case.
+A separate process, the *keeper*, starts them; the run holds it by a pipe. When the pipe closes,
+because the run ended or died, the keeper kills every process of every node and removes Ray's
+directory. If the keeper itself is killed, the first process of each node does the same for its
+node. Ray alone would leave some of its processes in either case.
 
 Each node is a session of processes, whose leader forked from the keeper: so a node can be killed or
-stopped as a whole, as a machine can.
+stopped as a whole, like a machine.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
 }
-"""What Ray must find in the environment before it is imported, here and in the run."""
+"""Environment variables that must be set before Ray is imported, here and in the run."""
 OBJECT_STORE = 80_000_000
-"""Bytes of Ray's object store of each node, nearly the least it takes: next to nothing is in it."""
+"""Bytes of Ray's object store of each node: nearly its minimum, since it is almost empty."""
 SYSTEM = {
     "health_check_initial_delay_ms": 1000,
     "health_check_period_ms": 1000,
@@ -47,13 +47,13 @@ SYSTEM = {
 }
 """How soon Ray finds that a node is gone."""
 LONGEST_DIRECTORY = 40
-"""Characters that leave enough for the paths of Ray's sockets, which are 107 at most."""
+"""Characters that leave enough for the paths of Ray's sockets, which have at most 107."""
 END_LIMIT = 15.0
 """Seconds that the keeper has to end everything."""
 
 
 class LocalNodes:
-    """A Ray cluster on this machine, for as long as this object, or this process, is there."""
+    """A Ray cluster on this machine that lives as long as this object or process."""
 
     def __init__(self, count: int, cores: int, memory: int) -> None:
         """Begin to start the nodes, the head first."""
@@ -73,12 +73,12 @@ class LocalNodes:
         self._buffer = b""
         self._directory: Path | None = None
         self.address = ""
-        """Of the head; empty: it has not come yet."""
+        """Address of the head; empty before it is known."""
         self.sessions: dict[int, int] = {}
-        """By the number of the node among those started here, its session of processes."""
+        """Session of processes of each node started here."""
 
     def wait(self, count: int, seconds: float) -> None:
-        """Wait until so many nodes have been started."""
+        """Wait until `count` nodes have been started."""
         assert self._keeper.stdout is not None
         end = time.monotonic() + seconds
         while len(self.sessions) < count:
@@ -110,13 +110,13 @@ class LocalNodes:
             self.sessions[news["node"]] = news["session"]
 
     def add(self) -> None:
-        """Let one more node be started; `wait` for it."""
+        """Start one more node; `wait` for it."""
         assert self._keeper.stdin is not None
         self._keeper.stdin.write(b"node\n")
         self._keeper.stdin.flush()
 
     def stop(self) -> None:
-        """End all nodes, and remove what Ray wrote."""
+        """End all nodes, and remove Ray's files."""
         assert self._keeper.stdin is not None
         assert self._keeper.stdout is not None
         with suppress(OSError):
@@ -134,7 +134,7 @@ class LocalNodes:
 
 
 def members(session: int) -> list[int]:
-    """The processes of a session that are not over."""
+    """Return the living processes of a session."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -146,7 +146,7 @@ def members(session: int) -> list[int]:
 
 
 def kill_session(session: int, seconds: float = 5.0) -> None:
-    """Kill all processes of a session but this one, and those that they start meanwhile."""
+    """Kill all processes of a session but this one, including new ones."""
     end = time.monotonic() + seconds
     while (there := set(members(session)) - {os.getpid()}) and time.monotonic() < end:
         for process in there:
@@ -156,7 +156,7 @@ def kill_session(session: int, seconds: float = 5.0) -> None:
 
 
 def keep(settings_text: str) -> NoReturn:
-    """Be the keeper: start nodes, and end them when standard input closes."""
+    """Run the keeper: start nodes, and end them when standard input closes."""
     settings = json.loads(settings_text)
     _adopt_orphans()
     usual = tempfile.gettempdir()
@@ -208,10 +208,10 @@ def _start_nodes(settings: Mapping[str, Any], directory: str, sessions: list[int
 
 
 def _line_of(pipe: IO[str]) -> dict[str, Any] | None:
-    """What a node tells once it is there; None: the run let go before."""
+    """Read the report of a started node; None if the run ended before."""
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
-    poll.register(0, 0)  # only that it was closed: what it says is read later
+    poll.register(0, 0)  # only whether it was closed: its lines are read later
     ready = {descriptor for descriptor, _ in poll.poll()}
     if pipe.fileno() not in ready:
         return None
@@ -230,7 +230,7 @@ def _be_node(
     lifeline: Lifeline,
     write: int,
 ) -> NoReturn:
-    """Be the first process of a node, and end it all when Ray or the keeper does."""
+    """Run the first process of a node, and end the node when Ray or the keeper ends."""
     os.setsid()
     read = os.dup(lifeline.descriptor)
     lifeline.close()  # the other end is the keeper's alone
@@ -289,7 +289,7 @@ def _tell(news: Mapping[str, Any]) -> None:
 
 
 def _reap() -> list[int]:
-    """The children that are over since this was asked last; the kernel forgets them."""
+    """Reap and return the children that have ended."""
     found = []
     with suppress(ChildProcessError):
         while child := os.waitpid(-1, os.WNOHANG)[0]:
@@ -298,7 +298,7 @@ def _reap() -> list[int]:
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of processes whose own parent dies, so that none stays as a zombie."""
+    """Become the parent of orphans, so that none stays as a zombie."""
     set_child_subreaper = 36
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)

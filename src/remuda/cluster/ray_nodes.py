@@ -1,7 +1,7 @@
 """The nodes of a run as Ray knows them.
 
-Ray tells which nodes there are, starts one process on each, carries a few calls a second to it, and
-tells when it is gone. What is played and learned never passes through it.
+Ray lists the nodes, starts one process on each, carries a few calls a second to it, and reports
+when it is gone. Experience and weights never pass through it.
 """
 
 from __future__ import annotations
@@ -25,41 +25,44 @@ from remuda.cluster.ray_code import difference, digests, named_modules, own_code
 from remuda.cluster.ray_connect import connect, disconnect, find_address, import_ray
 from remuda.cluster.ray_host import THREADS, Host
 from remuda.cluster.ray_local import LocalNodes
-from remuda.cluster.ray_looks import Looks, Told
+from remuda.cluster.ray_polling import NodePoller, NodeSnapshot
 from remuda.config import Config
 from remuda.errors import NodeLostError, RemudaError, RoleDiedError
 from remuda.pickled import names_in
 
 LOG = logging.getLogger(__name__)
 STEP = 0.05
-"""Seconds between two looks at what is waited for."""
+"""Seconds between two looks while waiting."""
 RETURN_AFTER = 5.0
-"""Seconds after which a node whose agent is gone, and that Ray still has, may be taken again; twice
-as many each time."""
+"""Seconds after which a node whose agent is gone, and that Ray still lists, may be used again;
+doubled each time.
+"""
 SAME = ("OMP_NUM_THREADS",)
-"""Variables of the environment that are on all nodes as they are here; Ray would set them by the
-cores that an agent reserves, and sums of floating-point numbers go by the number of threads."""
+"""Environment variables that are the same on all nodes. Ray would set them by the cores that an
+agent reserves, and sums of floating-point numbers depend on the number of threads.
+"""
 GONE_AFTER = 20.0
-"""Seconds that an answer of Ray's control service is waited for before it is taken for gone. A
-minute after it is, Ray's own processes end too."""
+"""Seconds without an answer after which Ray's control service counts as gone. Ray's own processes
+end a minute after it.
+"""
 KILL_LIMIT = 5.0
-"""Seconds that agents have to be gone at the end."""
+"""Seconds that agents have to end."""
 
 
 @dataclass
 class _Node:
-    """A node of Ray's that the run takes, or may."""
+    """A Ray node that the run uses or may use."""
 
     ray_id: str
     host: Any
     description: Any
-    """Ray's reference to what it tells of itself."""
+    """Ray's reference to the node's description."""
     watch: Any
-    """Ray's reference that is answered, with an error, only once its process is gone."""
+    """Ray's reference that fails once its process is gone."""
     cores: int
     gpus: int
     entry: Mapping[str, Any]
-    """As Ray lists it."""
+    """Ray's entry of the node."""
     info: NodeInfo | None = None
     process: int = 0
     logs: str = ""
@@ -68,7 +71,7 @@ class _Node:
 
 @dataclass
 class _Absent:
-    """A node of Ray's whose agent is gone: when it may be taken again."""
+    """A Ray node whose agent is gone: when it may be used again."""
 
     times: int = 0
     until: float = field(default_factory=time.monotonic)
@@ -77,18 +80,18 @@ class _Absent:
 class RayNodes:
     """Ray's cluster, or one on this machine, as the nodes of a run.
 
-    1. A node has one agent: a Ray actor that reserves what Ray has free there, so that neither
-       another's work nor another run's is beside it; and that Ray never starts again.
-    2. What Ray says is gone is gone: an agent whose connection broke is killed before its node is
-       taken again, under another number.
-    3. Nothing waits for Ray's control service once the run goes on; a thread does. Where the
+    1. A node has one agent: a Ray actor that reserves all that Ray has free there, so that no other
+       work runs beside it; Ray never restarts it.
+    2. A node that Ray reports as gone is gone: an agent whose connection broke is killed before its
+       node is used again, under another number.
+    3. Nothing waits for Ray's control service while the run continues; a thread does. If the
        service is gone, so is the cluster: the run ends with a message.
-    4. Nodes are looked at before they are taken: another version of Python, of Remuda or of torch,
-       or another source of Remuda or of what the configuration names, is refused.
+    4. Nodes are checked before use: another version of Python, of Remuda or of torch, or another
+       source of Remuda or of modules that the configuration names, is refused.
     """
 
     def __init__(self, config: Config) -> None:
-        """Check what can be checked at once, and begin to start what is to be started."""
+        """Check the settings, and begin to start local nodes."""
         self._config = config
         self._cluster = config.cluster
         self._ray: ModuleType = import_ray(bool(config.cluster.local))
@@ -97,7 +100,7 @@ class RayNodes:
         self._absent: dict[str, _Absent] = {}
         self._refused: set[str] = set()
         self._lost: list[int] = []
-        self._looks = Looks(self._told)
+        self._poller = NodePoller(self._list_nodes)
         self._here = ""
         self._host: Any = None
         self._number = HEAD
@@ -120,18 +123,18 @@ class RayNodes:
 
     @property
     def local(self) -> LocalNodes | None:
-        """What was started on this machine; None: the cluster was there."""
+        """The nodes started on this machine; None if the cluster existed before."""
         return self._local
 
     def gather(self) -> list[NodeInfo]:
-        """Wait for the nodes that the run is to begin with; the head is the first."""
+        """Wait for the first nodes of the run; the head comes first."""
         end = time.monotonic() + self._cluster.start_limit
-        said = self._cluster.address or f"local {self._cluster.local}"
+        named_in = self._cluster.address or f"local {self._cluster.local}"
         try:
             if self._local is not None:
                 self._local.wait(self._cluster.local, self._cluster.start_limit)
                 self._address = self._local.address
-            connect(self._ray, self._address, said, self._sent)
+            connect(self._ray, self._address, named_in, self._sent)
             self._here = self._ray.get_runtime_context().get_node_id()
             self._host = self._ray.remote(Host)
             for entry in self._wait_for_nodes(end):
@@ -146,7 +149,7 @@ class RayNodes:
         return infos
 
     def _wait_for_nodes(self, end: float) -> Sequence[Mapping[str, Any]]:
-        """Ray's entries of as many nodes as are wanted, this machine's first."""
+        """Return Ray's entries of as many nodes as are wanted, this machine's first."""
         wanted = self._cluster.local or self._cluster.nodes
         while True:
             found = self._ask(end).entries
@@ -161,30 +164,30 @@ class RayNodes:
                 )
             time.sleep(STEP)
 
-    def _ask(self, end: float) -> Told:
-        """Wait for what Ray says of the nodes, from now on."""
-        while (told := self._looks.newest()) is None:
-            if time.monotonic() > end and self._looks.waits > STEP:
+    def _ask(self, end: float) -> NodeSnapshot:
+        """Wait for a new list of nodes."""
+        while (snapshot := self._poller.newest()) is None:
+            if time.monotonic() > end and self._poller.waits > STEP:
                 raise RemudaError(self._silent())
             time.sleep(STEP / 5)
-        return told
+        return snapshot
 
     def _silent(self) -> str:
-        """What is said where Ray does not answer."""
+        """Describe that Ray does not answer."""
         again = "" if self._local is not None else "; start Ray again"
-        why = f" ({self._looks.failure})" if self._looks.failure else ""
+        why = f" ({self._poller.failure})" if self._poller.failure else ""
         return (
-            f"Ray, at {self._address}, has not said for {self._looks.waits:.0f} s which nodes "
-            f"there are{why}: its control service is gone, and with it the cluster{again}"
+            f"Ray, at {self._address}, has not listed its nodes for {self._poller.waits:.0f} s"
+            f"{why}: its control service is gone, and with it the cluster{again}"
         )
 
-    def _told(self) -> Told:
-        """What Ray says of the nodes that are there; it does not return where Ray is gone."""
+    def _list_nodes(self) -> NodeSnapshot:
+        """List Ray's living nodes; does not return if Ray is gone."""
         found = [entry for entry in self._ray.nodes() if entry["Alive"]]
         found.sort(key=lambda entry: entry["NodeID"] != self._here)
         is_whole = found and found[0]["NodeID"] == self._here
         tell = getattr(self._ray._private.state, "available_resources_per_node", None)
-        return Told(found if is_whole else (), tell() if tell is not None else {})
+        return NodeSnapshot(found if is_whole else (), tell() if tell is not None else {})
 
     def _begin(self, entry: Mapping[str, Any], cores: int, gpus: int) -> _Node:
         """Start the process of a node, which reserves all that is free there."""
@@ -205,7 +208,7 @@ class RayNodes:
         return _Node(ray_id, host, description, host.watch.remote(), cores, gpus, entry)
 
     def _wait_for_free(self, entry: Mapping[str, Any], end: float) -> tuple[int, int]:
-        """Cores and GPUs that are not reserved there; an earlier run may just be ending."""
+        """Wait for unreserved cores and GPUs; an earlier run may just be ending."""
         while (found := _free(entry, self._ask(end))) is None:
             if time.monotonic() > end:
                 raise RemudaError(
@@ -216,10 +219,10 @@ class RayNodes:
         return found
 
     def _take(self, node: _Node, seconds: float) -> NodeInfo:
-        """Give a node its number, once it has told what it is and was found to fit."""
+        """Give a node its number, once it has described itself and was found to fit."""
         name = self._unique(_name_of(node.entry))
         try:
-            told = answer_of(self._ray, node.description, name, seconds)
+            snapshot = answer_of(self._ray, node.description, name, seconds)
         except TimeoutError:
             raise RemudaError(
                 f"node {name} did not say what it is within {self._cluster.start_limit:g} s "
@@ -228,23 +231,23 @@ class RayNodes:
             ) from None
         finally:
             self._coming.pop(node.ray_id, None)
-        fault = difference(self._expected, told, name)
+        fault = difference(self._expected, snapshot, name)
         if fault is not None:
             self._refused.add(node.ray_id)
             self._kill(node)
             raise RemudaError(fault)
-        reserved = int(node.entry["Resources"].get("memory", told["memory"]))
+        reserved = int(node.entry["Resources"].get("memory", snapshot["memory"]))
         labels = node.entry.get("Labels") or {}
         info = node.info = NodeInfo(
             number=self._number,
             name=name,
             address=node.entry["NodeManagerAddress"],
             cores=node.cores,
-            memory=min(told["memory"] // max(self._cluster.local, 1), reserved),
+            memory=min(snapshot["memory"] // max(self._cluster.local, 1), reserved),
             gpus=node.gpus,
             labels={key: value for key, value in labels.items() if key != "ray.io/node-id"},
         )
-        node.process, node.logs = told["process"], told["logs"]
+        node.process, node.logs = snapshot["process"], snapshot["logs"]
         self._nodes[self._number] = node
         self._number += 1
         return info
@@ -254,7 +257,7 @@ class RayNodes:
         return name if name not in taken else f"{name}-{self._number}"
 
     def _check_labels(self, infos: list[NodeInfo]) -> None:
-        """Refuse settings that name a node which is not there."""
+        """Refuse settings that name a missing node."""
         config = self._config
         named = [("actor.nodes", label) for label in config.actor.nodes]
         named.append(("policy.node", config.policy.node))
@@ -271,7 +274,7 @@ class RayNodes:
                 )
 
     def start(self, number: int, agent: str, args: tuple[Any, ...]) -> None:
-        """Make the node's agent, in a process of its own; nothing is waited for."""
+        """Make the node's agent, in a separate process, without waiting."""
         node = self._nodes[number]
         if not node.gone:
             node.host.make.remote(agent, cloudpickle.dumps(args))
@@ -286,7 +289,7 @@ class RayNodes:
         return RayCall(self._ray, answer, node.info.name, node.logs)
 
     def lost(self) -> list[int]:
-        """The nodes that were found to be gone since this was asked last."""
+        """Return the nodes newly found to be lost."""
         watches = {node.watch: n for n, node in self._nodes.items() if not node.gone}
         if watches:
             ready, _ = self._ray.wait(
@@ -299,7 +302,7 @@ class RayNodes:
         return found
 
     def joined(self) -> list[NodeInfo]:
-        """The nodes that have come since this was asked last; they have no agent yet."""
+        """Return the newly joined nodes; they have no agent yet."""
         found = []
         for node in list(self._coming.values()):
             if self._ray.wait([node.description], timeout=0, fetch_local=False)[0]:
@@ -310,21 +313,21 @@ class RayNodes:
                 except RemudaError as error:
                     self._refused.add(node.ray_id)
                     LOG.warning("%s; it is left out", error)
-        told = self._looks.newest()
-        if self._looks.waits > GONE_AFTER:
+        snapshot = self._poller.newest()
+        if self._poller.waits > GONE_AFTER:
             raise RoleDiedError(self._silent())
-        if told is None:
+        if snapshot is None:
             return found
         taken = {node.ray_id for node in self._nodes.values() if not node.gone}
         room = self._cluster.nodes - len(taken) - len(self._coming)
-        for entry in told.entries:
+        for entry in snapshot.entries:
             ray_id = entry["NodeID"]
             if ray_id in taken or ray_id in self._coming or ray_id in self._refused:
                 continue
             if not self._may_return(ray_id) or (self._cluster.nodes and room <= 0):
                 continue
-            free = _free(entry, told)
-            if free is not None:  # else it is looked at again
+            free = _free(entry, snapshot)
+            if free is not None:  # otherwise it is checked again later
                 self._coming[ray_id] = self._begin(entry, *free)
                 room -= 1
         return found
@@ -334,7 +337,7 @@ class RayNodes:
         return absent is None or time.monotonic() > absent.until
 
     def give_up(self, number: int) -> None:
-        """Kill the node's agent, whatever it does, and count the node as gone."""
+        """Kill the node's agent unconditionally, and count the node as lost."""
         self._give_up(self._nodes[number])
 
     def _give_up(self, node: _Node) -> None:
@@ -354,8 +357,8 @@ class RayNodes:
                 os.kill(node.process, signal.SIGKILL)
 
     def stop(self) -> None:
-        """Kill all agents, and end all that was started here; nothing of it stays."""
-        self._looks.stop()
+        """Kill all agents, and end everything that was started here."""
+        self._poller.stop()
         nodes = [*self._nodes.values(), *self._coming.values()]
         if self._ray.is_initialized():
             for node in nodes:
@@ -374,7 +377,7 @@ class RayNodes:
 
 
 def _name_of(entry: Mapping[str, Any]) -> str:
-    """What people call a node: a label `name`, or what Ray or the system calls it."""
+    """Return a node's name for users: a label `name`, or the name in Ray or the system."""
     labels = entry.get("Labels") or {}
     address = entry["NodeManagerAddress"]
     ray_name = entry.get("NodeName") or address
@@ -383,9 +386,9 @@ def _name_of(entry: Mapping[str, Any]) -> str:
     )
 
 
-def _free(entry: Mapping[str, Any], told: Told) -> tuple[int, int] | None:
-    """Cores and GPUs of a node that are not reserved; None: it has cores, and none is free."""
+def _free(entry: Mapping[str, Any], snapshot: NodeSnapshot) -> tuple[int, int] | None:
+    """Return the unreserved cores and GPUs of a node; None if it has cores and none is free."""
     total = entry["Resources"]
-    free = told.free.get(entry["NodeID"], total)
+    free = snapshot.free.get(entry["NodeID"], total)
     cores, gpus = int(free.get("CPU", 0)), int(free.get("GPU", 0))
     return (cores, gpus) if cores or not total.get("CPU") else None

@@ -1,11 +1,11 @@
 """The compiled kernels by which a ring on one node follows the ring of the same actor on another.
 
-Every word and byte of a ring has one writer: its actor, or the policy's learner. On the node of the
-actor that is the actor itself; on any other node the bridge writes what is the actor's, in the same
-order as an actor does, so that readers there need not know of it.
+Every word and byte of a ring has one writer: its actor, or the policy's learner. On the actor's
+node the actor itself writes; on any other node the bridge writes the actor's data, in the same
+order as an actor does, so that readers there see no difference.
 
-`collect` reads a ring as a learner does: it notes a segment's sequence, copies, and looks again.
-What it copies is what was added since it was asked before. `follow` writes it down.
+`collect` reads a ring as a learner does: it notes a segment's sequence, copies, and looks again. It
+copies what was added since the last call. `follow` writes it on the other node.
 """
 
 from __future__ import annotations
@@ -36,20 +36,22 @@ from remuda.memory.atomic import (
 from remuda.types import Array, Integers
 
 WORDS = 7
-"""Of a ring, that are its actor's: HEAD, OVERWRITTEN, NEXT_OVERWRITTEN, LOST, CLOSED, CLOSED_STEPS,
-WRITTEN."""
+"""Words of a ring that its actor writes: HEAD, OVERWRITTEN, NEXT_OVERWRITTEN, LOST, CLOSED,
+CLOSED_STEPS, WRITTEN.
+"""
 SLOT, SEQUENCE, BEGIN, END, CLOSED_AS, NUMBER, STREAM, IS_NEW = range(8)
-"""What is told of a segment of which steps BEGIN to END come."""
+"""Columns of a sent segment; its steps from BEGIN to END are included."""
 COLUMNS = 8
 ENTRY = 4
-"""Numbers of an entry of the queue: which it is, its place, that one's sequence, steps so far."""
+"""Numbers of a queue entry: its number, its place, that place's sequence, steps so far."""
 FITS, SKIPPED, CUT = range(3)
-"""How far `collect` got: to the end; to the end, but for segments that were just being written; or
-until what it was given was full."""
+"""Outcomes of `collect`: everything; everything but segments that were being written; or until the
+buffer was full.
+"""
 MOST = 1 << 24
-"""Entries of the queue that are passed over one by one."""
+"""Maximal number of queue entries that are skipped one by one."""
 NOT_THE_SAME = -1
-"""What `follow` returns where steps are to be added to another segment than it has, or to none."""
+"""Result of `follow` for steps of another segment than the ring has."""
 
 
 class RingParts(NamedTuple):
@@ -69,17 +71,17 @@ class RingParts(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What a peer has of a ring, as far as it is known."""
+    """The known state of a ring at a peer."""
 
     sequence: Integers
     committed: Integers
     words: Integers
-    """[WORDS] as they were sent last."""
+    """[WORDS] last sent."""
 
 
 @njit(cache=True)
 def _words(counters: Integers, words: Integers) -> None:
-    """Read the words that are the actor's; what was written down before them is seen after this."""
+    """Read the actor's words; data written before them is visible after this."""
     words[6] = load(counters, WRITTEN)
     words[4] = load(counters, CLOSED)
     words[5] = load(counters, CLOSED_STEPS)
@@ -92,7 +94,7 @@ def _words(counters: Integers, words: Integers) -> None:
 
 @njit(cache=True)
 def has_changed(parts: RingParts, sent: Sent, words: Integers) -> bool:
-    """Whether there is anything to be sent; `words` [WORDS] are filled."""
+    """Return whether there is anything to send; fills `words` [WORDS]."""
     _words(parts.counters, words)
     changed = False
     for i in range(WORDS):
@@ -102,10 +104,11 @@ def has_changed(parts: RingParts, sent: Sent, words: Integers) -> bool:
 
 @njit(cache=True)
 def _entries(parts: RingParts, words: Integers, first: int, steps: int, out: Integers) -> int:
-    """Copy the queue from entry `first` to the last that `words` count; returns how many.
+    """Copy the queue from entry `first` to the last that `words` count; return how many.
 
-    Those that the actor writes over meanwhile lead nowhere. `CLOSED_STEPS` becomes the last one's,
-    or stays what it was sent as (`steps`): the actor's own word may be of one more, or of one less.
+    Entries that the actor overwrites meanwhile lead nowhere. `CLOSED_STEPS` becomes the last
+    entry's, or stays at `steps`, the value last sent: the actor's own word may belong to one entry
+    more or less.
     """
     places = parts.queue.size
     if words[4] == first and steps >= 0:
@@ -139,7 +142,7 @@ def _size(
     end: int,
     is_new: bool,
 ) -> int:
-    """Bytes that are told of a segment: of steps `first` to `end`, and of its beginning."""
+    """Return the bytes of a segment's steps `first` to `end`, and of its beginning if it is new."""
     size: int = parts.memories.shape[1] if is_new else 0
     for f in range(len(fields)):
         lo = 0 if is_new else min(first + layout[f, 1], layout[f, 2])
@@ -159,18 +162,18 @@ def collect(
     payload: Array,
     at: int,
 ) -> tuple[int, int, int, int]:
-    """Copy what a peer does not have of a ring, as far as there is place for it.
+    """Copy the data of a ring that a peer lacks, as far as it fits.
 
     Args:
-        fields: what is kept of steps, each [segments, bytes].
+        fields: arrays of the steps, each [segments, bytes].
         layout: [fields, 3]: bytes of a row; rows that a segment has more than steps before it ends;
             rows of a segment.
         parts: the ring.
-        sent: what the peer has; it is brought up to date.
+        sent: the peer's state; updated.
         words: [WORDS], of `has_changed`.
         heads: [segments, COLUMNS], filled.
         entries: [segments, ENTRY], filled.
-        payload: bytes, filled from `at` on.
+        payload: [bytes], filled from `at` on.
         at: where they begin.
     """
     num_heads, outcome = 0, FITS
@@ -216,10 +219,10 @@ def collect(
 
 @njit(cache=True)
 def _pass_over(parts: RingParts, first: int) -> None:
-    """Count entries of the queue that were gone before they could be told, up to `first`.
+    """Count queue entries up to `first` that were gone before they could be sent.
 
-    They lead nowhere. Each is counted before the next is written, as an actor does it: else a
-    reader could be at an entry that is written over, and not see it by `CLOSED`.
+    They lead nowhere. Each is counted before the next is written, as an actor does it: otherwise a
+    reader could be at an entry that is overwritten, and not see it by `CLOSED`.
     """
     counters, places = parts.counters, parts.queue.size
     begin, steps = counters[CLOSED], counters[CLOSED_STEPS]
@@ -243,17 +246,17 @@ def follow(
     payload: Array,
     watched: int,
 ) -> int:
-    """Write down what `collect` copied; 1 where the learner is to be rung, else 0.
+    """Write the data that `collect` copied; return 1 if the learner must be rung, otherwise 0.
 
     Args:
-        fields: as for `collect`...
-        layout: ...likewise.
+        fields: as in `collect`.
+        layout: as in `collect`.
         parts: the ring here.
-        words: [WORDS]; none, where more of the ring is to come.
+        words: [WORDS]; empty if more of the ring follows.
         heads: [segments, COLUMNS].
         entries: [entries, ENTRY].
-        payload: the bytes of these segments.
-        watched: the word that the learner sleeps by.
+        payload: [bytes] of these segments.
+        watched: the word by which the learner sleeps.
     """
     at = 0
     counters, length = parts.counters, layout[len(fields) - 1, 2]
@@ -315,9 +318,9 @@ def follow(
 
 @njit(cache=True)
 def mend(parts: RingParts) -> None:
-    """Let a ring's counts agree that a bridge was following when it died.
+    """Repair the counts of a ring whose bridge died while it wrote.
 
-    What it left odd or half said comes again: its successor tells what it has.
+    Data that it left incomplete comes again: its successor reports what it has.
     """
     counters = parts.counters
     if counters[CLOSED] > 0 and counters[HEAD] > 0:  # else it was never followed here

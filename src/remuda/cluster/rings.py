@@ -1,13 +1,12 @@
 """A ring on the node of its learner that follows the ring on the node of its actor.
 
-An actor writes into the ring on its own node, and waits there, where the user lets it, by the words
-of the learner that a bridge writes for it. The learner reads the ring on its own node, which a
-bridge writes in the order of the actor. So neither knows of the other's node.
+An actor writes the ring on its own node. If it may wait, it waits there by the learner's words,
+which a bridge writes. The learner reads the ring on its node, which a bridge writes in the order of
+the actor. So neither knows of the other's node.
 
-Who writes what, and what if it dies there: on the node of the learner the bridge is the ring's only
-writer. One that dies leaves an odd sequence, or steps that are not committed, as an actor does; its
-successor asks for what it does not have (`Following.holds`), so that they come again. On the node
-of the actor the bridge only reads.
+On the node of the learner the bridge is the ring's only writer. A bridge that dies leaves an odd
+sequence, or steps that are not committed, as an actor does; its successor requests the missing data
+(`RingIn.holds`), so that it comes again. On the node of the actor the bridge only reads.
 """
 
 from __future__ import annotations
@@ -24,30 +23,27 @@ from remuda.experience.ring import CLOSED_STEPS, WRITTEN, ExperienceRing
 from remuda.types import Array, Integers
 
 STEPS = ("actions", "log_probs", "rewards", "discounts", "versions")
-"""The arrays that have a row for each step, and no other."""
+"""The arrays that have exactly one row for each step."""
 
 
 @dataclass
-class News:
-    """What was added to a ring."""
+class RingUpdate:
+    """New data of a ring."""
 
     is_whole: bool
-    """Whether it is all there is; if not, nothing is counted before the rest comes."""
+    """It is complete; otherwise nothing is counted before the rest arrives."""
     words: Integers
-    """[WORDS], or none while it is not whole."""
+    """[WORDS], or empty while it is incomplete."""
     heads: Integers
     """[segments, COLUMNS]."""
     entries: Integers
     """[entries, ENTRY] of the queue."""
     payload: Array
-    """The bytes of the segments, of uint8."""
+    """[bytes] uint8 of the segments."""
 
 
-class Followed:
-    """A ring whose actor is here, as a learner elsewhere is told of it.
-
-    It belongs to the link to that node, and begins anew with it.
-    """
+class RingOut:
+    """Sends a ring whose actor is here to a learner elsewhere; belongs to the link there."""
 
     def __init__(self, ring: ExperienceRing) -> None:
         self._ring = ring
@@ -65,17 +61,14 @@ class Followed:
         self._entries: Integers = np.zeros((segments, ENTRY), np.int64)
         self._is_pending = True
         self.largest = int(self._layout[:, 0] @ self._layout[:, 2]) + self._parts.memories.shape[1]
-        """The most bytes of a segment."""
+        """Maximal bytes of a segment."""
 
     def holds(self, sequence: Integers, committed: Integers) -> None:
-        """Take note of what the peer has: [segments] each; nothing of it is sent again."""
+        """Record what the peer has: [segments] each; none of it is sent again."""
         self._sent.sequence[:], self._sent.committed[:] = sequence, committed
 
-    def news(self, payload: Array, at: int) -> tuple[News, int] | None:
-        """What was added since it was asked last; None: nothing.
-
-        It holds until it is asked again.
-        """
+    def news(self, payload: Array, at: int) -> tuple[RingUpdate, int] | None:
+        """Return what was added since the last call, if anything; valid until the next call."""
         words = self._words
         if not (kernels.has_changed(self._parts, self._sent, words) or self._is_pending):
             return None
@@ -96,15 +89,15 @@ class Followed:
         else:
             self._sent.words[:] = told = words
         return (
-            News(
+            RingUpdate(
                 outcome != CUT, told, self._heads[:heads], self._entries[:entries], payload[at:end]
             ),
             end,
         )
 
 
-class Following:
-    """A ring whose actor is elsewhere: the bridge writes it in that actor's place."""
+class RingIn:
+    """Writes a ring whose actor is elsewhere, in that actor's place."""
 
     def __init__(self, experience: Experience, actor: int) -> None:
         ring = experience.rings[actor]
@@ -116,11 +109,11 @@ class Following:
 
     @property
     def holds(self) -> tuple[Integers, Integers]:
-        """What it has: the sequence and the committed steps of its segments, [segments] each."""
+        """The sequence and the committed steps of its segments, [segments] each."""
         return self._parts.sequence.copy(), self._parts.committed.copy()
 
-    def write(self, news: News) -> None:
-        """Write down what was added, and wake the learner if it waits for that."""
+    def write(self, news: RingUpdate) -> None:
+        """Write new data, and wake the learner if it waits for that."""
         found = kernels.follow(
             self._fields,
             self._layout,
@@ -132,18 +125,18 @@ class Following:
             self._watched,
         )
         if found == NOT_THE_SAME:
-            raise RemudaError("steps came that do not go on from those that are here")
+            raise RemudaError("steps arrived that do not continue those that are here")
         if found or (news.words.size and self._ring.tight):
             self._experience.learner.ring()
 
 
 def mend(ring: ExperienceRing) -> None:
-    """Let its counts agree, whatever its bridge died in; an actor is to write it from now on."""
+    """Repair its counts after its bridge died; from now on an actor writes it."""
     kernels.mend(_parts_of(ring))
 
 
 def warm_up(experience: Experience) -> None:
-    """Compile what both ends call, by a ring that is neither read nor written."""
+    """Compile the kernels of both ends, with an empty ring."""
     ring = experience.rings[0]
     fields, layout = _bytes_of(ring)
     parts = RingParts._make(
@@ -170,7 +163,7 @@ def _parts_of(ring: ExperienceRing) -> RingParts:
 
 
 def _bytes_of(ring: ExperienceRing) -> tuple[tuple[Array, ...], Integers]:
-    """The arrays of its steps as bytes, each [segments, bytes], and how their rows lie."""
+    """Return the arrays of its steps as bytes, each [segments, bytes], and their layout."""
     shared, shape, length = ring.shared, ring.shape, ring.segment_length
     layout = [(shape.n_frames, length + shape.n_frames), (1, shared["masks"].shape[1])]
     layout += [(0, length) for _ in STEPS]
@@ -183,7 +176,7 @@ def _bytes_of(ring: ExperienceRing) -> tuple[tuple[Array, ...], Integers]:
 
 
 def _flat(array: Array) -> Array:
-    """The same memory as bytes: [segments, bytes]."""
+    """View an array as [segments, bytes]."""
     segments = len(array)
     if not array.size:
         return np.zeros((segments, 0), np.uint8)

@@ -1,9 +1,9 @@
 """`ClusterRuntime`: the roles of a run on several nodes, as the coordinator sees them.
 
 The head is a node like all others, whose roles are children of this process. Each other node has an
-agent. The head asks them a few times a second how they are, and never waits for one that does not
-answer: one that is silent for `cluster.silence` seconds, or whose death is known, is given up, and
-its roles are placed on the nodes that are left.
+agent. The head polls them a few times a second, and never waits for one that does not answer: a
+node that is silent for `cluster.silence` seconds, or is known to be lost, is given up, and its
+roles are placed on the remaining nodes.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any
 
 from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.agent import sweep_homes
-from remuda.cluster.arrivals import Arrivals
 from remuda.cluster.bridge import BRIDGE
 from remuda.cluster.fetched_logs import FetchedLogs
+from remuda.cluster.joining import JoiningNodes
 from remuda.cluster.member import ASK, Member, answers_of
-from remuda.cluster.moving import Move, Moved, Movers
+from remuda.cluster.migration import Migration, Move, MoveCounts
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
 from remuda.cluster.placement import Offer, Placement, relieved
 from remuda.cluster.plan import Addresses
-from remuda.cluster.reach import Reach
+from remuda.cluster.reachability import LinkMonitor
 from remuda.cluster.traffic import in_all
 from remuda.compiling import Progress
 from remuda.errors import NodeLostError, RemudaError, RoleDiedError
@@ -38,13 +38,13 @@ from remuda.types import RoleStatus
 log = logging.getLogger(__name__)
 
 REACH = 5.0
-"""Seconds that nodes are waited for while roles move."""
+"""Seconds to wait for nodes while roles move."""
 START = 60.0
-"""Seconds in which a node must have begun to start its roles."""
+"""Seconds within which a node must have begun to start its roles."""
 GONE = "is gone"
-"""What is told of a node whose death is known."""
+"""Description of a node that is known to be lost."""
 GLANCE = 0.002
-"""Seconds between two looks at what is waited for."""
+"""Seconds between two looks while waiting."""
 
 
 class ClusterRuntime:
@@ -65,7 +65,6 @@ class ClusterRuntime:
         silence: float,
         write_limit: float,
     ) -> None:
-        """Hold the nodes, whose agents are prepared."""
         self._node, self._nodes = node, nodes
         self.placement, self._addresses = placement, dict(addresses)
         self._logs, self._checkpoints = FetchedLogs(logs), checkpoints
@@ -74,15 +73,15 @@ class ClusterRuntime:
         self._offers = {offer.number: offer for offer in offers}
         self._offer = offer
         self._members = {o.number: Member(o.number, o.name) for o in offers if o.number != HEAD}
-        self._arrivals = Arrivals(nodes, prepare)
+        self._joining = JoiningNodes(nodes, prepare)
         self._gone: dict[int, str] = {}
-        """Nodes that were found to be gone, and why."""
-        self._movers = Movers(node, nodes, checkpoints)
+        """Nodes that were found to be lost, and why."""
+        self._migration = Migration(node, nodes, checkpoints)
         self._news: list[str] = []
-        self._moved = Moved()
-        self._reach = Reach(silence)
+        self._moved = MoveCounts()
+        self._reach = LinkMonitor(silence)
         self._pending: list[tuple[int, Call]] = []
-        """What was asked of nodes while roles moved, and is not done yet."""
+        """Unfinished requests to nodes, sent while roles moved."""
         self._stopped = False
 
     def start(self, stopped: Callable[[], bool], ready: Callable[[], None] = lambda: None) -> None:
@@ -93,30 +92,29 @@ class ClusterRuntime:
         while not stopped():
             self._look(0.05)
             members = self._members.values()
-            compiling.see(self._local.compiled + sum(m.glance.compiled for m in members))
-            if self._local.is_ready and all(m.glance.is_ready for m in members):
+            compiling.see(self._local.compiled + sum(m.status.compiled for m in members))
+            if self._local.is_ready and all(m.status.is_ready for m in members):
                 ready()
                 self._local.go()
                 self._wait_for(self._call_all("go"))
                 return
 
     def run_for(self, seconds: float) -> bool:
-        """Watch all nodes for about so long; True when everything is played."""
+        """Watch all nodes for about `seconds`; True when everything is played."""
         self._look(seconds)
         self._news += self._reach.news(self.placement, self._members.values(), self._name)
         placement = self.placement
         if self._gone or set(self._local.here) != set(placement.roles_of(HEAD)):
-            return False  # roles are to begin
-        glances = [m.glance for n, m in self._members.items() if n in placement.nodes]
-        # What a node told before roles came to it is not about these.
-        played = all(told.is_played and told.epoch == placement.epoch for told in glances)
+            return False  # roles have still to start
+        statuses = [m.status for n, m in self._members.items() if n in placement.nodes]
+        # Earlier reports of a node are not about roles that moved there since.
+        played = all(each.is_played and each.epoch == placement.epoch for each in statuses)
         return played and self._local.is_played
 
     def save(self, number: int) -> set[str]:
-        """Let every role write its parts of a checkpoint; returns the names of those written.
+        """Let every role write its parts of a checkpoint; return the names of those written.
 
-        Where actor and learners work in turns the actor's node is asked last, so that all others
-        know which checkpoint it is.
+        In lockstep the actor's node comes last, so that all others know which checkpoint it is.
         """
         acts = self.placement.actors[0] if self._node.assembly.config.exact else HEAD
         begun = self._call_all("begin_save", number, without=acts)
@@ -135,41 +133,41 @@ class ClusterRuntime:
                 parts.add(part)
             log.info("node %d wrote %s", node, ", ".join(files) or "nothing")
         if not self._see_all(self._call_all("stamp")) and self._node.assembly.config.exact:
-            return set()  # the head would save other counts than belong to these parts
+            return set()  # the head would save counts that do not belong to these parts
         return parts
 
     def settle(self, number: int) -> None:
-        """Tell all nodes that a checkpoint is complete or given up."""
+        """Announce to all nodes that a checkpoint is complete or given up."""
         complete = number in self._checkpoints.numbers()
         manifest = self._checkpoints.manifest(number) if complete else None
         self._local.settle(number)
         self._wait_for(self._call_all("settle", number, manifest))
 
     def status(self) -> list[RoleStatus]:
-        """How every role is doing, those of the head first."""
+        """Return the status of every role, those of the head first."""
         found = [replace(each, node=self._name(HEAD)) for each in self._local.status()]
         for member in self._members.values():
-            for each in member.glance.roles:
+            for each in member.status.roles:
                 name = f"{BRIDGE}@{member.name}" if each.name == BRIDGE else each.name
                 found.append(replace(each, name=name, node=member.name))
-        return self._moved.told(found)
+        return self._moved.counted(found)
 
     def describe(self) -> str:
-        """Who lives where, in words."""
+        """Describe the placement."""
         return self.placement.in_words(self._roles, self._name)
 
     def traffic(self) -> tuple[int, int] | None:
-        """Bytes and messages that nodes have sent each other, as they told last."""
-        told = [member.glance.traffic for member in self._members.values()]
+        """Return the bytes and messages that nodes last reported to have sent."""
+        told = [member.status.traffic for member in self._members.values()]
         return in_all([self._node.traffic.counts.tolist(), *told])
 
     def news(self) -> list[str]:
-        """What happened since this was asked last, for the user."""
+        """Return and clear the messages for the user."""
         news, self._news = [*self._news, *self._local.news()], []
         return news
 
     def stop(self) -> None:
-        """Stop all roles, then all bridges; what came last is here before they are gone."""
+        """Stop all roles, then all bridges; the last data arrives before they end."""
         if self._stopped:
             return
         self._stopped = True
@@ -184,13 +182,11 @@ class ClusterRuntime:
         self._nodes.stop()
         sweep_homes()
 
-    # Within.
-
     def _name(self, number: int) -> str:
         return self._offers[number].name if number in self._offers else str(number)
 
     def _look(self, seconds: float) -> None:
-        """Watch for so long."""
+        """Watch for `seconds`."""
         end = time.monotonic() + seconds
         while True:
             left = max(end - time.monotonic(), 0.0)
@@ -199,13 +195,13 @@ class ClusterRuntime:
             for member in self._members.values():
                 self._ask(member)
             self._lose()
-            self._welcome()
+            self._add_joined()
             self._hear()
             if time.monotonic() >= end:
                 return
 
     def _ask(self, member: Member) -> None:
-        """Take what a node told, and ask it again when that is due."""
+        """Process a node's reports, and poll it again when that is due."""
         member.ask(self._nodes)
         if member.is_gone or member.number in self._gone:
             self._gone.setdefault(member.number, GONE)
@@ -214,32 +210,32 @@ class ClusterRuntime:
             self._nodes.give_up(member.number)
             self._gone[member.number] = f"gave no answer for {self._silence:g} s (cluster.silence)"
             return
-        told, member.told = member.told, []
-        for member.glance in told:
-            for words in member.glance.news:
+        told, member.unread = member.unread, []
+        for member.status in told:
+            for words in member.status.news:
                 named = self._logs.named(member.name, words)
                 self._news.append(f"on the node {member.name} {named}")
                 self._logs.expect(member.name, self._nodes.call(member.number, "logs"))
-            if member.glance.fatal is not None:
+            if member.status.fatal is not None:
                 if member.number not in self.placement.nodes:
-                    self._leave_out(member.number, member.glance.fatal)
+                    self._leave_out(member.number, member.status.fatal)
                     return
                 self._fetch_logs([member.number])
-                words = self._logs.named(member.name, str(member.glance.fatal))
+                words = self._logs.named(member.name, str(member.status.fatal))
                 raise RoleDiedError(f"on the node {member.name} {words}")
 
     def _leave_out(self, number: int, error: RemudaError) -> None:
-        """Give up a node that has no role, so that it costs the run nothing."""
+        """Give up a node without roles, at no cost to the run."""
         if number in self._members:
             self._nodes.give_up(number)
             self._gone.setdefault(number, f"cannot be used: {error}")
 
     def _lose(self) -> None:
-        """Let the roles of nodes that are gone begin again on others."""
+        """Restart the roles of lost nodes on others."""
         gone, self._gone = self._gone, {}
         lost: dict[int, str] = {}
         for number, why in gone.items():
-            self._arrivals.lose(number)
+            self._joining.lose(number)
             if (member := self._members.pop(number, None)) is not None:
                 lost[number] = f"the node {member.name} {why}"
                 del self._offers[number]
@@ -253,55 +249,55 @@ class ClusterRuntime:
         if self._node.assembly.config.exact:
             of = (f"{what}, with {', '.join(roles[n]) or 'no role'}" for n, what in lost.items())
             raise RoleDiedError(
-                f"{'; '.join(of)}; the schedule {self._node.assembly.config.schedule} cannot go on "
-                "elsewhere"
+                f"{'; '.join(of)}; the schedule {self._node.assembly.config.schedule} cannot "
+                "continue elsewhere"
             )
-        offers = [o for n, o in self._offers.items() if n not in self._arrivals.beginning]
-        after = self._movers.without(self.placement, lost.keys(), offers)
+        offers = [o for n, o in self._offers.items() if n not in self._joining.beginning]
+        after = self._migration.without(self.placement, lost.keys(), offers)
         told = []
         for number, what in lost.items():
             log.warning("%s", what)
             for role in roles[number]:
                 self._moved.note(role, what)
             to = Move(self.placement, after).in_words(number, names, self._name)
-            told.append(f"{what}; it goes on with {to}" if to else what)
+            told.append(f"{what}; it continues with {to}" if to else what)
         self._move(after, lost.keys())
         self._news += told
 
     def _hear(self) -> None:
-        """See whether what was asked of nodes, and not waited for, was done."""
+        """Check whether unfinished requests to nodes succeeded."""
         done = [each for each in self._pending if each[1].done()]
         self._pending = [each for each in self._pending if each not in done]
         for number, call in done:
             try:
                 call.result(0.0)
             except NodeLostError:
-                pass  # it is told of elsewhere
+                pass  # reported elsewhere
             except RemudaError as error:
                 if number in self.placement.nodes:
                     raise RoleDiedError(f"roles could not be moved: {error}") from None
                 self._leave_out(number, error)
         self._logs.hear()
 
-    def _welcome(self) -> None:
-        """Take nodes that came; each prepares itself while the others go on."""
-        for info, port in self._arrivals.prepared():
+    def _add_joined(self) -> None:
+        """Add nodes that joined; each is prepared while the others continue."""
+        for info, port in self._joining.prepared():
             number = info.number
             self._addresses[number] = (info.address, port)
             self._offers[number] = self._offer(info)
             self._members[number] = Member(number, info.name)
             start = self._nodes.call(number, "start", self.placement, self._addresses)
-            self._arrivals.begins(number, [start, self._nodes.call(number, "go")])
-        for number in self._arrivals.ready(self._members):
+            self._joining.begins(number, [start, self._nodes.call(number, "go")])
+        for number in self._joining.ready(self._members):
             if self._is_another_gone() or number in self._gone:
-                self._arrivals.begins(number, ())  # it has its turn again
+                self._joining.begins(number, ())  # try again later
             else:
                 self._relieve(number)
-        self._news += self._arrivals.news
-        self._arrivals.news.clear()
+        self._news += self._joining.news
+        self._joining.news.clear()
 
     def _relieve(self, number: int) -> None:
-        """Let a node that came have actors of those that have too many."""
+        """Give a new node actors of nodes that have too many roles."""
         after = relieved(self.placement, list(self._offers.values()), number)
         words = f"the node {self._name(number)} came"
         if after is not None:
@@ -311,7 +307,7 @@ class ClusterRuntime:
         self._news.append(words)
 
     def _move(self, after: Placement, gone: Collection[int]) -> None:
-        """Let roles live by another placement."""
+        """Change to another placement."""
         move = Move(self.placement, after)
         if not gone:
             for actor in move.actors:
@@ -322,26 +318,26 @@ class ClusterRuntime:
                     self._wait_for(
                         {home: self._nodes.call(home, "release_actor", actor, after.epoch)}, REACH
                     )
-        rings, calls = self._movers.ask_for_rings(move, gone)
+        rings, calls = self._migration.ask_for_rings(move, gone)
         for told in self._wait_for(calls, REACH).values():
             rings |= told
         homes = (HEAD, *self._members)
-        estates = self._movers.estates(move, rings, homes)
+        handovers = self._migration.handovers(move, rings, homes)
         self.placement = after
         for number in self._members:
-            words = (after, self._addresses, estates[number])
+            words = (after, self._addresses, handovers[number])
             self._pending.append((number, self._nodes.call(number, "replace", *words)))
         self._node.replace(
             self._local,
             after,
             self._addresses,
-            estates[HEAD],
+            handovers[HEAD],
             self._checkpoints,
             self._is_another_gone,
         )
 
     def _is_another_gone(self) -> bool:
-        """Whether a node is gone that has roles; `_look` sees to it."""
+        """Return whether a node with roles is lost; `_look` handles it."""
         self._gone |= dict.fromkeys(self._nodes.lost(), GONE)
         for member in self._members.values():
             member.ask(self._nodes)
@@ -359,9 +355,9 @@ class ClusterRuntime:
         return {number: self._nodes.call(number, method, *args) for number in numbers}
 
     def _wait_for(self, calls: Mapping[int, Call], limit: float | None = None) -> dict[int, Any]:
-        """The answers of nodes, by number; of a node that is gone, or silent, there is none.
+        """Wait for the answers of nodes; lost or silent nodes have none.
 
-        The roles here are looked after meanwhile.
+        The roles here are watched meanwhile.
         """
         limit = self._silence if limit is None else limit
         return answers_of(
@@ -369,31 +365,31 @@ class ClusterRuntime:
         )
 
     def _work_meanwhile(self) -> None:
-        """Look after the roles here for a moment, while something is waited for."""
-        with contextlib.suppress(RemudaError):  # a role's death: `_look` tells of it
+        """Watch the roles here for a moment while waiting."""
+        with contextlib.suppress(RemudaError):  # a role's death: `_look` reports it
             self._local.run_for(GLANCE)
 
     def _see_all(self, stamps: Mapping[int, Call], limit: float | None = None) -> bool:
-        """Wait for all that nodes had written when they were stamped; return whether it came."""
-        linked = self.placement.nodes  # others have no role, and nothing to tell
+        """Wait for all data that nodes wrote before these stamps; return whether it arrived."""
+        linked = self.placement.nodes  # others have no role, and nothing to send
         wanted = {n: stamp for n, stamp in self._wait_for(stamps, limit).items() if n in linked}
         end = time.monotonic() + self._silence
         seen = self._node.stamps.all
         while any(seen[number] < stamp for number, stamp in wanted.items()):
             if time.monotonic() > end:
-                log.warning("what nodes wrote last did not arrive")
+                log.warning("the last writes of some nodes did not arrive")
                 return False
             time.sleep(GLANCE)
         return wanted.keys() == stamps.keys() & set(linked)
 
     def _fetch_logs(self, numbers: Sequence[int]) -> None:
-        """Bring the logs of other nodes' roles to those of the run: `ROLE@NODE.log`."""
+        """Copy the logs of other nodes' roles beside those of the run: `ROLE@NODE.log`."""
         calls = {n: self._nodes.call(n, "logs") for n in numbers}
         for number, logs in self._wait_for(calls, REACH).items():
             self._logs.keep(self._name(number), logs)
 
     def _fetch_spans(self) -> None:
-        """Bring what roles elsewhere did when, for a trace, by this node's clock."""
+        """Copy the recorded spans of other nodes, by this node's clock, for a trace."""
         assembly = self._node.assembly
         if assembly.config.trace is None:
             return

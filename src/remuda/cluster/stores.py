@@ -1,4 +1,4 @@
-"""What the bridge of a node reads and writes: all of the run's shared memory that crosses."""
+"""The shared memory of a run that a node's bridge reads and writes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from remuda.scoreboard import Play, Scoreboard
 from remuda.types import Array
 
 LEARNERS_WORDS = (EXCUSED, CONSUMED, TAKEN, TAKEN_STEPS, UPDATE_TIME)
-"""The words of a ring that its learner writes, in the order in which they are to be seen."""
+"""The words of a ring that its learner writes, in the order in which they must become visible."""
 ACTORS_WORDS = (
     ring.HEAD,
     NEXT_OVERWRITTEN,
@@ -52,16 +52,15 @@ ACTORS_WORDS = (
     CLOSED_STEPS,
     WRITTEN,
 )
-"""Likewise its actor."""
+"""The same for its actor."""
 Parts = list[tuple[Array, list[int] | slice]]
 ALL = slice(None)
 
 
 class Stamps:
-    """By node, a number that its agent counts up: who sees it sees all that was written before.
+    """A counter for each node, [nodes]: a node that sees it sees all earlier writes.
 
-    [nodes]; each is written by the process that hosts the roles of its node, and elsewhere by
-    bridges.
+    The process that hosts a node's roles writes its counter; elsewhere bridges do.
     """
 
     def __init__(self, nodes: int) -> None:
@@ -75,11 +74,11 @@ class Stamps:
 
 @dataclass(frozen=True)
 class Stores:
-    """The shared memory of a node, as far as it crosses to others."""
+    """The shared memory of a node that crosses to others."""
 
     policies: tuple[str, ...]
     groups: tuple[tuple[int, ...], ...]
-    """By learner process, the numbers of its policies."""
+    """Numbers of the policies of each learner process."""
     experience: Mapping[str, Experience]
     published: PublishedWeights
     scoreboard: Scoreboard
@@ -89,21 +88,21 @@ class Stores:
     actors: tuple[Wakeup, ...]
     learners: tuple[Wakeup, ...]
     in_turns: bool
-    """Whether actor and learners work in turns, as in `lockstep`."""
+    """Actor and learners take turns, as in `lockstep`."""
     table: Table | None = None
-    """Of the population, where seats are dealt; the lead, the first actor, lives on the head."""
+    """The population's table, if seats are dealt; the lead, the first actor, lives on the head."""
 
     @property
     def wakeups(self) -> tuple[Wakeup, ...]:
-        """By role."""
+        """The wake-up of each role."""
         return (*self.actors, *self.learners)
 
     def learner_of(self, policy: int) -> int:
-        """The learner process of a policy."""
+        """Return the learner process of a policy."""
         return next(i for i, group in enumerate(self.groups) if policy in group)
 
     def rings(self, placement: Placement, actors_at: int, learners_at: int) -> list[int]:
-        """The rings that actors on one node write and learners on another read, by number."""
+        """Return the rings that actors on one node write and learners on another read."""
         found = []
         for policy in range(len(self.policies)):
             if placement.learners[self.learner_of(policy)] != learners_at:
@@ -114,21 +113,21 @@ class Stores:
         return found
 
     def ring_of(self, number: int) -> tuple[Experience, int]:
-        """The experience that a ring belongs to, and its actor."""
+        """Return the experience of a ring, and its actor."""
         policy, actor = divmod(number, len(self.actors))
         return self.experience[self.policies[policy]], actor
 
     def weights(self, placement: Placement, home: int, to: int) -> list[int]:
-        """The policies that learn on one node and are needed on another, by number."""
+        """Return the policies that learn on one node and are needed on another."""
         if to != HEAD and to not in placement.actors:
             return []
         return [p for p in range(len(self.policies)) if self._learns_at(placement, p) == home]
 
     def fast_words(self, placement: Placement, home: int, to: int) -> Words:
-        """The words that one node tells another in every round: both make the same list.
+        """Return the words that one node sends another in every round, in the order of both ends.
 
-        They are written in this order and read the other way round: the last ones tell that all
-        before them is there.
+        They are written in this order and read in reverse: the last words show that all earlier
+        ones are there.
         """
         parts: Parts = []
         roles = len(placement.actors)
@@ -141,7 +140,7 @@ class Stores:
             if self._learns_at(placement, policy) == to:
                 parts.append(self._words(placement, name, (ROOM_WANTED,), at=home))
         turns, board = [int(Play.TURNS)], self.scoreboard.arrays["play"]
-        if home == HEAD:  # which passes on how far actors elsewhere are
+        if home == HEAD:  # which forwards the turns of actors elsewhere
             parts += [(board[actor], turns) for actor in self._others(placement, to)]
         parts += self._population_words(placement, home, to)
         if self.in_turns:
@@ -157,7 +156,7 @@ class Stores:
         return Words([(array, where) for array, where in parts if where != []])
 
     def _population_words(self, placement: Placement, home: int, to: int) -> Parts:
-        """Those of followers, and what learners confirm of births."""
+        """Return the words of followers, and the confirmations of births by learners."""
         if self.table is None:
             return []
         parts: Parts = []
@@ -182,7 +181,7 @@ class Stores:
         return parts
 
     def table_words(self, placement: Placement, to: int) -> Words | None:
-        """What the head tells another node of the table; None: it has no need of it."""
+        """Return the words of the table that the head sends to another node, if it needs any."""
         if self.table is None or to == HEAD:
             return None
         places = range(len(self.policies))
@@ -190,12 +189,12 @@ class Stores:
         return table_words(self.table, to in placement.actors, elsewhere)
 
     def learning(self, placement: Placement, node: int) -> list[int]:
-        """The numbers of the policies that learn on a node."""
+        """Return the numbers of the policies that learn on a node."""
         places = range(len(self.policies))
         return [place for place in places if self._learns_at(placement, place) == node]
 
     def slow_words(self, placement: Placement, home: int, to: int) -> Words:
-        """The words that one node tells another a few times a second, likewise."""
+        """Return the words that one node sends another a few times a second."""
         board = self.scoreboard.arrays
         parts: Parts = []
         if to == HEAD:
@@ -209,7 +208,7 @@ class Stores:
                 if learns_here:
                     parts.append((board["learn"][policy], ALL))
                 if HEAD in placement.actors:
-                    continue  # it is told in every round
+                    continue  # sent in every round
                 if learns_here:
                     parts.append(self._words(placement, name, LEARNERS_WORDS))
                 if self._learns_at(placement, policy) != HEAD:
@@ -220,7 +219,7 @@ class Stores:
         return Words([(array, where) for array, where in parts if where != []])
 
     def _others(self, placement: Placement, node: int) -> list[int]:
-        """The actors elsewhere, for a node that has some."""
+        """Return the actors elsewhere, for a node that has some."""
         if node not in placement.actors:
             return []
         return [actor for actor, at in enumerate(placement.actors) if at != node]
@@ -236,7 +235,7 @@ class Stores:
         at: int | None = None,
         without: int | None = None,
     ) -> tuple[Array, list[int]]:
-        """Words of a policy's rings: of the actors on a node, of all but those there, or of all."""
+        """Return words of a policy's rings: of actors at a node, of all but a node's, or of all."""
         counters = self.experience[policy].counters
         actors = [
             actor

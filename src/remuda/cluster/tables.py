@@ -1,14 +1,14 @@
 """The table of a population on nodes that do not lead it, and the shards of followers elsewhere.
 
-The lead lives on the head, and with it everything of the table that is the lead's. On other nodes
-the bridge writes what learners and followers read there: who is a member, what was ordered of
-learners, weights of newborn policies and of frozen copies, and the numbers that matchmakers go by.
-It is read as a whole, between two changes of the lead's, and is as old as the link is slow. A
-bridge that dies leaves a revision odd, as a lead does; its successor is told everything.
+The lead is on the head, with everything in the table that belongs to it. On other nodes the bridge
+writes what learners and followers read there: the members, orders to learners, weights of newborn
+policies and of frozen copies, and the matchmakers' numbers. It is read as a whole, between two
+changes by the lead, and is as old as the link is slow. A bridge that dies leaves a revision odd, as
+a lead does; its successor receives everything.
 
-What followers played, and who sits in their matches, goes to the head the same way. That a ring is
-clear is told to the node of its learner, behind the ring itself, and by that node to the head: so
-the head orders no birth there before the old steps are gone.
+Followers' results, and the seats in their matches, go to the head the same way. The word that a
+ring is clear goes to the node of its learner, behind the ring itself, and from there to the head:
+so the head orders no birth there before the old steps are gone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FOR_ALL = ("identity", "leaving", "hyperparameters", "sequence")
 
 
 def table_words(table: Table, has_followers: bool, elsewhere: list[int]) -> Words:
-    """The words of the table that another node needs, as both ends list them."""
+    """Return the words of the table that another node needs, in the order of both ends."""
     arrays = table.arrays
     columns = arrays["orders"].shape[1]
     orders = [
@@ -46,10 +46,9 @@ def table_words(table: Table, has_followers: bool, elsewhere: list[int]) -> Word
 
 
 class TableOut:
-    """The table, on the head, as another node is told of it."""
+    """Sends the table from the head to another node."""
 
     def __init__(self, table: Table, words: Words, copies: bool, learn: list[int]) -> None:
-        """Begin a link."""
         self._table, self._words, self._learn = table, words, learn
         self._sent: Integers = np.full(len(words), -(2**63), np.int64)
         self._orders: Integers = np.full(len(table.policies), -1, np.int64)
@@ -57,10 +56,10 @@ class TableOut:
         self._frozen: Integers = np.full(places, -1, np.int64)
         self._copies = copies
         self.is_read = False
-        """Whether it was read whole in this round."""
+        """True if it was read as a whole in this round."""
 
     def read(self) -> None:
-        """Read the words, if the lead changes nothing just now; before rings and weights."""
+        """Read the words, unless the lead is changing them; before rings and weights."""
         arrays = self._table.arrays
         before, moves = (load(arrays["words"], word) for word in (REVISION, MOVES))
         sequence = arrays["sequence"]
@@ -72,7 +71,7 @@ class TableOut:
         self.is_read = bool(same) and moves == load(arrays["words"], MOVES) and moves % 2 == 0
 
     def add(self, frame: Frame) -> None:
-        """Add what changed, after rings and weights."""
+        """Add the changes, after rings and weights."""
         if not self.is_read:
             return
         table = self._table
@@ -101,18 +100,18 @@ class TableIn:
         self._table, self._words = table, words
 
     def freeze(self, place: int, data: Array) -> None:
-        """Write the weights of a frozen copy; who it is comes with the words."""
+        """Write the weights of a frozen copy; its identity comes with the words."""
         sequence = self._table.arrays["sequence"]
         store(sequence, place, int(sequence[place]) | 1)
         fence_release()
         _fill(self._table.frozen_weights.rows(place), data)
 
     def put_newborn(self, place: int, data: Array) -> None:
-        """Write what a newborn begins with; that it is ordered comes with the words."""
+        """Write the initial state of a newborn; its order comes with the words."""
         _fill(self._table.births.rows(self._table.policies[place]), data)
 
     def write(self, at: Integers, values: Integers) -> None:
-        """Write the words that changed."""
+        """Write changed words."""
         words = self._table.arrays["words"]
         if len(at) and at[-1] == len(self._words) - 1:  # the revision
             store(words, REVISION, load(words, REVISION) | 1)
@@ -121,13 +120,13 @@ class TableIn:
 
 
 class ShardOut:
-    """What a follower here played, as the head is told of it."""
+    """Sends the results of a follower here to the head."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard, self._sent = shard, shard.word(TAKEN)
 
     def add(self, frame: Frame, actor: int) -> bool:
-        """Add results that were written since; False: there are more."""
+        """Add new results; return False if there are more."""
         written = self._shard.word(WRITTEN)
         self._sent = max(self._sent, written - self._shard.size)
         count = min(written - self._sent, AT_ONCE)
@@ -140,7 +139,7 @@ class ShardOut:
 
 
 def write_results(shard: Shard, begin: int, count: int, data: Array) -> None:
-    """On the head: write down what a follower elsewhere played, results from `begin` on."""
+    """On the head: write the results of a follower elsewhere, from result `begin` on."""
     rows = np.arange(begin, begin + count) % shard.size
     at = 0
     for name in RESULTS:

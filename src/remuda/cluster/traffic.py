@@ -1,4 +1,4 @@
-"""How much crosses: counts of a node's bridge, in shared memory."""
+"""Traffic counts of a node's bridge, in shared memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Count(IntEnum):
-    """What is counted of the link to each node, over all connections that there were."""
+    """Counts of the link to each node, over all its connections."""
 
     SENT_BYTES = 0
     RECEIVED_BYTES = 1
@@ -27,26 +27,26 @@ class Count(IntEnum):
     IS_OPEN = 5
     """1 while the other node is reached."""
     IN_STEP = 6
-    """The epoch in which all that the other node had came over, at last."""
+    """The last epoch in which all data of the other node arrived."""
 
 
 def in_all(counts: Sequence[Iterable[Sequence[int]]]) -> tuple[int, int]:
-    """Bytes and messages that nodes have sent: of each node, its counts by node it knows."""
+    """Return bytes and messages sent; `counts` has for each node its counts by peer."""
     rows = [row for node in counts for row in node]
     return sum(int(r[Count.SENT_BYTES]) for r in rows), sum(int(r[Count.FRAMES]) for r in rows)
 
 
 class Traffic:
-    """Counts by node, [nodes, counts]; written by the bridge of this node alone.
+    """Counts [nodes, counts], written only by the bridge of this node.
 
-    They begin anew where a bridge does: readers make differences.
+    They restart with a bridge: readers compute differences.
     """
 
     def __init__(self, nodes: int) -> None:
         self._shared = SharedArrays({"counts": ((nodes, len(Count)), np.int64)})
         self._before: dict[int, list[int]] = {}
         self._last: dict[int, list[int]] = {}
-        self._of: dict[int, Link] = {}  # not by id, which the next one may have
+        self._of: dict[int, Link] = {}  # not by id, which another link may reuse
 
     @property
     def counts(self) -> Array:
@@ -54,7 +54,7 @@ class Traffic:
         return self._shared["counts"]
 
     def note(self, node: int, link: Link, channel: Channel | None) -> None:
-        """Count what crossed by a link so far."""
+        """Count the traffic of a link so far."""
         is_known = self._of.get(node) is link
         steps = self._last[node][3:] if is_known else [0, 0]  # a link that broke has no channel
         if channel is not None:

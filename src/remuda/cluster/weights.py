@@ -1,8 +1,8 @@
 """Published weights on nodes where their policy does not learn: the newest, by version.
 
-On the node of its learner a policy's snapshot is the learner's to write. On any other node a bridge
-publishes there what was published here, under its version; several may be left out. One that dies
-leaves a snapshot as a learner does (`remuda.publish.snapshot`), and its successor goes on.
+On the node of its learner only the learner writes a policy's snapshot. On any other node a bridge
+publishes the same snapshot under its version; it may skip versions. A bridge that dies leaves a
+snapshot as a learner does (`remuda.publish.snapshot`), and its successor continues.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from remuda.publish.training_state import TrainingState
 from remuda.types import Array, Integers
 
 FIXED = 5
-"""Numbers that are told of a snapshot: its version, the learner's step, the exploration rate as
-bits, the size of the weights, and whether a training state follows them."""
+"""Numbers of a sent snapshot: version, learner step, exploration rate as bits, size of the weights,
+and whether a training state follows.
+"""
 
 
 class WeightsOut:
-    """Policies that learn here, as another node is told of them."""
+    """Sends the weights of policies that learn here to another node."""
 
     def __init__(self, published: PublishedWeights, policies: Sequence[int]) -> None:
-        """Tell of these policies, by number."""
         self._published, self._reader = published, published.reader()
         self._policies: Integers = np.array(policies, np.int64)
         self._sent: Integers = np.zeros(len(policies), np.int64)
 
     def holds(self, versions: Integers) -> None:
-        """Take note of what the peer has, in the order of the policies."""
+        """Record the peer's versions, in the order of the policies."""
         self._sent[:] = versions
 
     def newer(self) -> dict[int, int]:
-        """The policies that were published since they were sent last, with their versions."""
+        """Return the policies published since the last sending, with their versions."""
         versions = self._published.board["versions"][self._policies]
         found = versions > self._sent
         pairs = zip(self._policies[found].tolist(), versions[found].tolist(), strict=True)
         return dict(pairs)
 
     def take(self, policy: int, version: int) -> tuple[Integers, list[Array]] | None:
-        """A policy's newest snapshot, as numbers and arrays; it counts as sent.
+        """Return a policy's newest snapshot as numbers and arrays, and count it as sent.
 
-        None: there is another version by now, whose learner may have taken steps that the words do
-        not tell of which were read meanwhile: who went on from both would train on them twice.
+        None if its version has changed: its learner may then have taken steps that the words, which
+        were read before, do not count. A successor would train on them twice.
         """
         name = self._published.policies[policy]
         found = self._reader.newest(name, training=True)
@@ -75,10 +75,9 @@ class WeightsOut:
 
 
 class WeightsIn:
-    """Policies that learn elsewhere: the bridge publishes them here."""
+    """Publishes the weights of policies that learn elsewhere."""
 
     def __init__(self, published: PublishedWeights, policies: Sequence[int]) -> None:
-        """Publish these policies, by number."""
         self._published, self._policies = published, tuple(policies)
         names = {i: published.policies[i] for i in policies}
         self._publishers = {
@@ -96,11 +95,11 @@ class WeightsIn:
         return np.array(versions, np.int64)
 
     def publish(self, policy: int, numbers: Integers, values: Array) -> None:
-        """Publish what was taken, unless what is here is as new.
+        """Publish a received snapshot, unless the one here is as new.
 
         Args:
-            policy: by number.
-            numbers: of it, as `WeightsOut.take` gives them.
+            policy: its number.
+            numbers: from `WeightsOut.take`.
             values: [size] float32: the weights, then the vectors of the training state.
         """
         publisher, name = self._publishers.get(policy), self._published.policies[policy]

@@ -1,12 +1,11 @@
-"""Words of shared memory that a bridge keeps alike on two nodes.
+"""Words of shared memory that a bridge synchronises between two nodes.
 
-A word is an aligned 64-bit number with one writer, on one node: the home of its role. It may be
-sent late, and what it was in between may be left out; it is never seen half written. Words are sent
-with what was written before them: they are read before anything else is collected, and written
-after it.
+A word is an aligned 64-bit number with one writer, on the node of its role. It may be sent late,
+and values in between may be skipped; it is never seen half written. Words are sent with the data
+that was written before them: they are read before anything else is collected, and written after it.
 
-Bridges own the words whose roles are elsewhere. One that dies leaves some as they were; its
-successor is sent all of them.
+Bridges write the words of roles that live elsewhere. A bridge that dies leaves some unchanged; its
+successor receives all of them.
 """
 
 from __future__ import annotations
@@ -22,13 +21,12 @@ from remuda.types import Array, Integers
 
 
 class Words:
-    """Some words of shared memory, in order: what one node tells another of them.
+    """An ordered list of shared words, as one node sends it to another.
 
-    The receiver writes them in this order, and those that changed only.
+    The receiver writes changed words only, in this order.
     """
 
     def __init__(self, parts: Sequence[tuple[Array, Sequence[int] | slice]]) -> None:
-        """Gather them."""
         self._arrays = [_words_of(array) for array, _ in parts]
         self._places = [
             np.arange(array.size)[where] if isinstance(where, slice) else np.array(where, np.int64)
@@ -50,28 +48,25 @@ class Words:
         return len(self._now)
 
     def read(self) -> Integers:
-        """All of them as they are now; it holds until this is called again.
+        """Read all of them; valid until the next call.
 
-        The last is read first: who wrote that had written before what stands before it.
+        The last is read first: its writer had written the earlier ones before.
         """
         load_all(self._addresses, self._now)
         return self._now
 
     @property
     def last(self) -> int:
-        """The last of those read last."""
+        """The last word of the last read."""
         return int(self._now[-1])
 
     def changed(self, sent: Integers) -> tuple[Integers, Integers]:
-        """Of those read last: the numbers of those that changed since, and what they are.
-
-        `sent` is brought up to date.
-        """
+        """Return the numbers and values of words that differ from `sent`, which is updated."""
         count = _changed(self._now, sent, self._at, self._values)
         return self._at[:count], self._values[:count]
 
     def write(self, at: Integers, values: Integers) -> None:
-        """Write some, by their numbers, in this order, which is that of all of them."""
+        """Write words by their numbers, in ascending order."""
         if len(at) and (at[0] < 0 or at[-1] >= len(self) or (at[1:] <= at[:-1]).any()):
             raise RemudaError("words came that are not here")
         fence_release()
@@ -82,7 +77,7 @@ class Words:
 
 
 def _words_of(array: Array) -> Integers:
-    """The same memory as words."""
+    """View an array as 64-bit words."""
     assert array.dtype.itemsize == 8
     assert array.flags.c_contiguous
     words: Integers = array.reshape(-1).view(np.int64)
@@ -91,7 +86,7 @@ def _words_of(array: Array) -> Integers:
 
 @njit(cache=True)
 def _changed(words: Integers, sent: Integers, at: Integers, values: Integers) -> int:
-    """Find which words are not as they were sent; fills `at` and `values`, returns how many."""
+    """Find words that differ from `sent`; fill `at` and `values`, return how many."""
     count = 0
     for i in range(words.size):
         if words[i] != sent[i]:

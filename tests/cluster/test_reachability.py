@@ -3,7 +3,7 @@
 from cluster.node_runs import NodeRun, ProcessNodes
 from cluster_nodes import until
 from remuda.cluster.placement import Placement
-from remuda.cluster.reach import Reach
+from remuda.cluster.reachability import LinkMonitor
 from remuda.cluster.traffic import Count
 
 OPEN = [int(count == Count.IS_OPEN) for count in Count]
@@ -11,7 +11,7 @@ CLOSED = [0 for _ in Count]
 
 
 def test_a_pair_is_told_once_it_lacks_its_link_for_too_long_and_once_in_a_placement():
-    reach, first = Reach(0.0), Placement((1,), (2, 0))
+    reach, first = LinkMonitor(0.0), Placement((1,), (2, 0))
     links = {1: [OPEN, CLOSED, CLOSED], 2: [OPEN, CLOSED, CLOSED]}
     assert reach.missing(first, {1: [], 2: []}) == []  # they told nothing yet
     assert until(lambda: reach.missing(first, links), 5.0)[0] == [(2, 1)]
@@ -19,8 +19,8 @@ def test_a_pair_is_told_once_it_lacks_its_link_for_too_long_and_once_in_a_placem
     after = Placement((1,), (2, 0), 2)
     assert until(lambda: reach.missing(after, links), 5.0)[0] == [(2, 1)]
     links[2][1] = OPEN
-    assert Reach(0.0).missing(first, links) == []
-    assert Reach(60.0).missing(first, {2: [OPEN, CLOSED, CLOSED]}) == []
+    assert LinkMonitor(0.0).missing(first, links) == []
+    assert LinkMonitor(60.0).missing(first, {2: [OPEN, CLOSED, CLOSED]}) == []
 
 
 def test_a_run_tells_of_nodes_that_do_not_reach_each_other(tmp_path):

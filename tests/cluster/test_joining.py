@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from remuda.cluster.arrivals import Arrivals
+from remuda.cluster.joining import JoiningNodes
 from remuda.cluster.member import Member
 from remuda.cluster.nodes import NodeInfo
 from remuda.errors import NodeLostError, RemudaError
@@ -42,7 +42,7 @@ class Coming:
 def arrivals_of(*numbers):
     nodes, calls = Coming(), {}
     nodes.new = [NodeInfo(n, f"node-{n}", "127.0.0.1", 1, 0, 0) for n in numbers]
-    found = Arrivals(nodes, lambda info: calls.setdefault(info.number, Answer()))
+    found = JoiningNodes(nodes, lambda info: calls.setdefault(info.number, Answer()))
     return found, calls
 
 
@@ -57,7 +57,7 @@ def test_a_node_has_roles_only_once_its_bridge_has_begun():
     assert arrivals.beginning == {2}
     members = {2: Member(2, "two")}
     assert arrivals.ready(members) == []
-    members[2].glance = replace(members[2].glance, is_ready=True)
+    members[2].status = replace(members[2].status, is_ready=True)
     assert arrivals.ready(members) == [2]
     assert arrivals.ready(members) == []
 
@@ -73,7 +73,7 @@ def test_one_that_cannot_prepare_itself_is_told_and_one_that_is_gone_is_forgotte
     arrivals.begins(3, ())
     assert arrivals.ready({}) == []
     late = {3: Member(3, "three")}
-    late[3].glance = replace(late[3].glance, is_ready=True)
+    late[3].status = replace(late[3].status, is_ready=True)
     assert arrivals.ready(late) == [], "another node may have its number one day"
 
 

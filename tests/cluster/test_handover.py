@@ -4,8 +4,8 @@ import pytest
 
 from cluster.two_nodes import ACTOR_HERE, LEARNER_HERE, TwoNodes
 from remuda.checkpoint.store import Checkpoints
-from remuda.cluster.estate import rings_of, take_over
-from remuda.cluster.moving import Move, Movers
+from remuda.cluster.handover import rings_of, take_over
+from remuda.cluster.migration import Migration, Move
 from remuda.cluster.placement import Placement
 from remuda.experience.ring import CLOSED, TAKEN, TAKEN_STEPS, WRITTEN
 from remuda.scoreboard import Learn
@@ -51,16 +51,16 @@ def move(world, after, gone, tmp_path, meanwhile=lambda: None):
     """Move roles as the head does; returns the workers of all roles, new where they moved."""
     checkpoints = Checkpoints(tmp_path / "checkpoints")
     nodes = NoNodes() if gone else Asked(world)
-    movers = Movers(world.nodes[0], nodes, checkpoints)
+    movers = Migration(world.nodes[0], nodes, checkpoints)
     step = Move(world.placement, after)
     rings, calls = movers.ask_for_rings(step, () if gone is None else {gone})
     for told in calls.values():
         rings |= told
     homes = (0,) if gone else (0, 1)
-    estates = movers.estates(step, rings, homes)
+    handovers = movers.handovers(step, rings, homes)
     meanwhile()
     for home in homes:
-        take_over(world.assemblies[home], estates[home], checkpoints)
+        take_over(world.assemblies[home], handovers[home], checkpoints)
     world.placement = after
 
 

@@ -1,4 +1,4 @@
-"""Nodes that come while a run goes on: each prepares itself before it has any role."""
+"""Nodes that join during a run: each is prepared before it gets roles."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from remuda.errors import NodeLostError, RemudaError
 
 
 @dataclass
-class Arrivals:
-    """The nodes on their way, as the head sees them; nothing here waits for any of them.
+class JoiningNodes:
+    """The joining nodes, as the head sees them; nothing here waits for any of them.
 
-    A node that cannot be used is given up, and costs the run nothing.
+    A node that cannot be used is given up, at no cost to the run.
     """
 
     nodes: Nodes
     prepare: Callable[[NodeInfo], Call]
-    """Makes the agent of a node; the call tells the port of its bridge."""
+    """Makes the agent of a node; the call returns the port of its bridge."""
     news: list[str] = field(default_factory=list)
-    """What is to be told of nodes that cannot be used."""
+    """Messages about nodes that cannot be used."""
     _preparing: dict[int, tuple[NodeInfo, Call]] = field(default_factory=dict)
     _beginning: dict[int, Sequence[Call]] = field(default_factory=dict)
-    """What was asked of nodes that have no role yet, since their bridges begin."""
+    """Pending requests to nodes without roles, whose bridges are starting."""
 
     @property
     def beginning(self) -> frozenset[int]:
-        """The nodes that are to be given no roles yet."""
+        """The nodes that must not get roles yet."""
         return frozenset(self._beginning)
 
     def prepared(self) -> list[tuple[NodeInfo, int]]:
-        """The nodes that are prepared since this was asked last, with their ports."""
+        """Return the newly prepared nodes, with their ports."""
         for info in self.nodes.joined():
             self._preparing[info.number] = (info, self.prepare(info))
         found = []
@@ -46,19 +46,19 @@ class Arrivals:
         return found
 
     def refuse(self, number: int, name: str, why: object) -> None:
-        """Give up a node that came and cannot be used."""
+        """Give up a joining node that cannot be used."""
         self.lose(number)
         self.nodes.give_up(number)
         self.news.append(f"the node {name} came, and cannot be used: {why}")
 
     def begins(self, number: int, calls: Sequence[Call]) -> None:
-        """Note by which calls a node's bridge was asked to begin."""
+        """Record the calls that start a node's bridge."""
         self._beginning[number] = calls
 
     def ready(self, members: Mapping[int, Member]) -> list[int]:
-        """The nodes whose bridges have begun since this was asked last; they may be given roles.
+        """Return the nodes whose bridges have newly started; they may get roles.
 
-        One that cannot begin is given up; its death comes from the nodes then.
+        A node that cannot start is given up; `Nodes` then reports its loss.
         """
         found = []
         for number, calls in list(self._beginning.items()):
@@ -71,17 +71,17 @@ class Arrivals:
                     if call.done():
                         call.result(0.0)
             except NodeLostError:
-                member.is_gone = True  # as is told elsewhere
+                member.is_gone = True  # reported elsewhere
             except RemudaError as error:
                 self.refuse(number, member.name, error)
                 member.is_gone = True
             else:
-                if member.glance.is_ready:
+                if member.status.is_ready:
                     del self._beginning[number]
                     found.append(number)
         return found
 
     def lose(self, number: int) -> None:
-        """Forget a node that is gone."""
+        """Forget a node that is lost."""
         self._preparing.pop(number, None)
         self._beginning.pop(number, None)

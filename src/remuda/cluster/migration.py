@@ -1,4 +1,4 @@
-"""Letting roles live elsewhere, as the head does it, once a node is gone or has come."""
+"""Migration of roles, as the head does it, after a node is lost or has joined."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from remuda.checkpoint.store import Checkpoints
-from remuda.cluster.estate import Estate, estate_of, rings_of
+from remuda.cluster.handover import HandoverState, handover_state_of, rings_of
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, Nodes
 from remuda.cluster.placement import Offer, Placement, without
@@ -19,14 +19,14 @@ from remuda.types import RoleStatus
 
 @dataclass(frozen=True)
 class Move:
-    """From one placement to the next."""
+    """The change from one placement to the next."""
 
     before: Placement
     after: Placement
 
     @property
     def actors(self) -> list[int]:
-        """Those that move."""
+        """The actors that move."""
         pairs = enumerate(zip(self.before.actors, self.after.actors, strict=True))
         return [actor for actor, (a, b) in pairs if a != b]
 
@@ -37,26 +37,26 @@ class Move:
         return [group for group, (a, b) in pairs if a != b]
 
     def in_words(self, node: int, roles: Sequence[str], name: Callable[[int], str]) -> str:
-        """Where the roles of a node go on, by the names of roles and nodes."""
+        """Describe where the roles of a node continue."""
         return ", ".join(
             f"{roles[role]} on {name(self.after.homes[role])}"
             for role in self.before.roles_of(node)
         )
 
 
-class Moved:
-    """How often roles began again on other nodes, and why they did last."""
+class MoveCounts:
+    """How often roles moved to other nodes, and why they did last."""
 
     def __init__(self) -> None:
         self._of: dict[str, tuple[int, str]] = {}
 
     def note(self, role: str, why: str) -> None:
-        """Count one more of a role's."""
+        """Count a move of a role."""
         times, _ = self._of.get(role, (0, ""))
         self._of[role] = (times + 1, why)
 
-    def told(self, found: Sequence[RoleStatus]) -> list[RoleStatus]:
-        """How roles are doing, these counted among their restarts."""
+    def counted(self, found: Sequence[RoleStatus]) -> list[RoleStatus]:
+        """Return the status of roles, with moves counted among their restarts."""
         more = [(each, *self._of.get(each.name, (0, ""))) for each in found]
         return [
             replace(each, restarts=each.restarts + times, problem=each.problem or why)
@@ -65,7 +65,7 @@ class Moved:
 
 
 def needs_of(layout: Layout, specs: Sequence[PolicySpec]) -> tuple[list[str], list[str], list[int]]:
-    """What each learner process needs of its node."""
+    """Return each learner process's device, node label, and first process that shares its data."""
     devices = [layout.devices[group[0]] for group in layout.groups]
     wanted = [specs[group[0]].config.node for group in layout.groups]
     first, shares = list(range(len(layout.groups))), shares_of(specs)
@@ -79,8 +79,8 @@ def needs_of(layout: Layout, specs: Sequence[PolicySpec]) -> tuple[list[str], li
     return devices, wanted, first
 
 
-class Movers:
-    """What a move asks of the nodes, the head's own among them."""
+class Migration:
+    """The requests of a move to all nodes, including the head's own."""
 
     def __init__(self, node: Node, nodes: Nodes, checkpoints: Checkpoints) -> None:
         self._node, self._nodes, self._checkpoints = node, nodes, checkpoints
@@ -88,7 +88,7 @@ class Movers:
     def without(
         self, placement: Placement, gone: Collection[int], offers: Sequence[Offer]
     ) -> Placement:
-        """The next placement, once nodes are gone."""
+        """Return the next placement after nodes are lost."""
         assembly = self._node.assembly
         needs = needs_of(assembly.layout, assembly.specs)
         return without(placement, gone, offers, *needs)
@@ -96,17 +96,17 @@ class Movers:
     def ask_for_rings(
         self, move: Move, gone: Collection[int]
     ) -> tuple[dict[Any, Any], dict[int, Call]]:
-        """What nodes know of the rings of actors that move.
+        """Request the rings of actors that move.
 
-        Where a node is gone, those that learn from its actors know most of them; where it lives,
-        the node itself has them, once these actors are stopped.
+        After a node is lost, the learners of its actors know most of their rings; a living node has
+        them complete, once these actors are stopped.
         """
         assembly, epoch = self._node.assembly, move.after.epoch
         asked: dict[int, tuple[list[int], list[str]]] = {}
         for actor in move.actors:
             if gone:
                 sources = self._learned_by(move.before, gone)
-                sources.pop(move.after.actors[actor], None)  # the rings are there, where it goes on
+                sources.pop(move.after.actors[actor], None)  # the rings are there already
             else:
                 sources = {move.before.actors[actor]: [spec.name for spec in assembly.specs]}
             for node, names in sources.items():
@@ -117,10 +117,10 @@ class Movers:
         }
         return found, calls
 
-    def estates(
+    def handovers(
         self, move: Move, rings: Mapping[tuple[str, int], Any], homes: tuple[int, ...]
-    ) -> dict[int, Estate]:
-        """By node, what the roles that come there go on from."""
+    ) -> dict[int, HandoverState]:
+        """Return by node the handover state of the roles that move there."""
         found = {}
         for node in homes:
             actors = [a for a in move.actors if move.after.actors[a] == node]
@@ -128,16 +128,18 @@ class Movers:
             kept = self._kept(move, node) if actors else frozenset()
             own = {key: held for key, held in rings.items() if key[1] in actors}
             if not (actors or groups):
-                found[node] = Estate()
+                found[node] = HandoverState()
                 continue
-            estate = estate_of(self._node.assembly, actors, groups, own, self._checkpoints, kept)
-            # The lead, which goes on meanwhile, takes results from those that are here.
-            shards = {} if node == HEAD else estate.shards
-            found[node] = replace(estate, shards=shards)
+            handover = handover_state_of(
+                self._node.assembly, actors, groups, own, self._checkpoints, kept
+            )
+            # The lead, which continues meanwhile, takes results from the shards here.
+            shards = {} if node == HEAD else handover.shards
+            found[node] = replace(handover, shards=shards)
         return found
 
     def _kept(self, move: Move, node: int) -> frozenset[str]:
-        """The policies that learn on a node before and after: what they know of rings is there."""
+        """Return the policies that learn on a node before and after: their rings are there."""
         assembly = self._node.assembly
         return frozenset(
             assembly.specs[i].name
@@ -149,7 +151,7 @@ class Movers:
         )
 
     def _learned_by(self, placement: Placement, gone: Collection[int]) -> dict[int, list[str]]:
-        """By node that is left, the policies that learn there."""
+        """Return the policies that learn on each remaining node."""
         assembly = self._node.assembly
         found: dict[int, list[str]] = {}
         for group, home in enumerate(placement.learners):

@@ -7,8 +7,8 @@ import pytest
 
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
-from remuda.cluster.estate import rings_of, take_over
-from remuda.cluster.moving import Move, Movers
+from remuda.cluster.handover import rings_of, take_over
+from remuda.cluster.migration import Migration, Move
 from remuda.cluster.nodes import HEAD
 from remuda.cluster.placement import Placement
 from remuda.cluster.traffic import Count, Traffic
@@ -28,7 +28,7 @@ POPULATION = {
 }
 
 
-class Moved:
+class MoveCounts:
     """A move as the head's own end of it goes; something happens before it is written down."""
 
     def __init__(self, path, settings, copies, before, after):
@@ -49,30 +49,30 @@ class Moved:
         self.move = Move(Placement(*before), Placement(*after, 2))
 
     def go(self, meanwhile):
-        movers = Movers(SimpleNamespace(assembly=self.assembly), None, self.checkpoints)
+        movers = Migration(SimpleNamespace(assembly=self.assembly), None, self.checkpoints)
         rings = rings_of(self.assembly, self.move.actors, self.names)
-        estate = movers.estates(self.move, rings, (HEAD,))[HEAD]
+        handover = movers.handovers(self.move, rings, (HEAD,))[HEAD]
         meanwhile()
-        take_over(self.assembly, estate, self.checkpoints)
+        take_over(self.assembly, handover, self.checkpoints)
 
 
 @pytest.mark.parametrize("word", [TAKEN, TAKEN_STEPS])
 def test_what_a_learner_takes_while_an_actor_comes_to_its_node_stays_taken(tmp_path, word):
-    moved = Moved(tmp_path, {"game": "treasure_hunt"}, (1,), ((1,), (0,)), ((0,), (0,)))
+    moved = MoveCounts(tmp_path, {"game": "treasure_hunt"}, (1,), ((1,), (0,)), ((0,), (0,)))
     counters = moved.assembly.experience[moved.names[0]].rings[0].counters
     moved.go(lambda: counters.__setitem__(word, 7))
     assert counters[word] == 7
 
 
 def test_a_learner_that_comes_never_takes_what_was_taken_by_what_is_known_here(tmp_path):
-    moved = Moved(tmp_path, {"game": "treasure_hunt"}, (1,), ((0,), (1,)), ((0,), (0,)))
+    moved = MoveCounts(tmp_path, {"game": "treasure_hunt"}, (1,), ((0,), (1,)), ((0,), (0,)))
     counters = moved.assembly.experience[moved.names[0]].rings[0].counters
     moved.go(lambda: counters.__setitem__(TAKEN, 7))
     assert counters[TAKEN] == NEVER  # its successor passes over what was closed until then
 
 
 def test_a_lead_takes_no_result_twice_when_a_follower_comes_to_its_node(tmp_path):
-    moved = Moved(tmp_path, POPULATION, (2, 2), ((0, 1), (0,)), ((0, 0), (0,)))
+    moved = MoveCounts(tmp_path, POPULATION, (2, 2), ((0, 1), (0,)), ((0, 0), (0,)))
     shard = moved.assembly.table.shards[0]
     moved.go(lambda: shard.set_word(TAKEN_RESULTS, 5))
     assert shard.word(TAKEN_RESULTS) == 5

@@ -1,23 +1,25 @@
-"""What roles that move to a node go on from there: what other nodes know of them.
+"""The handover state of roles that move to a node: what other nodes know of them.
 
-A learner goes on from its newest part of a checkpoint, or else from its newest published weights,
-with the counts and words that it had; an actor from the rings as the nodes know them that learn
-from it, and with its counts. It is written before any role begins there.
+A learner resumes from its newest part of a checkpoint, or else from its newest published weights,
+with its counts and words. An actor resumes with its counts, and with its rings as the nodes of its
+learners have them. All of it is written before any role starts there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from remuda.assembly import Assembly
-from remuda.checkpoint.store import Checkpoints
-from remuda.cluster.rings import Followed, Following, mend
-from remuda.cluster.saved import Saved
+from remuda.checkpoint.opening import ANY_SIZE, read_file
+from remuda.checkpoint.state import write_whole
+from remuda.checkpoint.store import MANIFEST, Checkpoints, Manifest
+from remuda.cluster.rings import RingIn, RingOut, mend
 from remuda.cluster.stores import ACTORS_WORDS
+from remuda.errors import CheckpointError
 from remuda.experience.experience import Experience
 from remuda.experience.ring import (
     CLOSED,
@@ -37,42 +39,77 @@ from remuda.publish.snapshot import PublishedWeights, Snapshot
 from remuda.types import Array, Integers, State
 
 MOVED = 1 << 32
-"""Added to each sequence of a ring that moves: no reader takes its segments for those it knows,
-nor for those that the node which is gone may have sent last."""
+"""Added to each sequence of a ring that moves, so that no reader mistakes its segments for known
+ones or for the last ones sent by the lost node.
+"""
 
 
 @dataclass(frozen=True)
-class Estate:
-    """Of the roles that move to one node; plain data."""
+class CheckpointFiles:
+    """A checkpoint as it crosses: its manifest, and the files that it names."""
+
+    manifest: Manifest
+    files: Mapping[str, bytes]
+
+    @classmethod
+    def read(cls, checkpoints: Checkpoints, number: int) -> CheckpointFiles:
+        """Read a whole checkpoint of the run."""
+        manifest = checkpoints.manifest(number)
+        files = {
+            name: read_file(checkpoints.file(manifest, name), ANY_SIZE) for name in manifest.files
+        }
+        return cls(replace(manifest, earlier={}), files)
+
+    def write(self, checkpoints: Checkpoints) -> None:
+        """Write it for the roles of a node, unless it is complete there.
+
+        A node may have a checkpoint of this number with only its own parts, which its roles may be
+        reading: so the manifest is written last, and each file is replaced as a whole.
+        """
+        number = self.manifest.number
+        directory = checkpoints.directory(number)
+        try:
+            if self.manifest.files.keys() <= checkpoints.manifest(number).files.keys():
+                return
+        except CheckpointError:
+            directory.mkdir(parents=True, exist_ok=True)
+        for name, data in sorted(self.files.items()):
+            write_whole(directory / name, data)
+        write_whole(directory / MANIFEST, self.manifest.pack())
+
+
+@dataclass(frozen=True)
+class HandoverState:
+    """The state of the roles that move to one node; plain data."""
 
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
-    """Of policies that learn there from now on."""
+    """Snapshots of policies that learn there from now on."""
     learned: Mapping[str, Array] = field(default_factory=dict)
     """Their learners' rows of the scoreboard."""
     words: Mapping[str, Integers] = field(default_factory=dict)
     """[actors, words] of the rings of every policy, as the head knows them."""
     acted: Mapping[int, Mapping[str, Array]] = field(default_factory=dict)
-    """By actor, its rows of the scoreboard."""
+    """Each actor's rows of the scoreboard."""
     rings: Mapping[tuple[str, int], tuple[State, int]] = field(default_factory=dict)
-    """By policy and actor, what a ring holds and how many steps were written; of those that are
-    known of."""
+    """State and number of written steps of each known ring, by policy and actor."""
     shards: Mapping[int, Mapping[str, Array]] = field(default_factory=dict)
-    """By follower, what the head has of it."""
-    saved: Saved | None = None
+    """The head's copy of each follower's shard."""
+    saved: CheckpointFiles | None = None
     """The newest checkpoint."""
     learns: frozenset[str] = frozenset()
-    """Policies that learn there already: the node has their rings, and their learner is at them."""
+    """Policies that already learn there: the node has their rings, which their learner is reading.
+    """
 
 
-def estate_of(
+def handover_state_of(
     assembly: Assembly,
     actors: Sequence[int],
     groups: Sequence[int],
     rings: Mapping[tuple[str, int], tuple[State, int]],
     checkpoints: Checkpoints,
     learns: Collection[str] = (),
-) -> Estate:
-    """What the head knows of roles that are to move."""
+) -> HandoverState:
+    """Collect the head's knowledge of roles that will move."""
     names = [assembly.specs[i].name for group in groups for i in assembly.layout.groups[group]]
     reader, board = assembly.published.reader(), assembly.scoreboard
     numbers = checkpoints.numbers()
@@ -82,7 +119,7 @@ def estate_of(
         snapshots[name] = Snapshot(
             found.weights.copy(), found.version, found.learner_step, found.epsilon, found.training
         )
-    return Estate(
+    return HandoverState(
         snapshots,
         {name: board.learn(name).copy() for name in names},
         {spec.name: assembly.experience[spec.name].counters.copy() for spec in assembly.specs},
@@ -92,49 +129,51 @@ def estate_of(
         },
         rings,
         _shards(assembly, actors),
-        Saved.read(checkpoints, numbers[-1]) if numbers and names else None,
+        CheckpointFiles.read(checkpoints, numbers[-1]) if numbers and names else None,
         frozenset(learns),
     )
 
 
-def take_over(assembly: Assembly, estate: Estate, checkpoints: Checkpoints) -> None:
-    """Write down, on the node that roles move to, what they go on from; none of them has begun.
+def take_over(assembly: Assembly, handover: HandoverState, checkpoints: Checkpoints) -> None:
+    """Write the handover state on the node that roles move to, before any of them starts.
 
     No bridge writes there meanwhile.
     """
     published = assembly.published
     assert isinstance(published, PublishedWeights)
-    if estate.saved is not None:
-        estate.saved.write(checkpoints)
-    for name, snapshot in estate.snapshots.items():
+    if handover.saved is not None:
+        handover.saved.write(checkpoints)
+    for name, snapshot in handover.snapshots.items():
         published.publisher(name, published.checksums[name]).follow(snapshot)
-        assembly.scoreboard.learn(name)[:] = estate.learned[name]
+        assembly.scoreboard.learn(name)[:] = handover.learned[name]
         for ring in assembly.experience[name].rings:
             if not _was_followed(ring):
                 _let_words_agree(ring)
-        # As after a death on one node: what the head knows of what was taken may be older than what
-        # is known here, and no step is to be taken twice.
+        # As after a death on one node: the head's count of taken steps may be older than the count
+        # here, and no step may be taken twice.
         assembly.experience[name].release()
-    for actor, arrays in estate.shards.items():
+    for actor, arrays in handover.shards.items():
         assert assembly.table is not None
         for name, array in arrays.items():
             assembly.table.shards[actor - 1].arrays[name][...] = array
-    for actor, rows in estate.acted.items():
+    for actor, rows in handover.acted.items():
         for name, row in rows.items():
             assembly.scoreboard.arrays[name][actor][...] = row
         for spec in assembly.specs:
             ring = assembly.experience[spec.name].rings[actor]
-            found = estate.rings.get((spec.name, actor))
-            if spec.name in estate.learns and found is None and not _was_followed(ring):
-                _begin_after(ring, estate.words[spec.name][actor])  # its learner came here just now
-            elif spec.name in estate.learns:
+            found = handover.rings.get((spec.name, actor))
+            if spec.name in handover.learns and found is None and not _was_followed(ring):
+                _begin_after(
+                    ring, handover.words[spec.name][actor]
+                )  # its learner came here just now
+            elif spec.name in handover.learns:
                 mend(ring)
                 if found is not None:
                     _bring_up(assembly.experience[spec.name], actor, *found)
             elif found is not None:
                 _put(ring, *found)
             else:
-                _begin_after(ring, estate.words[spec.name][actor])
+                _begin_after(ring, handover.words[spec.name][actor])
 
 
 def _shards(assembly: Assembly, actors: Sequence[int]) -> dict[int, dict[str, Array]]:
@@ -151,9 +190,9 @@ def _shards(assembly: Assembly, actors: Sequence[int]) -> dict[int, dict[str, Ar
 def rings_of(
     assembly: Assembly, actors: Sequence[int], policies: Sequence[str]
 ) -> dict[tuple[str, int], Any]:
-    """What is known here of the rings that some actors write for some policies.
+    """Return the local state of rings that some actors write for some policies.
 
-    A ring is left out that never came here: others know more of it, if only its words.
+    Rings that never arrived here are left out: other nodes know more of them.
     """
     found = {}
     for name in policies:
@@ -165,15 +204,15 @@ def rings_of(
 
 
 def _bring_up(experience: Experience, actor: int, state: State, written: int) -> None:
-    """Add to a ring, whose learner goes on here, what its actor wrote and did not tell yet.
+    """Add the steps that an actor wrote but did not send yet to a ring whose learner stays here.
 
-    As a bridge does it, so that the learner reads nothing torn, and keeps the words that are its.
+    It is written as a bridge does, so that the learner reads nothing torn and keeps its own words.
     """
     ring = experience.rings[actor]
     words = SharedArrays({"counters": ((1, COUNTERS), np.int64)})
     source = ExperienceRing(ring.shape, ring.config, ring.num_streams, ring.num_segments, words, 0)
     source.restore(state, written)
-    followed, following = Followed(source), Following(experience, actor)
+    followed, following = RingOut(source), RingIn(experience, actor)
     followed.holds(*following.holds)
     payload: Array = np.empty(followed.largest, np.uint8)
     while (found := followed.news(payload, 0)) is not None:
@@ -181,7 +220,7 @@ def _bring_up(experience: Experience, actor: int, state: State, written: int) ->
 
 
 def _was_followed(ring: ExperienceRing) -> bool:
-    """Whether anything of a ring came here, whose words may have come without it."""
+    """Return whether any data of a ring arrived here; its words may have come without data."""
     shared, closed = ring.shared, load(ring.counters, CLOSED)
     if not closed:
         return bool((shared["sequence"] > 0).any())
@@ -190,10 +229,10 @@ def _was_followed(ring: ExperienceRing) -> bool:
 
 
 def _let_words_agree(ring: ExperienceRing) -> None:
-    """Note in the queue how many steps its words tell of, where nothing else of it came here.
+    """Record in the queue how many steps the words count, where no other data arrived.
 
-    Else its learner would pass over its segments and not over their steps, and wake for these again
-    and again until the queue is here.
+    Otherwise its learner would skip its segments but not their steps, and wake for these again and
+    again until the queue arrives.
     """
     if closed := load(ring.counters, CLOSED):
         last = (closed - 1) % ring.num_segments
@@ -202,7 +241,7 @@ def _let_words_agree(ring: ExperienceRing) -> None:
 
 
 def _put(ring: ExperienceRing, state: State, written: int) -> None:
-    """Hold what a ring held on the node of its learner, for a new actor to go on writing."""
+    """Restore a ring as the node of its learner had it, for a new actor to continue writing."""
     shared = ring.shared
     state = dict(state)
     sequence, queue = state["sequence"].copy(), state["queue"]
@@ -214,9 +253,9 @@ def _put(ring: ExperienceRing, state: State, written: int) -> None:
 
 
 def _begin_after(ring: ExperienceRing, words: Integers) -> None:
-    """Be an empty ring that counts on from these words, or from its own where they are newer.
+    """Become an empty ring that counts on from these words, or from its own if they are newer.
 
-    All that it held is lost.
+    All its data is lost.
     """
     shared, counters = ring.shared, ring.counters
     own = counters.copy()
@@ -231,14 +270,14 @@ def _begin_after(ring: ExperienceRing, words: Integers) -> None:
     sequence += MOVED + sequence % 2
     shared["committed"][:] = 0
     shared["closed_as"][:] = OPEN
-    # What is gone is in the way of nothing: else the first places would be taken for good.
+    # Lost segments block nothing: otherwise the first places would stay occupied forever.
     shared["numbers"][:] = int(words[HEAD])
     shared["queue"][:] = 0
     shared["queue_sequence"][:] = NOTHING
     shared["queue_steps"][:] = int(words[CLOSED_STEPS])
     if written > int(words[CLOSED_STEPS]):
-        # What was being written: no actor closes it, so that it would be nowhere. It is closed and
-        # gone, by an entry of the queue that leads to no segment, which a learner passes over.
+        # No actor will close the unfinished segment, so its steps would count nowhere. Close it by
+        # a queue entry that leads to no segment; a learner skips it.
         closed = int(words[CLOSED])
         shared["queue_steps"][closed % ring.num_segments] = written
         store(counters, CLOSED, closed + 1)

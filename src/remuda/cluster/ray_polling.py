@@ -1,7 +1,7 @@
-"""What Ray's control service says of its nodes, asked in a thread of its own.
+"""Polling of Ray's control service for its nodes, in a separate thread.
 
-Where that service is gone the question does not return. So nobody waits for an answer, and how long
-one is owed tells that the service is gone.
+If that service is gone the query does not return. Therefore nothing waits for an answer, and a late
+answer shows that the service is gone.
 """
 
 from __future__ import annotations
@@ -18,38 +18,37 @@ from remuda.cluster.member import GAP
 
 LOG = logging.getLogger(__name__)
 AGAIN = 1.0
-"""Seconds after a question that failed until it is asked again."""
+"""Seconds after which a failed query is repeated."""
 END = 1.0
-"""Seconds that a question under way has at the end."""
+"""Seconds that a running query has at the end."""
 
 
 @dataclass(frozen=True)
-class Told:
-    """What Ray tells of its nodes."""
+class NodeSnapshot:
+    """Ray's list of nodes."""
 
     entries: Sequence[Mapping[str, Any]]
-    """Those that are there, this machine's first."""
+    """Entries of the living nodes, this machine's first."""
     free: Mapping[str, Mapping[str, float]]
-    """What is not reserved of them, by Ray's number of the node."""
+    """Free resources of each node, by Ray's node id."""
 
 
-class Looks:
-    """Asks what there is of nodes, one question at a time."""
+class NodePoller:
+    """Queries the nodes, one query at a time."""
 
-    def __init__(self, ask: Callable[[], Told]) -> None:
-        """Ask for nothing yet."""
+    def __init__(self, ask: Callable[[], NodeSnapshot]) -> None:
         self._ask = ask
         self._questions: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[Told] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[NodeSnapshot] = queue.SimpleQueue()
         self._asked: float | None = None
         self._looked = time.monotonic()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self.failure = ""
-        """What the question under way has raised, in words."""
+        """The exception of the running query, in words."""
 
-    def newest(self) -> Told | None:
-        """An answer that came, once; None: nothing yet, and a question is under way."""
+    def newest(self) -> NodeSnapshot | None:
+        """Return a new answer once, if there is one; start a query if none is running."""
         now = time.monotonic()
         if self._asked is not None and now > self._looked + GAP:
             # This process itself was stopped: an answer may have come, and is heard of later.
@@ -70,11 +69,11 @@ class Looks:
 
     @property
     def waits(self) -> float:
-        """Seconds for which an answer was owed when this was looked at last; 0: none was."""
+        """Seconds for which an answer was due at the last look; 0 if none was."""
         return 0.0 if self._asked is None else self._looked - self._asked
 
     def stop(self) -> None:
-        """Ask no more; a question that does not return is left to itself."""
+        """Stop; a query that does not return is left alone."""
         self._stopped.set()
         self._questions.put(None)
         if self._thread is not None:
