@@ -1,1 +1,1 @@
-"""The role that plays."""
+"""The actor role, which plays."""

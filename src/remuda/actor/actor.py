@@ -1,4 +1,4 @@
-"""The actor: plays turns with the newest published weights, and writes down what happened."""
+"""The actor: it plays turns with the newest published weights and writes experience."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from remuda.scoreboard import Facts, Play, Row
 from remuda.timeline import Span, Timeline
 from remuda.types import Bools, Floats, Integers, State, TurnResult
 
-SETTLING = 0.01
-"""Seconds between two looks at what others have played, once all turns are."""
+SETTLING = 0.01  # seconds between two checks of what other actors have played, once all turns are
 
 
 @njit(cache=True)
@@ -41,10 +40,9 @@ def _tally(
     over: Bools,
     row: Row,
 ) -> tuple[bool, bool]:
-    """Add up a turn; marks the copies in which no agent is active any more.
+    """Add up a turn; mark the copies in which no agent is active any more.
 
-    Returns:
-        whether there are any, and whether anything of the turn breaks the contract of games.
+    Returns whether there are any, and whether the turn breaks the environment's contract.
     """
     num_envs, num_agents = rewards.shape
     steps = 0
@@ -73,20 +71,17 @@ def _tally(
 class Actor:
     """Plays `env` by the policies on its seats.
 
-    What it guarantees:
-
-    1. It waits for no other role, except where the user set a ring to `wait`, and then only for a
-       learner that makes progress (`remuda.experience.room`).
-    2. Agents act in the order of `turn_groups`, each with the newest weights that were published
-       before the turn began, and each action takes effect before the next group observes.
-    3. What a seat sees, does and is given is written to the ring of its policy alone.
-    4. What an actor before it had begun to write, and it does not go on with, is closed before its
-       first turn, so that learners can take it.
+    1. It waits for no other role, except with `on_full: wait`, and then only for a learner that
+       makes progress (`remuda.experience.room`).
+    2. Agents act in the order of `turn_groups`, each with the newest weights published before the
+       turn began, and each action takes effect before the next group observes.
+    3. A seat's observations, actions and rewards go to the ring of its policy alone.
+    4. Segments that a previous actor had open, and that this one does not continue, are closed
+       before its first turn, so that learners can take them.
     5. A return is the undiscounted sum of one agent's rewards over one episode, in the units of the
-       environment. Rewards before the agent's first decision of the episode count. An agent that
-       made no decision in an episode has no return there, whatever it was paid: it is NaN wherever
-       returns stand in an array. An episode in which no agent made a decision, because it was over
-       when it began, counts nowhere.
+       environment, including rewards before the agent's first decision. An agent without a decision
+       in an episode has no return there: it is NaN in arrays of returns. An episode in which no
+       agent made a decision, because it was over when it began, counts nowhere.
     """
 
     def __init__(
@@ -107,38 +102,26 @@ class Actor:
     ) -> None:
         """Take the seats.
 
-        Args:
-            env: the copies of the game.
-            seats: who plays its agents.
-            play: the actor's row of the scoreboard.
-            random: draws the episodes' seeds.
-            reader: where newer weights come from; None: the seats keep theirs.
-            max_turns: turns to play, over all copies and all actors.
-            turns: tells how many were played by all of them; None: this is the only one.
-            parts: what it saves in a checkpoint.
-            timeline: where to note what it did when.
-            episode_metrics: the actor's row of whole episodes, by `Facts`; None: there is none.
-            exact: a successor goes on in the middle of its episodes; else with what lasts beyond
-                them.
-            check: end with a message where the game breaks its contract.
-            on_note: takes the key and the words of each of the environment's notes; None: nobody
-                reads them.
+        `rng` draws the episodes' seeds. `max_turns` is over all copies and actors, and `turns`
+        returns how many were played by all of them. `parts` are saved in checkpoints.
+        `episode_metrics` is the actor's row of the scoreboard's episode metrics. `exact`: a
+        successor continues its episodes; else it keeps only `lasting` state. `check`: end with an
+        error where the environment breaks its contract. `on_note` takes key and text of each of the
+        environment's notes.
         """
         self.env, self.seats = env, seats
         self._reader, self._random, self._play = reader, random, play
         self._max_turns = max_turns
         self._turns = turns if turns is not None else lambda: float(play[Play.TURNS])
         self._episode_metrics, self._exact = episode_metrics, exact
-        self.timer = TurnTimer(play, timeline)
-        """Where the time of its turns goes."""
-        self.parts = parts
-        """What it saves in a checkpoint: itself, or nothing, where its world is of no use later."""
+        self.timer = TurnTimer(play, timeline)  # times the sections of its turns
+        self.parts = parts  # what it saves in a checkpoint: itself, or nothing
         self._over: Bools = np.ones(env.num_envs, np.bool_)
         self._returns = np.zeros((env.num_envs, env.num_agents), np.float64)
+        # [num_envs, num_agents] which agents have made a decision in the episode
         self._took_part: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
-        """[num_envs, num_agents]: which agents have made a decision in the episode."""
+        # consecutive episodes in which no agent made a decision, over all copies
         self._empty_episodes = 0
-        """Episodes in a row in which no agent made a decision, over all copies."""
         self._turn_of: Integers = np.zeros(env.num_envs, np.int64)
         self._on_note, self._noted = on_note, 0
         self._checks = TurnChecks(env, self._turn_of) if check else None
@@ -146,16 +129,14 @@ class Actor:
         self._rooms = Rooms(seats.rooms, exact)
         self._overtaken = 0
         self._goes_on = False  # whether it writes on in what an actor before it had open
+        # called at an episode's end with its copy, returns (NaN for agents without a decision) and
+        # metrics
         self.on_episode: Callable[[int, Floats, Floats], None] | None = None
-        """Called when an episode is over: its copy, its agents' returns, and the game's metrics.
-
-        The return of an agent that made no decision is NaN.
-        """
         self._begin()
 
     @property
     def done(self) -> bool:
-        """Whether all turns are played, and nothing of other actors is to be taken any more."""
+        """Return whether all turns are played, and nothing of other actors has to be processed."""
         return self._played_out and self.seats.settled()
 
     @property
@@ -163,7 +144,7 @@ class Actor:
         return self._max_turns is not None and self._turns() >= self._max_turns
 
     def work(self) -> bool:
-        """Play one turn in every copy; False when there is none left, or no room to write it."""
+        """Play one turn in every copy; return False when none is left, or no room to write it."""
         if not self._goes_on:
             # The actor before it was in the middle of episodes that this one does not play on: it
             # died, or its copies or its experience could not be brought along.
@@ -175,13 +156,13 @@ class Actor:
         return True
 
     def has_room(self) -> bool:
-        """Whether every ring that may make the actor wait has room."""
+        """Return whether every ring with `on_full: wait` has room."""
         return self._rooms.has_room()
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:
-        """Sleep until the rings have room, as long as learners make progress; counted.
+        """Sleep until the rings have room, as long as learners make progress, and count it.
 
-        Better to lose old steps than to stand still for a learner that is stuck or gone.
+        Losing old steps is better than standing still for a learner that is stuck or gone.
         """
         if self._played_out:
             if not self.done:
@@ -196,13 +177,13 @@ class Actor:
         self._play[Play.FORCED] += left_behind > 0
 
     def finish(self) -> None:
-        """Give back what the environment holds."""
+        """Close the environment."""
         self.env.close()
 
     def state(self, part: str) -> State:  # noqa: ARG002
-        """The world, its random numbers, and what every seat is in the middle of.
+        """Return the environment's state, random state, and the state of every seat.
 
-        An environment that cannot be saved is left out; its episodes are begun anew.
+        An environment that cannot be saved is left out; its episodes start over.
         """
         if not self._exact:
             return {"world": None, "lasting": self.seats.lasting()}
@@ -222,11 +203,10 @@ class Actor:
         }
 
     def restore(self, part: str, state: State) -> None:  # noqa: ARG002
-        """Go on from what `state` returned, in the middle of the episodes if that is possible.
+        """Restore what `state` returned, in the middle of the episodes if possible.
 
-        It is not where this actor does not go on exactly, or its environment cannot be restored
-        although the one before could be saved: worker processes may step the copies now. Nor is it
-        where the experience was not saved, or not read, of which these episodes are the middle.
+        It is not possible where this actor is not exact, its environment cannot be restored (worker
+        processes may step the copies now), or the episodes' experience was not saved or not read.
         """
         exact = self._exact and "seats" in state and self.seats.holds(branch(state, "seats"))
         if not (exact and self._restore_world(state["world"] and branch(state, "world"))):
@@ -242,7 +222,7 @@ class Actor:
         self._goes_on = True
 
     def _restore_world(self, world: State | None) -> bool:
-        """Whether the environment goes on where it was; nothing has changed if it does not."""
+        """Return whether the environment could be restored; if not, nothing has changed."""
         if world is None:
             return False
         try:
@@ -253,7 +233,7 @@ class Actor:
 
     @whole_turn
     def turn(self) -> None:
-        """One turn, as in the docstring of `remuda.types`."""
+        """Play one turn, as in the docstring of `remuda.types`."""
         env, seats = self.env, self.seats
         if self._reader is not None:
             self._take_newer_weights(self._reader)
@@ -287,7 +267,7 @@ class Actor:
 
     @section(Play.SECONDS_WRITE, Span.WRITE)
     def _write_outcome(self, result: TurnResult) -> None:
-        """Count and write what came of a turn; begin new episodes in the copies that are over."""
+        """Count and write the outcome of a turn; start new episodes in the copies that are over."""
         any_over = self._add_up(result, self._play)
         self.seats.outcome(result)
         if len(self.env.notes) != self._noted:
@@ -303,7 +283,7 @@ class Actor:
                 self._on_note(key, words)
 
     def _begin(self) -> None:
-        """Begin the first episodes, and compile everything by a turn that is played nowhere."""
+        """Start the first episodes, and compile everything with a dry turn."""
         warm_up()
         self._rooms.warm_up()
         self.env.warm_up()
@@ -312,7 +292,7 @@ class Actor:
         seats.env = blank  # the environment is not touched: it may be the user's
         for number in range(len(seats.groups)):
             seats.observe(number)
-            # With random numbers of its own, so that the seats' own do not move.
+            # With another generator, so that the seats' generators do not advance.
             seats.choose(number, np.random.default_rng(0))
         # No `act`: scripted policies look into the environment itself.
         seats.env = self.env
@@ -321,10 +301,9 @@ class Actor:
         self._begin_episodes()
 
     def _add_up(self, result: TurnResult, row: Row) -> bool:
-        """Count a turn; whether any copy is over.
+        """Count a turn; return whether any copy is over.
 
-        Raises:
-            ContractError: what the game returned breaks its contract.
+        Raises ContractError where the result breaks the environment's contract.
         """
         checks, acted, active = self._checks, self.seats.acted, self.env.active
         if checks is not None:
@@ -346,10 +325,9 @@ class Actor:
         return bool(any_over)
 
     def _close_episodes(self, result: TurnResult) -> None:
-        """Count the episodes that are over, but for those in which no agent made a decision.
+        """Count the episodes that are over, except those in which no agent made a decision.
 
-        Raises:
-            ContractError: too many in a row were such.
+        Raises ContractError after too many of those in a row.
         """
         over: Bools = self._over & self._took_part.any(axis=1)
         self._count_empty(over)
@@ -362,7 +340,7 @@ class Actor:
             sums += np.nansum(metrics[:, over], axis=1)
             counts += np.isfinite(metrics[:, over]).sum(1)
         cut: Bools = np.any(result.truncated, axis=1)
-        # What nobody told of an episode is 0 to evolution.
+        # A metric that an episode did not report is 0 to evolution.
         counted = np.nan_to_num(metrics) if len(metrics) else metrics
         earned = np.where(self._took_part, self._returns, np.nan)
         self.seats.close(self._over, earned, cut, self._turn_of, counted)
@@ -372,7 +350,7 @@ class Actor:
                 self.on_episode(int(env), returns, metrics[:, env].copy())
 
     def _count_empty(self, counted: Bools) -> None:
-        """Note which of the episodes that are over count: [num_envs]."""
+        """Count consecutive episodes without a decision; `counted` [num_envs] had one."""
         if counted.any():
             self._empty_episodes = 0
             return
@@ -385,7 +363,7 @@ class Actor:
             )
 
     def _restart(self) -> None:
-        """Begin new episodes in the copies that are over."""
+        """Start new episodes in the copies that are over."""
         self._reset()
         self._begin_episodes()
 

@@ -1,9 +1,9 @@
-"""How the streams of a group are gathered into forward passes, however the seats are dealt.
+"""The gathering of a group's streams into forward passes, however the seats are dealt.
 
-Small perceptrons on the processor take the streams as they are gathered, each once. All other
-stacks of K networks give each network the same number of streams in a pass, so that a pass costs as
-much as its fullest row. Their rows are cut into stretches, each a pass of its own, where that is
-cheaper than to fill up: a policy that plays half of all seats should not make fifty others as wide.
+Small perceptrons on the CPU take each stream once, as gathered. All other stacks of K networks give
+each network the same number of streams in a pass, so that a pass costs as much as its fullest row.
+Their rows are cut into several passes where that is cheaper than padding: a policy that plays half
+of all seats should not make fifty others as wide.
 """
 
 from __future__ import annotations
@@ -15,38 +15,28 @@ import numpy as np
 from remuda.kernels import njit
 from remuda.types import Integers
 
-PASS = 100
-"""What a pass costs besides, counted in streams..."""
-ROW = 4
-"""...and a row of it."""
-STEP = 4
-"""Widths are multiples of this, so that few shapes occur."""
-LONGEST = 128
-"""The most rows in a pass."""
+PASS = 100  # overhead of a pass, in streams
+ROW = 4  # overhead of a row of a pass, in streams
+STEP = 4  # widths are multiples of this, so that few shapes occur
+LONGEST = 128  # most rows in a pass
 
 
 @dataclass(frozen=True)
 class BatchPlan:
     """Streams by row of a stack, and the passes they are gathered into."""
 
-    begins: Integers
-    """[K + 1]: where each row's streams begin..."""
-    streams: Integers
-    """...in this list of stream numbers, [M]."""
+    begins: Integers  # [K + 1] start of each row's streams
+    streams: Integers  # [M] stream numbers, sorted by row
+    # (first row, one past the last, streams of each); empty if no passes are needed
     passes: tuple[tuple[int, int, int], ...]
-    """Each first row, one past the last, and streams of each; none where it needs none."""
 
 
 def make_plan(
     rows: Integers, streams: Integers, num_rows: int, in_passes: bool = True
 ) -> BatchPlan:
-    """Gather streams.
+    """Gather streams [M] by the row [M] that plays them, of `num_rows`; -1: none of this stack.
 
-    Args:
-        rows: [M] by stream, the row that plays it; -1: none of this stack.
-        streams: [M] their numbers.
-        num_rows: K.
-        in_passes: whether the rows are cut into passes of equal width.
+    `in_passes`: cut the rows into passes of equal width.
     """
     begins: Integers = np.zeros(num_rows + 1, np.int64)
     ordered: Integers = np.empty(len(streams), np.int64)
@@ -60,7 +50,7 @@ def make_plan(
 
 @njit(cache=True)
 def _order(rows: Integers, streams: Integers, begins: Integers, ordered: Integers) -> int:
-    """Sort streams by row; returns how many there are."""
+    """Sort streams by row; return how many there are."""
     num_rows = begins.size - 1
     counts = np.zeros(num_rows, np.int64)
     for row in rows:
@@ -78,7 +68,7 @@ def _order(rows: Integers, streams: Integers, begins: Integers, ordered: Integer
 
 @njit(cache=True)
 def _cut(begins: Integers, passes: Integers) -> int:
-    """Cut the rows at the least cost; returns how many passes there are."""
+    """Cut the rows at the least cost; return how many passes there are."""
     num_rows, counts = begins.size - 1, np.diff(begins)
     # The least cost of the first k rows, and where the last pass of it begins; a row without
     # streams may be in no pass.

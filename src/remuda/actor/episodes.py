@@ -1,4 +1,4 @@
-"""Counting episodes that are over, in an actor's rows of the scoreboard."""
+"""Counts of finished episodes in an actor's rows of the scoreboard."""
 
 from __future__ import annotations
 
@@ -22,24 +22,19 @@ LOW, HIGH = int(Policy.LOW), int(Policy.HIGH)
 
 
 class EpisodeCounter:
-    """Counts the episodes of some policies; what it needs is compiled once it is made."""
+    """A counter of the episodes of some policies."""
 
     def __init__(self, rows: Row, mark: Row | None = None) -> None:
-        """Count into rows of one actor.
-
-        Args:
-            rows: [policies, fields by `Policy`].
-            mark: `Scoreboard.mark`; None: nothing is asked of single intervals.
-        """
+        """Count into `rows` [policies, fields by `Policy`]; `mark` is `Scoreboard.mark`."""
         self._rows = rows
         self._mark = np.ones(1) if mark is None else mark
         nothing: Integers = np.zeros(0, np.int64)
         self.count(nothing, np.zeros(0), nothing)
 
     def count(self, policies: Integers, returns: np.ndarray, turns: Integers) -> None:
-        """Count episodes [N]: of which row, their return (float64), and their turns.
+        """Count episodes [N]: the row of their policy, their return (float64), and their turns.
 
-        Those whose return is NaN are passed over: the policy's agent took no part.
+        Those whose return is NaN are skipped: the policy's agent took no part.
         """
         _count(self._rows, policies, returns, turns, self._mark[0])
 

@@ -1,4 +1,4 @@
-"""Seats for good: each agent of the game has one policy, which plays it in every copy."""
+"""Fixed seats: each agent has one policy, which plays it in every copy."""
 
 from __future__ import annotations
 
@@ -32,36 +32,27 @@ class Seat:
     """An agent of the environment, with the policy that plays it."""
 
     policy: str
-    """The policy's name."""
     stack: ActingStack
-    """Where its network is..."""
-    index: int
-    """...and its row there."""
+    index: int  # its row in the stack
     selector: ActionSelector
-    """How it chooses what to do."""
-    random: np.random.Generator
-    """The policy's random numbers for exploration."""
-    row: Row
-    """Its row of the scoreboard."""
-    masked: bool = False
-    """Whether the environment tells what it may do."""
-    experience: Experience | None = None
-    """Where what it lives through goes; None: no learner takes it."""
-    actor: int = 0
-    """Which actor it sits with."""
+    random: np.random.Generator  # for exploration
+    row: Row  # its row of the scoreboard
+    masked: bool = False  # whether the environment provides action masks
+    experience: Experience | None = None  # None: no learner takes it
+    actor: int = 0  # index of the actor
     version: int = 0
     epsilon: float = 0.0
 
 
 class _SeatBatch:
-    """Seats side by side: policies that are neighbours in a stack, and see and do the same things.
+    """Seats of policies that are neighbours in a stack and have equal spaces.
 
-    All that happens to them in a turn happens in one call for all. Arrays are those of `Kind`, and
-    streams are numbered seat by seat.
+    Each operation of a turn is one call for all of them. Arrays are those of `Kind`, and streams
+    are numbered seat by seat.
     """
 
     def __init__(self, env: VectorEnv, seats: Sequence[Seat], agents: tuple[int, ...]) -> None:
-        """Put some seats side by side; `agents`: whose they are, in the order of the stack."""
+        """Batch seats; `agents` are theirs, in the order of the stack."""
         first = seats[0]
         self.seats, self.agents = tuple(seats), agents
         self.stack, self.first, self.end = first.stack, first.index, first.index + len(seats)
@@ -91,14 +82,14 @@ class _SeatBatch:
         self._choose = first.selector.choose_for_all
 
     def push_observations(self) -> int:
-        """Take in what was observed by those that act; a stream where it is not finite, or NONE."""
+        """Stack the observations of those that act; return a stream that is not finite, or NONE."""
         kind = self.kind
         active = self._env.active.T[self.columns] if self._active is None else self._active
         np.copyto(kind.acted, active)
         return self.frames.push(kind.observations_flat, self._acted)
 
     def choose(self, random: np.random.Generator | None) -> None:
-        """A forward pass, and a choice for every stream."""
+        """Run a forward pass, and choose for every stream."""
         outputs = self.stack.outputs(self.first, self.end)
         if random is None:
             randoms, epsilons = self._randoms, [seat.epsilon for seat in self.seats]
@@ -107,7 +98,7 @@ class _SeatBatch:
         self._choose(outputs, self._masks, randoms, epsilons, self._actions, self._log_probs)
 
     def decide(self) -> None:
-        """Write down what was observed and chosen."""
+        """Write observations and choices to the rings."""
         kind, stack = self.kind, self.stack
         if stack.network.memory:
             for seat, acted in zip(self.seats, kind.acted, strict=True):
@@ -127,13 +118,13 @@ class _SeatBatch:
             )
 
     def forget(self, ended: Bools) -> None:
-        """What they see next in these copies begins a new episode: [seats, num_envs]."""
+        """Start new episodes where `ended` [seats, num_envs]."""
         self.frames.start(ended.reshape(-1))
         if self.stack.network.memory:
             self.stack.memories[self.first : self.end][ended] = 0.0
 
     def outcome(self, rewards: Floats, terminated: Bools, truncated: Bools) -> None:
-        """Write down what came of the turn; arguments are [num_envs, num_agents]."""
+        """Write the outcome of the turn; arguments are [num_envs, num_agents]."""
         if self.writer is not None:
             kind = self.kind
             kind.take_result(rewards, terminated, truncated)
@@ -159,16 +150,9 @@ class FixedSeats:
         mark: Row | None = None,
         shares: SharesForGood | None = None,
     ) -> None:
-        """Take the seats.
+        """Take one seat for each agent, in order; raise RunDirectoryError if there are fewer.
 
-        Args:
-            env: the copies of the game.
-            seats: one for each agent, in their order.
-            mark: `Scoreboard.mark`, by which extremes of returns are counted.
-            shares: of rewards that policies share; None: none does.
-
-        Raises:
-            RunDirectoryError: there are fewer seats than agents.
+        `mark` is `Scoreboard.mark`; `shares` are of rewards shared in teams.
         """
         if len(seats) != env.num_agents:
             raise RunDirectoryError(
@@ -186,8 +170,7 @@ class FixedSeats:
         self._all = [batch for batches in self._batches_of for batch in batches]
         self._places = {
             agent: (batch, row) for batch in self._all for row, agent in enumerate(batch.agents)
-        }
-        """By agent, its batch and its row there."""
+        }  # by agent, its batch and its row there
         self._kinds = [self._places[agent][0].kind for agent in range(len(seats))]
         self._frames = [
             self._places[agent][0].frames.of(kind.streams_of(agent))
@@ -199,11 +182,11 @@ class FixedSeats:
 
     @property
     def rooms(self) -> list[Room]:
-        """Where a writer may have to wait."""
+        """Return the rooms of all writers."""
         return [room for batch in self._all if batch.writer for room in batch.writer.rooms]
 
     def observe(self, group: int) -> None:
-        """See what there is to see, and what may be done."""
+        """Observe, with masks."""
         env = self.env
         for agent in self.groups[group]:
             env.observe(agent, self._observations[agent])
@@ -226,21 +209,21 @@ class FixedSeats:
                     batch.kind.rewards_before[row] = before
 
     def choose(self, group: int, random: np.random.Generator | None = None) -> None:
-        """Forward passes, and a choice for every stream."""
+        """Run forward passes, and choose for every stream."""
         for batch in self._batches_of[group]:
             batch.choose(random)
 
     def decide(self, group: int) -> None:
-        """Write down what was observed and chosen."""
+        """Write observations and choices to the rings."""
         for batch in self._batches_of[group]:
             batch.decide()
 
     def act(self, agent: int) -> None:
-        """Let what was chosen take effect."""
+        """Apply the choice to the environment."""
         self.env.act(agent, self._kinds[agent].chosen(agent))
 
     def outcome(self, result: TurnResult) -> None:
-        """Write down what came of it."""
+        """Write the outcome of a turn to the rings."""
         ended = result.terminated | result.truncated
         if ended.any():
             for agent in np.flatnonzero(ended.any(0)).tolist():
@@ -272,23 +255,22 @@ class FixedSeats:
             counter.count(only, returns[over, agent], lengths)
 
     def begin(self, over: Bools) -> None:
-        """What is observed next in these copies begins a new episode."""
+        """Start new episodes in these copies."""
         if self._shares is not None:
             self._shared.begin(over, self._shares.now())
         self._forget(np.repeat(over[None], len(self.seats), 0))
 
     def settled(self) -> bool:
-        """Nothing of other actors comes here."""
+        """Return True: nothing comes from other actors."""
         return True
 
     def take(self, news: Mapping[str, Snapshot]) -> None:
-        """Act with newer weights from now on."""
+        """Act with newer weights."""
         for agent, seat in enumerate(self.seats):
             if seat.policy in news:
                 self._load(agent, news[seat.policy])
 
     def _load(self, agent: int, snapshot: Snapshot) -> None:
-        """Let a seat act with this snapshot from now on."""
         seat, (batch, row) = self.seats[agent], self._places[agent]
         seat.stack.load(seat.index, snapshot.weights)
         seat.version, seat.epsilon = snapshot.version, snapshot.epsilon
@@ -296,7 +278,7 @@ class FixedSeats:
         seat.row[Policy.EPSILON], seat.row[Policy.VERSION] = snapshot.epsilon, snapshot.version
 
     def state(self) -> State:
-        """What every seat is in the middle of."""
+        """Return the state of every seat."""
         found: State = {"shares": self._shared.shares.copy()}
         for agent, seat in enumerate(self.seats):
             batch, row = self._places[agent]
@@ -311,7 +293,7 @@ class FixedSeats:
         return found
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Restore what `state` returned."""
         self._shared.restore(fitting(state, "shares", self._shared.shares, SHARE))
         for agent, seat in enumerate(self.seats):
             saved, (batch, row) = branch(state, str(agent)), self._places[agent]
@@ -324,7 +306,7 @@ class FixedSeats:
             batch.versions[row] = seat.version
 
     def holds(self, state: State) -> bool:
-        """Whether the experience is there that was being written when `state` was called."""
+        """Return whether the rings have the segments that were open when `state` was called."""
         return all(
             batch.writer is None
             or batch.writer.holds_of(row, branch(branch(state, str(agent)), "writer"))
@@ -332,20 +314,20 @@ class FixedSeats:
         )
 
     def lasting(self) -> State:
-        """Nothing."""
+        """Return nothing."""
         return {}
 
     def restore_lasting(self, state: State) -> None:
-        """Begin anew."""
+        """Start over."""
 
     def close_orphans(self) -> None:
-        """Close what an actor before this one was writing, where no actor goes on with it."""
+        """Close what a previous actor had open, where no actor continues it."""
         for batch in self._all:
             if batch.writer is not None:
                 batch.writer.close_orphans()
 
     def _batches_for(self, group: tuple[int, ...]) -> list[_SeatBatch]:
-        """The agents of a group, with as many side by side as there can be."""
+        """Batch the agents of a group, as many together as possible."""
         stacks = [self.seats[agent].stack for agent in group]
         order = sorted(
             group, key=lambda a: (stacks.index(self.seats[a].stack), self.seats[a].index)
@@ -361,7 +343,7 @@ class FixedSeats:
         ]
 
     def _are_neighbours(self, agent: int, other: int) -> bool:
-        """Whether the other's policy follows in the same stack, and is as this one but for that."""
+        """Return whether the other's policy is next in the same stack and equal otherwise."""
         one, two = self.seats[agent], self.seats[other]
         sees, acts = ([self.env.agents[a] for a in (agent, other)] for _ in range(2))
         return (
@@ -376,13 +358,13 @@ class FixedSeats:
         )
 
     def _forget(self, ended: Bools) -> None:
-        """What agents see next in these copies begins a new episode: [num_agents, num_envs]."""
+        """Start new episodes where `ended` [num_agents, num_envs]."""
         for batch in self._all:
             batch.forget(ended[batch.columns])
 
 
 def _rings_are_neighbours(one: Experience | None, two: Experience | None) -> bool:
-    """Whether both are nobody's, or the second follows the first in a block."""
+    """Return whether both have no experience, or the second follows the first in a block."""
     if one is None or two is None:
         return one is two
     return one.block is not None and one.block is two.block and one.index + 1 == two.index

@@ -14,14 +14,14 @@ from remuda.types import Array, Bools, Floats, State
 def _push_floats(
     stacked: Floats, observations: Array, acts: Bools, starts: Bools, size: int
 ) -> int:
-    """As `_push`; returns the last stream that is given something other than finite, or NONE."""
+    """Do as `_push`; return the last stream with an observation that is not finite, or NONE."""
     last = stacked.shape[1] - size
     zero = stacked.dtype.type(0.0)
     found = NONE
     for stream in range(observations.shape[0]):
         if not acts[stream]:
             continue
-        # Rows of their own: whether two whole arrays overlap is not plain to the compiler.
+        # Row by row: the compiler cannot tell whether whole arrays overlap.
         row, observed = stacked[stream], observations[stream]
         if starts[stream]:
             row[:last] = zero
@@ -61,38 +61,33 @@ class FrameStack:
     """The newest `n_frames` observations of each stream, oldest first; zeros before the start."""
 
     def __init__(self, stacked: Floats, size: int, starts: Bools | None = None) -> None:
-        """Write into `stacked`, [num_streams, n_frames * size]: what a network is given.
+        """Write network inputs into `stacked`, [num_streams, n_frames * size].
 
-        Args:
-            stacked: what the streams have observed.
-            size: numbers in one observation.
-            starts: [num_streams] whose next observation is an episode's first; kept up to date.
-                None: all streams'.
+        `starts` [num_streams] marks streams whose next observation starts an episode, and is kept
+        up to date; None: all do.
         """
         self._size = size
         self._stacked = stacked
         self._starts: Bools = np.ones(len(stacked), np.bool_) if starts is None else starts
 
     def start(self, mask: Bools) -> None:
-        """Forget what the streams in `mask` have observed: an episode starts."""
+        """Forget the frames of the streams in `mask`: an episode starts."""
         self._starts |= mask
 
     def state(self) -> State:
-        """What the streams have observed."""
+        """Return the frames of the streams."""
         return {"stacked": self._stacked.copy(), "starts": self._starts.copy()}
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Restore what `state` returned."""
         self._stacked[...] = fitting(state, "stacked", self._stacked, FINITE)
         self._starts[...] = fitting(state, "starts", self._starts)
 
     def push(self, observations: Array, acts: Bools) -> int:
-        """Add the newest observations, [num_streams, size], of the streams that act on them.
+        """Add the newest observations [num_streams, size] of acting streams.
 
-        What an agent sees while others act is no frame of its own: it is not in its experience.
-
-        Returns:
-            a stream whose observation is not finite, or NONE.
+        Observations while others act are not frames: they are not in the experience. Returns a
+        stream whose observation is not finite, or NONE.
         """
         if observations.dtype.kind == "f":
             found: int = _push_floats(self._stacked, observations, acts, self._starts, self._size)
@@ -101,5 +96,5 @@ class FrameStack:
         return NONE
 
     def of(self, streams: slice) -> FrameStack:
-        """The same of some of its streams; what one is told the other knows."""
+        """Return a view of some streams."""
         return FrameStack(self._stacked[streams], self._size, self._starts[streams])

@@ -1,4 +1,4 @@
-"""Agents that see and do the same kind of things, and the arrays of their streams."""
+"""The arrays of the streams of agents with equal spaces."""
 
 from __future__ import annotations
 
@@ -13,19 +13,12 @@ from remuda.types import Array, Bools, Floats, Integers
 
 
 class Kind:
-    """Agents of equal spaces, so that the same policies may play them, and their streams."""
+    """Arrays of the streams of agents with equal spaces, which the same policies may play."""
 
     def __init__(
         self, env: VectorEnv, agents: tuple[int, ...], actions: Actions, masked: bool
     ) -> None:
-        """Make room for their streams.
-
-        Args:
-            env: the copies of the game.
-            agents: those of this kind.
-            actions: of the policies that may play them.
-            masked: whether the game tells what they may do.
-        """
+        """Allocate for `agents`; `masked`: the environment provides action masks."""
         self.agents, self.num_envs = agents, env.num_envs
         first, num_streams = env.agents[agents[0]], len(agents) * env.num_envs
         sees, at = first.observation_space, (len(agents), env.num_envs)
@@ -35,15 +28,13 @@ class Kind:
         self.observations_flat = self.observations.reshape(num_streams, size)
         self.final_observations_flat = self.final_observations.reshape(num_streams, size)
         self.acted: Bools = np.zeros(at, np.bool_)
+        # rewards of this turn before the observation; zeros if the environment reports none
         self.rewards_before: Floats = np.zeros(at, np.float32)
-        """What each was given in this turn before it observed; zeros if the game says nothing."""
         self.rewards_before_flat = self.rewards_before.reshape(num_streams)
-        self.rewards: Floats = np.zeros(num_streams, np.float32)
-        """What each stream was given in the turn..."""
+        self.rewards: Floats = np.zeros(num_streams, np.float32)  # of the turn, by stream
+        # whether the stream's episode terminated
         self.terminated: Bools = np.zeros(num_streams, np.bool_)
-        """...and whether its episode ended there..."""
-        self.truncated: Bools = self.terminated.copy()
-        """...or was cut off."""
+        self.truncated: Bools = self.terminated.copy()  # whether it was truncated
         self._agents: Integers = np.array(agents, np.int64)
         nothing = np.zeros((env.num_envs, len(env.agents)), np.bool_)
         self.take_result(nothing.astype(np.float32), nothing, nothing)  # so that it is compiled
@@ -51,27 +42,26 @@ class Kind:
         self.log_probs: Floats = np.zeros(num_streams, np.float32)
         mask_size = actions.mask_size if masked else 0
         self.masks: Bools = np.ones((num_streams, mask_size), np.bool_)
-        self.final_masks = self.masks.copy()
-        """What is allowed where an episode was cut off."""
+        self.final_masks = self.masks.copy()  # allowed actions after truncation
         self._action_shape = (env.num_envs, *(first.action_space.shape or ()))
         self._actions = actions
         self._columns = columns_of(agents)
+        # by agent, its position among these agents
         self.place_of = {agent: place for place, agent in enumerate(agents)}
-        """By agent, its place among those of this kind."""
+        # by agent, its view of `actions`, if the environment takes it unchanged
         self._as_they_stand: dict[int, Array] = {}
-        """By agent, its actions in `actions`, if the environment takes them as they are."""
         for agent in agents:
             found = self.chosen(agent)
             if np.shares_memory(found, self.actions):
                 self._as_they_stand[agent] = found
 
     def streams_of(self, agent: int) -> slice:
-        """The streams of one agent."""
+        """Return the streams of one agent."""
         begin = self.place_of[agent] * self.num_envs
         return slice(begin, begin + self.num_envs)
 
     def chosen(self, agent: int) -> Array:
-        """What an agent does, as the environment takes it."""
+        """Return an agent's actions for the environment."""
         found = self._as_they_stand.get(agent)
         if found is not None:
             return found
@@ -79,18 +69,18 @@ class Kind:
         return actions.reshape(self._action_shape)
 
     def take_result(self, rewards: Floats, terminated: Bools, truncated: Bools) -> None:
-        """Take what came of a turn, [num_envs, num_agents] each, by stream."""
+        """Copy the results of a turn, [num_envs, num_agents] each, to streams."""
         turn = (rewards, terminated, truncated)
         _take_result(*turn, self._agents, self.rewards, self.terminated, self.truncated)
 
     def by_stream(self, array: Array) -> Array:
-        """An array [num_agents, num_envs] of a turn as [num_streams]."""
+        """Return an array [num_agents, num_envs] of a turn as [num_streams]."""
         flat: Array = array[self._columns].reshape(-1)
         return flat
 
 
 def columns_of(agents: tuple[int, ...]) -> slice | Integers:
-    """Agents as an index that copies nothing, if they are neighbours."""
+    """Return agents as a slice if they are neighbours, else as an index."""
     if agents == tuple(range(agents[0], agents[0] + len(agents))):
         return slice(agents[0], agents[0] + len(agents))
     return np.array(agents)
@@ -106,7 +96,6 @@ def _take_result(
     to_terminated: Bools,
     to_truncated: Bools,
 ) -> None:
-    """See `Kind.take_result`."""
     num_envs = rewards.shape[0]
     for i in range(agents.size):
         for env in range(num_envs):

@@ -1,9 +1,9 @@
-"""Seats dealt by match: who plays an agent changes with every episode of a copy.
+"""Seats dealt by match: the policy of an agent changes with every episode of a copy.
 
-A *stream* is one agent of one copy, numbered agent by agent: what it sees and does stands in row
-`agent * num_envs + copy` of every array. Streams of one policy, live or frozen, are gathered into
-one forward pass, whatever matches they belong to; what they live through goes to the policy that
-acted, if it learns and learns from that match.
+A *stream* is one agent of one copy, numbered agent by agent: its data are in row `agent * num_envs
++ copy` of every array. Streams of one policy, live or frozen, are gathered into one forward pass,
+whatever matches they belong to; their experience goes to the policy that acted, if it learns from
+that match.
 """
 
 from __future__ import annotations
@@ -57,16 +57,9 @@ class MatchSeats(StreamSeats):
     ) -> None:
         """Take the seats.
 
-        Args:
-            env: the copies of the game.
-            policy_groups: all policies that may sit there.
-            league: deals the seats.
-            rows: [policies, fields] where each live policy's episodes are counted, by `Policy`.
-            seed: of the run, by which the weights of newborn policies are drawn.
-            mark: `Scoreboard.mark`, by which extremes of returns are counted.
-            initial: weights that newborn policies begin with instead; None: there are none.
-            scripted: chooses for members that are written by hand; None: there are none.
-            parents: reads what newborn policies take over besides weights; None: nothing.
+        `rows` [policies, fields by `Policy`] count the episodes of live policies. `seed` and
+        `initial` give the initial weights of newborns, `parents` what else they take over.
+        `scripted` chooses for members that are not networks.
         """
         self._seed, self._initial, self._scripted = seed, initial, scripted
         self._parents = parents
@@ -79,16 +72,15 @@ class MatchSeats(StreamSeats):
         self._keeps_last_mask = [
             spec.masked and self._kind_of[agent] in keep for agent, spec in enumerate(env.agents)
         ]
+        # [num_envs, S] rewards so far, where the environment reports them within a turn
         self._so_far = env.rewards_so_far
-        """[num_envs, S]: rewards so far, where the game gives some within a turn."""
         self._shared = SharedRewards(env.num_envs, league.teams)
         self._versions: Integers = np.zeros(len(league.table.numbers), np.int64)
         self._steps = dict.fromkeys(league.table.policies, 0)
         self._oldest: Integers = np.zeros((env.num_envs, env.num_agents), np.int64)
         self._fresh: Bools = np.zeros(env.num_envs, np.bool_)
         self._any_fresh = False
-        self._stepped = False
-        """Whether the league did its work since the last turn."""
+        self._stepped = False  # whether the league did its work since the last turn
         for member in league.population.frozen:
             if member.ref.is_scripted:
                 self._versions[member.place] = -1  # there are no weights
@@ -101,7 +93,7 @@ class MatchSeats(StreamSeats):
 
     @property
     def rooms(self) -> list[Room]:
-        """Where a writer may have to wait."""
+        """Return the rooms of all writers."""
         return [
             room
             for policy_group in self.policy_groups
@@ -110,12 +102,12 @@ class MatchSeats(StreamSeats):
         ]
 
     def decide(self, group: int) -> None:
-        """Write down what the group saw and chose."""
+        """Write observations and choices to the rings."""
         for policy_group in self.policy_groups:
             policy_group.decide(group)
 
     def act(self, agent: int) -> None:
-        """Let what was chosen take effect; scripted policies choose as late as that."""
+        """Apply the choices to the environment; scripted policies choose now."""
         kind = self._kind_of[agent]
         actions = kind.chosen(agent)
         if self._scripted is not None:
@@ -124,7 +116,7 @@ class MatchSeats(StreamSeats):
         self.env.act(agent, actions)
 
     def observe(self, group: int) -> None:
-        """See what there is to see, and note what each was given so far in this turn."""
+        """Observe, with masks and rewards so far in this turn."""
         if self._so_far is not None:
             for agent in self.groups[group]:
                 kind = self._kind_of[agent]
@@ -133,7 +125,7 @@ class MatchSeats(StreamSeats):
         super().observe(group)
 
     def outcome(self, result: TurnResult) -> None:
-        """Write down what came of the turn."""
+        """Write the outcome of a turn to the rings."""
         ended = result.terminated | result.truncated
         if ended.any():
             for agent in np.flatnonzero(ended.any(0)).tolist():
@@ -162,7 +154,7 @@ class MatchSeats(StreamSeats):
     def close(
         self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers, told: Floats
     ) -> None:
-        """Count the episodes of the copies that are over, and note the results of the matches.
+        """Count the episodes of the copies that are over, and the results of their matches.
 
         A match in which no agent took part has no result. Then the director does its work.
         """
@@ -184,7 +176,7 @@ class MatchSeats(StreamSeats):
             self._load(place, league.table.snapshot(place))
 
     def settled(self) -> bool:
-        """Whether nothing of other actors is to be taken any more."""
+        """Return whether nothing of other actors has to be processed."""
         return self.league.settled()
 
     def begin(self, over: Bools) -> None:
@@ -197,7 +189,7 @@ class MatchSeats(StreamSeats):
         self._forget_copies(over)
 
     def take(self, news: Mapping[str, Snapshot]) -> None:
-        """Act with newer weights from now on."""
+        """Act with newer weights."""
         for place, policy in enumerate(self.league.table.policies):
             snapshot = news.get(policy)
             if snapshot is not None:
@@ -207,7 +199,7 @@ class MatchSeats(StreamSeats):
                 self._rows[place, Policy.VERSION] = snapshot.version
 
     def state(self) -> State:
-        """What every seat is in the middle of."""
+        """Return the state of every seat."""
         return {
             "league": self.league.state(),
             "casts": {
@@ -222,7 +214,7 @@ class MatchSeats(StreamSeats):
         }
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Restore what `state` returned."""
         self.league.restore(branch(state, "league"))
         for i, policy_group in enumerate(self.policy_groups):
             policy_group.restore(branch(branch(state, "casts"), str(i)))
@@ -238,7 +230,7 @@ class MatchSeats(StreamSeats):
         self._deal()
 
     def holds(self, state: State) -> bool:
-        """Whether the experience is there that was being written when `state` was called."""
+        """Return whether the rings have the segments that were open when `state` was called."""
         return all(
             writer.holds(branch(branch(branch(state, "casts"), str(i)), "writers")[str(j)])
             for i, policy_group in enumerate(self.policy_groups)
@@ -246,21 +238,21 @@ class MatchSeats(StreamSeats):
         )
 
     def lasting(self) -> State:
-        """What still means something to another actor, whose matches are others."""
+        """Return what is still valid for another actor with other matches."""
         return {"league": self.league.state()}
 
     def restore_lasting(self, state: State) -> None:
-        """Go on from what `lasting` returned."""
+        """Restore what `lasting` returned."""
         self.league.restore(branch(state, "league"), matches=False)
 
     def close_orphans(self) -> None:
-        """Close what an actor before this one was writing, where no actor goes on with it."""
+        """Close what a previous actor had open, where no actor continues it."""
         for policy_group in self.policy_groups:
             for writer in policy_group.writers:
                 writer.close_orphans()
 
     def sitting(self, env: int) -> list[str]:
-        """By agent, the policy that has its seat in a copy, frozen or not."""
+        """Return, by agent, the policy on its seat in a copy, frozen or not."""
         table = self.league.table
         return [
             table.names[int(table.occupants.identity[place, POLICY])]
@@ -268,7 +260,7 @@ class MatchSeats(StreamSeats):
         ]
 
     def _shares(self) -> Floats:
-        """How much the policies share that are seated now: [num_envs, num_agents]."""
+        """Return the reward shares of the seated policies: [num_envs, num_agents]."""
         return self.league.table.hyperparameters.by_seat("share_rewards", self.league.seated)
 
     def _load(self, place: int, snapshot: Snapshot) -> None:
@@ -280,7 +272,7 @@ class MatchSeats(StreamSeats):
     # What births and frozen copies need: `ActingPolicies`.
 
     def look(self, policy: str) -> Snapshot:
-        """The live weights of a policy as they play now."""
+        """Return the live weights of a policy as they play now."""
         place = self.league.table.policies.index(policy)
         policy_group, row = self._policy_group(place)
         weights = policy_group.stack.flat_weights(row)
@@ -288,14 +280,14 @@ class MatchSeats(StreamSeats):
         return Snapshot(weights, version, self._steps[policy], epsilon)
 
     def published(self, policy: str) -> Snapshot:
-        """The live weights of a policy as they were published last, with how it is trained."""
+        """Return the last published weights of a policy, with its training state."""
         if self._parents is None:
             return self.look(policy)
         found = self._parents.newest(policy, training=True)
         return replace(found, weights=found.weights.copy())  # the reader reuses its own
 
     def draw(self, policy: str, generation: int) -> Floats:
-        """Weights to begin with, drawn or as `init_from` has them: [size]."""
+        """Return initial weights, random or from `init_from`: [size]."""
         policy_group, _ = self._policy_group(self.league.table.policies.index(policy))
         spec = next(spec for spec in policy_group.specs if spec.name == policy)
         if self._initial is not None:
@@ -305,7 +297,7 @@ class MatchSeats(StreamSeats):
         return first_weights(spec, torch_stream(self._seed, "weights", policy, generation))
 
     def mutate(self, policy: str, weights: Floats, strength: float, generation: int) -> Floats:
-        """Weights with noise, in standard deviations of those of each layer: [size]."""
+        """Add noise to weights, in standard deviations of those of each layer: [size]."""
         policy_group, _ = self._policy_group(self.league.table.policies.index(policy))
         random = stream(self._seed, "mutation", policy, generation)
         layout = Layout.of(policy_group.stack.network)
@@ -314,16 +306,16 @@ class MatchSeats(StreamSeats):
     def cross(
         self, policy: str, weights: Floats, second: Floats, share: float, generation: int
     ) -> Floats:
-        """Weights of which each layer is the second parent's with this probability: [size]."""
+        """Cross weights: each layer is the second parent's with this probability: [size]."""
         policy_group, _ = self._policy_group(self.league.table.policies.index(policy))
         random = stream(self._seed, "crossover", policy, generation)
         layout = Layout.of(policy_group.stack.network)
         return cross_layers(weights, second, layout, random, share=share).weights
 
     def fits(self, policy: str, other: str) -> bool:
-        """Whether one could begin with the weights of the other, converted if need be.
+        """Return whether one could start with the weights of the other, converted if needed.
 
-        They play seats of one kind, and their networks differ in widths and depth at most.
+        They play the same kind of seats, and their networks differ at most in widths and depth.
         """
         one, two = self._groups_of(policy, other)
         if one is two or one.kind is not two.kind:
@@ -331,9 +323,9 @@ class MatchSeats(StreamSeats):
         return network_family(one.specs[0]) == network_family(two.specs[0])
 
     def convert(self, policy: str, other: str, weights: Floats, generation: int) -> Floats | None:
-        """What the other's weights are in the network of this one: [size]; None: as they are.
+        """Convert the other's weights to this one's network: [size]; None: unchanged.
 
-        What is not the other's is drawn as for any other newborn in this place.
+        Additional weights are drawn as for any other newborn in this place.
         """
         own, others = self._groups_of(policy, other)
         if own is others:
@@ -362,7 +354,7 @@ class MatchSeats(StreamSeats):
         return lesson_of(spec, weights, states)
 
     def clear(self, policy: str) -> None:
-        """Forget the experience of the policy that had this place before."""
+        """Clear the experience of the policy that had this place before."""
         policy_group, row = self._policy_group(self.league.table.policies.index(policy))
         for writer in policy_group.writers:
             writer.clear(row)
@@ -374,14 +366,14 @@ class MatchSeats(StreamSeats):
             writer.wake(row)
 
     def _policy_group(self, place: int) -> tuple[PolicyGroup, int]:
-        """The group of the policy in a place, and its row there."""
+        """Return the group of the policy in a place, and its row there."""
         policy_group = next(
             policy_group for policy_group in self.policy_groups if policy_group.row_of[place] >= 0
         )
         return policy_group, int(policy_group.row_of[place])
 
     def _fitting_place(self, agent: int) -> int:
-        """The place of a policy whose network fits this seat, or of who has it for good."""
+        """Return the place of a policy that fits this seat, or of its fixed policy."""
         kind = self._kind_of[agent]
         for policy_group in self.policy_groups:
             if policy_group.kind is kind:

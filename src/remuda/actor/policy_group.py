@@ -1,4 +1,4 @@
-"""Policies of one layout where seats are dealt, and the streams they may play."""
+"""Policies of one network layout where seats are dealt, and the streams they may play."""
 
 from __future__ import annotations
 
@@ -32,16 +32,10 @@ class PolicyGroup:
         random: np.random.Generator,
         num_places: int,
     ) -> None:
-        """Gather them.
+        """Gather policies.
 
-        Args:
-            kind: of the seats.
-            specs: of the live policies, in the order of the population.
-            places: [K] by row of the stack, the place in the population, in ascending order.
-            stack: their networks.
-            writers: where their experience goes.
-            random: the generator that they choose by.
-            num_places: of the population.
+        `places` [K] are their places in the population by row of the stack, ascending, of
+        `num_places`; `specs` are those of live ones. `rng` draws their choices.
         """
         self.kind, self.specs, self.stack, self.writers = kind, tuple(specs), stack, tuple(writers)
         self.places, self.random = tuple(places), random
@@ -62,14 +56,12 @@ class PolicyGroup:
         self._actions = kind.actions.copy()
         self._log_probs = kind.log_probs.copy()
         self._plans: list[BatchPlan] = []
-        self._written: list[BatchPlan] = []
-        """By group, the streams whose experience is kept..."""
-        self._everyone: BatchPlan | None = None
-        """...and those of all groups."""
+        self._written: list[BatchPlan] = []  # by group, the streams whose experience is kept
+        self._everyone: BatchPlan | None = None  # those of all groups
         self._agents: Integers = np.array(kind.agents, np.int64)
         self._streams: dict[tuple[int, ...], Integers] = {}
+        # by group, the exploration rate of each stream of its plan, on demand
         self._rates: dict[int, np.ndarray] = {}
-        """By group, the exploration rate of each stream of its plan; worked out when needed."""
 
     def deal(
         self,
@@ -77,13 +69,11 @@ class PolicyGroup:
         groups: Sequence[tuple[int, ...]],
         learns: Bools | None = None,
     ) -> None:
-        """Plan the passes of each group, once seats are dealt anew.
+        """Plan the passes of each group for newly dealt seats.
 
-        Args:
-            seated: [num_envs, num_agents] the places of those who sit there.
-            groups: agents that choose together.
-            learns: [num_envs, num_agents] whether what a live policy lives through there is
-                written; None: everywhere. It stays as it is to the end of a copy's episode.
+        `seated` [num_envs, num_agents] are the places on the seats. `learns` [num_envs, num_agents]
+        is whether a live policy's experience there is written; None: everywhere. It does not change
+        during a copy's episode.
         """
         self._rates.clear()
         rows: Integers = np.empty(len(self.inputs), np.int64)
@@ -97,7 +87,7 @@ class PolicyGroup:
         )
 
     def _plan_groups(self, rows: Integers, groups: Sequence[tuple[int, ...]]) -> list[BatchPlan]:
-        """By group, the passes of its streams; `rows`: [num_streams] who plays them."""
+        """Plan the passes of each group, by the rows [num_streams] that play its streams."""
         plans = []
         for group in groups:
             numbers = self._streams_of(group)
@@ -105,7 +95,7 @@ class PolicyGroup:
         return plans
 
     def _streams_of(self, group: tuple[int, ...]) -> Integers:
-        """The streams of those of a group that are of its kind."""
+        """Return the streams of a group's agents of this kind."""
         found = self._streams.get(group)
         if found is None:
             kind = self.kind
@@ -118,7 +108,7 @@ class PolicyGroup:
         return found
 
     def choose(self, group: int, random: np.random.Generator | None) -> None:
-        """What the networks say, and then a choice for all their streams."""
+        """Run the networks, and choose for all their streams."""
         plan, kind = self._plans[group], self.kind
         count = plan.streams.size
         if count == 0:
@@ -138,7 +128,7 @@ class PolicyGroup:
         _scatter(self._actions, self._log_probs, plan.streams, kind.actions, kind.log_probs)
 
     def push(self, streams: slice) -> int:
-        """Take in what these streams observed; one of them where it is not finite, or NONE."""
+        """Stack the observations of these streams; return one that is not finite, or NONE."""
         kind = self.kind
         if streams == slice(0, len(self.inputs)):
             return self.frames.push(kind.observations_flat, kind.acted.reshape(-1))
@@ -146,7 +136,7 @@ class PolicyGroup:
         return self.frames.of(streams).push(kind.observations_flat[streams], acted)
 
     def decide(self, group: int) -> None:
-        """Write down what was observed and chosen."""
+        """Write observations and choices to the rings."""
         kind, plan = self.kind, self._written[group]
         for writer in self.writers:
             writer.decide(
@@ -163,7 +153,7 @@ class PolicyGroup:
             )
 
     def outcome(self) -> None:
-        """Write down what came of the turn, as its kind was given it."""
+        """Write the outcome of the turn to the rings."""
         plan, kind = self._everyone, self.kind
         assert plan is not None
         for writer in self.writers:
@@ -180,24 +170,24 @@ class PolicyGroup:
 
     @property
     def keeps_last_mask(self) -> bool:
-        """Whether any of its policies learns from what is allowed after an episode's last step."""
+        """Return whether any of its policies learns from masks after an episode's last step."""
         return any(writer.keeps_last_mask for writer in self.writers)
 
     def load(self, place: int, snapshot: Snapshot) -> None:
-        """Let the policy in this place act with this snapshot from now on."""
+        """Load the snapshot of the policy in this place."""
         row = int(self.row_of[place])
         self.stack.load(row, snapshot.weights)
         self.versions[row], self._epsilons[row] = snapshot.version, snapshot.epsilon
         self._rates.clear()
 
     def forget(self, streams: Bools) -> None:
-        """What these streams, [num_streams], observe next begins a new episode of their own."""
+        """Start new episodes in these streams [num_streams]."""
         self.frames.start(streams)
         if self.stack.network.memory:
             self.recurrent_states[streams] = 0.0
 
     def state(self) -> State:
-        """Networks, streams, and what is in the middle of being written."""
+        """Return the state of networks, streams and writers."""
         return {
             "rows": {str(k): self.stack.state(k) for k in range(len(self.places))},
             "weights": {str(k): self.stack.flat_weights(k) for k in range(len(self.places))},
@@ -213,7 +203,7 @@ class PolicyGroup:
         }
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Restore what `state` returned."""
         for k in range(len(self.places)):
             like = self.stack.flat_weights(k)
             self.stack.load(k, fitting(branch(state, "weights"), str(k), like))
@@ -234,7 +224,7 @@ class PolicyGroup:
         return make_plan(rows, numbers, len(self.places), in_passes)
 
     def _said(self, plan: BatchPlan) -> Floats:
-        """What the networks say to the streams of a plan, in its order: [M, O]."""
+        """Return the network outputs of a plan's streams, in its order: [M, O]."""
         if self.stack.gathered_pass is not None:
             return self.stack.gathered_pass(self.inputs, plan.begins, plan.streams)
         for first, end, width in plan.passes:
@@ -266,7 +256,7 @@ class PolicyGroup:
         return outputs
 
     def _rates_of(self, group: int) -> np.ndarray:
-        """The exploration rate of each stream of a group's plan: [M]."""
+        """Return the exploration rate of each stream of a group's plan: [M]."""
         found = self._rates.get(group)
         if found is None:
             plan = self._plans[group]
@@ -277,7 +267,7 @@ class PolicyGroup:
 
 @njit(cache=True)
 def _find_rows(seated: Integers, agents: Integers, row_of: Integers, rows: Integers) -> None:
-    """By stream of some agents, the row of who plays it; `seated`: [num_envs, num_agents]."""
+    """Write the row that plays each stream of some agents; `seated` is [num_envs, num_agents]."""
     num_envs = seated.shape[0]
     for i in range(agents.size):
         for env in range(num_envs):
@@ -286,7 +276,7 @@ def _find_rows(seated: Integers, agents: Integers, row_of: Integers, rows: Integ
 
 @njit(cache=True)
 def _spread(values: np.ndarray, begins: Integers, spread: np.ndarray) -> None:
-    """The value of each row, for each of its streams."""
+    """Spread the value of each row over its streams."""
     for k in range(values.size):
         for i in range(begins[k], begins[k + 1]):
             spread[i] = values[k]
@@ -314,7 +304,7 @@ def _gather(
 
 @njit(cache=True)
 def _collect(outputs: Floats, begins: Integers, first: int, collected: Floats) -> None:
-    """Copy what a pass says, [k, width, O], into the order of the plan, without gaps."""
+    """Copy the outputs of a pass, [k, width, O], into the order of the plan, without gaps."""
     for k in range(outputs.shape[0]):
         begin = begins[first + k]
         for i in range(begins[first + k + 1] - begin):
@@ -333,7 +323,7 @@ def _keep(
     recurrent_states: Floats,
     states_before: Floats,
 ) -> None:
-    """Note each stream's recurrent state; those that acted go on with what the pass says."""
+    """Save each stream's recurrent state; those that acted get the next state of the pass."""
     for k in range(after.shape[0]):
         begin = begins[first + k]
         for i in range(begins[first + k + 1] - begin):

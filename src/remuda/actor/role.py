@@ -1,4 +1,4 @@
-"""The recipe of an actor: what crosses to a process that plays."""
+"""The picklable recipe of an actor, built in the process that plays."""
 
 from __future__ import annotations
 
@@ -31,52 +31,48 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ActorRole:
-    """Builds an actor of a run: the game, a seat per agent, and where everything goes."""
+    """The recipe of an actor of a run: the environment, its seats, and where experience goes."""
 
     config: Config
     specs: tuple[PolicySpec, ...]
     experience: Mapping[str, Experience]
     published: WeightStore
     scoreboard: Scoreboard
-    copies: tuple[int, ...]
-    """Copies of the game that each actor plays."""
-    index: int = 0
-    """Which of the actors this is."""
-    table: Table | None = None
-    """Of the population, where seats are dealt."""
+    copies: tuple[int, ...]  # copies of the environment that each actor plays
+    index: int = 0  # which of the actors this is
+    table: Table | None = None  # of the population, where seats are dealt
     timeline: Timeline | None = None
+    # shows its supervisor the worker processes that step its copies
     workers: WorkerStatus | None = None
-    """Where its supervisor sees what the processes that step its copies do; None: nowhere."""
-    changes: LiveHyperparameters | None = None
-    """Of hyperparameters, while the run goes on, where seats are for good; None: there are none."""
+    changes: LiveHyperparameters | None = None  # changes of hyperparameters with fixed seats
+    # initial weights of policies born without a parent, if not random
     initial: InitialWeights | None = None
-    """What policies that are born without a parent begin with, where it is not random."""
-    game: Game = field(init=False)
-    """What is played, with its code where no process can import it."""
+    game: Game = field(init=False)  # what is played, with its code if it cannot be imported
 
     def __post_init__(self) -> None:
-        """Find the game in the process that knows it."""
+        """Find the environment in the process that registered it."""
         object.__setattr__(self, "game", find_game(self.config.game))
 
     @property
     def name(self) -> str:
-        """`actor`; with several, `actor-0`, `actor-1`, and so on."""
+        """Return `actor`; with several, `actor-0`, `actor-1`, and so on."""
         return "actor" if len(self.copies) == 1 else f"actor-{self.index}"
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The world as it is, where the schedule keeps everything at one moment; and the league.
+        """Return its checkpoint parts: with an exact schedule its state, else that of its league.
 
-        The first actor's part has one name, so that a run may go on with other numbers of them.
+        The first actor's part is always named `actor`, so that a run may resume with another number
+        of them.
         """
         if not self.config.exact and self.table is None:
             return ()
         return (self.name,) if self.index else ("actor",)
 
     def build(self) -> Actor:
-        """Make the game and its seats.
+        """Build the environment and its seats.
 
-        The random streams are named by the actor, and by the turn at which it begins, so that the
+        Random generators are named by the actor and the turn at which it starts, so that the
         successor of one that died plays other episodes.
         """
         from remuda.actor.actor import Actor
@@ -109,7 +105,7 @@ class ActorRole:
 
     @property
     def _begins(self) -> str:
-        """Names the random streams of an actor that begins now."""
+        """Return the name of the random generators of an actor that starts now."""
         return f"{self.name} from turn {int(self.scoreboard.play(self.index)[Play.TURNS])}"
 
     def on_process_death(self) -> None:
@@ -177,7 +173,7 @@ class ActorRole:
         )
 
     def _league(self, env: VectorEnv, begins: str) -> Dealer:
-        """Who deals the seats: the first actor leads, the others follow."""
+        """Return what deals the seats: the first actor's league leads, the others follow."""
         from remuda.population.following import FollowingLeague
         from remuda.population.league import League
         from remuda.population.setup import make_director, make_matchmaker, sits_once
@@ -209,7 +205,7 @@ class ActorRole:
         return League(table, matchmaker, director, matches, *alike)
 
     def make_env(self) -> VectorEnv:
-        """Make this actor's copies of the game, in this process or in its workers."""
+        """Make this actor's copies of the environment, in this process or in its workers."""
         env = self.config.env
         game: VectorEnv
         copies, first = self.copies[self.index], sum(self.copies[: self.index])

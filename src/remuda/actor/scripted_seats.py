@@ -1,4 +1,4 @@
-"""Members of a population that are written by hand, on the seats that they are dealt."""
+"""Scripted members of a population, on the seats that they are dealt."""
 
 from __future__ import annotations
 
@@ -20,13 +20,11 @@ from remuda.types import Array, Bools, Integers, State
 class ScriptedSeats:
     """Chooses for scripted members, beside the networks that choose for all others.
 
-    What it guarantees:
-
-    1. A policy is asked for an agent in a turn only if it sits there in some copy, and its choices
+    1. A policy is called for an agent in a turn only if it sits there in some copy, and its choices
        count in these copies alone.
-    2. It is asked when its action takes effect, so it may look at what agents before it did, as
+    2. It is called when its action takes effect, so it may look at what agents before it did, as
        the policies of `env.scripted` do.
-    3. Each draws from a generator of its own: what it draws follows from the seats that it had.
+    3. Each has its own random generator: its draws depend on its own seats only.
     """
 
     def __init__(
@@ -38,24 +36,16 @@ class ScriptedSeats:
         seed: int,
         purpose: str,
     ) -> None:
-        """Take no seat yet.
-
-        Args:
-            env: the copies of the game.
-            table: of the population.
-            policies: by name, those of its scripted members.
-            seed: of the run.
-            purpose: part of the names of the random streams.
-        """
+        """Start without seats; `policies` are by scripted member, and `purpose` names rngs."""
         self._env, self._policies = env, dict(policies)
         self._place_of = {name: table.places.of(name) for name in self._policies}
         self._random = {name: stream(seed, purpose, "scripted", name) for name in self._policies}
+        # by agent, the members that play it, and in which copies
         self._seated: list[list[tuple[str, Bools]]] = [[] for _ in env.agents]
-        """By agent, the members that play it, and in which copies."""
         self._bounds = [bounds_of(spec.action_space) for spec in env.agents]
 
     def deal(self, seated: Integers) -> None:
-        """Find out who sits where, once seats [num_envs, num_agents] are dealt anew."""
+        """Find the members on the newly dealt seats [num_envs, num_agents]."""
         self._seated = [[] for _ in self._seated]
         for name, place in self._place_of.items():
             theirs: Bools = seated == place
@@ -63,15 +53,10 @@ class ScriptedSeats:
                 self._seated[agent].append((name, theirs[:, agent]))
 
     def chosen(self, agent: int, observations: Array, actions: Array) -> Array:
-        """What is done for an agent in all copies.
+        """Return an agent's actions in all copies: [num_envs, *action_shape].
 
-        Args:
-            agent: which.
-            observations: [num_envs, *observation_shape] what it saw.
-            actions: [num_envs, *action_shape] what networks chose; it is not changed.
-
-        Raises:
-            ConfigError: a policy returns no action for each copy, or one that there is not.
+        `observations` are [num_envs, *observation_shape]; `actions`, the networks' choices, are not
+        changed. Raises ConfigError where a policy returns no valid action for each copy.
         """
         if not self._seated[agent]:
             return actions
@@ -85,21 +70,21 @@ class ScriptedSeats:
         return actions
 
     def state(self) -> State:
-        """What each draws from."""
+        """Return the random state of each."""
         return {name: rng_state(rng) for name, rng in self._random.items()}
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Restore what `state` returned."""
         for name, rng in self._random.items():
             restore_rng(rng, state[name])
 
     def _are_actions(self, agent: int, chosen: Array) -> bool:
-        """Whether these may be done: compiled games look up what is in no list."""
+        """Return whether these are valid: compiled environments do not check."""
         low, ends = self._bounds[agent]
         return bool(((chosen >= low) & (chosen < ends)).all())
 
     def _refuse(self, name: str, agent: int, chosen: Array) -> None:
-        """Raise ConfigError for choices [N, *action_shape] that may not be done."""
+        """Raise ConfigError for invalid choices [N, *action_shape]."""
         low, ends = self._bounds[agent]
         found = chosen[~((chosen >= low) & (chosen < ends))].ravel()[0]
         spec = self._env.agents[agent]
@@ -116,7 +101,7 @@ class ScriptedSeats:
         shape: tuple[int, ...],
         random: np.random.Generator,
     ) -> Array:
-        """What a policy chooses in all copies: [num_envs, *action_shape]."""
+        """Return a policy's choices in all copies: [num_envs, *action_shape]."""
         found = np.asarray(self._policies[name](self._env, agent, observations, random))
         if found.shape != shape or found.dtype.kind not in "biuf":
             raise ConfigError(
@@ -127,7 +112,7 @@ class ScriptedSeats:
 
 
 def bounds_of(space: Space[object]) -> tuple[Array, Array]:
-    """The least actions of a space, and what all are below: two of [*action_shape]."""
+    """Return the least actions of a space, and exclusive upper bounds: [*action_shape] each."""
     if isinstance(space, Discrete):
         return np.array(space.start), np.array(space.start + space.n)
     if isinstance(space, MultiDiscrete):
@@ -139,15 +124,10 @@ def bounds_of(space: Space[object]) -> tuple[Array, Array]:
 def load_scripted(
     game: Game, scripted: Mapping[str, str], workers: int = 1
 ) -> dict[str, ScriptedPolicy]:
-    """The policies of scripted members, by the members' names.
+    """Return the policies of scripted members, by member.
 
-    Args:
-        game: which game it is.
-        scripted: by member, the policy's name, as `Game.policy` takes it.
-        workers: processes that step the copies.
-
-    Raises:
-        ConfigError: there is no such policy, or it looks into copies that are in other processes.
+    `scripted` maps members to policy names for `Game.policy`. Raises ConfigError where there is no
+    such policy, or it reads copies that are in other processes.
     """
     found: dict[str, ScriptedPolicy] = {}
     for name, who in scripted.items():

@@ -1,4 +1,4 @@
-"""Who can sit at a game: policies with equal networks in one stack, and what they write to."""
+"""The construction of seats: policies with equal networks in one stack, and their writers."""
 
 from __future__ import annotations
 
@@ -34,18 +34,10 @@ def make_policy_groups(
     noisy: bool = True,
     actor: int = 0,
 ) -> list[PolicyGroup]:
-    """Put policies with equal networks and seats in one stack: all that may play a game.
+    """Put all policies that may play into stacks of equal networks and seats.
 
-    Args:
-        env: the copies that are played.
-        specs: the live policies.
-        league: who deals the seats.
-        experience: by policy, where it goes; empty: no policy learns.
-        seed: of the run.
-        purpose: part of the names of the random streams.
-        device: of the networks.
-        noisy: whether noisy layers explore; without, they act on their means.
-        actor: whose rings are written.
+    `experience` is by policy, empty if none learns. `purpose` names random generators. Without
+    `noisy`, noisy layers act on their means.
     """
     table = league.table
     policy_groups = []
@@ -73,7 +65,7 @@ def make_policy_groups(
 def _grouped(
     env: VectorEnv, specs: tuple[PolicySpec, ...], league: Dealer
 ) -> list[tuple[Kind, list[int]]]:
-    """The live policies that act in one stack, by number, with the seats that they may take."""
+    """Group live policies, by number, that act in one stack, with the arrays of their seats."""
     alike = kinds_of(env.agents)
     kinds: dict[tuple[int, ...], Kind] = {}
     together: dict[tuple[Any, ...], list[int]] = {}
@@ -88,7 +80,7 @@ def _grouped(
 
 
 def other_kinds(env: VectorEnv, kinds: Iterable[Kind]) -> list[Kind]:
-    """The kinds of seats besides these: no policy fits them, and they are taken for good."""
+    """Return the arrays of all other seats: no policy fits them, and they are fixed."""
     known = {agent for kind in kinds for agent in kind.agents}
     others: dict[int, list[int]] = {}
     for agent, kind in enumerate(kinds_of(env.agents)):
@@ -103,14 +95,13 @@ def other_kinds(env: VectorEnv, kinds: Iterable[Kind]) -> list[Kind]:
 
 
 def _seats_for(league: Dealer, number: int) -> list[int]:
-    """The seats that a live policy may take."""
     return league.roster.seats_of(league.table.policies[number])
 
 
 def _owners(
     table: Table, specs: Sequence[PolicySpec], numbers: Sequence[int]
 ) -> list[tuple[int, PolicySpec]]:
-    """By place in the population, in order: whose network stands there, of these live policies."""
+    """Return, by place in the population in order, the spec of the network there."""
     live = {specs[number].name: specs[number] for number in numbers}
     owners = [(number, specs[number]) for number in numbers]
     owners += [
@@ -127,7 +118,7 @@ def _owners(
 def _writers(
     experience: Mapping[str, Experience], rows: Mapping[str, int], actor: int
 ) -> list[BlockWriter]:
-    """A writer for each block that these policies, by name with their rows, have rings in."""
+    """Return a writer for each block that these policies, with their rows, have rings in."""
     blocks: dict[int, list[tuple[Experience, int]]] = {}
     for name, row in rows.items():
         if name in experience:
@@ -147,17 +138,10 @@ def make_seats(
     device: str = "cpu",
     noisy: bool = True,
 ) -> list[Seat]:
-    """A seat for each agent, policies with equal networks in one stack.
+    """Make a seat for each agent, policies with equal networks in one stack.
 
-    Args:
-        env: the copies that are played.
-        specs: the policies, in the order of the agents.
-        scoreboard: where each seat counts...
-        actor: ...in the rows of this actor.
-        seed: of the run.
-        purpose: part of the name of each seat's random stream.
-        device: of the networks.
-        noisy: whether noisy layers explore; without, they act on their means.
+    `specs` are in the order of the agents. `purpose` names random generators. Without `noisy`,
+    noisy layers act on their means.
     """
     stacks: dict[tuple[object, ...], tuple[ActingStack, list[str]]] = {}
     for spec in specs:

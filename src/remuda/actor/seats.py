@@ -1,4 +1,4 @@
-"""Seats: who plays the agents of a game, as the loop of the actor knows them."""
+"""The interface of seats to the actor's loop."""
 
 from __future__ import annotations
 
@@ -15,78 +15,72 @@ from remuda.types import Bools, Floats, Integers, State, TurnResult
 
 
 class Seats(Protocol):
-    """Policies on the seats of a game: `FixedSeats` for good, `MatchSeats` for a match at a time.
+    """Policies on an environment's seats: `FixedSeats`, or `MatchSeats` for each match.
 
     In each turn, for each group: `observe`, `choose`, `decide`, and `act` for each of its agents;
     then `outcome`; and for copies that are over `close` and `begin`.
     """
 
+    # agents that observe together, in the order in which they act
     groups: Sequence[tuple[int, ...]]
-    """Agents that observe together, in the order in which they act."""
+    # [num_envs, num_agents] whether the agent was active when it observed in this turn
     acted: Bools
-    """[num_envs, num_agents]: who was active when it observed, in this turn."""
 
-    env: VectorEnv
-    """The copies of the game, that they observe and act in."""
-    checks: TurnChecks | None
-    """By which it checks what the game hands over; None: it takes whatever comes."""
+    env: VectorEnv  # the copies
+    checks: TurnChecks | None  # checks of what the environment returns; None: none
 
     @property
     def rooms(self) -> list[Room]:
-        """Where a writer may have to wait."""
+        """Return the rooms of all writers."""
 
     def observe(self, group: int) -> None:
-        """See what there is to see for a group's agents, and what may be done."""
+        """Observe for a group's agents, with masks."""
 
     def choose(self, group: int, random: np.random.Generator | None = None) -> None:
-        """Choose for a group's agents; `random`: only try, with this stream, and count nothing."""
+        """Choose for a group's agents; with `rng` this is a trial without other random numbers."""
 
     def decide(self, group: int) -> None:
-        """Write down what the group saw and chose."""
+        """Write the group's observations and choices to the rings."""
 
     def act(self, agent: int) -> None:
-        """Let what was chosen take effect."""
+        """Apply an agent's choice to the environment."""
 
     def outcome(self, result: TurnResult) -> None:
-        """Write down what came of the turn."""
+        """Write the outcome of a turn to the rings."""
 
     def close(
         self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers, told: Floats
     ) -> None:
-        """Count the episodes of the copies that are over.
+        """Count the episodes of the copies that are over [num_envs].
 
-        Args:
-            over: [num_envs].
-            returns: [num_envs, num_agents]; NaN: the agent took no part. In an episode that was
-                over when it began no agent did.
-            truncated: [num_envs] whether the episode was cut off for any agent.
-            turns: [num_envs] of each episode.
-            told: [facts, num_envs] what the game tells of each.
+        `returns` [num_envs, num_agents] are NaN for agents that took no part. `truncated`
+        [num_envs] is whether any agent's episode was truncated, `turns` [num_envs] its length.
+        `told` [metrics, num_envs] are the environment's episode metrics.
         """
 
     def begin(self, over: Bools) -> None:
-        """Begin new episodes in these copies."""
+        """Start new episodes in these copies."""
 
     def settled(self) -> bool:
-        """Once all turns are played: whether nothing of other actors is to be taken any more."""
+        """Return whether nothing of other actors has to be processed, once all turns are played."""
 
     def take(self, news: Mapping[str, Snapshot]) -> None:
-        """Act with newer weights from now on."""
+        """Act with newer weights."""
 
     def state(self) -> State:
-        """All that a successor needs to go on exactly here."""
+        """Return all that a successor needs to continue exactly."""
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Restore what `state` returned."""
 
     def close_orphans(self) -> None:
-        """Close what an actor before this one was writing, and this one does not go on with."""
+        """Close what a previous actor had open and this one does not continue."""
 
     def holds(self, state: State) -> bool:
-        """Whether the experience is there that was being written when `state` was called."""
+        """Return whether the rings have the segments that were open when `state` was called."""
 
     def lasting(self) -> State:
-        """What of it still means something where other episodes are played."""
+        """Return what is still valid where other episodes are played."""
 
     def restore_lasting(self, state: State) -> None:
-        """Go on from what `lasting` returned."""
+        """Restore what `lasting` returned."""

@@ -1,7 +1,7 @@
-"""What all seats have in common whose policies change from match to match.
+"""The common part of seats whose policies change from match to match.
 
-A *stream* is one agent of one copy, numbered agent by agent: what it sees and does stands in row
-`agent * num_envs + copy` of every array.
+A *stream* is one agent of one copy, numbered agent by agent: its data are in row `agent * num_envs
++ copy` of every array.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from remuda.types import Bools
 
 
 class _Stretch:
-    """Agents that are neighbours among those of a kind: in arrays of streams they are a part."""
+    """Agents that are neighbours in the arrays of streams."""
 
     def __init__(
         self,
@@ -27,7 +27,6 @@ class _Stretch:
         agents: Sequence[int],
         policy_groups: Sequence[PolicyGroup],
     ) -> None:
-        """Find them; `policy_groups`: all that there are."""
         self.kind, self.agents = kind, columns_of(tuple(agents))
         places = slice(kind.place_of[agents[0]], kind.place_of[agents[-1]] + 1)
         self.streams = slice(places.start * env.num_envs, places.stop * env.num_envs)
@@ -36,7 +35,7 @@ class _Stretch:
         self._active = env.active.T[self.agents] if isinstance(self.agents, slice) else None
 
     def active(self, env: VectorEnv) -> Bools:
-        """Which of them act: [agents, num_envs]."""
+        """Return which of them act: [agents, num_envs]."""
         return env.active.T[self.agents] if self._active is None else self._active
 
 
@@ -49,13 +48,7 @@ class StreamSeats:
     def __init__(
         self, env: VectorEnv, policy_groups: Sequence[PolicyGroup], kinds: Iterable[Kind]
     ) -> None:
-        """Take the seats.
-
-        Args:
-            env: the copies of the game.
-            policy_groups: all policies that may sit there.
-            kinds: of seats; every agent is of one of them.
-        """
+        """Take the seats; every agent belongs to one of `kinds`."""
         self.env, self.policy_groups = env, policy_groups
         self._kinds = tuple(kinds)
         self._kind_of = {agent: kind for kind in self._kinds for agent in kind.agents}
@@ -67,7 +60,7 @@ class StreamSeats:
         self._stretches: dict[int, list[_Stretch]] = {}
 
     def observe(self, group: int) -> None:
-        """See what there is to see, and what may be done."""
+        """Observe, with masks."""
         env = self.env
         for agent in self.groups[group]:
             env.observe(agent, self._observations[agent])
@@ -82,7 +75,7 @@ class StreamSeats:
                 found = policy_group.push(part.streams)
                 if found != NONE and self.checks is not None:
                     self._tell_of(kind, part.streams.start + found)
-            if not part.policy_groups and self.checks is not None:  # nobody else looks at them
+            if not part.policy_groups and self.checks is not None:  # nothing else checks them
                 seen = kind.observations_flat[part.streams]
                 if seen.dtype.kind == "f":
                     found = first_strange(seen, acts.reshape(-1))
@@ -97,13 +90,13 @@ class StreamSeats:
                 self.checks.masked(agent, masks, kind.acted[kind.place_of[agent]])
 
     def _tell_of(self, kind: Kind, stream: int) -> None:
-        """Tell whose observation it is that is not finite."""
+        """Report an observation that is not finite."""
         assert self.checks is not None
         place, copy = divmod(stream, self.env.num_envs)
         self.checks.observed(kind.agents[place], kind.observations[place], copy)
 
     def _parts(self, group: int) -> list[_Stretch]:
-        """Stretches of a group's agents that are neighbours among those of a kind."""
+        """Return the neighbouring agents of a group."""
         found = self._stretches.get(group)
         if found is not None:
             return found
@@ -122,16 +115,16 @@ class StreamSeats:
         return self._stretches[group]
 
     def choose(self, group: int, random: np.random.Generator | None = None) -> None:
-        """Forward passes, and a choice for every stream."""
+        """Run forward passes, and choose for every stream."""
         for policy_group in self.policy_groups:
             policy_group.choose(group, random)
 
     def settled(self) -> bool:
-        """Nothing of other actors comes here."""
+        """Return True: nothing comes from other actors."""
         return True
 
     def _forget(self, ended: Bools) -> None:
-        """Forget what is in mind of agents in copies: [num_agents, num_envs], row by row."""
+        """Reset frames and recurrent states where `ended` [num_agents, num_envs]."""
         for kind in self._kinds:
             streams = kind.by_stream(ended)
             for policy_group in self.policy_groups:
@@ -139,5 +132,5 @@ class StreamSeats:
                     policy_group.forget(streams)
 
     def _forget_copies(self, over: Bools) -> None:
-        """Forget what is in mind of all agents in these copies: [num_envs]."""
+        """Reset frames and recurrent states of all agents in these copies: [num_envs]."""
         self._forget(np.repeat(over[None], self.env.num_agents, 0))

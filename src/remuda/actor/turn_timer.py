@@ -1,4 +1,4 @@
-"""Where the time of a turn goes: counted on the scoreboard, and traced if the user asked for it."""
+"""Timing of a turn's sections, on the scoreboard and in traces."""
 
 from __future__ import annotations
 
@@ -12,26 +12,24 @@ from remuda.timeline import Span, Timeline
 
 SECTIONS = tuple(map(int, (Play.SECONDS_WEIGHTS, Play.SECONDS_INFER, Play.SECONDS_WRITE)))
 ENV = int(Play.SECONDS_ENV)
-BRIEF = 2e-6
-"""Seconds between two sections that are not the game's: one follows directly on the other."""
+BRIEF = 2e-6  # seconds between two sections up to which one follows directly on the other
 
 
 class TurnTimer:
-    """Adds up the seconds of the sections of a turn; what is left of it is the game's."""
+    """Adds up the seconds of a turn's sections; the rest is the environment's."""
 
     __slots__ = ("_last", "_seconds", "sums", "timeline")
 
     def __init__(self, row: Row, timeline: Timeline | None) -> None:
-        """Count into `row`, by `Play`, and note spans in `timeline` if there is one."""
+        """Count into `row`, by `Play`, and trace spans in `timeline` if there is one."""
         self.timeline = timeline
-        self.sums = [0.0] * len(Play)
-        """Seconds of this turn, by `Play`."""
+        self.sums = [0.0] * len(Play)  # seconds of this turn, by `Play`
         # The row's own words; Python reads and writes one of them faster here than in an array.
         self._seconds = cast("memoryview[float]", row.data)
         self._last: float | None = None
 
     def begin(self) -> None:
-        """Begin a turn."""
+        """Start a turn."""
         self._last = None
 
     def end(self, took: float) -> None:
@@ -45,7 +43,7 @@ class TurnTimer:
         seconds[ENV] += took
 
     def trace(self, span: Span | None, start: float, end: float) -> None:
-        """Note a span, and the game's before it; None: the game's begins at the end of this one."""
+        """Trace a span, and the environment's before it; None: only mark where that begins."""
         if self.timeline is not None and span is not None:
             if self._last is not None and start - self._last > BRIEF:
                 self.timeline.add(Span.PLAY, self._last, start)
@@ -62,8 +60,8 @@ class Timed(Protocol):
 Self = TypeVar("Self", bound=Timed)
 Argument = TypeVar("Argument")
 Returned = TypeVar("Returned")
+# of exactly one argument: Python calls such a method without packing any
 Method = Callable[[Self, Argument], Returned]
-"""Of one argument, no more and no less: Python calls such a method without packing any."""
 
 
 def section(
@@ -109,7 +107,7 @@ def traced(
 
 
 def whole_turn(method: Callable[[Self], None]) -> Callable[[Self], None]:
-    """Count as the environment's what of a turn is in no section."""
+    """Count the part of a turn in no section as the environment's."""
 
     @wraps(method)
     def timed(self: Self) -> None:

@@ -1,1 +1,1 @@
-"""Steps on their way from the actor to the learners."""
+"""Experience: segments in shared memory, from actors to learners."""

@@ -1,4 +1,4 @@
-"""Rings of several policies side by side, so that one call writes the streams of all of them."""
+"""Adjacent rings of several policies, so that one call writes the streams of all of them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from remuda.types import Array, Integers
 
 
 class Block:
-    """The rings of several policies whose steps look alike, side by side.
+    """Adjacent rings of several policies whose steps have the same shape.
 
-    So an actor writes the streams of all of them in one call. Each actor has arrays of its own, and
-    each ring is a row of them, which knows nothing of the others. The words of a policy's rings
-    stand together, one actor's after another's, as `Experience` reads them.
+    An actor writes the streams of all of them in one call. Each actor has its own arrays, and each
+    ring is a row of them, independent of the others. The counters of a policy's rings are adjacent,
+    actor by actor, as `Experience` reads them.
     """
 
     def __init__(
@@ -28,15 +28,7 @@ class Block:
         segments: int | Sequence[int],
         arena: Arena | None = None,
     ) -> None:
-        """Allocate `rings` for each actor.
-
-        Args:
-            shape: what a step looks like.
-            rings: how many there are with each actor.
-            length: the most steps of a segment.
-            segments: of each ring, by actor; a number: there is one actor.
-            arena: where its memory is cut from; None: it has some of its own.
-        """
+        """Allocate `rings` for each actor; `segments` are those of a ring, by actor."""
         counts = (segments,) if isinstance(segments, int) else tuple(segments)
         self.num_actors, self._rings = len(counts), rings
         # With room behind the last words, so that `words_of` of every actor ends inside.
@@ -50,24 +42,24 @@ class Block:
             self._shared.append(SharedArrays(found, arena))
 
     def row(self, ring: int, actor: int = 0) -> BlockRow:
-        """The arrays of one ring with one actor."""
+        """Return the arrays of one ring of one actor."""
         return BlockRow(self, ring, actor)
 
     def shared(self, actor: int) -> SharedArrays:
-        """The arrays of all rings with one actor, [rings, ...]."""
+        """Return the arrays of all rings of one actor, [rings, ...]."""
         return self._shared[actor]
 
     def words(self, ring: int) -> Integers:
-        """The words of a policy's rings: [num_actors, COUNTERS]."""
+        """Return the counters of a policy's rings: [num_actors, COUNTERS]."""
         size = self.num_actors * COUNTERS
         found: Integers = self._shared[0]["counters"][ring * size : (ring + 1) * size]
         return found.reshape(self.num_actors, COUNTERS)
 
     def words_of(self, actor: int) -> Integers:
-        """One actor's words of all rings: [rings, at least COUNTERS].
+        """Return one actor's counters of all rings: [rings, at least COUNTERS].
 
-        What comes in a row after COUNTERS words is another actor's: so the rows are contiguous, as
-        atomic words must be.
+        What follows the first COUNTERS words of a row is another actor's: the rows are contiguous,
+        as atomic words must be.
         """
         size, begin = self.num_actors * COUNTERS, actor * COUNTERS
         found: Integers = self._shared[0]["counters"][begin : begin + self._rings * size]
@@ -75,7 +67,7 @@ class Block:
 
 
 class BlockRow:
-    """One ring's arrays in a block, by name; `counters` are those of all actors."""
+    """The arrays of a ring in a block by key; `counters` are those of all actors."""
 
     def __init__(self, block: Block, ring: int, actor: int = 0) -> None:
         self.block, self.ring, self.actor = block, ring, actor
@@ -92,5 +84,4 @@ class BlockRow:
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Arrays are looked up anew where it arrives: a copy of one is no shared memory."""
         return BlockRow, (self.block, self.ring, self.actor)

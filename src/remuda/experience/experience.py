@@ -1,9 +1,9 @@
-"""All that one policy lives through: a ring for each actor, and who waits for whom.
+"""One policy's experience: a ring for each actor, and the waiting of learner and actors.
 
-Each ring has one writer, so no two actors meet in one. Their words stand in one shared array, a row
-for each ring; the learner sleeps until there is enough in all of them together, and an actor that
-the user lets wait looks at all of them too. So an actor that dies takes nothing along but its own
-share: the others fill up what it leaves.
+Each ring has one writer, so actors never share one. Their counters are in one shared array, a row
+for each ring. The learner sleeps until there is enough in all of them together, and an actor with
+`wait` looks at all of them too. So an actor that dies takes only its own share along: the others
+make up for it.
 """
 
 from __future__ import annotations
@@ -43,26 +43,24 @@ from remuda.memory.shared import Arena, SharedArrays
 from remuda.memory.waiting import Wakeup
 from remuda.types import Integers, State
 
-NEVER = 2**62
-"""More segments, and more steps, than there will ever be."""
+NEVER = 2**62  # more segments, and more steps, than there will ever be
+# closed segments before their mean length is known: in all, and for each stream
 FEWEST, FEWEST_OF_STREAM = 100, 4
-"""Closed segments from which on their mean length is known: in all, and for each stream."""
-KEPT = 0.8
-"""The share of what an update took as a rule that is kept when another one is counted in."""
+KEPT = 0.8  # weight of past updates in the running mean of an update's duration
+# most steps of a stream that a turn commits: the previous one, and one that ends here
 STEPS_PER_TURN = 2
-"""The most steps of a stream that a turn commits: the one before it, and one that ends here."""
 
 
 class Experience:
     """One policy's experience: written by one or more actors, read by one learner.
 
-    What it guarantees, besides what each ring does:
+    Besides the guarantees of each ring:
 
     1. A learner that asks for a number of steps is woken once they are there, by any writer,
        without polling.
-    2. An actor waits only where the user set `wait`, only for a learner that makes progress, and is
-       rung once it may go on (`remuda.experience.room`).
-    3. A process that dies, at any instruction, leaves words that the others can go on with.
+    2. An actor waits only with `on_full: wait`, only for a learner that makes progress, and is rung
+       once it may continue (`remuda.experience.room`).
+    3. A process that dies, at any instruction, leaves counters that the others can continue with.
     """
 
     def __init__(
@@ -82,20 +80,11 @@ class Experience:
     ) -> None:
         """Allocate it, if it is not part of a block.
 
-        Args:
-            shape: what a step looks like.
-            config: capacity, segments, and whether to overwrite or wait.
-            num_streams: copies and seats that the policy plays at once, by actor.
-            learner: rings the learner's process.
-            actors: each rings an actor's process.
-            rollout: steps that a learner takes at once; 0: it draws them, and takes none.
-            block: where its rings stand among those of other policies.
-            index: its ring in the block.
-            likely: by actor, segments that are open at a time, or begun in a turn, unless by a rare
-                chance, which may cost steps; None: one for each stream.
-            ahead: rollouts that an actor which may wait plays before it does.
-            keeps: whether its capacity is kept, besides what rollouts need.
-            arena: where its memory is cut from; None: each ring has some of its own.
+        `num_streams` are copies and seats that the policy plays at once, by actor. `learner` and
+        `actors` ring their processes. `rollout` is the steps that a learner takes at once, 0 if it
+        samples. `index` is its ring in `block`. `likely` is the usual number of open segments by
+        actor, one for each stream if None; exceeding it may cost steps. `ahead` is the rollouts
+        that an actor plays before it waits. `keeps` keeps the capacity besides what rollouts need.
         """
         self.shape, self.config, self.rollout = shape, config, rollout
         self.num_streams = sum(num_streams)
@@ -103,12 +92,12 @@ class Experience:
         # The learner's own: when the update began that it is at, and what one takes as a rule.
         self._began: float | None = None
         self._usual: float | None = None
-        self._excused: int | None = None  # as it stands in `EXCUSED`; None: it has just begun
+        self._excused: int | None = None  # the value in `EXCUSED`; None: it has just begun
         self.block, self.index, self.ahead = block, index, ahead
         self._keeps = keeps or not rollout
+        # steps that a resumed run counts and that it restored neither closed nor open; set before
+        # any role starts, and the same for all of them
         self._unclosed = 0
-        """Steps that a resumed run counts, and that it brought along neither closed nor open. Set
-        before any role begins, and the same for all of them."""
         self._shared: SharedArrays | BlockRow
         if block is not None:
             self._shared = block.row(index)
@@ -133,28 +122,28 @@ class Experience:
 
     @property
     def counters(self) -> Integers:
-        """The words of every ring, [num_actors, COUNTERS]."""
+        """Return the counters of every ring, [num_actors, COUNTERS]."""
         counters: Integers = self._shared["counters"]
         return counters
 
     @property
     def written(self) -> int:
-        """Steps committed since the run began."""
+        """Return the steps committed since the run began."""
         return total(self.counters, WRITTEN)
 
     @property
     def overwritten(self) -> int:
-        """Committed steps that made room for newer ones."""
+        """Return the committed steps that newer ones replaced."""
         return total(self.counters, OVERWRITTEN)
 
     @property
     def lost(self) -> int:
-        """Steps that a resumed run did not bring along; a learner waits for new ones."""
+        """Return the steps that a resumed run did not restore; a learner waits for new ones."""
         return total(self.counters, LOST)
 
     @property
     def fill(self) -> float:
-        """The share of the capacity, or of a rollout, that holds steps to train on."""
+        """Return the share of the capacity, or of a rollout, that holds steps to train on."""
         if self.rollout:
             return min(self.untaken / self.rollout, 1.0)
         places = sum(ring.num_segments * ring.segment_length for ring in self.rings)
@@ -162,10 +151,10 @@ class Experience:
 
     @property
     def held(self) -> Held | None:
-        """How many steps fit, by the mean length of segments; None: too few were closed to tell.
+        """Return how many steps fit, by the mean length of segments; None: not yet known.
 
         The first segments that close are the shortest of those that the streams opened. So each
-        stream must have closed several before their mean says anything.
+        stream must have closed several before their mean is meaningful.
         """
         closed = total(self.counters, CLOSED)
         if closed < max(FEWEST, FEWEST_OF_STREAM * self.num_streams):
@@ -188,7 +177,7 @@ class Experience:
 
     @property
     def passed(self) -> int | None:
-        """Steps that wait for the learner no more, trained on or not; None: it was released.
+        """Return steps that no longer wait for the learner, trained on or not; None: released.
 
         All others are in closed segments that it may take, or in open ones.
         """
@@ -198,38 +187,36 @@ class Experience:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether an actor that may wait does so now, for a rollout to be taken."""
+        """Return whether an actor with `wait` is now waiting for a rollout to be taken."""
         full = self.untaken >= self.ahead * self.rollout
         return full or (self.untaken > 0 and any(ring.tight for ring in self.rings))
 
     @property
     def closed(self) -> list[int]:
-        """By ring, the segments that were closed since the run began."""
+        """Return, by ring, the segments closed since the run began."""
         return [load(ring.counters, CLOSED) for ring in self.rings]
 
     @property
     def untaken(self) -> int:
-        """Steps in closed segments that no on-policy learner took yet, and that one may."""
+        """Return the steps of closed segments that an on-policy learner may still take."""
         return max(untaken(self.counters), 0)
 
     @property
     def may_wait(self) -> bool:
-        """Whether the user lets an actor wait for the learner."""
+        """Return whether actors may wait for the learner."""
         return self.config.on_full == "wait"
 
     # The learner's side.
 
     def warm_up(self) -> None:
-        """Compile what a learner sleeps by; no wish is stated."""
+        """Compile what a learner waits with, without stating a wish."""
         has_steps(self.counters, WRITTEN, 0)
         untaken(self.counters)
 
     def has(self, steps: int, begins: bool = True) -> bool:
-        """Whether `steps` have been committed; if not, the learner will be rung when they are.
+        """Return whether `steps` were committed; if not, the learner will be rung when they are.
 
-        Args:
-            steps: at which its next update is due.
-            begins: whether that update begins if they are there: actors wait by how long one takes.
+        `begins`: the learner's update begins if they are there, whose duration bounds waiting.
         """
         found: bool = has_steps(self.counters, WRITTEN, steps)
         if begins and found and self.may_wait and self._began is None:
@@ -237,12 +224,11 @@ class Experience:
         return found
 
     def has_rollout(self, early: bool = False) -> bool:
-        """Whether there is a rollout to take; if not, the learner will be rung when there is.
+        """Return whether there is a rollout to take; if not, the learner will be rung for it.
 
-        Where episodes are short a rollout is taken early: a writer without room rings too.
-
-        Args:
-            early: be rung before places run out, because no writer looks; see `_reachable`.
+        Where episodes are short a rollout is taken early: a writer without room rings too. With
+        `early`, the learner is rung before places run out, because no writer checks; see
+        `_reachable`.
         """
         self._end_update()
         wanted = total(self.counters, TAKEN_STEPS) + (
@@ -255,7 +241,7 @@ class Experience:
         )
 
     def consume(self, steps: int) -> None:
-        """Tell waiting actors that the learner has had its share of the first `steps` steps."""
+        """Publish to waiting actors that the learner has used the first `steps` steps."""
         self._end_update()
         moved = self._excuse(steps)
         for ring in self.rings:
@@ -264,13 +250,14 @@ class Experience:
         self._let_in(NEVER if moved else steps)
 
     def _excuse(self, steps: int) -> bool:
-        """Before `steps` are told as consumed: excuse what was written while no actor waited.
+        """Before publishing `steps` consumed, excuse what was written while no actor waited.
 
-        Actors that wait are never ahead by more than their last turn. So where they are, one of
-        them did not wait: there was no learner, or it took nothing. All of that is excused until
-        the learner has caught up, or it would have to make up for it before the game goes on. The
-        learner says so, for all actors alike, because an actor may have been asleep or stopped. A
-        learner that dies leaves the word as it is; its successor begins by stating it anew.
+        Actors that wait are never ahead by more than their last turn. If they are further ahead,
+        one of them did not wait: there was no learner, or it took nothing. All of that is excused
+        until the learner has caught up; otherwise it would have to make up for it before the
+        environment continues. The learner publishes it for all actors alike, because an actor may
+        have been asleep or stopped. A learner that dies leaves the word unchanged; its successor
+        starts by stating it again.
         """
         ahead = self.written - self.config.capacity - steps
         before, slack = self._excused, STEPS_PER_TURN * self.num_streams
@@ -281,7 +268,7 @@ class Experience:
         return self._excused != before
 
     def take(self, actor: int, segments: int, steps: int) -> None:
-        """Tell an actor that the first closed segments, and their steps, are copied."""
+        """Publish to an actor that its first closed segments, and their steps, are copied."""
         if self.may_wait:
             self._begin_update()
         self._pass(actor, segments, steps)
@@ -299,20 +286,16 @@ class Experience:
         self.consume(NEVER)
 
     def skip(self, closed: Sequence[int] | None = None) -> None:
-        """Take all that is closed, unread: it is not this learner's.
-
-        Args:
-            closed: by ring, the segments that had been closed when this was so; None: it is now.
-        """
+        """Take all that is closed, unread; `closed`: by ring, only so many segments."""
         for ring, segments in zip(self.rings, closed or self.closed, strict=True):
             self._pass(ring.actor, *ring.ends_at(segments))
 
     def take_up(self) -> None:
-        """For a new learner: state anew what the one before it may have left half said.
+        """As a new learner, restate what its predecessor may have left half published.
 
         It may have died between two words that belong together, or after it took no more. Where it
-        had taken segments and not yet said how many steps are in them, those would be waited for,
-        and found nowhere.
+        had taken segments and not yet published the steps in them, those would be waited for
+        forever.
         """
         if any(load(ring.counters, TAKEN) == NEVER for ring in self.rings):
             self.skip()  # from now on it takes what is closed
@@ -327,14 +310,14 @@ class Experience:
                 self._pass(ring.actor, segments, steps)
 
     def _begin_update(self) -> None:
-        """Note when it began. Of the first one, actors cannot know how long it will take."""
+        """Note the start of an update; actors cannot know how long the first one will take."""
         self._began = time.monotonic()
         if self._usual is None:
             for ring in self.rings:
                 store(ring.counters, UPDATE_TIME, -os.getpid())
 
     def _end_update(self) -> None:
-        """Count what the update took that ends now, if one does: actors wait by that."""
+        """Add the duration of the update that ends to the mean that bounds waiting."""
         if self._began is None:
             return
         # A learner that was stopped in the middle of an update must not be waited for longer after.
@@ -345,19 +328,19 @@ class Experience:
             store(ring.counters, UPDATE_TIME, max(int(self._usual * 1e6), 1))
 
     def _reachable(self) -> int:
-        """The steps of a rollout; fewer, where actors overwrite segments that are too short for it.
+        """Return the steps of a rollout; fewer where actors overwrite segments that are too short.
 
         An actor that may wait rings its learner before it runs out of places. One that never waits
-        does not look, so the learner must not sleep until places have been written over.
+        does not check, so the learner must not sleep until places have been overwritten.
         """
         return min(self.rollout, max(sum(ring.reachable for ring in self.rings), 1))
 
     def let_in(self) -> None:
-        """Ring every actor that waits, after words of the learner's were written in its place."""
+        """Ring every waiting actor, after the learner's words were written in its place."""
         self._let_in(NEVER)
 
     def _let_in(self, steps: int) -> None:
-        """Ring every actor that wanted to be rung at so many steps, or at fewer."""
+        """Ring every actor that wanted to be rung at `steps` or fewer."""
         fence_full()
         for ring, wakeup in zip(self.rings, self._actors, strict=True):
             counters = ring.counters
@@ -365,24 +348,20 @@ class Experience:
                 wakeup.ring()
 
     def room(self, actor: int) -> Room:
-        """For an actor: whether it may write."""
+        """Return an actor's check whether it may write."""
         return Room(self, actor, self._actors[actor])
 
     # For checkpoints.
 
     def state(self) -> State:
-        """A copy of all that is committed, taken while the writers may go on."""
+        """Return a copy of all committed steps, while the writers may continue."""
         return {str(actor): ring.state() for actor, ring in enumerate(self.rings)}
 
     def restore(self, state: State | None, written: int) -> None:
-        """Hold what was held before, in a run that is resumed and has not begun yet.
+        """Restore what `state` returned, in a run that has not started; None: steps were not saved.
 
-        Args:
-            state: what `state` returned, or None: the steps were not saved.
-            written: steps committed until then.
-
-        Raises:
-            CheckpointError: the steps are of another shape, or of another number of actors.
+        `written` counts the steps committed until then. Raises CheckpointError where shapes or the
+        number of actors differ.
         """
         if state is not None and len(state) != len(self.rings):
             actors = f"{len(state)} actor" + ("s" if len(state) > 1 else "")
@@ -391,7 +370,7 @@ class Experience:
                 f"{len(self.rings)} now; resume with --schedule async --actor.processes "
                 f"{len(state)}, or collect afresh with --checkpoint.replay false"
             )
-        # What the rings hold is theirs; what was written before is counted in the first.
+        # Steps written before those that the rings hold are counted in the first.
         for actor in reversed(range(len(self.rings))):
             saved = None if state is None else branch(state, str(actor))
             ring = self.rings[actor]
@@ -399,7 +378,7 @@ class Experience:
             written -= load(ring.counters, WRITTEN)
         closed = total(self.counters, CLOSED_STEPS) + sum(ring.open_steps for ring in self.rings)
         self._unclosed = max(self.written - closed, 0)
-        # Until its learner tells how far it is, which an actor then excuses.
+        # Until its learner publishes its progress, which an actor then excuses.
         for ring in self.rings:
             store(ring.counters, CONSUMED, self.written)
 
@@ -407,11 +386,11 @@ class Experience:
 def ring_segments(
     config: ExperienceConfig, num_streams: Sequence[int], rollout: int, keeps: bool
 ) -> list[int]:
-    """Segments of each actor's ring, where every agent keeps its policy; as in `Experience`.
+    """Return the segments of each actor's ring for fixed seats; arguments as in `Experience`.
 
-    Every stream keeps one segment open; as many again are there to be read, or an actor's share of
-    two rollouts, so that all rings together grow with the streams, not with the actors besides.
-    While others are away, those that are left fill their places, and rollouts are taken early.
+    Every stream keeps one segment open; as many again can be read, or an actor's share of two
+    rollouts, so that all rings together grow with the streams, not also with the actors. While some
+    actors are down, the others fill their places, and rollouts are taken early.
     """
     found, total = [], sum(num_streams)
     for streams in num_streams:
@@ -423,14 +402,10 @@ def ring_segments(
 
 
 def segments_for(steps: int, length: int, most_open: int, likely: int, rollout: int) -> int:
-    """Segments of a ring that is to hold so many steps, or whole rollouts, while it is written.
+    """Return the segments of a ring that holds so many steps, or whole rollouts, while written.
 
-    Args:
-        steps: that are kept to be drawn from.
-        length: of a segment.
-        most_open: segments that may be open at a time.
-        likely: those that are, as a rule.
-        rollout: its steps; 0: the learner takes none.
+    `most_open` segments may be open at a time, `likely` usually are. `rollout` is 0 if the learner
+    samples.
     """
     kept = -(-steps // length)
     if rollout:

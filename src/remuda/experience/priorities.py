@@ -1,9 +1,9 @@
-"""Which steps a learner draws more often: proportional prioritisation.
+"""Proportional prioritisation of replayed steps.
 
 Schaul et al. 2016, "Prioritized experience replay", sections 3.3 and 3.4: step i is drawn with the
-probability P(i) = p_i^alpha / sum_k p_k^alpha, where p_i is the size of its last error of temporal
-differences; a new step has the greatest priority so far. What is learned from it is weighed by
-(N P(i))^-beta, N being the number of steps, because some are seen more often than they happened.
+probability P(i) = p_i^alpha / sum_k p_k^alpha, where p_i is the size of its last
+temporal-difference error; a new step has the greatest priority so far. Importance weights (N
+P(i))^-beta correct the bias, N being the number of steps.
 """
 
 from __future__ import annotations
@@ -17,71 +17,56 @@ from remuda.checkpoint.fitting import COUNT, FINITE_64, Range, fitting_all, real
 from remuda.kernels import njit
 from remuda.types import Bools, Floats, Integers, State
 
-LEAST = 1e-6
-"""Added to the size of each error, so that every step may be drawn again (section 3.3)."""
+LEAST = 1e-6  # added to the size of each error, so that every step may be drawn again (section 3.3)
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What was drawn for a batch, [B] each."""
+    """The items drawn for a batch, [B] each."""
 
-    leaves: Integers
-    """Where its priority is."""
-    sequences: Integers
-    """Of its segment."""
-    shares: np.ndarray
-    """N P(i): how often it is drawn, to once for each step where all are as likely."""
+    leaves: Integers  # leaf of its priority
+    sequences: Integers  # sequence of its segment
+    shares: np.ndarray  # N P(i), 1 if all are equally likely
 
     @staticmethod
     def empty(size: int) -> Drawn:
-        """Room for so many."""
+        """Allocate for so many."""
         return Drawn(np.zeros(size, np.int64), np.zeros(size, np.int64), np.ones(size))
 
     def weights(self, beta: float) -> Floats:
-        """Importance weights, the greatest of which is 1: they never make a step larger."""
+        """Return importance weights, scaled so that the greatest is 1."""
         weights = self.shares**-beta
         found: Floats = (weights / weights.max()).astype(np.float32)
         return found
 
 
 class Priorities:
-    """The priorities of all steps that a policy learns from, in a tree of their sums.
+    """The priorities of all steps that a policy learns from, in a sum tree.
 
     The leaves are p^alpha, a place for each step of each segment, and each node is the sum of the
-    two below it: to draw a step, or to change its priority, takes as many steps as there are
-    levels. Nothing of it is shared. That a segment was begun anew is seen by its sequence; what was
-    known of its steps is forgotten then.
+    two below it: drawing a step, or changing its priority, takes as many operations as there are
+    levels. Nothing of it is shared. A segment's sequence shows that it was overwritten; the
+    priorities of its old steps are forgotten then.
     """
 
     def __init__(self, alpha: float, segments: int, length: int) -> None:
-        """Know of no step.
-
-        Args:
-            alpha: how much the size of errors counts; 0: not at all.
-            segments: how many there are, in all rings together.
-            length: the most steps in one.
-        """
+        """Allocate for the segments of all rings together, of `length` steps at most."""
         self._alpha, self._length = alpha, length
         self._half = leaves_for(segments * length)
+        # node 1 is the sum of all, node n is above 2 n and 2 n + 1, the leaves are last
         self._sums = np.zeros(2 * self._half)
-        """Node 1 is the sum of all, node n is above 2 n and 2 n + 1, the leaves are last."""
         self._sequences: Integers = np.zeros(segments, np.int64)
         self._committed: Integers = np.zeros(segments, np.int64)
         self._greatest = 1.0
 
     @property
     def leaves(self) -> np.ndarray:
-        """The leaves, to be read: [segments, length]."""
+        """Return a view of the leaves: [segments, length]."""
         shape = (len(self._sequences), self._length)
         return self._sums[self._half :][: math.prod(shape)].reshape(shape)
 
     def follow(self, sequences: Integers, ends: Integers) -> None:
-        """See which steps are new, and which are gone.
-
-        Args:
-            sequences: [S] of all segments.
-            ends: [S] where the steps of each end in the list of all steps.
-        """
+        """Update to new and overwritten steps; `ends` [S] index the list of all steps."""
         _follow(
             self._sums,
             self._sequences,
@@ -93,16 +78,11 @@ class Priorities:
         )
 
     def draw(self, uniforms: np.ndarray, ends: Integers, todo: Bools, out: Drawn) -> Integers:
-        """Draw a step for each that is still to do, each from an equal part of the sum.
+        """Draw a step for each of `todo` [B], each from an equal part of the sum.
 
-        Args:
-            uniforms: [B] from 0 to 1: where in its part each falls.
-            ends: [S] as of `follow`, which was called before.
-            todo: [B].
-            out: to be written.
-
-        Returns:
-            [B]: the numbers of the steps in the list of all of them.
+        `uniforms` [B] are positions in these parts, 0 to 1; `ends` are as in the preceding
+        `follow`. Writes `out`, and returns the numbers of the steps in the list of all of them,
+        [B].
         """
         picks: Integers = np.zeros(len(uniforms), np.int64)
         _draw(
@@ -120,7 +100,7 @@ class Priorities:
         return picks
 
     def learn(self, drawn: Drawn, errors: Floats) -> None:
-        """Know the errors [B] of what was drawn, where it was not written over since."""
+        """Update the priorities of what was drawn from its errors [B], if not overwritten since."""
         self._greatest = _learn(
             self._sums,
             self._sequences,
@@ -134,13 +114,13 @@ class Priorities:
         )
 
     def forget(self) -> None:
-        """Know of no step any more."""
+        """Forget all steps."""
         self._sums[:] = 0.0
         self._sequences[:] = self._committed[:] = 0
         self._greatest = 1.0
 
     def state(self) -> State:
-        """What is known of the steps that there are."""
+        """Return the priorities of the current steps."""
         return {
             "alpha": self._alpha,
             "leaves": self.leaves.copy(),
@@ -150,10 +130,7 @@ class Priorities:
         }
 
     def restore(self, state: State) -> None:
-        """Know what was known when `state` was called.
-
-        Of other segments, or by another alpha, it is of no use: nothing is known then.
-        """
+        """Restore what `state` returned; if segments or alpha differ, forget everything."""
         self.forget()
         if real(state, "alpha") != self._alpha or state["leaves"].shape != self.leaves.shape:
             return
@@ -176,12 +153,12 @@ class Priorities:
 
 
 def leaves_for(steps: int) -> int:
-    """Leaves of a tree for so many steps: a power of two."""
+    """Return the leaves of a tree for so many steps: a power of two."""
     return 1 << (max(steps, 2) - 1).bit_length()
 
 
 def tree_size(segments: int, length: int) -> int:
-    """Bytes of the priorities of so many segments."""
+    """Return the bytes of the priorities of so many segments."""
     return 8 * (2 * leaves_for(segments * length) + 2 * segments)
 
 
@@ -197,7 +174,7 @@ def _set(sums: np.ndarray, node: int, value: float) -> None:
 
 @njit(cache=True)
 def _sum_up(sums: np.ndarray) -> None:
-    """All sums, from the leaves."""
+    """Compute all sums from the leaves."""
     for node in range(sums.size // 2 - 1, 0, -1):
         sums[node] = sums[2 * node] + sums[2 * node + 1]
 
@@ -216,7 +193,7 @@ def _follow(
     for segment in range(sequences.size):
         count, first = ends[segment] - begin, sums.size // 2 + segment * length
         begin = ends[segment]
-        # Fewer steps than before: the writer is about to begin it anew.
+        # Fewer steps than before: the writer is about to begin it again.
         if seen[segment] != sequences[segment] or count < committed[segment]:
             for t in range(committed[segment]):
                 _set(sums, first + t, 0.0)

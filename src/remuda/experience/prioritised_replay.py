@@ -1,4 +1,4 @@
-"""The learner's end of experience, where what was far off is drawn more often."""
+"""Replay that draws items with large errors more often."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from remuda.types import Bools, Floats, Integers, State
 
 
 class Prioritised(Replay[B]):
-    """Draws items the more often, the further off they were when they were last learned from."""
+    """Replay of items in proportion to their last errors."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Prioritised(Replay[B]):
         alpha: float,
         check_sequence: bool = True,
     ) -> None:
-        """Draw from these; `alpha`: how much that counts, from 0 to 1."""
+        """Draw from these experiences; `alpha` is the weight of priorities, from 0 to 1."""
         super().__init__(sources, n_steps, discount, random, check_sequence)
         segments = sum(len(held.sequences) for held in self._held)
         self._priorities = Priorities(alpha, segments, self._items)
@@ -42,10 +42,10 @@ class Prioritised(Replay[B]):
     @property
     @abstractmethod
     def _items(self) -> int:
-        """The most items of a segment."""
+        """Return the most items of a segment."""
 
     def sample(self, out: B, policy: int, size: int, beta: float = 1.0) -> bool:
-        """Draw so many samples into row `policy` of a batch, with weights."""
+        """Draw so many samples into row `policy` of a batch, with importance weights."""
         todo: Bools = np.ones(size, np.bool_)
         left, self._drawn = size, Drawn.empty(size)
         while left:
@@ -60,20 +60,20 @@ class Prioritised(Replay[B]):
         return True
 
     def learn(self, errors: Floats) -> None:
-        """Draw what was drawn last by these errors [B] from now on."""
+        """Set the priorities of the last draw by its errors [B]."""
         self._priorities.learn(self._drawn, errors)
 
     def forget(self) -> None:
-        """Draw all steps alike, until more is known of them."""
+        """Draw all items alike until errors are known."""
         self._priorities.forget()
 
     def state(self, whole: bool = False) -> State:
-        """Its random stream, what it counted, and what is known of the steps that are saved."""
+        """Return random state and counters, and if `whole` the priorities of saved steps."""
         known = {"lost": self._lost(), **self._priorities.state()} if whole else None
         return super().state() | {"priorities": known}
 
     def restore(self, state: State) -> None:
-        """Go on drawing where `state` was called, if the same steps are there."""
+        """Restore what `state` returned; priorities only if the same steps are there."""
         super().restore(state)
         known = state.get("priorities")
         if known is None or not np.array_equal(known["lost"], self._lost()):
@@ -86,7 +86,7 @@ class Prioritised(Replay[B]):
         self._priorities.follow(np.concatenate(sequences), self._ends())
 
     def _ends(self) -> Integers:
-        """Where the items of each segment end in the list of all items of all rings."""
+        """Return where each segment's items end in the list of all items of all rings."""
         ends, base = [], 0
         for held in self._held:
             ends.append(held.ends + base)
@@ -95,14 +95,14 @@ class Prioritised(Replay[B]):
         return found
 
     def _lost(self) -> Integers:
-        """By ring, the steps before those that it holds."""
+        """Return, by ring, the steps before those that it holds."""
         rings = [held.ring for held in self._held]
         found: Integers = np.array([load(r.counters, LOST) for r in rings], np.int64)
         return found
 
 
 class PrioritisedReplay(Prioritised[Batch], TransitionReplay):
-    """Draws steps by their errors."""
+    """Prioritised replay of steps."""
 
     @property
     def _items(self) -> int:
@@ -110,7 +110,7 @@ class PrioritisedReplay(Prioritised[Batch], TransitionReplay):
 
 
 class PrioritisedSequences(Prioritised[SequenceBatch], SequenceReplay):
-    """Draws segments by their errors, whatever their length."""
+    """Prioritised replay of segments, whatever their length."""
 
     @property
     def _items(self) -> int:

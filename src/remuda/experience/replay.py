@@ -1,4 +1,4 @@
-"""The learner's end of experience: what it draws from all that is kept, as often as it likes."""
+"""The learner's end of experience for replay: repeated draws of all that is kept."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from remuda.types import Bools, Floats, Integers, State
 
 
 class Weighed(Protocol):
-    """What is drawn for K policies, [K, ...] each."""
+    """A batch for K policies, [K, ...] each."""
 
     @property
     def weights(self) -> Floats:
-        """[K, B]: what each item counts; [K, 0]: all the same."""
+        """Return the weight of each item, [K, B], or [K, 0] for equal weights."""
 
 
 B = TypeVar("B", bound=Weighed)
@@ -29,22 +29,19 @@ B = TypeVar("B", bound=Weighed)
 
 @dataclass(frozen=True)
 class Held:
-    """A ring, and what it held when it was looked at."""
+    """A ring, and its content at the last survey."""
 
     ring: ExperienceRing
-    own: bool
-    """Whether it is the policy's own."""
-    sequences: Integers
-    """By segment."""
-    ends: Integers
-    """Where the items of each segment end in the list of all of its items."""
+    own: bool  # whether it is the policy's own
+    sequences: Integers  # by segment
+    ends: Integers  # end of each segment's items in the list of all of its items
 
 
 class Replay(ABC, Generic[B]):
-    """Draws items from a policy's own experience and its group's, each with the same chance.
+    """Draws items from a policy's own experience and its group's, uniformly.
 
-    What an item is, a step or a segment, subclasses say. Nothing is waited for; what its writer
-    overtakes is drawn anew.
+    Subclasses define the items: steps or segments. Nothing is waited for; what a writer overtakes
+    is drawn again.
     """
 
     def __init__(
@@ -58,8 +55,7 @@ class Replay(ABC, Generic[B]):
         """Draw from these; the policy's own experience comes first."""
         self.experience = experience = sources[0]
         experience.warm_up()
-        self.redrawn = 0
-        """Draws that the writer overtook, and that were drawn again."""
+        self.redrawn = 0  # draws repeated because a writer overtook them
         self._random, self._check = random, check_sequence
         self._n_steps, self.discount = n_steps, discount
         shape = experience.shape
@@ -81,16 +77,12 @@ class Replay(ABC, Generic[B]):
 
     @abstractmethod
     def empty(self, num_policies: int, size: int, weighed: bool = False) -> B:
-        """Room for so many items of each of K policies; `weighed`: they may have weights."""
+        """Allocate so many items of each of K policies, with weights if `weighed`."""
 
     def sample(self, out: B, policy: int, size: int, beta: float = 1.0) -> bool:  # noqa: ARG002
-        """Draw so many items into row `policy` of a batch; False: there is none at all.
+        """Draw so many items into row `policy` of a batch; return False if there are none.
 
-        Args:
-            out: to be written.
-            policy: the row.
-            size: how many.
-            beta: how far weights make up for what is drawn more often than others.
+        `beta` is the strength of importance weights.
         """
         todo: Bools = np.ones(size, np.bool_)
         left = size
@@ -103,45 +95,41 @@ class Replay(ABC, Generic[B]):
         return True
 
     def learn(self, errors: Floats) -> None:
-        """Know how far the last items [B] were from what was expected: it makes no difference."""
+        """Use the errors [B] of the last draw; uniform replay does not."""
 
     def forget(self) -> None:
-        """Know nothing of what was drawn: another policy learns."""
+        """Forget priorities: another policy learns."""
 
     def state(self, whole: bool = False) -> State:  # noqa: ARG002
-        """Its random stream, and what it counted.
-
-        Args:
-            whole: whether the experience is saved, too.
-        """
+        """Return random state and counters, and if `whole` what belongs to saved experience."""
         return {"random": rng_state(self._random), "redrawn": self.redrawn}
 
     def restore(self, state: State) -> None:
-        """Go on drawing where `state` was called."""
+        """Restore what `state` returned."""
         restore_rng(self._random, state["random"])
         self.redrawn = whole(state, "redrawn")
 
     @abstractmethod
     def _note(self, ring: ExperienceRing, sequences: Integers, ends: Integers) -> int:
-        """Note what a ring holds, as `Held` has it; returns its items."""
+        """Survey a ring into the arrays of `Held`; return its items."""
 
     @abstractmethod
     def _copy(
         self, held: Held, picks: Integers, todo: Bools, out: B, policy: int, base: int
     ) -> int:
-        """Copy those picks of a ring's items, which are numbered from `base` on, still to do.
+        """Copy those `picks` that are a ring's, whose items are numbered from `base` on.
 
         Returns how many the writer overtook.
         """
 
     def _survey(self) -> int:
-        """Look at every ring; returns the items in all of them."""
+        """Survey every ring; return the items in all of them."""
         return sum(self._note(held.ring, held.sequences, held.ends) for held in self._held)
 
     def _draw(self, picks: Integers, todo: Bools, out: B, policy: int) -> int:
-        """Copy the picks that are still to do, and mark them done.
+        """Copy the picks in `todo`, and mark them done, except those that writers overtook.
 
-        Returns how many the writers overtook; they stay to do.
+        Returns how many those are.
         """
         left = base = 0
         for held in self._held:

@@ -1,32 +1,33 @@
-"""The ring of segments: what one policy has lived through with one actor, in shared memory.
+"""The ring of segments: one policy's experience with one actor, in shared memory.
 
-A ring has S segments of at most T steps. Step t of a segment saw the frames in rows t to
-t + n_frames - 1, the newest last; the rows of step t + 1 are what followed it. So a segment has
-T + n_frames rows: the frames before its first step, its T observations, and the observation after
-its last step. At an episode's start the frames before the first step are zeros; where a long
-episode goes on in another segment they are copied from the segment before. For learners that ask
-what is allowed after a step, masks have a row for the last one, too.
+A ring has S segments of at most T steps. The observation of step t is the frames in rows t to t +
+n_frames - 1, the newest last; the rows of step t + 1 followed it. So a segment has T + n_frames
+rows: the frames before its first step, its T observations, and the observation after its last step.
+At an episode's start the frames before the first step are zeros; where a long episode continues in
+another segment they are copied from the segment before. For learners of action values, masks have a
+row for the final observation, too.
 
-A segment that is full, or whose episode is over, is *closed*, and its place is added to a queue.
-An off-policy learner samples committed steps of any segment; an on-policy learner takes closed
+A segment that is full, or whose episode is over, is *closed*, and its place is added to a queue. An
+off-policy learner samples committed steps of any segment; an on-policy learner takes closed
 segments whole, once, in the order of the queue.
 
-Who writes what: everything here belongs to the writer (the actor), except the words `WANTED`,
-`CONSUMED`, `EXCUSED`, `TAKEN`, `TAKEN_STEPS` and `UPDATE_TIME`, which belong to the learner. There
-is no lock. What the learner and the actors tell each other by these words is in
-`remuda.experience.experience` and `remuda.experience.room`.
+Everything here belongs to the writer (the actor), except the words `WANTED`, `CONSUMED`, `EXCUSED`,
+`TAKEN`, `TAKEN_STEPS` and `UPDATE_TIME`, which belong to the learner. There is no lock.
+`remuda.experience.experience` and `remuda.experience.room` define the protocol of learner and
+actors by these words.
 
-- A segment's `sequence` is odd while the writer makes it ready for other steps and even otherwise.
+- A segment's `sequence` is odd while the writer prepares it for other steps and even otherwise.
 - Steps below `committed` never change while `sequence` stays the same. `committed` is stored with
   release and loaded with acquire ordering, so a reader that sees a step counted sees all of it.
-- A reader notes `sequence`, copies, and looks again; if it changed, the copy is thrown away.
-- A segment bears in `closed_as` how many were closed with it, from its closing until it is begun
-  anew. Its entry of the queue may be gone before it is: where episodes are short, as many segments
-  are closed after it as there are places, some of which were open when it was closed.
+- A reader notes `sequence`, copies, and checks again; if it changed, the copy is discarded.
+- A segment's `closed_as` is the number of segments closed with it, from its closing until it is
+  begun again. Its queue entry may be gone before it is: with short episodes, as many segments are
+  closed after it as there are places, some of which were open when it was closed.
 - A writer that dies leaves at most one odd sequence behind. Readers skip it; the next writer
-  (`ExperienceWriter`) makes it even again, and begins at the segment after. It also closes what
-  was left open.
-- A learner says that it took segments before it trains on them, so one that dies takes them along.
+  (`ExperienceWriter`) makes it even again, and begins at the segment after. It also closes what was
+  left open.
+- A learner publishes that it took segments before it trains on them, so one that dies takes them
+  along.
 """
 
 from __future__ import annotations
@@ -53,113 +54,93 @@ from remuda.memory.atomic import fence_acquire, load, store
 from remuda.memory.shared import Arena, Fields, SharedArrays
 from remuda.types import Array, Integers, State
 
-# Words of `counters`; each stands on a cache line of its own, so that no two processes fight.
+# Words of `counters`; each has its own cache line, so that processes do not contend.
 STRIDE = 8
-WRITTEN = 0 * STRIDE
-"""Steps committed since the run began."""
-OVERWRITTEN = 1 * STRIDE
-"""Committed steps that made room for newer ones."""
-HEAD = 2 * STRIDE
-"""Segments begun since the run began; the next takes the place HEAD modulo S."""
-WANTED = 3 * STRIDE
-"""Steps at which the learner wants to be woken; 0: it is awake."""
-CONSUMED = 4 * STRIDE
-"""Steps that the learner has trained its share on, by the replay ratio."""
-ROOM_WANTED = 5 * STRIDE
-"""Steps consumed at which the actor wants to be woken; 0: it is awake."""
+WRITTEN = 0 * STRIDE  # steps committed since the run began
+OVERWRITTEN = 1 * STRIDE  # committed steps that newer ones replaced
+HEAD = 2 * STRIDE  # segments begun since the run began; the next takes place HEAD modulo S
+WANTED = 3 * STRIDE  # steps at which the learner wants to be woken; 0: it is awake
+CONSUMED = 4 * STRIDE  # steps that the learner has trained its share on, by the replay ratio
+ROOM_WANTED = 5 * STRIDE  # steps consumed at which the actor wants to be woken; 0: it is awake
+# steps committed before a resumed run that were not restored, or by another policy that had this
+# place before
 LOST = 6 * STRIDE
-"""Steps that were committed before a resumed run began and that it did not bring along, or that
-another policy lived through, which had this place before."""
-CLOSED = 7 * STRIDE
-"""Segments closed since the run began."""
-CLOSED_STEPS = 8 * STRIDE
-"""Steps in them."""
+CLOSED = 7 * STRIDE  # segments closed since the run began
+CLOSED_STEPS = 8 * STRIDE  # steps in them
+# closed segments that an on-policy learner has taken, or skipped because they were lost
 TAKEN = 9 * STRIDE
-"""Closed segments that an on-policy learner has taken, or passed over because they were lost."""
-TAKEN_STEPS = 10 * STRIDE
-"""Steps in them."""
+TAKEN_STEPS = 10 * STRIDE  # steps in them
+# mean microseconds of a learner's update; 0: none yet; negative: minus the id of its process,
+# during its first
 UPDATE_TIME = 11 * STRIDE
-"""Microseconds that an update takes the learner as a rule; 0: it has made none. Below 0: it is at
-its first, and this is minus the id of its process."""
+# steps that an off-policy learner may be further behind than the capacity, because they were
+# written while no actor waited for it
 EXCUSED = 12 * STRIDE
-"""Steps that an off-policy learner may be further behind than the capacity, because they were
-written while it was not waited for."""
+# `OVERWRITTEN` after the segment that is now begun; stored before that is touched, for the
+# successor of a writer that dies meanwhile
 NEXT_OVERWRITTEN = 13 * STRIDE
-"""What `OVERWRITTEN` becomes with the segment that is begun now; stated before that is touched, so
-that the successor of a writer that dies on the way knows it."""
 COUNTERS = 14 * STRIDE
 
+# arrays of the steps
 CONTENTS = ("observations", "actions", "log_probs", "masks", "rewards", "discounts", "versions")
-"""The arrays of the steps themselves."""
-SEGMENTS = ("memories", "numbers", "streams")
-"""What is noted of segments: which they are, and whose; besides, which of them are closed..."""
+SEGMENTS = ("memories", "numbers", "streams")  # arrays of segments, besides `closed_as`
+# arrays of the order in which segments were closed
 QUEUE = ("queue", "queue_sequence", "queue_steps")
-"""...and in what order they were closed."""
-NOTHING = -1
-"""The sequence of a queue's entry that leads to no segment."""
-OPEN = 0
-"""What a segment was closed as, before it is."""
+NOTHING = -1  # sequence of a queue entry without a segment
+OPEN = 0  # `closed_as` of a segment that is not closed
 
-OTHERS = -1
-"""For a learner, the version of a step that another policy chose."""
+OTHERS = -1  # version of a step that another policy chose, for a learner
 
 POISON = 0xA5
-"""Fresh integers are made of this byte and fresh floats are not a number, so that reading what
-was never written cannot pass for data. Fresh booleans are false, as only 0 and 1 are booleans."""
+"""Fresh integers consist of this byte and fresh floats are NaN.
+
+So reading what was never written cannot pass for data. Fresh booleans are false, as only 0 and 1
+are valid.
+"""
 
 
 @dataclass(frozen=True)
 class StreamShape:
-    """What a step of a policy looks like."""
+    """The shape of a policy's steps."""
 
-    observation: tuple[int, ...]
-    """The shape of one observation, unstacked."""
-    dtype: npt.DTypeLike
-    """Its dtype, as the environment writes it."""
-    n_frames: int
-    """Observations in one stacked input."""
-    action_size: int = 1
-    """Numbers in one action."""
-    action_dtype: npt.DTypeLike = np.int64
-    """Their dtype: integers, or float32 where actions are continuous."""
-    mask_size: int = 0
-    """Entries of an action mask; 0: every action is always allowed."""
-    memory: int = 0
-    """Numbers that a recurrent policy keeps from one step to the next."""
+    observation: tuple[int, ...]  # shape of one observation, unstacked
+    dtype: npt.DTypeLike  # of an observation, as the environment writes it
+    n_frames: int  # observations in one stacked input
+    action_size: int = 1  # numbers in one action
+    action_dtype: npt.DTypeLike = np.int64  # integers, or float32 for continuous actions
+    mask_size: int = 0  # entries of an action mask; 0: no masks
+    memory: int = 0  # size of the recurrent state
+    # whether the mask after a segment's last step is kept too, for learners of action values
     keeps_last_mask: bool = False
-    """Whether the mask that holds after a segment's last step is kept too, for a learner that asks
-    for the best action there."""
+    # possibilities of each choice in an action; empty: one choice, or continuous
     choices: tuple[int, ...] = ()
-    """Possibilities of each choice in an action; none: there is one choice, or they are not
-    counted."""
-    branching: bool = False
-    """Whether each choice is valued by itself, rather than each combination of choices."""
+    branching: bool = False  # whether each choice has its own values, rather than each combination
 
     @property
     def size(self) -> int:
-        """Numbers in one observation."""
+        """Return the numbers in one observation."""
         return int(np.prod(self.observation, dtype=np.int64))
 
     @property
     def num_valued(self) -> int:
-        """Entries of the mask of a sample: one for each value that a network has; 0: no mask."""
+        """Return a sample's mask entries: one for each value of a network; 0: no masks."""
         combined = self.choices and self.mask_size and not self.branching
         return math.prod(self.choices) if combined else self.mask_size
 
     def empty_choices(self, samples: tuple[int, ...]) -> Integers:
-        """Zeros for the choices of samples, [*samples, C]; [*samples, 0] unless `branching`."""
+        """Allocate choices of samples, [*samples, C]; [*samples, 0] unless `branching`."""
         return np.zeros((*samples, len(self.choices) if self.branching else 0), np.int64)
 
 
 class NamedArrays(Protocol):
-    """The arrays of a ring in a block, by name (`remuda.experience.block.BlockRow`)."""
+    """The arrays of a ring in a block, by key (`remuda.experience.block.BlockRow`)."""
 
     def __getitem__(self, name: str) -> Array:
-        """One of `fields_of`, or the `counters` of all rings of the policy."""
+        """Return one of `fields_of`, or the `counters` of all rings of the policy."""
 
 
 def fields_of(shape: StreamShape, length: int, segments: int) -> Fields:
-    """The arrays of a ring."""
+    """Return shapes and dtypes of a ring's arrays."""
     return {
         "observations": ((segments, length + shape.n_frames, shape.size), shape.dtype),
         "actions": ((segments, length, shape.action_size), shape.action_dtype),
@@ -183,11 +164,9 @@ def fields_of(shape: StreamShape, length: int, segments: int) -> Fields:
 class ExperienceRing:
     """One policy's experience with one actor: written by that actor, read by one learner.
 
-    What it guarantees:
-
     1. A step is read whole or not at all.
     2. No reader ever makes the writer wait.
-    3. A writer that dies, at any instruction, leaves a ring that the others can go on with.
+    3. A writer that dies, at any instruction, leaves a ring that the others can continue with.
     """
 
     def __init__(
@@ -202,18 +181,10 @@ class ExperienceRing:
         likely: int | None = None,
         arena: Arena | None = None,
     ) -> None:
-        """Allocate it, if it is not part of a block.
+        """Allocate it, unless `shared` is its part of a block.
 
-        Args:
-            shape: what a step looks like.
-            config: segments, and whether to overwrite or wait.
-            num_streams: copies and seats that the policy plays at once, with this actor.
-            segments: how many of them there are.
-            counters: the words of all rings of the policy...
-            actor: ...and the row that is this ring's.
-            shared: its part of a block; None: it is alone.
-            likely: segments that are open at a time, as a rule; None: one for each stream.
-            arena: where its memory is cut from; None: it has some of its own.
+        `counters` are those of all rings of the policy, with the ring's in row `actor`. `likely` is
+        the usual number of open segments; None: one for each of `num_streams`.
         """
         length = config.segment_length
         self.likely = num_streams if likely is None else likely
@@ -228,29 +199,29 @@ class ExperienceRing:
 
     @property
     def counters(self) -> Integers:
-        """Its words."""
+        """Return its counters."""
         row: Integers = self._all_counters["counters"][self.actor]
         return row
 
     @property
     def tight(self) -> bool:
-        """Whether a turn might begin a segment in a place whose steps no learner took yet.
+        """Return whether a turn might overwrite a segment that no learner took yet.
 
-        So it is where episodes are much shorter than segments; a rollout is then taken early.
+        This happens where episodes are much shorter than segments; a rollout is then taken early.
         """
         shared = self.shared
         return is_tight(self.counters, shared["queue"], shared["numbers"], self.likely)
 
     @property
     def open_steps(self) -> int:
-        """Committed steps of segments that are not closed, while no stream is written."""
+        """Return the committed steps of segments that are not closed, while nothing is written."""
         return int(self.shared["committed"][self.shared["closed_as"] == OPEN].sum())
 
     @property
     def reachable(self) -> int:
-        """Steps that lie in closed segments before their places are needed again, as a rule.
+        """Return the usual number of steps in closed segments before their places are needed again.
 
-        By the mean length of those that were closed last; a copy that is overtaken is off a bit.
+        It uses the mean length of those closed last; a copy that is overtaken is slightly off.
         """
         closed, ends = load(self.counters, CLOSED), self.shared["queue_steps"]
         places = self.num_segments - 3 * self.likely
@@ -261,9 +232,9 @@ class ExperienceRing:
         return int(max(places, 1) * max(int(ends[last] - ends[first]), 0) / known)
 
     def ends_at(self, segments: int) -> tuple[int, int]:
-        """So many closed segments, and the steps in them, for the learner.
+        """Return so many closed segments, and the steps in them, for the learner.
 
-        More segments, where the queue's entry of the last of them is gone: as few as are known of.
+        If the queue entry of the last of them is gone, return the oldest known number of segments.
         """
         ends = self.shared["queue_steps"]
         while True:
@@ -275,13 +246,12 @@ class ExperienceRing:
                 return known, steps
 
     def state(self) -> State:
-        """A copy of all that is committed, taken while the writer may go on.
+        """Return a copy of all committed steps, while the writer may continue.
 
-        For the learner, so that what was taken stays as it is meanwhile. The queue is copied before
-        the segments: one that is in the queue then has all of its steps. What the writer changes
-        while it is copied is left out: an entry of the queue that it writes over leads nowhere, and
-        a segment that it takes over is empty, and no entry leads to it. The counts are those of the
-        entries that were copied, not what the writer has come to since.
+        The learner calls it, so what was taken does not change meanwhile. The queue is copied
+        before the segments: a queued segment then has all of its steps. Changes by the writer
+        during the copy are left out: an overwritten queue entry leads nowhere, and a segment that
+        is begun again is empty, without an entry. Counts are those of the copied entries.
         """
         shared, words = self.shared, self.counters
         # Each before what it can never be more than.
@@ -315,14 +285,9 @@ class ExperienceRing:
         return saved | {"counters": counters}
 
     def restore(self, state: State | None, written: int) -> None:
-        """Hold what a ring held before, in a run that is resumed and has not begun yet.
+        """Restore what `state` returned, in a run that has not started; None: steps were not saved.
 
-        Args:
-            state: what `state` returned, or None: the steps were not saved.
-            written: steps committed until then.
-
-        Raises:
-            CheckpointError: the steps are of another shape.
+        `written` counts the steps committed until then. Raises CheckpointError where shapes differ.
         """
         shared, counters = self.shared, self.counters
         if state is not None:
@@ -338,7 +303,7 @@ class ExperienceRing:
         store(counters, LOST, written if state is None else state["counters"]["lost"])
 
     def _table(self) -> Table:
-        """What its state holds, and between what its numbers are."""
+        """Return the saved arrays and the ranges of their numbers."""
         shared, any_ = self.shared, None
         segments, streams = Range(0, self.num_segments - 1), Range(0, self.num_streams - 1)
         ranges = {
@@ -355,11 +320,7 @@ class ExperienceRing:
         return {name: (shared[name], allowed) for name, allowed in ranges.items()}
 
     def _checked(self, state: State) -> tuple[dict[str, Array], dict[str, int]]:
-        """The arrays and the counts of a state, once they fit and agree.
-
-        Raises:
-            CheckpointError: they do not.
-        """
+        """Return the arrays and counts of a state; raise CheckpointError if they do not agree."""
         arrays, words = fitting_all(state, self._table()), state["counters"]
         counts = {name: whole(words, name) for name in ("head", "closed", "lost")}
         # A learner that takes nothing any more has set these two to `NEVER`.
@@ -373,12 +334,9 @@ class ExperienceRing:
         return arrays, counts
 
     def check_actions(self, state: State, actions: Array, steps: Integers) -> None:
-        """Raise CheckpointError where an action of the first steps [segments] is no choice.
+        """Raise CheckpointError where an action of the first `steps` [segments] is out of range.
 
-        Args:
-            state: that they are of.
-            actions: [segments, length, action_size].
-            steps: how many count, by segment.
+        `actions` are [segments, length, action_size].
         """
         choices = self.shape.choices
         if not choices or not np.issubdtype(actions.dtype, np.integer):
@@ -402,12 +360,10 @@ SAVED_COUNTERS = {
 
 
 def _settle_queue(saved: State, counters: dict[str, int], overwritten: int) -> None:
-    """Let a copied queue and its counts agree.
+    """Make a copied queue and its counts agree.
 
-    Args:
-        saved: the queue.
-        counters: `closed` before it was copied, `taken` and `taken_steps` before that.
-        overwritten: the last entry that may have been written over while it was copied.
+    `counters` hold `closed` from before the copy, `taken` and `taken_steps` from before that;
+    `overwritten` is the last entry that may have changed during the copy.
     """
     queue, sequence, steps = (saved[name] for name in QUEUE)
     segments, closed, taken = len(queue), counters["closed"], counters["taken"]
@@ -427,9 +383,9 @@ def _settle_queue(saved: State, counters: dict[str, int], overwritten: int) -> N
 
 @njit(cache=True)
 def is_tight(counters: Integers, queue: Integers, numbers: Integers, likely: int) -> bool:
-    """Whether the next turn's segments might take the place of a closed one that was not taken.
+    """Return whether the next turn's segments might replace a closed one that was not taken.
 
-    A turn begins at most one segment for each stream, and passes over at most as many open ones.
+    A turn begins at most one segment for each stream, and skips at most as many open ones.
     """
     segments = queue.size
     head, closed = load(counters, HEAD), load(counters, CLOSED)

@@ -1,4 +1,4 @@
-"""The arrays that kernels write, and those that they write from: what belongs together.
+"""Tuples of the arrays that kernels read and write.
 
 Arrays of one ring are [segments, ...] (`remuda.experience.ring.fields_of`), those of a turn
 [streams, ...].
@@ -12,7 +12,7 @@ from remuda.types import Array, Bools, Floats, Integers
 
 
 class Segments(NamedTuple):
-    """What readers of a ring know of its segments, and the queue of those that are closed."""
+    """The arrays of a ring's segments, and the queue of closed ones."""
 
     sequence: Integers
     committed: Integers
@@ -24,7 +24,7 @@ class Segments(NamedTuple):
 
 
 class Beginnings(NamedTuple):
-    """What is noted of a ring's segments when they are begun."""
+    """The arrays that are written when a segment is begun."""
 
     memories: Floats
     numbers: Integers
@@ -52,38 +52,34 @@ class Outcomes(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where the streams of a ring write: the segment each has open, and its steps so far."""
+    """The open segment of each stream of a ring, and its steps so far."""
 
     slots: Integers
     lengths: Integers
 
 
 class Plan(NamedTuple):
-    """Who plays which streams: those of row k are `streams[begins[k] : begins[k + 1]]`."""
+    """The streams of row k: `streams[begins[k] : begins[k + 1]]`."""
 
     begins: Integers
     streams: Integers
 
 
 class Choices(NamedTuple):
-    """What the streams decide in a turn."""
+    """The decisions of the streams in a turn."""
 
-    active: Bools
-    """Which of them do."""
+    active: Bools  # streams that decide
     observations: Array
     actions: Array
     log_probs: Floats
     masks: Bools
-    recurrent_states: Floats
-    """What each carried over from its step before."""
-    rewards_before: Floats
-    """What the turn has given each before it decided."""
-    versions: Integers
-    """By row, of the weights that chose."""
+    recurrent_states: Floats  # before this observation
+    rewards_before: Floats  # rewards of this turn before the decision
+    versions: Integers  # of the acting weights, by row
 
 
 class Results(NamedTuple):
-    """What comes of a turn for the streams."""
+    """The outcomes of a turn for the streams."""
 
     acted: Bools
     rewards: Floats

@@ -1,4 +1,4 @@
-"""The learner's end of experience, by whole segments: each once, in the order of their closing."""
+"""The learner's end of experience for rollouts: each segment once, in order of closing."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def _take(
 ) -> tuple[int, int, int, int, int, int]:
     """Copy segments until `wanted` steps are there, or none is left.
 
-    It passes over all before the newest that have `leave` steps, wanted or not, what was
-    overwritten, and versions before `oldest`. Returns the rows, steps and segments copied, the
-    segments and steps of the ring up to where it came, and the steps that were passed over.
+    It skips all before the newest that have `leave` steps, what was overwritten, and versions
+    before `oldest`. Returns the rows, steps and segments copied, the ring's segments and steps up
+    to there, and the steps that were skipped.
     """
     num_segments = closed.sequence.size
     count = load(closed.counters, CLOSED)
@@ -46,7 +46,7 @@ def _take(
     reached = load(closed.counters, TAKEN_STEPS)
     i = max(taken, count - num_segments)
     first = i
-    # Entries that the writer goes over meanwhile make it begin elsewhere, and no more than that.
+    # Entries that the writer overwrites meanwhile only change where it begins.
     for later in range(count - 1, first, -1):
         newest = closed.queue_steps[(count - 1) % num_segments]
         if newest - closed.queue_steps[(later - 1) % num_segments] >= leave:
@@ -84,7 +84,7 @@ def _take(
 
 @njit(cache=True)
 def _there(closed: Closed) -> int:
-    """Steps of the closed segments that were not taken, without those whose entries are gone."""
+    """Return the steps of closed segments that were not taken and whose entries are not gone."""
     num_segments = closed.sequence.size
     count = load(closed.counters, CLOSED)
     reached = load(closed.counters, TAKEN_STEPS)
@@ -102,11 +102,11 @@ def _there(closed: Closed) -> int:
 
 
 class RolloutQueue:
-    """Takes the rollouts of one policy, and joins them with what is drawn from the past.
+    """Takes the rollouts of one policy, and joins them with replayed segments.
 
-    A segment is handed out at most once. One that was overwritten before it was taken (only where
-    the user lets the actor overwrite, or after the actor gave up waiting) is passed over and
-    counted, and so is one whose first step was chosen by weights that are too old.
+    A segment is returned at most once. One that was overwritten before it was taken (only with
+    `on_full: overwrite`, or after the actor gave up waiting) is skipped and counted, and so is one
+    whose first step was chosen by weights that are too old.
     """
 
     def __init__(
@@ -117,19 +117,14 @@ class RolloutQueue:
         past: SegmentReplay | None = None,
         newest: bool = False,
     ) -> None:
-        """Take from experience.
+        """Take from a policy's experience.
 
-        Args:
-            experience: the policy's own.
-            max_staleness: versions after which a segment is too old; None: never.
-            check_sequence: whether to look if a segment was overwritten while it was copied.
-            past: what is drawn besides; None: nothing.
-            newest: whether to pass over all but the newest whole rollout, once actors are further
-                ahead than they play where no actor is late; else each is taken, in order.
+        `max_staleness` is the largest age of a segment in versions; `past` adds replayed segments.
+        With `newest`, all but the newest whole rollout are skipped, once actors are further ahead
+        than usual; else each is taken, in order.
         """
         self.experience, self.past, self._newest = experience, past, newest
-        self.lost = 0
-        """Steps that were closed, and that it passed over."""
+        self.lost = 0  # closed steps that were skipped
         self._max_staleness, self._check = max_staleness, check_sequence
         self._taken = 0
         experience.take_up()
@@ -140,21 +135,18 @@ class RolloutQueue:
             self._take(ring, one, 0, 0, 0, NEVER)  # nothing wanted: this compiles the kernel
 
     def ready(self) -> bool:
-        """Whether there is a rollout to take; if not, the learner is rung when there is."""
+        """Return whether there is a rollout to take; if not, the learner is rung when there is."""
         return self.experience.has_rollout(self._newest) and self.experience.untaken > 0
 
     def take(self, out: Rollout, policy: int, version: int) -> int:
-        """Copy the next rollout into row `policy` of `out`; returns its steps.
+        """Copy the next rollout into row `policy` of `out`; return its steps.
 
-        Args:
-            out: made for experience like this by `Rollout.empty`.
-            policy: the row.
-            version: the newest version of this policy, to which steps may be too old.
+        `out` is from `Rollout.empty` for such experience; `version` is the policy's newest.
         """
         oldest = 0 if self._max_staleness is None else version - self._max_staleness
         out.num_rows[policy] = out.num_steps[policy] = out.num_segments[policy] = 0
         rings, leaves = self.experience.rings, self._leaves()
-        # What is left over waits for the next rollout; each time it is another actor's.
+        # Remaining steps wait for the next rollout; each time they are another actor's.
         for i in range(len(rings)):
             ring = rings[(self._taken + i) % len(rings)]
             wanted = self.experience.rollout - int(out.num_steps[policy])
@@ -192,7 +184,7 @@ class RolloutQueue:
         return found
 
     def _leaves(self) -> list[int]:
-        """By ring, how many of its newest steps are not passed over; `NEVER`: all are taken."""
+        """Return, by ring, how many of its newest steps are not skipped; `NEVER`: all are taken."""
         experience = self.experience
         most = (experience.ahead + 1) * experience.rollout
         if experience.may_wait:  # an actor looks before each turn, and may close all it has in it
@@ -200,6 +192,6 @@ class RolloutQueue:
             most = max(most, experience.ahead * experience.rollout + closing)
         if not self._newest or experience.untaken < most:
             return [NEVER] * len(experience.rings)
-        # What was closed tells how late the learner is; what is still there, whose turn it is.
+        # Closed steps show how late the learner is; steps still there, which ring is next.
         there = [_there(closed_of(ring)) for ring in experience.rings]
         return [-(-experience.rollout * steps // max(sum(there), 1)) for steps in there]

@@ -1,16 +1,16 @@
-"""Where an actor may have to wait for learners, and for how long.
+"""Backpressure: when, and for how long, an actor waits for learners.
 
-An actor waits only for experience that the user set to `wait`, and only for learners that make
-progress. How far a learner is stands in words of its own in each of its rings: what it took or
-consumed, how long an update takes it, as a rule, and what it need not make up for, because it was
-written while no actor waited for it. The actor reads these and keeps the rest, who is late since
-when, to itself; so it misses nothing while it is stopped or asleep, and a process that dies leaves
-nothing here that another would have to mend.
+An actor waits only for experience with `on_full: wait`, and only for learners that make progress. A
+learner publishes its progress in words that it owns in each of its rings: what it took or consumed,
+its mean duration of updates, and what it need not make up for, because it was written while no
+actor waited. The actor reads these and keeps the rest, such as since when a learner is late, to
+itself. So it misses nothing while it is stopped or asleep, and a process that dies leaves nothing
+here to repair.
 
-How long a learner's first update takes cannot be known, and it may take long: what is only done
-once comes with it. So it is waited for as long as the learner's process computes; one that hangs
-meanwhile is ended by supervision. Only what the process computes itself counts, in any of its
-threads: one that waits for a process of its own, such as a compiler, computes nothing.
+The duration of a learner's first update is unknown, and may be long: one-time work is part of it.
+So it is waited for as long as the learner's process computes; one that hangs meanwhile is ended by
+supervision. Only computation in threads of the process itself counts: one that waits for a child
+process, such as a compiler, computes nothing.
 """
 
 from __future__ import annotations
@@ -38,79 +38,75 @@ from remuda.memory.atomic import fence_full, load, store
 from remuda.memory.waiting import Wakeup
 from remuda.types import Integers
 
-UPDATES = 2.0
-"""A learner is waited for as long as so many of its updates take, as a rule..."""
-LEAST = 0.2
-"""...but at least so many seconds, unless the user's own limit is less."""
+UPDATES = 2.0  # a learner is waited for as long as its mean update takes, times this
+LEAST = 0.2  # least seconds to wait, unless the user's limit is less
 
 
-LOOK = 0.1
-"""Seconds between two looks at whether a process computes that is at its first update."""
+LOOK = 0.1  # seconds between two checks whether a process in its first update computes
 
+# the activity of the process with an id and start time; None: it is gone
 Look = Callable[[int, int], Activity | None]
-"""What the process of an id does that started then; None: it is gone."""
 
 
 class Filled(Protocol):
-    """What actors fill, as far as it tells whether there is room."""
+    """The part of `Experience` that backpressure depends on."""
 
     @property
     def config(self) -> ExperienceConfig:
-        """As it is configured."""
+        """Return its configuration."""
 
     @property
     def learner(self) -> Wakeup:
-        """Rings the learner's process."""
+        """Return what rings the learner's process."""
 
     @property
     def ahead(self) -> int:
-        """Whole rollouts that may wait to be taken."""
+        """Return the whole rollouts that may wait to be taken."""
 
     @property
     def rollout(self) -> int:
-        """Steps of a rollout; 0: none is taken, but steps are drawn."""
+        """Return the steps of a rollout; 0: the learner samples."""
 
     @property
     def counters(self) -> Integers:
-        """[actors, words]: those of each ring."""
+        """Return the counters of each ring: [actors, words]."""
 
     @property
     def rings(self) -> Sequence[ExperienceRing]:
-        """By actor."""
+        """Return the rings, by actor."""
 
 
 class Room:
-    """One ring of an actor: whether it may write another turn, where the user lets it wait.
+    """The check whether an actor may write another turn to a ring, with `on_full: wait`.
 
-    It may while all actors together are within `capacity` steps of an off-policy learner, and while
-    there is not yet a whole rollout for an on-policy learner to take; two, where seats are dealt.
-    And it may, overwriting what is oldest, once the learner has been waited for as long as `limit`
+    It may while all actors together are within `capacity` steps of an off-policy learner, or while
+    there is no whole rollout yet for an on-policy learner to take; two, where seats are dealt. It
+    may also, overwriting the oldest steps, once the learner has been waited for as long as `limit`
     and has taken nothing: until it takes something again.
     """
 
     def __init__(self, experience: Filled, actor: int, wakeup: Wakeup) -> None:
-        self.wakeup = wakeup
-        """Rings this actor's process once it may go on."""
+        self.wakeup = wakeup  # rings this actor's process once it may continue
         self.config, self.learner = experience.config, experience.learner
         self.process = LearnerProcess([self])
+        # when it was found without room, or the learner last took something after that
         self.late_since: float | None = None
-        """When it was found to have no room, or the learner last took something after that."""
-        self.left_behind = False
-        """Whether its learner is waited for no more."""
+        self.left_behind = False  # whether its learner is no longer waited for
         self._rollout = experience.ahead * experience.rollout
         self._all, self._counters = experience.counters, experience.rings[actor].counters
         ring = experience.rings[actor]
         self._queue, self._numbers = ring.shared["queue"], ring.shared["numbers"]
         self._likely = ring.likely
         self._progress = self._process_progress = 0
+        # whether to excuse what was written before it began, or without a learner; not where the
+        # order of updates and turns is fixed, since a successor must wait where its predecessor
+        # would
         self.excuses = True
-        """Whether it excuses what was written before it began, or while there was no learner; where
-        the order of updates and turns is fixed, a successor must wait just where another would."""
+        # steps written before this actor first checked; None: it has not checked yet
         self._excused: int | None = None
-        """What was written before this actor began to look; None: it has not looked yet."""
 
     def has_room(self) -> bool:
-        """Whether the actor may write another turn; if not, it will be rung once it may."""
+        """Return whether the actor may write another turn; if not, it will be rung once it may."""
         if self.left_behind or self.process.stands_still:
             if self.progress() == self._progress:
                 return True
@@ -131,14 +127,14 @@ class Room:
         return False
 
     def progress(self) -> int:
-        """Grows whenever the learner has taken something, or consumed it."""
+        """Return a number that grows whenever the learner has taken or consumed something."""
         if self._rollout:
             return int(total(self._all, TAKEN_STEPS))
         return load(self._counters, CONSUMED)
 
     @property
     def limit(self) -> float:
-        """Seconds that a learner is waited for which takes nothing."""
+        """Return the seconds to wait for a learner that takes nothing."""
         usual = load(self._counters, UPDATE_TIME) / 1e6
         if usual <= 0:  # it has not made an update yet
             return self.config.wait_limit
@@ -146,14 +142,14 @@ class Room:
 
     @property
     def at_first_update(self) -> int:
-        """The id of the learner's process while it makes its first update; 0: it does not."""
+        """Return the id of the learner's process during its first update; else 0."""
         return max(-load(self._counters, UPDATE_TIME), 0)
 
     def leave_behind(self) -> None:
-        """Wait no more for the learner, until it takes something.
+        """Stop waiting for the learner until it takes something.
 
-        Where nothing was taken of any other policy of its process either, none of them is waited
-        for: if the process is stopped, the game stands still once, and not for each policy anew.
+        If no other policy of its process made progress either, none of them is waited for: if the
+        process is stopped, the actor waits once, and not for each policy.
         """
         if self.process.progress() == self._process_progress:
             self.process.stand_still()
@@ -161,11 +157,11 @@ class Room:
         self.left_behind = True
 
     def mark(self) -> None:
-        """Note how far the learner is."""
+        """Note the learner's progress."""
         self._progress, self.late_since = self.progress(), None
 
     def _needed(self) -> int:
-        """The steps that the learner must be through with before there is room; 0: there is."""
+        """Return the steps that the learner must have finished before there is room, or 0."""
         if self._rollout:
             has_room = _has_room_for_rollout(
                 self._all, self._counters, self._queue, self._numbers, self._likely, self._rollout
@@ -183,23 +179,21 @@ class Room:
 
 
 class LearnerProcess:
-    """The rooms of an actor that one learner process makes, as far as waiting for it goes."""
+    """An actor's rooms whose learners share a process."""
 
     def __init__(self, rooms: list[Room]) -> None:
         self.rooms = rooms
+        # whether it took nothing of any policy for as long as one of them was waited for
         self.stands_still = False
-        """Whether it has taken nothing of any policy for as long as one of them was waited for."""
-        self.computed_at = -math.inf
-        """When it was last seen to compute at a first update."""
-        self._computed: dict[ProcessId, float] = {}
-        """Seconds of processor time at the last look, by the processes that were looked at."""
+        self.computed_at = -math.inf  # when it last computed during a first update
+        self._computed: dict[ProcessId, float] = {}  # CPU seconds at the last check, by process
 
     def look(self, look: Look) -> bool:
-        """Note whether it has computed since the last look, or would if it had a processor.
+        """Note whether it has computed since the last check, or is runnable.
 
-        Returns whether it makes the first update of any of its policies. The processes that say so
-        may be several: one that died during such an update goes on saying so, until its successor
-        comes to that policy. An id stands for the process that had it when it was first seen.
+        Returns whether it makes the first update of any of its policies. Several processes may have
+        published that: one that died during such an update is still named, until its successor
+        comes to that policy. An id means the process that had it when first seen.
         """
         ids = {room.at_first_update for room in self.rooms} - {0}
         known = {pid: (pid, began) for pid, began in self._computed}
@@ -214,7 +208,7 @@ class LearnerProcess:
         return bool(ids)
 
     def progress(self) -> int:
-        """Changes whenever the process has taken something."""
+        """Return a number that changes whenever the process has taken something."""
         return sum(room.progress() for room in self.rooms)
 
     def stand_still(self) -> None:
@@ -230,12 +224,10 @@ class Rooms:
     def __init__(
         self, rooms: Sequence[Room], exact: bool = False, look: Look = Activity.of
     ) -> None:
-        """Gather them.
+        """Group them by learner process.
 
-        Args:
-            rooms: of one actor.
-            exact: whether a run is repeated turn by turn, so that none excuses.
-            look: tells what the process of a learner does.
+        `exact`: the run is reproducible turn by turn, so that nothing is excused. `look` returns
+        the activity of a learner's process.
         """
         self._rooms, self._look = tuple(rooms), look
         processes: dict[Wakeup, LearnerProcess] = {}
@@ -253,14 +245,14 @@ class Rooms:
             process.progress()
 
     def has_room(self) -> bool:
-        """Whether the actor may write another turn everywhere; if not, it will be rung."""
+        """Return whether the actor may write another turn everywhere; if not, it will be rung."""
         return all(room.has_room() for room in self._rooms)
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> int | None:
         """Sleep until there is room everywhere, for `timeout` seconds at most.
 
-        Returns the learners that were left behind, because they took nothing for their limit; None:
-        there was no learner to wait for.
+        Returns the number of learners that are no longer waited for, because they took nothing for
+        their limit; None: there was no learner to wait for.
         """
         late = self._late()  # of all of them, so that the time of each begins now
         if not late:
@@ -286,18 +278,18 @@ class Rooms:
         return left
 
     def _look_at_first_updates(self, late: Sequence[tuple[Room, float]]) -> bool:
-        """Look at the processes that are late because of a first update; whether there are any."""
+        """Check the processes that are late by a first update; return whether there are any."""
         processes = {room.process for room, _ in late}
         return sum(process.look(self._look) for process in processes) > 0  # each is looked at
 
     def _late(self) -> list[tuple[Room, float]]:
-        """The rooms without room, with the time since when."""
+        """Return the rooms without room, and since when."""
         late = [room for room in self._rooms if not room.has_room()]
         return [(room, room.late_since) for room in late if room.late_since is not None]
 
 
 def _end(room: Room, since: float) -> float:
-    """Until when a learner is waited for that has taken nothing since a time."""
+    """Return until when to wait for a learner that has taken nothing since a time."""
     return max(since, room.process.computed_at) + room.limit
 
 

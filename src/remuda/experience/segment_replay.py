@@ -1,4 +1,4 @@
-"""The learner's end of experience, by whole segments: draws of all that is kept."""
+"""The learner's end of experience for replayed segments."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from remuda.kernels import njit
 from remuda.memory.atomic import fence_acquire, load
 from remuda.types import Integers, State
 
-TRIES = 100
-"""Draws in a row that bring nothing, after which no more are made."""
+TRIES = 100  # draws in a row that bring nothing before giving up
 
 
 @njit(cache=True)
@@ -74,9 +73,9 @@ def _draw(
 
 
 def _held(ring: ExperienceRing) -> tuple[int, Integers]:
-    """How many segments were closed, and where in the queue those stand that are still there.
+    """Return how many segments were closed, and the queue places of those still there.
 
-    It may be overtaken: the caller that copies it looks again.
+    It may be overtaken: the caller that copies them checks again.
     """
     shared, count = ring.shared, load(ring.counters, CLOSED)
     entries = min(count, ring.num_segments)
@@ -85,9 +84,9 @@ def _held(ring: ExperienceRing) -> tuple[int, Integers]:
 
 
 def _newest(ring: ExperienceRing) -> int:
-    """The version that began the segment which was closed last; 0: none was.
+    """Return the version that began the segment closed last; 0: there is none.
 
-    Versions of a ring only grow. So where its writer is just at that segment, this is a newer one.
+    Versions of a ring only grow. So if its writer is just at that segment, this is a newer one.
     """
     count, shared = load(ring.counters, CLOSED), ring.shared
     if count == 0:
@@ -98,9 +97,8 @@ def _newest(ring: ExperienceRing) -> int:
 class SegmentReplay:
     """Draws closed segments of a policy's own experience, and of those it shares with.
 
-    Each segment that is still held has the same chance, and so has each step. Nothing is waited
-    for, and nothing is taken away: a segment may be drawn again. One that its writer overtakes is
-    drawn anew.
+    Every kept segment is equally likely, and so is each step. Nothing is waited for, and a segment
+    may be drawn again. One that its writer overtakes is drawn again.
     """
 
     def __init__(
@@ -111,14 +109,9 @@ class SegmentReplay:
         alone: bool,
         check_sequence: bool = True,
     ) -> None:
-        """Draw from these.
+        """Draw from these, the policy's own experience first.
 
-        Args:
-            sources: the policy's own experience first.
-            random: the stream that decides.
-            replays: steps to draw to each step that was taken.
-            alone: leave out what was taken, and keep only what is drawn.
-            check_sequence: whether to look if a segment was overwritten while it was copied.
+        `replays` is the steps to draw for each step taken; `alone` leaves out what was taken.
         """
         self._sources = tuple(sources)
         self._rings = [(ring, i == 0) for i, found in enumerate(sources) for ring in found.rings]
@@ -135,12 +128,8 @@ class SegmentReplay:
     ) -> None:
         """Join what was taken into row `policy` with what is drawn.
 
-        Args:
-            out: where it is.
-            policy: the row.
-            version: the newest of the policy's own.
-            max_staleness: versions by which a segment may be older than that, or, where another
-                policy played it, than the newest segment of that policy; None: any number.
+        `version` is the policy's newest. Segments may be older than that, or if another policy
+        played them older than its newest segment, by `max_staleness` versions; None: any number.
         """
         wanted = math.ceil(int(out.num_taken[policy]) * self._replays)
         if self._alone:
@@ -158,15 +147,15 @@ class SegmentReplay:
             tries = 0 if steps else tries + 1
 
     def state(self) -> State:
-        """Its random stream."""
+        """Return the random state."""
         return rng_state(self._random)
 
     def restore(self, state: State) -> None:
-        """Go on drawing where `state` was called."""
+        """Restore what `state` returned."""
         restore_rng(self._random, state)
 
     def _oldest(self, version: int, max_staleness: int | None) -> list[int]:
-        """By ring, the first version of the policy that fills it that is not too old."""
+        """Return, by ring, the oldest acceptable version of the policy that fills it."""
         if max_staleness is None:
             return [0] * len(self._rings)
         newest = [version, *(max(map(_newest, found.rings)) for found in self._sources[1:])]
@@ -184,7 +173,7 @@ class SegmentReplay:
         policy: int,
         oldest: Sequence[int],
     ) -> int:
-        """Copy these picks of all entries; `oldest`: by ring, the first version that may be."""
+        """Copy these picks of all entries; `oldest` are the first acceptable versions by ring."""
         base, drawn = 0, 0
         for (count, places), (ring, own), least in zip(held, self._rings, oldest, strict=True):
             here = picks[(picks >= base) & (picks < base + len(places))] - base

@@ -1,4 +1,4 @@
-"""Whole segments of experience, as they lie in a ring and in a rollout that learners take."""
+"""Whole segments of experience, in a ring and in a rollout."""
 
 from __future__ import annotations
 
@@ -13,57 +13,37 @@ from remuda.experience.ring import ExperienceRing
 from remuda.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers
 
-AFTER = -1
-"""The stream of a row that holds no step, but what was seen after the last step of a segment."""
+AFTER = -1  # stream of a row that holds a segment's final observation and no step
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """Segments one after another, for K policies: L rows for L - 1 steps each.
+    """Consecutive segments for K policies: L rows for L - 1 steps each.
 
-    The last row of a segment holds what was seen after its last step, and nothing else. Rows beyond
-    `num_rows` are whatever they were.
+    The last row of a segment holds its final observation only. Rows beyond `num_rows` hold old
+    data.
     """
 
-    observations: Array
-    """[K, R, n_frames * size]: stacked, in the dtype of the game."""
-    actions: Array
-    """[K, R, action_size]."""
-    log_probs: Floats
-    """[K, R]: of the actions, when they were chosen."""
-    masks: Bools
-    """[K, R, mask_size]: what was allowed."""
-    rewards: Floats
-    """[K, R]."""
-    discounts: Floats
-    """[K, R]: 0 where the episode terminated, else 1."""
-    versions: Integers
-    """[K, R]: of the weights that chose, or `OTHERS`."""
-    streams: Integers
-    """[K, R]: the copy and seat that a step is of, or `AFTER`."""
-    memories: Floats
-    """[K, G, memory]: what was kept before the first step of each segment."""
-    starts: Integers
-    """[K, G]: the first row of each segment."""
-    num_rows: Integers
-    """[K]."""
-    num_segments: Integers
-    """[K]."""
-    num_steps: Integers
-    """[K]."""
+    observations: Array  # [K, R, n_frames * size] stacked, in the environment's dtype
+    actions: Array  # [K, R, action_size]
+    log_probs: Floats  # [K, R] of the actions when they were chosen
+    masks: Bools  # [K, R, mask_size] allowed actions
+    rewards: Floats  # [K, R]
+    discounts: Floats  # [K, R] 0 where the episode terminated, else 1
+    versions: Integers  # [K, R] of the acting weights, or `OTHERS`
+    streams: Integers  # [K, R] copy and seat of the step, or `AFTER`
+    memories: Floats  # [K, G, memory] before the first step of each segment
+    starts: Integers  # [K, G] first row of each segment
+    num_rows: Integers  # [K]
+    num_segments: Integers  # [K]
+    num_steps: Integers  # [K]
+    # [K] steps played since the last rollout; with learning mode `off_policy` not part of the
+    # others
     num_taken: Integers
-    """[K]: steps that were played since the last rollout; in the learning mode `off_policy` they
-    are not among the others."""
 
     @staticmethod
     def empty(experience: Experience, num_policies: int, replays: float = 0.0) -> Rollout:
-        """Room for the largest rollout that `take` may bring from experience like this.
-
-        Args:
-            experience: of one of the policies.
-            num_policies: K.
-            replays: steps that are drawn to each step that is taken.
-        """
+        """Allocate the largest possible rollout, with `replays` steps per step taken."""
         shape, rows = experience.shape, rows_for(experience, replays)
         at = (num_policies, rows)
         return Rollout(
@@ -85,7 +65,7 @@ class Rollout:
 
 
 def rows_for(experience: Experience, replays: float = 0.0) -> int:
-    """Rows of the largest rollout from experience like this, with what is drawn to it."""
+    """Return the rows of the largest rollout of such experience, with replayed segments."""
     length = experience.config.segment_length
     # A rollout passes its number of steps by less than one segment; each has a row more.
     places = sum(ring.num_segments for ring in experience.rings)
@@ -94,9 +74,9 @@ def rows_for(experience: Experience, replays: float = 0.0) -> int:
 
 
 class Steps(NamedTuple):
-    """Where steps are: the arrays of a ring [S, ...], or those of one policy in a rollout [R, ...].
+    """The arrays of steps: of a ring [S, ...], or of one policy in a rollout [R, ...].
 
-    Their meaning is the same, but for `memories`: of a ring [S, memory], of a rollout [G, memory].
+    They mean the same, but `memories` are [S, memory] of a ring and [G, memory] of a rollout.
     """
 
     observations: Array
@@ -111,7 +91,7 @@ class Steps(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A ring's closed segments, in the order in which they were closed, and its words."""
+    """A ring's closed segments, in the order in which they were closed, and its counters."""
 
     sequence: Integers
     committed: Integers
@@ -146,12 +126,12 @@ def copy_segment(
 
 
 def steps_of(ring: ExperienceRing) -> Steps:
-    """The steps of a ring."""
+    """Return the steps of a ring."""
     return Steps(*(ring.shared[name] for name in Steps._fields))
 
 
 def closed_of(ring: ExperienceRing) -> Closed:
-    """Its closed segments."""
+    """Return the closed segments of a ring."""
     shared = ring.shared
     return Closed(
         shared["sequence"],
@@ -164,5 +144,5 @@ def closed_of(ring: ExperienceRing) -> Closed:
 
 
 def row_of(out: Rollout, policy: int) -> Steps:
-    """Where one policy's steps go."""
+    """Return the arrays of one policy's steps."""
     return Steps(*(getattr(out, name)[policy] for name in Steps._fields))

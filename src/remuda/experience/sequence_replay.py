@@ -1,4 +1,4 @@
-"""The learner's end of experience for networks with a state: segments as sequences of steps."""
+"""Replay for recurrent networks: segments as sequences of steps."""
 
 from __future__ import annotations
 
@@ -18,50 +18,35 @@ from remuda.types import Array, Bools, Floats, Integers
 
 @dataclass(frozen=True)
 class SequenceBatch:
-    """Sequences of K policies: each is a segment, of T steps at most, as `Batch` has single ones.
+    """Sequences of K policies: each is a segment of up to T steps; see `Batch` for single steps.
 
-    Of a sequence of L steps those are learned from that `valid` counts: all but the first few,
-    which only bring its state up to date. All is 0 beyond the L steps, and the input after them.
+    Of a sequence of L steps those are learned from that `valid` selects: all but the burn-in. All
+    is 0 beyond the L steps and the final input.
     """
 
-    inputs: Floats
-    """[K, G, T + 1, n_frames * size]: the stacked observations, that after the last step too."""
-    states: Floats
-    """[K, G, memory]: the state before the first step, as the actor had it then."""
+    inputs: Floats  # [K, G, T + 1, n_frames * size] stacked observations, with the final one
+    states: Floats  # [K, G, memory] the actor's state before the first step
+    # [K, G, T] actions; of several choices, the number of their combination, or zeros if branching
     a_tm1: Integers
-    """[K, G, T]: the action of each step; of several choices, the number of their combination, or
-    zeros where each choice is valued by itself..."""
-    choices_tm1: Integers
-    """...[K, G, T, C]: its choices; elsewhere [K, G, T, 0]."""
-    r_t: Floats
-    """[K, G, T]: the discounted sum of the rewards that followed."""
-    discount_t: Floats
-    """[K, G, T]: what the value of s_t counts."""
-    after: Integers
-    """[K, G, T]: which input s_t is: n steps later, or that after the last step."""
-    versions: Integers
-    """[K, G, T]: of the weights that chose, or `OTHERS`."""
+    choices_tm1: Integers  # [K, G, T, C] choices if branching, else [K, G, T, 0]
+    r_t: Floats  # [K, G, T] discounted sum of the following rewards
+    discount_t: Floats  # [K, G, T] factor of the value of s_t
+    after: Integers  # [K, G, T] input index of s_t: n steps later, or the final one
+    versions: Integers  # [K, G, T] of the acting weights, or `OTHERS`
+    # [K, G, T + 1, A] actions that each input allows, all where the episode terminated; [K, G, T +
+    # 1, 0]: any
     allowed: Bools
-    """[K, G, T + 1, A]: which actions each input allows, all where the episode terminated;
-    [K, G, T + 1, 0]: any."""
-    lengths: Integers
-    """[K, G]: steps of each sequence."""
-    burn_in: Integers
-    """[K, G]: how many of them are not learned from."""
-    weights: Floats
-    """[K, G]: what each counts; [K, 0]: all the same."""
+    lengths: Integers  # [K, G] steps of each sequence
+    burn_in: Integers  # [K, G] steps that are not learned from
+    weights: Floats  # [K, G] importance weights, or [K, 0]
 
     @staticmethod
     def empty(
         experience: Experience, num_policies: int, sequences: int, weighed: bool = False
     ) -> SequenceBatch:
-        """Room for so many sequences of each policy, from experience like this.
+        """Allocate so many sequences of each policy, for such experience.
 
-        Args:
-            experience: of one of the policies.
-            num_policies: K.
-            sequences: G.
-            weighed: whether the segments of any policy are prioritised, and so have weights.
+        `weighed`: the segments of some policy are prioritised, and so have weights.
         """
         shape, steps = experience.shape, experience.config.segment_length
         some, at = (num_policies, sequences), (num_policies, sequences, steps)
@@ -82,7 +67,7 @@ class SequenceBatch:
         )
 
     def valid(self, policies: slice, sequences: int) -> Bools:
-        """[k, sequences, T]: which steps are learned from."""
+        """Return which steps are learned from: [k, sequences, T]."""
         t = np.arange(self.a_tm1.shape[2])
         lengths, burn_in = (x[policies, :sequences, None] for x in (self.lengths, self.burn_in))
         found: Bools = (burn_in <= t) & (t < lengths)
@@ -120,10 +105,9 @@ class _Row(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """How sequences are made of what is held."""
+    """The options of how sequences are made."""
 
-    sizes: Integers
-    """Possibilities of each choice."""
+    sizes: Integers  # possibilities of each choice
     n_frames: int
     n_steps: int
     discount: float
@@ -132,7 +116,7 @@ class _Kind(NamedTuple):
 
 @njit(cache=True)
 def _survey(sequence: Integers, committed: Integers, sequences: Integers, ends: Integers) -> int:
-    """Note each segment's sequence, and how many segments up to it have steps."""
+    """Survey each segment's sequence, and count segments with steps up to it."""
     total = 0
     for slot in range(sequence.size):
         sequences[slot] = load(sequence, slot)
@@ -216,16 +200,16 @@ def _gather(
 
 
 class SequenceReplay(Replay[SequenceBatch]):
-    """Draws segments from a policy's own experience, with all their steps, each equally often.
+    """Draws segments with all their steps from a policy's own experience, uniformly.
 
-    With a segment comes the state that the actor's network had before its first step ("stored
-    state", Kapturowski et al. 2019, section 3). Newer weights would have come to another; the first
-    `experience.burn_in` steps of a segment can be given up to bring it up to date. A segment that
-    is still written is drawn as far as it has come.
+    A segment comes with the actor's recurrent state before its first step ("stored state",
+    Kapturowski et al. 2019, section 3). Newer weights would have a different state; the first
+    `experience.burn_in` steps of a segment can be used to bring it up to date. A segment that is
+    still written is drawn up to its last committed step.
     """
 
     def empty(self, num_policies: int, size: int, weighed: bool = False) -> SequenceBatch:
-        """Room for so many of each of K policies; `weighed`: they may have weights."""
+        """Allocate so many of each of K policies, with weights if `weighed`."""
         return SequenceBatch.empty(self.experience, num_policies, size, weighed)
 
     def _note(self, ring: ExperienceRing, sequences: Integers, ends: Integers) -> int:

@@ -1,9 +1,9 @@
-"""`ExperienceStore`: what one policy lived through, as its learner and the coordinator see it.
+"""`ExperienceStore`: one policy's experience, for its learner and the coordinator.
 
-`Experience` is the one that lies in the shared memory of a machine. Its two ends, which write and
-read steps, are made from it in this room: the writers of actors, and what learners take and draw
-from (`rollout_queue`, `transition_replay`, `segment_replay`). Another store brings ends of its own,
-and passes the same contract: `tests/contracts/test_experience_store.py`.
+`Experience` is the implementation in shared memory. Its two ends are in this folder: the writers of
+actors, and the readers of learners (`rollout_queue`, `transition_replay`, `segment_replay`).
+Another store has its own ends, and passes the same contract:
+`tests/contracts/test_experience_store.py`.
 """
 
 from __future__ import annotations
@@ -18,23 +18,18 @@ from remuda.types import State
 
 @dataclass(frozen=True)
 class Held:
-    """How many steps fit into a policy's segments, by the mean length of those closed so far."""
+    """The steps that fit into a policy's segments, by the mean length of closed ones."""
 
     steps: int
-    wanted: int
-    """Steps of the capacity, or of a rollout."""
-    is_rollout: bool
-    """Whether `wanted` is a rollout; if so, short segments end it early."""
-    mean_length: float
-    """Steps in a segment, on average."""
-    segment_length: int
-    """The most steps in a segment."""
-    advised: int
-    """A `segment_length` with which more fits."""
+    wanted: int  # steps of the capacity, or of a rollout
+    is_rollout: bool  # whether `wanted` is a rollout; short segments then end it early
+    mean_length: float  # mean steps in a segment
+    segment_length: int  # most steps in a segment
+    advised: int  # a `segment_length` with which more fits
 
     @property
     def share(self) -> float:
-        """The share of `wanted` that fits, 0 to 1."""
+        """Return the share of `wanted` that fits, 0 to 1."""
         return min(self.steps / max(self.wanted, 1), 1.0)
 
 
@@ -42,62 +37,55 @@ class ExperienceStore(Protocol):
     """One policy's experience: written by one or more actors, read by one learner.
 
     1. A learner that asks for steps or a rollout is woken once they are there, from any writer.
-    2. An actor waits only where the user set `wait`, and only for a learner that makes progress.
-    3. A segment is handed to an on-policy learner at most once, and every step is counted.
+    2. An actor waits only with `on_full: wait`, and only for a learner that makes progress.
+    3. A segment is returned to an on-policy learner at most once, and every step is counted.
     """
 
     config: ExperienceConfig
-    rollout: int
-    """Steps that the learner takes at once; 0: it draws single ones."""
-    ahead: int
-    """Rollouts that actors may have written and the learner not yet taken, where they wait."""
+    rollout: int  # steps that the learner takes at once; 0: it samples
+    ahead: int  # rollouts that actors with `wait` may write before the learner takes them
 
     @property
     def written(self) -> int:
-        """Steps committed since the run began."""
+        """Return the steps committed since the run began."""
 
     @property
     def lost(self) -> int:
-        """Steps that a resumed run did not bring along."""
+        """Return the steps that a resumed run did not restore."""
 
     @property
     def fill(self) -> float:
-        """The share of the capacity, or of a rollout, that holds steps to train on."""
+        """Return the share of the capacity, or of a rollout, that holds steps to train on."""
 
     @property
     def held(self) -> Held | None:
-        """How many steps fit, by the mean length of segments; None: too few were closed to tell."""
+        """Return how many steps fit, by the mean length of segments; None: not yet known."""
 
     @property
     def untaken(self) -> int:
-        """Steps in closed segments that no on-policy learner took yet, and that one may."""
+        """Return the steps of closed segments that an on-policy learner may still take."""
 
     @property
     def passed(self) -> int | None:
-        """Steps that wait for the learner no more, trained on or not; None: it was released."""
+        """Return steps that no longer wait for the learner, trained on or not; None: released."""
 
     @property
     def closed(self) -> list[int]:
-        """By actor, the segments that were closed since the run began."""
+        """Return, by actor, the segments closed since the run began."""
 
     @property
     def is_urgent(self) -> bool:
-        """Whether an actor that may wait does so now, for a rollout to be taken."""
+        """Return whether an actor with `wait` is now waiting for a rollout to be taken."""
 
     @property
     def may_wait(self) -> bool:
-        """Whether the user lets an actor wait for the learner."""
+        """Return whether actors may wait for the learner."""
 
     def has(self, steps: int, begins: bool = True) -> bool:
-        """Whether so many steps were committed; if not, the learner is rung once they are.
-
-        Args:
-            steps: at which its next update is due.
-            begins: whether that update begins if they are there.
-        """
+        """Return whether so many steps were committed; if not, the learner is rung for it."""
 
     def consume(self, steps: int) -> None:
-        """Tell waiting actors that the learner has had its share of the first `steps` steps."""
+        """Publish to waiting actors that the learner has used the first `steps` steps."""
 
     def skip(self, closed: Sequence[int] | None = None) -> None:
         """Take what is closed unread: all of it, or so many segments by actor."""
@@ -106,11 +94,10 @@ class ExperienceStore(Protocol):
         """Take nothing any more, so that no actor ever waits for this learner."""
 
     def state(self) -> State:
-        """A copy of all that is committed, taken while actors may go on."""
+        """Return a copy of all committed steps, while actors may continue."""
 
     def restore(self, state: State | None, written: int) -> None:
-        """Hold what was held before; None: the steps were not saved, `written` of them.
+        """Restore what `state` returned; None: the `written` steps were not saved.
 
-        Raises:
-            CheckpointError: the steps are of another shape, or of another number of actors.
+        Raises CheckpointError where shapes or the number of actors differ.
         """

@@ -1,4 +1,4 @@
-"""The learner's end of experience, by single steps: batches of n-step transitions."""
+"""Replay of n-step transitions."""
 
 from __future__ import annotations
 
@@ -16,44 +16,30 @@ from remuda.types import Array, Bools, Floats, Integers
 
 @dataclass(frozen=True)
 class Batch:
-    """Transitions of K policies by time index: an action at t - 1 leads to what is seen at t.
+    """Transitions of K policies by time index: an action at t - 1 leads to the observation at t.
 
     An n-step transition sums the rewards of up to n steps, fewer where the segment ends.
     """
 
-    s_tm1: Floats
-    """[K, B, n_frames * size]: the stacked observation."""
+    s_tm1: Floats  # [K, B, n_frames * size] stacked observation
+    # [K, B] action; of several choices the number of their combination, the last changing fastest,
+    # or 0 if branching
     a_tm1: Integers
-    """[K, B]: the action; of several choices, the number of their combination, where the last
-    choice changes fastest; zeros where each choice is valued by itself..."""
-    choices_tm1: Integers
-    """...[K, B, C]: its choices; elsewhere [K, B, 0]."""
-    r_t: Floats
-    """[K, B]: the discounted sum of the rewards that followed."""
+    choices_tm1: Integers  # [K, B, C] choices if branching, else [K, B, 0]
+    r_t: Floats  # [K, B] discounted sum of the following rewards
+    # [K, B] factor of the value of s_t: discount ** n, or 0 where the episode terminated
     discount_t: Floats
-    """[K, B]: what the value of s_t counts: discount ** n, or 0 where the episode terminated."""
-    s_t: Floats
-    """[K, B, n_frames * size]: the stacked observation n steps later."""
-    versions: Integers
-    """[K, B]: the version of the weights that chose a_tm1, or `OTHERS`."""
-    allowed_tm1: Bools
-    """[K, B, A]: which actions s_tm1 allowed; [K, B, 0]: any, as in `allowed_t`."""
+    s_t: Floats  # [K, B, n_frames * size] stacked observation n steps later
+    versions: Integers  # [K, B] version of the weights that chose a_tm1, or `OTHERS`
+    allowed_tm1: Bools  # [K, B, A] actions that s_tm1 allowed; [K, B, 0]: any, as in `allowed_t`
+    # [K, B, A] actions that s_t allows; all where the episode terminated, or of a choice without
+    # any because the agent will not act
     allowed_t: Bools
-    """[K, B, A]: which actions s_t allows, all where the episode terminated. Of a choice for which
-    the game allows nothing, because the agent will not act there, all is allowed."""
-    weights: Floats
-    """[K, B]: what each counts; [K, 0]: all the same."""
+    weights: Floats  # [K, B] importance weights, or [K, 0]
 
     @staticmethod
     def empty(experience: Experience, num_policies: int, size: int, weighed: bool = False) -> Batch:
-        """Room for so many samples of each policy, from experience like this.
-
-        Args:
-            experience: of one of the policies.
-            num_policies: K.
-            size: B.
-            weighed: whether the steps of any policy are prioritised, and so have weights.
-        """
+        """Allocate so many samples of each policy, with weights if `weighed`."""
         at = (num_policies, size)
         width = experience.shape.n_frames * experience.shape.size
         return Batch(
@@ -72,7 +58,7 @@ class Batch:
 
 @njit(cache=True)
 def _survey(sequence: Integers, committed: Integers, sequences: Integers, ends: Integers) -> int:
-    """Note each segment's sequence, and where its steps end in the list of all steps."""
+    """Survey each segment's sequence, and where its steps end in the list of all steps."""
     total = 0
     for slot in range(sequence.size):
         sequences[slot] = load(sequence, slot)
@@ -88,7 +74,7 @@ def allow(
 ) -> None:
     """Write which combinations of choices, or if `branching` which choices, a step's mask allows.
 
-    Everything of a choice of which the mask allows nothing, because the agent does not act there.
+    A choice without allowed possibilities allows all, because the agent does not act there.
     """
     for j in range(allowed.shape[1]):
         allowed[b, j] = True
@@ -111,7 +97,7 @@ def allow(
 def n_step_return(
     rewards: Floats, discounts: Floats, slot: int, t: int, end: int, discount: float
 ) -> tuple[float, float]:
-    """The discounted sum of the rewards from step t on, before `end`, and what counts after it."""
+    """Return the discounted sum of rewards from step t on, before `end`, and the final factor."""
     total = 0.0
     factor = 1.0
     for i in range(t, end):
@@ -126,7 +112,7 @@ def write_action(
 ) -> None:
     """Write the number of a combination of choices, the last of which changes fastest.
 
-    Or the choices themselves, where there is room for them: see `Batch`.
+    With branching, write the choices themselves: see `Batch`.
     """
     if choices.shape[1]:
         choices[b] = actions[slot, t]
@@ -202,10 +188,10 @@ def _gather(
 
 
 class TransitionReplay(Replay[Batch]):
-    """Draws from a policy's own experience and its group's, each step with the same chance."""
+    """Draws steps from a policy's own experience and its group's, uniformly."""
 
     def empty(self, num_policies: int, size: int, weighed: bool = False) -> Batch:
-        """Room for so many of each of K policies; `weighed`: they may have weights."""
+        """Allocate so many of each of K policies, with weights if `weighed`."""
         return Batch.empty(self.experience, num_policies, size, weighed)
 
     def _note(self, ring: ExperienceRing, sequences: Integers, ends: Integers) -> int:

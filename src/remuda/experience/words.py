@@ -1,4 +1,4 @@
-"""The words of a policy's rings, one row for each actor: sums over them, and wishes to be rung."""
+"""Sums over the counters of a policy's rings, and wishes to be rung."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from remuda.types import Integers
 
 @njit(cache=True)
 def total(counters: Integers, word: int) -> int:
-    """A word, summed over all rings."""
+    """Return a counter, summed over all rings."""
     count = 0
     for actor in range(counters.shape[0]):
         count += load(counters[actor], word)
@@ -21,18 +21,18 @@ def total(counters: Integers, word: int) -> int:
 
 @njit(cache=True)
 def untaken(counters: Integers) -> int:
-    """Steps that were closed and not taken."""
+    """Return the steps that were closed and not taken."""
     return total(counters, CLOSED_STEPS) - total(counters, TAKEN_STEPS)
 
 
 @njit(cache=True)
 def has_steps(counters: Integers, word: int, steps: int) -> bool:
-    """Whether the rings have so many steps together; if not, a writer will ring when they have.
+    """Return whether the rings have so many steps together; if not, a writer will ring.
 
-    Each writer is asked to ring once its ring has grown by an equal share of what is missing: one
+    Each writer is to ring once its ring has grown by an equal share of what is missing: one
     of them must, before there is enough. The wish is stated before the check, and a writer commits
     before it looks for a wish, so one of the two always sees the other. Where a ring passed its
-    share before its writer could see the wish, the wishes are stated anew.
+    share before its writer could see the wish, the wishes are stated again.
     """
     actors = counters.shape[0]
     grown = np.zeros(actors, np.int64)

@@ -1,15 +1,14 @@
-"""The compiled kernels that write into rings: what streams decide, and what comes of it.
+"""The compiled kernels that write decisions and outcomes into rings.
 
-`decide` and `outcome` walk over all streams of all rings of a block in one call. Numba takes arrays
-that stand side by side much faster than a tuple of them, so these two, which are called in every
-turn, take one argument for each array. Their first lines gather what belongs together into tuples
-(`remuda.experience.ring_arrays`); all that they call takes those.
+`decide` and `outcome` process all streams of all rings of a block in one call. Numba takes separate
+array arguments much faster than a tuple of them, so these two, which run in every turn, take one
+argument for each array. Their first lines gather them into tuples
+(`remuda.experience.ring_arrays`), which all other functions take. Rings are adjacent in a block: an
+array of a block is [rings, ...].
 
-Rings stand side by side in a block: an array of a block is [rings, ...].
-
-Nothing here counts who holds an array, which is what `_nrt=False` is for: Numba would count at each
-look at a field of a tuple, in steps that all processors must agree on, and that took half of the
-time of playing. So nothing here may make an array, or assign a part of one.
+No reference counts are kept, by `_nrt=False`: Numba would count at each access of a field of a
+tuple, in atomic operations, which took half of the time of playing. So nothing here may create an
+array, or assign a slice of one.
 """
 
 from __future__ import annotations
@@ -39,13 +38,12 @@ from remuda.kernels import njit
 from remuda.memory.atomic import exchange, fence_full, fence_release, load, store
 from remuda.types import Array, Bools, Floats, Integers
 
-NOWHERE = -1
-"""The place of a stream that has no segment open."""
+NOWHERE = -1  # the place of a stream without an open segment
 
 
 @njit(cache=True, inline="always", _nrt=False)
 def _of_ring(block: Segments, ring: int) -> Segments:
-    """Take a ring's part of each array; once a call, since Numba counts who holds such a part."""
+    """Return a ring's part of each array."""
     return Segments(
         block.sequence[ring],
         block.committed[ring],
@@ -59,7 +57,7 @@ def _of_ring(block: Segments, ring: int) -> Segments:
 
 @njit(cache=True, _nrt=False)
 def _begin_segment(segments: Segments, beginnings: Beginnings, slots: Integers, stream: int) -> int:
-    """Take the oldest segment that no stream is writing; it is left odd, for its frames to come."""
+    """Begin the oldest segment that is not open; its sequence stays odd for frames to come."""
     sequence, committed, counters = segments.sequence, segments.committed, segments.counters
     head = load(counters, HEAD)
     while True:
@@ -87,17 +85,16 @@ def _begin_segment(segments: Segments, beginnings: Beginnings, slots: Integers, 
 def _close_segment(segments: Segments, slot: int) -> None:
     """Add a segment to the queue; its steps are all committed.
 
-    The entry is whole, and the segment bears its number, before `CLOSED` counts it. A writer that
-    dies before that leaves the segment open: its successor takes the number back in `repair`, if it
-    was there already, and closes the segment. One that dies after it leaves it closed, and `repair`
-    takes `CLOSED_STEPS` from the entry. The number, not the entry, is how a successor knows: where
-    episodes are short the entry is another's while the segment is still held.
+    The entry is complete, and the segment has its number, before `CLOSED` counts it. A writer that
+    dies before that leaves the segment open: its successor resets the number in `repair`, if it was
+    there already, and closes the segment. One that dies after it leaves it closed, and `repair`
+    takes `CLOSED_STEPS` from the entry. A successor relies on the number, not the entry: with short
+    episodes the entry is another segment's while this one is still held.
 
-    A reader of the entry that stood here before knows that it was overtaken by `CLOSED`, which it
-    loads again after what it read. So a reader that sees any of the new entry must also see
-    `CLOSED` as the writer stored it last: the store's own release orders only what came before it,
-    and without the fence a processor other than x86, or the compiler, may let the entry become
-    visible first.
+    A reader of the entry that was here before detects by `CLOSED` that it was overtaken, by loading
+    it again afterwards. So a reader that sees any of the new entry must also see the last stored
+    `CLOSED`: the store's own release orders only what came before it, and without the fence a CPU
+    other than x86, or the compiler, may make the entry visible first.
     """
     counters = segments.counters
     closed = counters[CLOSED]
@@ -116,8 +113,8 @@ def _close_segment(segments: Segments, slot: int) -> None:
 def _copy(source: Array, row: int, target: Array, slot: int, t: int) -> None:
     """Copy `source[row]` to `target[slot, t]`.
 
-    Number by number: to take a part of an array counts who holds it, and to assign one looks for
-    overlaps; for a step of the game both take longer than the copy.
+    Element by element: slicing counts references, and slice assignment checks for overlaps; both
+    take longer than the copy of a step.
     """
     for i in range(source.shape[1]):
         target[slot, t, i] = source[row, i]
@@ -136,11 +133,10 @@ def _decide_stream(
 ) -> int:
     """Write what a stream observes and does; its observation also completes the step before.
 
-    What the turn has given the agent before this decision belongs to the one before, if there is
-    one. The reward of this one begins below zero by as much, because `_end_stream` will add all
-    that the turn has given. `place` is the number of the stream among those of the ring.
-
-    Returns the steps that are complete now.
+    Rewards of this turn before the decision belong to the step before, if there is one. The reward
+    of this step starts below zero by as much, because `_end_stream` will add all rewards of the
+    turn. `place` is the number of the stream among those of the ring. Returns the steps that are
+    complete now.
     """
     length = steps.actions.shape[1]
     n_frames = steps.observations.shape[1] - length
@@ -167,7 +163,7 @@ def _decide_stream(
             steps.rewards[slot, t - 1] += before
             store(segments.committed, slot, t)
             fresh = 1
-        if t == length:  # the episode goes on in another segment, with the same frames
+        if t == length:  # the episode continues in another segment, with the same frames
             last = slot
             _close_segment(segments, last)
             slot = _begin_segment(segments, beginnings, places.slots, place)
@@ -189,7 +185,7 @@ def _decide_stream(
 
 @njit(cache=True, _nrt=False)
 def _count(counters: Integers, fresh: int, word: int) -> bool:
-    """Count committed steps; whether the learner is to be rung, for what the other word counts."""
+    """Count committed steps; return whether to ring the learner, for what `word` counts."""
     store(counters, WRITTEN, counters[WRITTEN] + fresh)
     fence_full()
     wanted = load(counters, WANTED)
@@ -208,7 +204,7 @@ def _decide_ring(
     first: int,
     watched: int,
 ) -> bool:
-    """Write what the active streams of a ring do; whether its learner is to be rung.
+    """Write what the active streams of a ring do; return whether to ring its learner.
 
     `first` is the number of the ring's first stream.
     """
@@ -227,17 +223,17 @@ def _decide_ring(
 def _end_stream(
     steps: Outcomes, segments: Segments, places: Places, results: Results, stream: int, place: int
 ) -> int:
-    """Write what came of a stream's last decision; an episode's end completes it at once.
+    """Write the outcome of a stream's last decision; an episode's end completes it at once.
 
-    `place` is the number of the stream among those of the ring.
-    Returns the steps that are complete now.
+    `place` is the number of the stream among those of the ring. Returns the steps that are complete
+    now.
     """
     slot = places.slots[place]
     if slot == NOWHERE:
         return 0
     if results.acted[stream]:
         places.lengths[place] += 1
-    # Without a turn of its own, what it is given belongs to its last decision all the same.
+    # Rewards without an own turn also belong to the last decision.
     t = places.lengths[place] - 1
     terminated = results.terminated[stream]
     steps.rewards[slot, t] += results.rewards[stream]
@@ -247,7 +243,7 @@ def _end_stream(
     n_frames = steps.observations.shape[1] - steps.rewards.shape[1]
     _copy(results.final_observations, stream, steps.observations, slot, n_frames + t)
     if t + 1 < steps.masks.shape[1]:
-        # Nothing is to come after a termination, where games are not asked: anything is allowed.
+        # After a termination nothing follows: anything is allowed.
         for i in range(results.final_masks.shape[1]):
             steps.masks[slot, t + 1, i] = terminated or results.final_masks[stream, i]
     store(segments.committed, slot, t + 1)
@@ -291,10 +287,10 @@ def decide(
     new_versions: Integers,
     rewards_before: Floats,
 ) -> int:
-    """Write what each active stream observes and does; return how many learners are to be rung.
+    """Write what each active stream observes and does; return how many learners to ring.
 
     In order: `Decisions`, `Segments`, `Beginnings` and `Places` of a block; each ring's row in the
-    plan and the number of its first stream, the word that learners wait for, and where to mark
+    plan and the number of its first stream, the counter that learners wait for, and where to mark
     those that are due; `Plan`; `Choices`.
     """
     block = Segments(sequence, committed, closed_as, queue, queue_sequence, queue_steps, counters)
@@ -351,7 +347,7 @@ def outcome(
     final_observations: Array,
     final_masks: Bools,
 ) -> int:
-    """Write what came of each stream's last decision; return how many learners are to be rung.
+    """Write the outcome of each stream's last decision; return how many learners to ring.
 
     In order: `Outcomes`, `Segments` and `Places` of a block; four of the rings as in `decide`;
     `Plan`; `Results`.
@@ -373,10 +369,10 @@ def outcome(
 
 @njit(cache=True, _nrt=False)
 def repair(segments: Segments) -> None:
-    """Empty the segment that a writer before this one may have left half ready.
+    """Empty the segment that a previous writer may have left half begun.
 
-    It may also have died between a change and its count. Every step that was committed is held, or
-    was overwritten; so what the ring holds is counted anew, and what was written follows from it. A
+    It may also have died between a change and its count. Every committed step is held or was
+    overwritten; so what the ring holds is counted again, and what was written follows from it. A
     segment whose closing was not counted is open, before anything else is closed under its number.
     """
     sequence, committed, counters = segments.sequence, segments.committed, segments.counters
@@ -399,7 +395,7 @@ def repair(segments: Segments) -> None:
 
 @njit(cache=True, _nrt=False)
 def clear_ring(segments: Segments) -> None:
-    """Empty every segment; none is open. Readers that are at it throw away what they copied."""
+    """Empty every segment; none is open. Concurrent readers discard what they copied."""
     sequence, committed, counters = segments.sequence, segments.committed, segments.counters
     for slot in range(sequence.size):
         store(sequence, slot, sequence[slot] + 1)
@@ -412,9 +408,9 @@ def clear_ring(segments: Segments) -> None:
 
 @njit(cache=True, _nrt=False)
 def close_orphans(segments: Segments) -> None:
-    """Close every segment that has steps and was never closed; `repair` was called before.
+    """Close every segment that has steps and was never closed, after `repair`.
 
-    A writer that dies over it is followed by one that repairs, and closes those that are left.
+    If a writer dies during this, its successor repairs, and closes the rest.
     """
     for slot in range(segments.sequence.size):
         if segments.committed[slot] > 0 and segments.closed_as[slot] == OPEN:

@@ -1,8 +1,8 @@
-"""The actor's end of rings: it writes decisions and what came of them, for many streams at once.
+"""The actor's end of rings: it writes decisions and outcomes for many streams at once.
 
-A stream is an agent of a copy of the game. One writer writes the streams of all policies whose
-rings are in a block, in one call of a compiled kernel (`remuda.experience.write_kernels`). A ring
-that stands alone is a block of one.
+A stream is an agent of a copy of the environment. One writer writes the streams of all policies
+whose rings are in a block, in one call of a compiled kernel (`remuda.experience.write_kernels`). A
+single ring is a block of one.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from remuda.types import Array, Bools, Floats, Integers, State
 
 
 class RingWriter:
-    """Writes streams into rings; what a ring that stands alone and a block have in common.
+    """Writes streams into rings: the common part of single rings and blocks.
 
-    In each turn `decide` comes first and `outcome` after; a step is committed once the
-    observation that followed it is written: the one at the agent's next decision, or the last
-    one of an episode. Its reward is all that the agent was given until then; what it was given
-    before its first decision of an episode is no step's.
+    In each turn `decide` comes first and `outcome` after; a step is committed once the observation
+    that followed it is written: the one at the agent's next decision, or the final one of an
+    episode. Its reward sums what the agent received until then; rewards before its first decision
+    of an episode belong to no step.
     """
 
     def __init__(
@@ -40,23 +40,20 @@ class RingWriter:
         rows: Sequence[int],
         firsts: Sequence[int] | None = None,
     ) -> None:
-        """Begin to write.
+        """Start writing.
 
-        Args:
-            experiences: by ring.
-            actor: whose rings these are.
-            arrays: [rings, ...] by name, as `fields_of` has them, and `counters` [rings, COUNTERS].
-            rows: by ring, its row in the stack of networks.
-            firsts: by ring, the number of its first stream; None: 0 of all.
+        `arrays` are [rings, ...], those of `fields_of` and `counters` [rings, COUNTERS]. `rows` are
+        each ring's row in the stack of networks, `firsts` the number of its first stream; None: 0
+        of all.
         """
         self.ring = ring = experiences[0].rings[actor]
+        # where it may have to wait; empty with `on_full: overwrite`
         self.rooms: list[Room] = [e.room(actor) for e in experiences if e.may_wait]
-        """Where it may have to wait; none: the user lets it overwrite."""
+        # whether it also writes the mask after the last step of an episode
         self.keeps_last_mask = ring.shape.keeps_last_mask
-        """Whether it writes what is allowed after the last step of an episode, too."""
         self._learners = [experience.learner for experience in experiences]
+        # by row of the stack of networks
         self.rings = dict(zip(rows, (e.rings[actor] for e in experiences), strict=True))
-        """By row of the stack of networks, the ring that its policy is written into."""
         self._rows: Integers = np.array(rows, np.int64)
         self._due: Bools = np.zeros(len(rows), np.bool_)
         self._slots: Integers = np.full((len(rows), ring.num_streams), NOWHERE, np.int64)
@@ -84,9 +81,9 @@ class RingWriter:
             kernels.repair(of_ring)
 
     def close_orphans(self) -> None:
-        """Close what a writer before this one had open when it died, so that it can be taken.
+        """Close what a previous writer had open when it died, so that it can be taken.
 
-        Not for a writer that will be restored: it goes on with these segments.
+        Not for a writer that will be restored: it continues these segments.
         """
         for segments in self._segments:
             kernels.close_orphans(segments)
@@ -96,10 +93,10 @@ class RingWriter:
         return {str(row): self.state_of(row) for row in self.rings}
 
     def state_of(self, row: int) -> State:
-        """Return the segments that the streams of one row have open, and the step each is at.
+        """Return the segments that the streams of one row have open, and their current steps.
 
-        A reader of the ring may not see that step yet, and on another node it is not even there. So
-        it belongs to this part of a checkpoint; the committed steps belong to the learner's.
+        Readers of the ring do not see that step yet, and on another node it does not exist. So it
+        belongs to this part of a checkpoint; committed steps belong to the learner's.
         """
         ring = self._ring_of(row)
         found: State = {name: array[ring].copy() for name, array in self._places.items()}
@@ -121,12 +118,12 @@ class RingWriter:
         return bool((self._segments[ring].sequence[slots[slots != NOWHERE]] > 0).all())
 
     def restore(self, state: State) -> None:
-        """Go on writing where `state` was called; the rings must hold what was committed then."""
+        """Restore what `state` returned; the rings must hold what was committed then."""
         for row in self.rings:
             self.restore_of(row, branch(state, str(row)))
 
     def restore_of(self, row: int, state: State) -> None:
-        """Go on writing the streams of one row where `state_of` was called."""
+        """Restore what `state_of` returned for the streams of one row."""
         ring = self._ring_of(row)
         found = check_places(state, self.ring, {n: a[ring] for n, a in self._places.items()})
         slots, lengths = found["slots"], found["lengths"]
@@ -141,7 +138,7 @@ class RingWriter:
     def _steps_at(
         self, ring: int, slots: Integers, lengths: Integers
     ) -> dict[str, tuple[int, Integers, Integers]]:
-        """Return where the step lies that each open stream is at, as indices by array."""
+        """Return the indices of each open stream's current step, by array."""
         is_open = slots != NOWHERE
         slots, steps = slots[is_open], lengths[is_open] - 1
         newest = self.ring.shape.n_frames - 1
@@ -155,7 +152,7 @@ class RingWriter:
 
     @property
     def _places(self) -> dict[str, Integers]:
-        """What is saved: [rings, streams]."""
+        """Return what is saved: [rings, streams]."""
         return {"slots": self._slots, "lengths": self._lengths}
 
     def _wake_learners(self) -> None:
@@ -164,7 +161,7 @@ class RingWriter:
             self._learners[p].ring()
 
     def _compile_rare(self) -> None:
-        """Compile what is called only where an actor died, or a policy was replaced."""
+        """Compile what is called only after an actor died, or a policy was replaced."""
         *arrays, counters = self._segments[0]
         none = Segments._make([*(array[:0] for array in arrays), np.zeros_like(counters)])
         kernels.close_orphans(none)
@@ -175,10 +172,10 @@ class ExperienceWriter(RingWriter):
     """Writes the streams of one policy on one seat into its ring, for one actor."""
 
     def __init__(self, experience: Experience, actor: int = 0, num_agents: int = 2) -> None:
-        """Begin to write for `actor`; `num_agents`: columns of the arrays that it will be given."""
+        """Start writing for `actor`; `num_agents` is the columns of the arrays of `decide`."""
         super().__init__([experience], actor, _arrays_of([experience], actor), [0])
+        # where it may have to wait; None with `on_full: overwrite`
         self.room = self.rooms[0] if self.rooms else None
-        """Where it may have to wait; None: the user lets it overwrite."""
         streams, shape = self.ring.num_streams, self.ring.shape
         self._begins: Integers = np.array([0, streams])
         self._streams: Integers = np.arange(streams)
@@ -203,16 +200,10 @@ class ExperienceWriter(RingWriter):
     ) -> None:
         """Write a decision of the active streams.
 
-        Args:
-            observations: [num_streams, size], unstacked.
-            actions: [num_streams, action_size].
-            version: of the weights that chose.
-            active: [num_streams] bool.
-            log_probs: [num_streams] float32, of the actions when they were chosen.
-            masks: [num_streams, mask_size] bool, what each was allowed to do.
-            recurrent_states: [num_streams, memory] float32, before these observations.
-            before: [num_streams] float32, what each has been given in this turn so far, as a
-                column of an array; it belongs to the decision before. None: nothing.
+        Shapes of N streams: observations [N, size], unstacked; actions [N, action_size]; masks [N,
+        mask_size]; recurrent_states [N, memory], before these observations; others [N]. `version`
+        is that of the acting weights. `before` are rewards of this turn so far, a column of an
+        array; they belong to the decision before.
         """
         self._version[0] = version
         if self._decide(
@@ -238,17 +229,11 @@ class ExperienceWriter(RingWriter):
         active: Bools,
         final_masks: Bools | None = None,
     ) -> None:
-        """Write what came of the decisions.
+        """Write the outcomes of the decisions; shapes as in `decide`.
 
-        Args:
-            rewards: [num_streams] float32, of the whole turn.
-            terminated: [num_streams] bool.
-            truncated: [num_streams] bool.
-            final_observations: [num_streams, size], after the turn; read only for streams whose
-                episode ended.
-            active: [num_streams] bool, the streams that decided in this turn.
-            final_masks: [num_streams, mask_size] bool, what is allowed after the turn; read only
-                for streams that were truncated, where `keeps_last_mask` says so.
+        `rewards` are of the whole turn. Final observations are read only for streams whose episode
+        ended, and final masks only for truncated ones, if `keeps_last_mask`. `active` are the
+        streams that decided in this turn.
         """
         if final_masks is None or not self.keeps_last_mask:
             final_masks = self._no_last_masks
@@ -265,9 +250,9 @@ class ExperienceWriter(RingWriter):
             self._wake_learners()
 
     def _compile(self, num_agents: int) -> None:
-        """Compile the kernels, by a turn in which no stream takes part.
+        """Compile the kernels, by a turn without any stream.
 
-        A column of an array is of another layout where it is the only one.
+        A column of an array has another memory layout if it is the only one.
         """
         streams, shape = self.ring.num_streams, self.ring.shape
         none: Bools = np.zeros((streams, num_agents), np.bool_)
@@ -282,23 +267,19 @@ class ExperienceWriter(RingWriter):
 class BlockWriter(RingWriter):
     """Writes the streams of several policies into the rings of a block.
 
-    Streams are numbered over all seats and copies. Each call is given, for every row of a stack of
-    networks, the streams that it plays: those of row k are `streams[begins[k] : begins[k + 1]]`.
-    Where seats are dealt, which policy a stream belongs to changes from match to match, and always
-    at an episode's start, so that no segment ever holds steps of two.
+    Streams are numbered over all seats and copies. For every row of a stack of networks, calls get
+    the streams that it plays: those of row k are `streams[begins[k] : begins[k + 1]]`. Where seats
+    are dealt, a stream's policy changes from match to match, always at an episode's start, so that
+    no segment ever holds steps of two policies.
     """
 
     def __init__(
         self, policies: Sequence[tuple[Experience, int]], actor: int = 0, own_streams: int = 0
     ) -> None:
-        """Begin to write.
+        """Start writing for policies whose rings are neighbours in one block, or for a single ring.
 
-        Args:
-            policies: whose rings are neighbours in one block, or one whose ring stands alone: the
-                experience of each, and its row in the stack.
-            actor: whose rings these are.
-            own_streams: of each policy, where each has its own: those of row k have the numbers
-                from `k * own_streams` on; 0: any may play any.
+        `policies` pairs their experience with their row in the stack. If each policy has its own
+        streams, those of row k are numbered from `k * own_streams` on; 0: any may play any.
         """
         experiences, rows = zip(*sorted(policies, key=lambda pair: pair[0].index), strict=True)
         firsts = [row * own_streams for row in rows]
@@ -318,20 +299,11 @@ class BlockWriter(RingWriter):
         versions: Integers,
         before: Floats,
     ) -> None:
-        """Write a decision of the streams that are active.
+        """Write a decision of the active streams.
 
-        Args:
-            begins: [rows + 1] where each row's streams begin...
-            streams: ...in this list of numbers.
-            active: [num_streams].
-            observations: [num_streams, size], unstacked.
-            actions: [num_streams, action_size].
-            log_probs: [num_streams], of the actions when they were chosen.
-            masks: [num_streams, mask_size] what each was allowed to do.
-            recurrent_states: [num_streams, memory], before these observations.
-            versions: [rows] of the weights that chose.
-            before: [num_streams] what each has been given in this turn so far; it belongs to the
-                decision before.
+        `begins` [rows + 1] is where each row's streams begin in the list `streams`; `versions`
+        [rows] are those of the acting weights. Otherwise as in `ExperienceWriter.decide`, with
+        `before` [N].
         """
         if self._decide(
             begins,
@@ -358,19 +330,9 @@ class BlockWriter(RingWriter):
         final_observations: Array,
         final_masks: Bools,
     ) -> None:
-        """Write what came of the decisions.
+        """Write the outcomes of the decisions.
 
-        Args:
-            begins: [rows + 1] where each row's streams begin...
-            streams: ...in this list of numbers.
-            active: [num_streams] who decided in this turn.
-            rewards: [num_streams] of the whole turn.
-            terminated: [num_streams].
-            truncated: [num_streams].
-            final_observations: [num_streams, size], after the turn; read only for streams whose
-                episode ended.
-            final_masks: [num_streams, mask_size] what is allowed after the turn; read only for
-                streams that were truncated, where `keeps_last_mask` says so.
+        Arguments are as in `decide` and `ExperienceWriter.outcome`.
         """
         if self._outcome(
             begins,
@@ -385,10 +347,10 @@ class BlockWriter(RingWriter):
             self._wake_learners()
 
     def clear(self, row: int) -> bool:
-        """Forget all that is in the ring of this row, while no stream plays it.
+        """Empty the ring of this row, while no stream plays it.
 
-        A learner waits for new steps from then on. If the actor dies on the way, some segments are
-        empty and some not; its successor clears the ring again. False: this row's ring is
+        A learner waits for new steps from then on. If the actor dies meanwhile, some segments are
+        empty and some not; its successor clears the ring again. Returns False if this row's ring is
         elsewhere.
         """
         for p in np.flatnonzero(self._rows == row):
@@ -402,7 +364,7 @@ class BlockWriter(RingWriter):
             self._learners[p].ring()
 
     def _compile(self) -> None:
-        """Compile the kernels, by a turn in which no stream takes part."""
+        """Compile the kernels, by a turn without any stream."""
         streams, shape = self.ring.num_streams, self.ring.shape
         rows = int(self._rows.max()) + 1
         begins: Integers = np.zeros(rows + 1, np.int64)
@@ -431,7 +393,7 @@ class BlockWriter(RingWriter):
 
 
 def _arrays_of(experiences: Sequence[Experience], actor: int) -> dict[str, Array]:
-    """What the rings of one actor are made of, [rings, ...] by name."""
+    """Return the arrays of one actor's rings, [rings, ...] each."""
     names = {*Segments._fields, *Beginnings._fields, *CONTENTS}
     names -= {"counters"}
     block = experiences[0].block

@@ -1,1 +1,1 @@
-"""The role that trains."""
+"""The learner role, which trains."""

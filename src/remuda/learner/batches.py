@@ -1,4 +1,4 @@
-"""What was drawn for a stack, brought to where it learns: single steps, or sequences of them."""
+"""Batches of replayed steps or sequences for a stack, moved to the learner's device."""
 
 from __future__ import annotations
 
@@ -19,41 +19,32 @@ from remuda.types import Floats, Integers
 
 
 class Batches(Protocol):
-    """The batches of K policies, and how they are drawn and told of."""
+    """The batches of K policies."""
 
-    largest: int
-    """The most samples that an update trains a policy on."""
+    largest: int  # most samples that an update trains a policy on
 
     def sample(self, policy: int, size: int, beta: float) -> bool:
-        """Draw about so many samples for a policy; False: there is nothing to draw from."""
+        """Draw about so many samples for a policy; return False if there are none."""
 
     def samples(self, policy: int, size: int) -> int:
-        """How many a policy is trained on, of those that were drawn last."""
+        """Return how many of the last samples count for a policy."""
 
     def versions(self, policy: int, size: int) -> Integers:
-        """By sample, the version that chose, or `OTHERS`."""
+        """Return, by sample, the version that chose, or `OTHERS`."""
 
     def moved(
         self, first: int, end: int, size: int, scales: Floats, device: torch.device
     ) -> Transitions | TransitionSequences:
-        """The batches of policies `first` to `end - 1`, on a device.
+        """Return the batches of policies `first` to `end - 1` on a device.
 
-        Args:
-            first: the first policy.
-            end: one past the last.
-            size: as of `sample`.
-            scales: [K, 1] what rewards are multiplied by.
-            device: of the networks.
+        `size` is that of `sample`; `scales` [K, 1] multiply rewards.
         """
 
 
 def batches_for(replays: Sequence[Replay[Any]], size: int, weighed: bool) -> Batches:
-    """Room for the batches that come from these, a policy each.
+    """Allocate the batches of these replays, one for each policy.
 
-    Args:
-        replays: by policy.
-        size: samples in an update, at most.
-        weighed: whether any of them is prioritised.
+    `weighed`: some of them are prioritised.
     """
     sequences = isinstance(replays[0], SequenceReplay)
     return (SequenceBatches if sequences else StepBatches)(replays, size, weighed)
@@ -67,21 +58,21 @@ class StepBatches:
         self._batch = replays[0].empty(len(replays), size, weighed)
 
     def sample(self, policy: int, size: int, beta: float) -> bool:
-        """Draw so many steps for a policy; False: there is none."""
+        """Draw so many steps for a policy; return False if there are none."""
         return self._replays[policy].sample(self._batch, policy, size, beta)
 
     def samples(self, policy: int, size: int) -> int:  # noqa: ARG002
-        """All that were drawn."""
+        """Return all that were drawn."""
         return size
 
     def versions(self, policy: int, size: int) -> Integers:
-        """By step."""
+        """Return the versions by step."""
         return self._batch.versions[policy, :size]
 
     def moved(
         self, first: int, end: int, size: int, scales: Floats, device: torch.device
     ) -> Transitions:
-        """The batches of policies `first` to `end - 1`, on a device."""
+        """Return the batches of policies `first` to `end - 1` on a device."""
         batch = self._batch
 
         def move(array: np.ndarray) -> Tensor:
@@ -100,9 +91,9 @@ class StepBatches:
 
 
 class SequenceBatches:
-    """Batches of whole segments: so many that they hold as many steps as asked for, or one.
+    """Batches of whole segments, at least one, with about the requested number of steps.
 
-    They are cut to the longest that was drawn, so that short episodes cost no more than they have.
+    They are cut to the longest that was drawn, so that short episodes cost less.
     """
 
     def __init__(self, replays: Sequence[Replay[SequenceBatch]], size: int, weighed: bool) -> None:
@@ -116,16 +107,16 @@ class SequenceBatches:
         return max(size // self._steps, 1)
 
     def sample(self, policy: int, size: int, beta: float) -> bool:
-        """Draw segments for a policy; False: there is none."""
+        """Draw segments for a policy; return False if there are none."""
         return self._replays[policy].sample(self._batch, policy, self._count(size), beta)
 
     def samples(self, policy: int, size: int) -> int:
-        """The steps that count."""
+        """Return the steps that count."""
         valid = self._batch.valid(slice(policy, policy + 1), self._count(size))
         return int(valid.sum())
 
     def versions(self, policy: int, size: int) -> Integers:
-        """By step that counts."""
+        """Return the versions by step that counts."""
         count = self._count(size)
         valid = self._batch.valid(slice(policy, policy + 1), count)[0]
         found: Integers = self._batch.versions[policy, :count][valid]
@@ -134,7 +125,7 @@ class SequenceBatches:
     def moved(
         self, first: int, end: int, size: int, scales: Floats, device: torch.device
     ) -> TransitionSequences:
-        """The batches of policies `first` to `end - 1`, on a device."""
+        """Return the batches of policies `first` to `end - 1` on a device."""
         batch, members, count = self._batch, slice(first, end), self._count(size)
         longest = int(batch.lengths[members, :count].max())
         valid = batch.valid(members, count)[:, :, :longest].astype(np.float32)

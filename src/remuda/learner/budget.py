@@ -1,24 +1,21 @@
-"""Keeping updates inside a time budget, by the size of their batches."""
+"""Batch sizes that keep updates inside a time budget."""
 
 from __future__ import annotations
 
-LEAST = 8
-"""Samples that a batch always has, however little time there is."""
-ROOM = 2.2
-"""A batch is doubled where so many times the time it takes would still be inside the budget."""
-MEMORY = 0.8
-"""The share of the mean time that is kept when another update is counted in."""
+LEAST = 8  # least samples of a batch
+ROOM = 2.2  # a batch is doubled if this times its duration is inside the budget
+MEMORY = 0.8  # weight of past updates in the running mean
 
 
 class BatchBudget:
     """The size of the next batch.
 
     It is halved while an update takes longer than the budget, and doubled again, up to the largest,
-    while there is time; what an update takes is a running mean over those of that size.
+    while there is time. Durations are a running mean over updates of that size.
     """
 
     def __init__(self, largest: int, seconds: float | None) -> None:
-        """Begin with the largest batch; without `seconds` it stays."""
+        """Start with the largest batch; without `seconds` it stays."""
         self.size = largest
         self._largest, self._seconds = largest, seconds
         self._mean: float | None = None

@@ -1,4 +1,4 @@
-"""A group: the learners that share a process, served in turn as they become ready."""
+"""The learners of a process, served in turn as they become ready."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ log = logging.getLogger(__name__)
 
 
 class LearnerGroup:
-    """Several learners in one process; nothing but the processor is shared between them.
+    """Several learners in one process; they share only its CPU time.
 
     The rings of all its policies ring one wake-up. A learner that always has work does not starve
-    the others: of those that are ready, the one is served that has had the fewest updates for its
-    priority. One that had nothing to do for a while is not owed for it.
+    the others: of those that are ready, the one with the fewest updates for its priority is served.
+    Idle time earns no credit.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class LearnerGroup:
         """
         self.learners = tuple(learners)
         policies = [policy for learner in self.learners for policy in learner.policies]
+        # by part of a checkpoint
         self._policies = {file_name(policy): policy for policy in policies}
-        """By part of a checkpoint."""
         self._births = births or LearnerBirths(None, policies)
         self._changes, self._revision = changes, 0
         self._wakeup, self._patience = wakeup, patience
@@ -57,20 +57,19 @@ class LearnerGroup:
         """Who is being taught before it begins."""
         self._others_turn = False
         """Whether others come first now, since a piece of teaching was the last that was done."""
+        # by learner: updates, each counted as 1 / priority
         self._served = [0.0] * len(self.learners)
-        """By learner: updates, each counted as 1 / priority."""
-        self._now = 0.0
-        """What the learner served last had had then."""
+        self._now = 0.0  # that number of the learner served last
 
     @property
     def done(self) -> bool:
-        """A learner is never done by itself: it trains as long as there is experience."""
+        """Return False: it trains as long as there is experience."""
         return False
 
     def work(self) -> bool:
-        """Update the next learner that has enough to train on; False if none has.
+        """Update the next learner that has enough to train on; return False if none has.
 
-        An update that comes in pieces counts as one: its learner is the next until it is done.
+        An update in pieces counts as one: its learner is next until it is done.
         """
         if self._taught is None:
             policy = self._births.pending()
@@ -114,7 +113,7 @@ class LearnerGroup:
         self._welcome(policy, teaching.taught(newborn))
 
     def _train(self) -> bool:
-        """Update the next learner that has enough to train on; False if none has."""
+        """Update the next learner that has enough to train on; return False if none has."""
         self._take_changes()
         served = self._served
         order: Sequence[int] = range(len(served))
@@ -133,7 +132,7 @@ class LearnerGroup:
         return False
 
     def _take_changes(self) -> None:
-        """Let every policy go on with the hyperparameters that were set since the last look."""
+        """Apply hyperparameters that were set since the last check."""
         found = self._changes.read(self._revision) if self._changes is not None else None
         if found is None:
             return
@@ -141,7 +140,7 @@ class LearnerGroup:
         for policy in self._policies.values():
             if policy in changed:
                 self._learner(policy).change(policy, changed[policy])
-                log.info("policy %s goes on with %s", policy, changed[policy])
+                log.info("policy %s continues with %s", policy, changed[policy])
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:
         """Sleep until a policy has enough to train on."""
@@ -156,19 +155,19 @@ class LearnerGroup:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Each policy is a part of a checkpoint by itself, whichever process trains it."""
+        """Return the checkpoint parts: one for each policy, whichever process trains it."""
         return tuple(self._policies)
 
     def state(self, part: str) -> State:
-        """The state of one policy's learner."""
+        """Return the state of one policy's learner."""
         policy = self._policies[part]
         generation = self._births.generations[policy]
         return self._learner(policy).state(policy) | {"generation": generation}
 
     def restore(self, part: str, state: State) -> None:
-        """Let one policy's learner go on from what `state` returned.
+        """Restore what `state` returned for one policy's learner.
 
-        If that was of another policy in its place, it goes on with what was published last.
+        If that was of another policy in its place, the last published weights stay.
         """
         policy = self._policies[part]
         if whole(state, "generation") == self._births.generations[policy]:

@@ -1,4 +1,4 @@
-"""What learners of every kind have in common: the book they keep of each policy they train."""
+"""The interface of learners, and the bookkeeping of each policy under training."""
 
 from __future__ import annotations
 
@@ -22,71 +22,67 @@ from remuda.types import State
 
 log = logging.getLogger(__name__)
 
-COUNTED = [Learn.SAMPLES, Learn.TRAINED]
-"""What was trained on to come to a policy's weights: it goes back with them."""
+COUNTED = [Learn.SAMPLES, Learn.TRAINED]  # samples behind a policy's weights, reset with them
 
 
 class Learner(Protocol):
     """Trains one policy, or several of one specification as a stack.
 
-    What every learner guarantees:
-
-    1. It touches the experience, weights and optimizer of its own policies only, and what it does
-       to one depends on nothing that belongs to another.
-    2. What it publishes is a copy: weights, buffers, exploration rate and version as one snapshot.
-    3. An update that makes a policy's loss or a weight other than finite is undone, and never
-       published; after too many in a row that policy learns no more.
+    1. It touches only its policies' experience, weights and optimizers, and what it does
+       to one does not depend on another's data.
+    2. It publishes copies: weights, buffers, exploration rate and version as one snapshot.
+    3. An update that makes a policy's loss or a weight non-finite is undone, and never published;
+       after too many in a row that policy stops learning.
     """
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """The names of its policies."""
+        """Return the names of its policies."""
 
     @property
     def priority(self) -> float:
-        """How many updates it is given to each one of a learner of priority 1."""
+        """Return its updates for each one of a learner of priority 1."""
 
     def ready(self) -> bool:
-        """Whether any policy can be trained; if not, its process is rung when one can."""
+        """Return whether any policy can be trained; if not, its process is rung when one can."""
 
     def all_ready(self) -> bool:
-        """Whether every policy that still learns can be; if not, its process is rung likewise."""
+        """Return whether every policy that still learns can be; if not, its process is rung."""
 
     def update(self) -> None:
-        """Train once the policies that can be, and publish those whose time it is.
+        """Train the policies that can be, once, and publish those that are due.
 
         Where that takes long it does a piece of it, and `unfinished` is true until all is done.
         """
 
     @property
     def unfinished(self) -> bool:
-        """Whether an update goes on with the next call."""
+        """Return whether the next call continues an update."""
 
     def publish(self) -> None:
-        """Copy every policy out as its next version."""
+        """Publish every policy as its next version."""
 
     def begin(self, policy: str, newborn: Newborn) -> int:
-        """Train a newborn in a policy's place from now on; returns the version it begins as.
+        """Train a newborn in a policy's place; return its first version.
 
-        What was collected before is not its own.
+        Experience from before is not its own.
         """
 
     def change(self, policy: str, values: Mapping[str, float]) -> None:
-        """Train a policy with other hyperparameters from its next update on."""
+        """Apply hyperparameters from the policy's next update on."""
 
     def state(self, policy: str) -> State:
-        """All that a successor needs to go on exactly here with one policy."""
+        """Return all that a successor needs to continue exactly with one policy."""
 
     def restore(self, policy: str, state: State) -> None:
-        """Go on from what `state` returned; the ring, which outlives learners, is as it is.
+        """Restore what `state` returned; the ring, which outlives learners, is not touched.
 
-        Raises:
-            CheckpointError: it was saved by another network.
+        Raises CheckpointError where it was saved by another network.
         """
 
 
 class PolicyTrainer:
-    """One policy under training: what was published of it, and how often its updates failed."""
+    """One policy under training: its publications, and failed updates in a row."""
 
     def __init__(
         self,
@@ -108,24 +104,24 @@ class PolicyTrainer:
 
     @property
     def updates(self) -> int:
-        """Updates behind its weights."""
+        """Return the updates behind its weights."""
         return self._algorithm.updates[self.index]
 
     @property
     def version(self) -> int:
-        """The newest that was published."""
+        """Return the newest published version."""
         return self._publisher.version
 
     @property
     def halted(self) -> bool:
-        """Whether it has stopped learning for good."""
+        """Return whether it has stopped learning."""
         return self._bad_in_a_row >= self.config.max_nonfinite
 
     def accept(self, loss: float) -> bool:
-        """Whether an update was sound; if not, it is undone.
+        """Return whether an update was sound; if not, undo it.
 
-        It goes back to the weights and the optimizer of the last publication, and what it trained
-        since does not count. The random streams go on, so that the next batch is another one.
+        It goes back to the weights and optimizer of the last publication; samples since do not
+        count. Random states continue, so that the next batch is another one.
         """
         self.row[Learn.UPDATES] = self.updates
         self._count_hyperparameters()
@@ -148,24 +144,24 @@ class PolicyTrainer:
             self.config.max_nonfinite,
         )
         if self.halted:
-            log.error("policy %s stops learning; it goes on acting as it is", self.name)
+            log.error("policy %s stops learning; it keeps acting with its last weights", self.name)
             self.row[Learn.HALTED] = 1
         return False
 
     def add(self, word: Learn, value: float) -> None:
-        """Add to a sum over updates; what is not finite is left out, or no sum would be again."""
+        """Add to a sum over updates, unless the value is not finite."""
         if math.isfinite(value):
             self.row[word] += value
 
     def _count_hyperparameters(self) -> None:
-        """Tell of what an update is made by now, and may not be as it was configured."""
+        """Record the current hyperparameters."""
         self.row[Learn.LEARNING_RATE] = self._algorithm.optimizer.learning_rates[self.index]
         self.row[Learn.ENTROPY_COST] = self.config.ppo.entropy_cost
 
     def count_staleness(self, versions: np.ndarray) -> None:
-        """Count how many versions ago a batch was chosen: its least, mean and greatest lag.
+        """Count a batch's staleness: its least, mean and greatest lag in versions.
 
-        Of the steps that it chose itself; where there are none, the lag counts as 0.
+        Only steps of the policy itself; without any, the lag counts as 0.
         """
         if not len(versions):
             return
@@ -177,7 +173,7 @@ class PolicyTrainer:
         row[Learn.STALENESS_MAX] = max(row[Learn.STALENESS_MAX], high)
 
     def begin(self, newborn: Newborn) -> None:
-        """Train a newborn from now on, with weights and hyperparameters of its own."""
+        """Train a newborn, with its own weights and hyperparameters."""
         self.config = with_values(self.config, newborn.hyperparameters)
         weights = torch.from_numpy(newborn.weights)
         self._algorithm.begin(self.index, weights, self.config, newborn.training)
@@ -186,20 +182,19 @@ class PolicyTrainer:
         self._count_hyperparameters()
 
     def change(self, values: Mapping[str, float]) -> None:
-        """Go on with other hyperparameters; weights and optimizer stay as they are."""
+        """Change hyperparameters; weights and optimizer stay."""
         self.config = with_values(self.config, values)
         self._algorithm.configure(self.index, self.config)
 
     def is_due(self) -> bool:
-        """Whether it is time to publish."""
+        """Return whether it is time to publish."""
         return self.updates - self._published_at >= self.config.publish.every
 
     def publish(self, epsilon: float, numbers: Mapping[str, float] | None = None) -> None:
-        """Copy the network out as the next version.
+        """Publish the network as the next version.
 
-        Args:
-            epsilon: the exploration rate to act with.
-            numbers: of the policy's training state, those that its algorithm does not know.
+        `epsilon` is the exploration rate; `numbers` are those of the training state that the
+        algorithm does not know.
         """
         self._published_at = self.updates
         self._remember()
@@ -212,8 +207,8 @@ class PolicyTrainer:
         )
 
     def state(self) -> State:
-        """All that a successor needs to go on exactly here, but for its experience."""
-        # What an unsound update goes back to; right after a publication it is all there already.
+        """Return all that a successor needs to continue exactly, without experience."""
+        # The state before an unsound update; right after a publication it is the current one.
         just_published = self._published_at == self.updates
         good = None if just_published else {"learned": self._good, "counts": self._good_counts}
         return {
@@ -225,7 +220,7 @@ class PolicyTrainer:
         }
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Restore what `state` returned."""
         self._algorithm.restore(self.index, branch(state, "algorithm"))
         self._published_at = whole(state, "published_at", Range(0, self.updates))
         self._bad_in_a_row = whole(state, "bad_in_a_row")
@@ -244,13 +239,13 @@ class PolicyTrainer:
             self._good_counts = fitting(good, "counts", self.row[COUNTED], COUNT)
 
     def _remember(self) -> None:
-        """Keep what to go back to."""
+        """Save what an unsound update goes back to."""
         self._good = self._algorithm.learned(self.index)
         self._good_counts = self.row[COUNTED]  # a copy
 
 
 def runs(ready: np.ndarray, width: int) -> Iterator[tuple[int, int]]:
-    """The stretches of policies that are ready, of at most `width` each, as (first, end)."""
+    """Yield stretches of ready policies, of at most `width` each, as (first, end)."""
     first = None
     for k, is_ready in enumerate([*ready, False]):
         if first is not None and (not is_ready or k - first == width):

@@ -1,4 +1,4 @@
-"""An update that counts nowhere, so that the first one that counts has nothing to compile."""
+"""Warm-up: an update on made-up steps, so that the first real one compiles nothing."""
 
 from __future__ import annotations
 
@@ -24,23 +24,13 @@ from remuda.streams import torch_stream
 
 log = logging.getLogger(__name__)
 
-SEGMENTS = 8
-"""Segments that are written to learn from."""
-MOST_PARTS = 16
-"""Of an epoch; more of them meet nothing else."""
+SEGMENTS = 8  # segments that are written to learn from
+MOST_PARTS = 16  # most minibatches of an epoch
 
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """A policy or two of a stack, and memory of their own for what is made up.
-
-    Attributes:
-        specs: of these policies.
-        device: on which they are trained.
-        experience: of each.
-        published: where their weights are.
-        scoreboard: where their updates are counted.
-    """
+    """One or two policies of a stack, with their own memory for made-up steps."""
 
     specs: tuple[PolicySpec, ...]
     device: str
@@ -54,17 +44,15 @@ def rehearse(
     in_block: Callable[[str], bool],
     group_of: Callable[[Rehearsal], LearnerGroup],
 ) -> None:
-    """Train a policy or two of each stack, on made-up steps in memory of their own.
+    """Train one or two policies of each stack on made-up steps in their own memory.
 
-    What a compiled function is compiled for depends on dtypes, dimensions, and on whether memory is
-    contiguous, which for one policy it is where for two it may not be; not on sizes. So two small
-    updates, with the stack's networks and algorithm, meet all that the real ones will: one of both
-    policies together, and one of the second alone.
+    Compiled functions are specialised by dtypes, dimensions, and contiguity, which may differ
+    between one and two policies; not by sizes. So two small updates, with the stack's networks and
+    algorithm, compile all that real ones need: one of both policies together, and one of the second
+    alone.
 
-    Args:
-        stacks: the policies that are trained together, with their device.
-        in_block: whether the experience of a policy lies side by side with that of others.
-        group_of: makes their learners.
+    `stacks` are policies trained together, with their device; `in_block` is whether a policy's
+    rings are in a block; `group_of` builds their learners.
     """
     alike = {
         (replace(specs[0], name="").specification, device): (specs, device)
@@ -91,7 +79,7 @@ def rehearse(
 
 
 def _experience(specs: Sequence[PolicySpec], in_block: bool) -> list[Experience]:
-    """Where they live through what is made up: side by side in one block, or each by itself."""
+    """Allocate experience for made-up steps, in one block or separately."""
     config = specs[0].config
     steps = config.rollout_length
     shape, block = stream_shape(specs[0]), None
@@ -115,7 +103,7 @@ def _experience(specs: Sequence[PolicySpec], in_block: bool) -> list[Experience]
 
 
 def _in_small(config: PolicyConfig) -> PolicyConfig:
-    """The same algorithm with batches, segments and rollouts as small as they can be."""
+    """Return the same algorithm with batches, segments and rollouts as small as possible."""
     length = min(config.experience.segment_length, max(8, 2 * config.n_steps))
     experience = config.experience.model_copy(
         update={
@@ -134,14 +122,14 @@ def _in_small(config: PolicyConfig) -> PolicyConfig:
 
 
 def _steps(config: PolicyConfig) -> int:
-    """Steps enough for an update, and some more."""
+    """Return more than enough steps for an update."""
     least = config.rollout_length
     length = config.experience.segment_length
     return length * (SEGMENTS + -(-least // length))
 
 
 def _published(specs: Sequence[PolicySpec]) -> PublishedWeights:
-    """Fresh weights of policies, published for the rehearsal alone."""
+    """Publish fresh weights for the warm-up alone."""
     shapes = specs[0].network().shapes
     size, checksum = layout_size(shapes), layout_checksum(shapes)
     layouts = {spec.name: (size, checksum, spec.config.publish) for spec in specs}

@@ -1,4 +1,4 @@
-"""A learner that trains a stack of policies on samples of what they lived through: DQN, IQN."""
+"""A learner that trains a stack of policies on replayed samples (DQN, IQN)."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline
 from remuda.types import State
 
-FIRST_BETA = 0.4
-"""How far weights make up for prioritised draws when training begins (Schaul et al. 2016)."""
+FIRST_BETA = 0.4  # importance exponent when training begins (Schaul et al. 2016)
 
 
 class ReplayLearner:
     """Trains K policies of one specification as one batched computation.
 
-    Each policy has its own experience, weights, hyperparameters and random streams. None is trained
-    more than its replay ratio allows for the steps that it has collected: those that are due are
-    trained, together where they are neighbours in the stack.
+    Each policy has its own experience, weights, hyperparameters and random generators. None is
+    trained more than its replay ratio allows for the steps that it has collected: those that are
+    due are trained, together where they are neighbours in the stack.
     """
 
     def __init__(
@@ -47,52 +46,43 @@ class ReplayLearner:
         begun: Sequence[int] | None = None,
         width: int | None = None,
     ) -> None:
-        """Train these.
+        """Train these policies, on a replay each.
 
-        Args:
-            trainers: the policies.
-            algorithm: with their networks.
-            replays: by policy, what they learn from.
-            timeline: where to note what is done when.
-            saves_experience: whether checkpoints hold it.
-            plays: by name, whether a policy is there at all.
-            begun: by policy, the steps that others lived through in its place, less those behind
-                its parent's schedule of exploration where it goes on with that.
-            width: the most policies that are trained in one computation; None: as many as it pays.
+        `plays` returns whether a policy exists at present. `begun` is, by policy, the steps of
+        predecessors in its place, less those behind its parent's exploration schedule if it
+        continues that. `width` is the most policies of one computation; None: as many as pay off.
         """
         self._width = len(trainers) if width is None else width
         self._plays = plays
         self.policies = tuple(trainer.name for trainer in trainers)
         self.priority = trainers[0].config.priority
         self.trainers, self.algorithm = tuple(trainers), algorithm
-        self.replays = replays
-        """By policy, what it learns from."""
+        self.replays = replays  # by policy
         self._timeline, self._saves_experience = timeline, saves_experience
         config = trainers[0].config
         self._budget = BatchBudget(config.batch_size, config.time_budget)
+        # whether steps of any of them are prioritised
         self._weighed = any(s.config.experience.prioritised for s in trainers)
-        """Whether steps of any of them are prioritised."""
         self._batches = batches_for(replays, config.batch_size, self._weighed)
+        # by policy, `written` when its exploration began to decay
         self._begun = list(begun or [0] * len(trainers))
-        """By policy, what `written` was when its exploration began to decay."""
+        # by policy, whether actors wait for its learner; current, because in an exact schedule they
+        # check before this learner does
         self._there = [plays(trainer.name) for trainer in trainers]
-        """By policy, whether actors are told how far its learner is, or that they need not wait.
-        As it is now: in an exact schedule they ask before this learner looks for the first time."""
-        self._last = [0] * len(trainers)
-        """By policy, the samples of its last update, which that goes by."""
+        self._last = [0] * len(trainers)  # by policy, the samples of its last update
         self._scales = np.array([[s.config.reward_scale] for s in trainers], np.float32)
         for k in range(len(trainers)):
-            # One before it may have died after it had trained, and before actors were told.
+            # Its predecessor may have died after training and before it published that to actors.
             self._consume(k, self._batches.largest)
 
     def steps_needed(self, policy: int) -> int:
-        """Collected steps at which a policy's next update is due."""
+        """Return the collected steps at which a policy's next update is due."""
         trainer, experience = self.trainers[policy], self.replays[policy].experience
         fresh = experience.lost + trainer.config.experience.learning_starts
         return max(_steps_paid(trainer, trainer.row[Learn.SAMPLES]), fresh)
 
     def epsilon(self, policy: int) -> float:
-        """The exploration rate for the steps collected so far: a straight line, then level."""
+        """Return the exploration rate for the steps collected so far: linear, then constant."""
         config = self.trainers[policy].config
         if config.entry.samples:
             return config.last_epsilon
@@ -100,39 +90,39 @@ class ReplayLearner:
         return exploration.start + self._decayed(policy) * (exploration.end - exploration.start)
 
     def beta(self, policy: int) -> float:
-        """How far weights make up for prioritised draws: wholly, once exploration has decayed.
+        """Return the exponent of importance weights, up to 1 once exploration has decayed.
 
-        From 0.4 to 1 in a straight line (Schaul et al. 2016, section 3.4): early in training, where
-        targets move anyway, less of it is better, and at its end updates are to be unbiased.
+        It grows linearly from 0.4 (Schaul et al. 2016, section 3.4): early in training, where
+        targets move anyway, less correction is better; at the end updates should be unbiased.
         """
         return FIRST_BETA + self._decayed(policy) * (1.0 - FIRST_BETA)
 
     def _decayed(self, policy: int) -> float:
-        """How much of the decay of exploration is over, from 0 to 1."""
+        """Return how much of the decay of exploration is over, from 0 to 1."""
         decay_steps = self.trainers[policy].config.exploration.decay_steps
         return min(self._explored(policy) / decay_steps, 1.0)
 
     def _explored(self, policy: int) -> int:
-        """The steps that were lived through since its exploration began to decay."""
+        """Return the steps since its exploration began to decay."""
         return self.replays[policy].experience.written - self._begun[policy]
 
     def ready(self) -> bool:
-        """Whether an update of any policy is due; for the others its process is rung."""
+        """Return whether an update of any policy is due; for the others its process is rung."""
         ready = [self._is_ready(k) for k in range(len(self.trainers))]  # each rings if it is not
         return any(ready)
 
     @property
     def unfinished(self) -> bool:
-        """Never: its updates are short."""
+        """Return False: its updates are short."""
         return False
 
     def all_ready(self) -> bool:
-        """Whether an update of every policy that still learns is due."""
+        """Return whether an update of every policy that still learns is due."""
         learning = [not s.halted and self._plays(s.name) for s in self.trainers]
         return not (learning & ~self._ready()).any()
 
     def update(self) -> None:
-        """Train once every policy that is due, and publish those whose time it is."""
+        """Train every policy that is due, once, and publish those whose time it is."""
         for first, end in runs(self._ready(), min(self.algorithm.width, self._width)):
             self._train(first, end)
 
@@ -173,7 +163,7 @@ class ReplayLearner:
             self._timeline.add(Span.PUBLISH, updated, published)
 
     def _judge(self, policy: int, loss: float, norm: float, value: float, size: int) -> bool:
-        """Count an update of one policy, or undo it; publish if it is time. Whether it counts."""
+        """Count a policy's update and publish if due, or undo it; return whether it counts."""
         trainer, replay = self.trainers[policy], self.replays[policy]
         row = trainer.row
         accepted = trainer.accept(loss)
@@ -192,26 +182,26 @@ class ReplayLearner:
         return accepted
 
     def publish(self) -> None:
-        """Copy every policy out as its next version."""
+        """Publish every policy as its next version."""
         for k in range(len(self.trainers)):
             self._publish(k)
 
     def _publish(self, policy: int) -> None:
-        """Copy one policy out, with how far its exploration has decayed."""
+        """Publish one policy, with the progress of its exploration."""
         numbers = {EXPLORED: self._explored(policy), BEGUN: self._begun[policy]}
         self.trainers[policy].publish(self.epsilon(policy), numbers)
 
     def begin(self, policy: str, newborn: Newborn) -> int:
-        """Train another policy in this place from now on; returns the version it begins as."""
+        """Train another policy in this place; return its first version."""
         k = self.policies.index(policy)
         trainer, replay = self.trainers[k], self.replays[k]
         trainer.begin(newborn)
         replay.forget()
         self._configure(k)
-        # A newborn that takes over its parent's training goes on with its schedule too.
+        # A newborn that takes over its parent's training continues its schedule too.
         explored = newborn.training.numbers[EXPLORED] if newborn.training is not None else 0.0
         self._begun[k] = replay.experience.lost - int(explored)
-        # What the one before was still owed is not the newborn's.
+        # Updates that its predecessor was still due are not the newborn's.
         ratio = trainer.config.experience.replay_ratio
         if ratio is not None:
             row = trainer.row
@@ -221,19 +211,19 @@ class ReplayLearner:
         return trainer.version
 
     def change(self, policy: str, values: Mapping[str, float]) -> None:
-        """Train a policy with other hyperparameters from its next update on."""
+        """Apply hyperparameters from the policy's next update on."""
         k = self.policies.index(policy)
         self.trainers[k].change(values)
         self._configure(k)
 
     def _configure(self, policy: int) -> None:
-        """Take what of a policy's hyperparameters its batches are made with."""
+        """Apply the hyperparameters that batches depend on."""
         config = self.trainers[policy].config
         self.replays[policy].discount = config.discount
         self._scales[policy] = config.reward_scale
 
     def state(self, policy: str) -> State:
-        """All that a successor needs to go on exactly here with one policy."""
+        """Return all that a successor needs to continue exactly with one policy."""
         k = self.policies.index(policy)
         experience = self.replays[k].experience
         return self.trainers[k].state() | {
@@ -244,7 +234,7 @@ class ReplayLearner:
         }
 
     def restore(self, policy: str, state: State) -> None:
-        """Go on from what `state` returned; the experience outlives learners, and is as it is."""
+        """Restore what `state` returned; experience outlives learners and is not touched."""
         k = self.policies.index(policy)
         self.trainers[k].restore(state)
         self.replays[k].restore(branch(state, "replay"))
@@ -252,15 +242,15 @@ class ReplayLearner:
         self._consume(k, whole(state, "last", Range(0, self._batches.largest)))
 
     def _ready(self) -> np.ndarray:
-        """[K] bool; each that is not ready has stated its wish."""
+        """Return readiness [K]; each that is not ready has stated its wish."""
         return np.array([self._is_ready(k) for k in range(len(self.trainers))])
 
     def _is_ready(self, k: int) -> bool:
-        """Whether an update of one policy is due; one that has retired has none.
+        """Return whether an update of one policy is due; a retired one has none.
 
-        An actor would wait for its learner, which trains it no more. A newborn in its place is
+        An actor would wait for its learner, which no longer trains it. A newborn in its place is
         waited for again once it plays: its first update is due before an actor would wait for it,
-        so its learner is rung, and looks, before that.
+        so its learner is rung, and checks, before that.
         """
         trainer, experience = self.trainers[k], self.replays[k].experience
         there = self._plays(trainer.name)
@@ -271,7 +261,7 @@ class ReplayLearner:
         return due and there
 
     def _consume(self, policy: int, last: int) -> None:
-        """Tell actors that wait how far a learner is, whose last update was of so many samples."""
+        """Publish a learner's progress to waiting actors; its last update had `last` samples."""
         self._last[policy] = last
         self._tell(policy)
 
@@ -280,13 +270,13 @@ class ReplayLearner:
         if experience.may_wait:
             samples = max(trainer.row[Learn.SAMPLES] - self._last[policy], 0.0)
             idle = trainer.halted or not self._there[policy]
-            # What a resumed run did not bring along is not there to be trained on.
+            # Steps that a resumed run did not restore cannot be trained on.
             paid = max(_steps_paid(trainer, samples), experience.lost)
             experience.consume(NEVER if idle else paid)
 
 
 def _steps_paid(trainer: PolicyTrainer, samples: float) -> int:
-    """Collected steps at which an update is due, once so many samples were trained on."""
+    """Return the collected steps at which an update is due, once so many samples were used."""
     experience = trainer.config.experience
     per_step = experience.replay_ratio
     return experience.learning_starts + (math.ceil(samples / per_step) if per_step else 0)

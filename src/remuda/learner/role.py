@@ -1,4 +1,4 @@
-"""The recipe of a learner process: the policies it trains, and where they live."""
+"""The picklable recipe of a learner process."""
 
 from __future__ import annotations
 
@@ -35,46 +35,40 @@ if TYPE_CHECKING:
 class LearnerRole:
     """Builds the learners that share a process, each from its policy's published weights.
 
-    The random streams are named by the update at which a learner begins.
+    Random generators are named by the update at which a learner starts.
     """
 
     seed: int
     specs: tuple[PolicySpec, ...]
-    devices: tuple[str, ...]
-    """By policy, in the order of `specs`."""
-    experience: Mapping[str, Experience]
-    """Of its policies, and of all that they share theirs with."""
+    devices: tuple[str, ...]  # by policy, in the order of `specs`
+    experience: Mapping[str, Experience]  # of its policies, and of all that they share theirs with
     published: WeightStore
     scoreboard: Scoreboard
     wakeup: Wakeup
     timeline: Timeline | None = None
     saves_experience: bool = False
+    # seconds that a stack waits for the rest of its policies once some are ready
     patience: float = 0.0
-    """Seconds that a stack waits for the rest of its policies once some are ready."""
-    exact: bool = False
-    """Whether every step must be trained on, whatever happens."""
-    table: Table | None = None
-    """Of the population, where policies may be born while the run goes on."""
+    exact: bool = False  # whether every step must be trained on
+    table: Table | None = None  # of the population, where policies may be born during the run
+    # by policy, the others whose experience it learns from too
     shares: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By policy, the others whose experience it learns from too."""
-    initial: InitialWeights | None = None
-    """What optimizers begin with, where it is not from nothing."""
-    changes: LiveHyperparameters | None = None
-    """Of hyperparameters while the run goes on."""
+    initial: InitialWeights | None = None  # initial optimizer states
+    changes: LiveHyperparameters | None = None  # changes of hyperparameters during the run
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """A part for each policy."""
+        """Return a checkpoint part for each policy."""
         return tuple(file_name(spec.name) for spec in self.specs)
 
     @property
     def name(self) -> str:
-        """Named after its policies: `learner-agent_0`, or `learner-agent_0..agent_6`."""
+        """Return a name after its policies: `learner-agent_0`, or `learner-agent_0..agent_6`."""
         first, last = self.parts[0], self.parts[-1]
         return f"learner-{first}" if first == last else f"learner-{first}..{last}"
 
     def build(self) -> LearnerGroup:
-        """Make the learners, with everything compiled that they will need."""
+        """Build the learners, with everything compiled that they will need."""
         from remuda.learner.rehearsal import rehearse
         from remuda.population.learner_births import LearnerBirths
 
@@ -87,7 +81,7 @@ class LearnerRole:
         return self.group()
 
     def _in_small(self, rehearsal: Rehearsal) -> LearnerRole:
-        """This role with nothing but what is rehearsed."""
+        """Return this role with only what the warm-up needs."""
         names = [spec.name for spec in rehearsal.specs]
         return replace(
             self,
@@ -107,7 +101,7 @@ class LearnerRole:
         )
 
     def group(self) -> LearnerGroup:
-        """Make the learners: one for each stack."""
+        """Build the learners: one for each stack."""
         from remuda.learner.group import LearnerGroup
         from remuda.population.learner_births import LearnerBirths
 
@@ -139,7 +133,7 @@ class LearnerRole:
                 self.experience[spec.name].release()
 
     def _stacks(self, births: LearnerBirths) -> list[tuple[tuple[PolicySpec, ...], str]]:
-        """The policies that are trained together, with their device.
+        """Return the policies that are trained together, with their device.
 
         Each has the hyperparameters of the policy that has its place now.
         """
@@ -174,7 +168,7 @@ class LearnerRole:
             for spec, is_born in zip(specs, born, strict=True)
         ]
         for k, snapshot in enumerate(published):
-            if snapshot.training is not None:  # it may go on with the schedule of its parent
+            if snapshot.training is not None:  # it may continue the schedule of its parent
                 begun[k] = int(snapshot.training.numbers[BEGUN])
         return ReplayLearner(
             trainers,
@@ -188,7 +182,7 @@ class LearnerRole:
         )
 
     def _replay(self, spec: PolicySpec, learner_step: int) -> Replay[Any]:
-        """What a policy draws its steps from, that begins after so many updates."""
+        """Return the replay of a policy whose learner starts after so many updates."""
         from remuda.experience.prioritised_replay import PrioritisedReplay, PrioritisedSequences
         from remuda.experience.sequence_replay import SequenceReplay
         from remuda.experience.transition_replay import TransitionReplay
@@ -239,15 +233,16 @@ class LearnerRole:
 
     @property
     def _width(self) -> int | None:
-        """The most policies that are trained in one computation; None: as many as it pays.
+        """Return the most policies of one computation; None: as many as pay off.
 
-        Products of a stack differ in the last bits from those of its policies alone. So in exact
-        schedules each is trained by itself: then results do not depend on who shares a process.
+        Products of a stack differ in the last bits from those of single policies. So in exact
+        schedules each is trained alone: results then do not depend on which policies share a
+        process.
         """
         return 1 if self.exact else None
 
     def _sources(self, spec: PolicySpec) -> list[Experience]:
-        """What it learns from: its own experience first."""
+        """Return the experience it learns from: its own first."""
         return [self.experience[name] for name in (spec.name, *self.shares.get(spec.name, ()))]
 
     def _newest(self, spec: PolicySpec) -> Snapshot:
@@ -260,11 +255,10 @@ class LearnerRole:
         published: Sequence[Snapshot],
         births: LearnerBirths,
     ) -> list[PolicyTrainer]:
-        """The policies of a stack, each with its weights as they were published.
+        """Return the policies of a stack, each with its published weights.
 
-        An optimizer goes on with what was published of it, if anything was. Else it begins with the
-        moments of `init_optimizer` as long as its policy was not born later. Where there is a
-        checkpoint, what that holds replaces them.
+        An optimizer continues from its published state, if there is one. Else it starts with the
+        moments of `init_optimizer` unless its policy was born later. A checkpoint replaces both.
         """
         import torch
 

@@ -1,4 +1,4 @@
-"""A learner that trains a stack of policies on whole segments, by rollouts."""
+"""A learner that trains a stack of policies on rollouts of whole segments (PPO)."""
 
 from __future__ import annotations
 
@@ -31,26 +31,22 @@ SUMS = {
     "effective": Learn.EFFECTIVE_SUM,
     "others": Learn.OTHERS_STEPS,
     "others_weight": Learn.OTHERS_WEIGHT_SUM,
-}
-"""Where an update adds what it tells, by the names of `Learned`."""
+}  # fields of `Learned`, and the sums they are added to
 
+# most agent-steps of all policies after which an update pauses, so that requests to the process,
+# such as a checkpoint, wait for one piece only
 AT_ONCE = 65_536
-"""The most agent-steps, all policies together, after which an update pauses: what a process is
-asked for meanwhile, such as a checkpoint, waits for one piece, however many policies it trains."""
-FIRST = 512
-"""The same while no step has been timed yet."""
-PIECE_SECONDS = 0.7
-"""Seconds that a piece is to take, as the last ones went; it has one policy at least."""
+FIRST = 512  # the same while no step has been timed yet
+PIECE_SECONDS = 0.7  # target duration of a piece, which has at least one policy
 
 
 class RolloutLearner:
     """Trains K policies of one specification as one batched computation.
 
-    Each policy has its own ring, weights, hyperparameters and random stream. Those that have a
-    rollout ready are trained together; the others wait for theirs. What is drawn from the past
-    joins or replaces it, by the learning mode.
-
-    An update of very many policies is cut into pieces; `unfinished` tells that the rest comes next.
+    Each policy has its own ring, weights, hyperparameters and random generator. Those that have a
+    rollout ready are trained together; the others wait for theirs. Replayed segments join or
+    replace it, by the learning mode. An update of very many policies is cut into pieces;
+    `unfinished` is true until the rest is done.
     """
 
     def __init__(
@@ -63,17 +59,10 @@ class RolloutLearner:
         plays: Callable[[str], bool] = lambda _: True,
         width: int | None = None,
     ) -> None:
-        """Train these.
+        """Train these policies, on a rollout queue each.
 
-        Args:
-            trainers: the policies.
-            algorithm: with their networks.
-            rollouts: by policy, what they learn from.
-            timeline: where to note what is done when.
-            saves_experience: whether checkpoints hold it.
-            plays: by name, whether a policy is there at all.
-            width: the most policies that are trained in one computation; None: as many as it pays,
-                and an update may be cut into pieces.
+        `plays` returns whether a policy exists at present. `width` is the most policies of one
+        computation; None: as many as pay off, and an update may be cut into pieces.
         """
         self._width = width or len(trainers)
         config = trainers[0].config
@@ -82,38 +71,38 @@ class RolloutLearner:
             width is None and config.time_budget is None and algorithm.device.type == "cpu"
         )
         self._left: list[int] = []
+        # seconds of training per step, of the last two pieces; infinite: none yet
         self._paces = (math.inf, math.inf)
-        """Seconds of training a step, of the last two pieces; infinite: there was none yet."""
         self._plays = plays
         self.policies = tuple(trainer.name for trainer in trainers)
         self.priority = trainers[0].config.priority
         self.trainers, self.algorithm = tuple(trainers), algorithm
-        self.rollouts = rollouts
-        """By policy, what it learns from."""
+        self.rollouts = rollouts  # by policy
         self._timeline, self._saves_experience = timeline, saves_experience
         replays = trainers[0].config.replays
         largest = max((each.experience for each in rollouts), key=lambda e: rows_for(e, replays))
         self._rollout = Rollout.empty(largest, len(trainers), replays)
 
     def train_whole(self) -> None:
-        """From now on, cut no update into pieces."""
+        """Cut no more updates into pieces."""
         self._is_cut = False
 
     @property
     def unfinished(self) -> bool:
-        """Whether policies that were ready with those trained last are still to be trained."""
+        """Return whether policies of the current update are still to be trained."""
         return bool(self._left)
 
     def all_ready(self) -> bool:
-        """Whether every policy that still learns has a rollout; for the others it is rung."""
+        """Return whether every policy that still learns has a rollout; if not, it is rung."""
         return self.unfinished or not (~self._away() & ~self._ready()).any()
 
     def ready(self) -> bool:
-        """Whether any policy has a rollout; for the others the process is rung.
+        """Return whether any policy has a rollout; for the others the process is rung.
 
         Where actors may play ahead, it waits for all of its stack, so that they are trained
-        together, until an actor has to wait for one. Policies that are trained one by one wait for
-        none: else what a run comes to would depend on who shares a process, and so on the machine.
+        together, until an actor has to wait for one. Policies that are trained alone wait for none:
+        otherwise a run's result would depend on which policies share a process, and so on the
+        machine.
         """
         if self.unfinished:
             return True
@@ -128,7 +117,7 @@ class RolloutLearner:
         )
 
     def update(self) -> None:
-        """Take a rollout of every policy that has one, train and publish them; or go on so."""
+        """Train and publish every policy that has a rollout, or the next piece of them."""
         if not self._left:
             self._left = self._take()
         size = self._piece() if self._is_cut else len(self._left)
@@ -144,7 +133,7 @@ class RolloutLearner:
                 self._count_lost(k)
 
     def _take(self) -> list[int]:
-        """Take a rollout of every policy that has one, so that actors may go on; returns whose."""
+        """Take all rollouts that are ready, so that actors may continue; return whose."""
         clock = time.perf_counter
         start = clock()
         ready = self._ready()
@@ -175,7 +164,7 @@ class RolloutLearner:
         return bool(samples + self._rollout.num_steps[k] * config.ppo.epochs > ratio * passed)
 
     def _piece(self) -> int:
-        """How many of those that are left make up a piece: one at least."""
+        """Return how many of the remaining policies make up a piece: one at least."""
         # The better one of the two: a process that was stopped for a while is as fast as before.
         pace = min(self._paces)
         most = min(PIECE_SECONDS / max(pace, 1e-9), AT_ONCE) if pace < math.inf else FIRST
@@ -183,7 +172,7 @@ class RolloutLearner:
         return max(int(np.searchsorted(steps, most, side="right")), 1)
 
     def _give_up(self, k: int) -> None:
-        """Do not train on what was taken of a policy and comes later; it counts as lost."""
+        """Drop what was taken of a policy for a later piece; it counts as lost."""
         if k in self._left:
             self._left.remove(k)
 
@@ -216,7 +205,7 @@ class RolloutLearner:
             self._timeline.add(Span.PUBLISH, updated, published)
 
     def _count(self, trainer: PolicyTrainer, learned: Learned, i: int) -> None:
-        """Add up what an update tells of a policy, the one at place i of it."""
+        """Add up the metrics of an update for the policy at place i of it."""
         for name, word in SUMS.items():
             trainer.add(word, getattr(learned, name)[i])
         trainer.add(Learn.OTHERS_SUM, learned.others[i] / self._rollout.num_steps[trainer.index])
@@ -226,7 +215,7 @@ class RolloutLearner:
             trainer.add(Learn.EXPLAINED_UPDATES, 1.0)
 
     def _lost(self, policy: int) -> int:
-        """What waits no more and was not trained on, or was by an update that was undone."""
+        """Return the steps that wait no more and were not trained on, or by an undone update."""
         passed, row = self.rollouts[policy].experience.passed, self.trainers[policy].row
         return int(row[Learn.LOST] if passed is None else max(passed - row[Learn.TRAINED], 0))
 
@@ -240,12 +229,12 @@ class RolloutLearner:
         trainer.count_staleness(versions[(streams != AFTER) & (versions != OTHERS)])
 
     def publish(self) -> None:
-        """Copy every policy out as its next version."""
+        """Publish every policy as its next version."""
         for trainer in self.trainers:
             trainer.publish(trainer.config.last_epsilon)
 
     def begin(self, policy: str, newborn: Newborn) -> int:
-        """Train a newborn in a policy's place from now on; returns the version it begins as."""
+        """Train a newborn in a policy's place; return its first version."""
         k = self.policies.index(policy)
         trainer = self.trainers[k]
         self._give_up(k)
@@ -260,13 +249,13 @@ class RolloutLearner:
         return trainer.version
 
     def change(self, policy: str, values: Mapping[str, float]) -> None:
-        """Train a policy with other hyperparameters from its next update on."""
+        """Apply hyperparameters from the policy's next update on."""
         self.trainers[self.policies.index(policy)].change(values)
 
     def state(self, policy: str) -> State:
-        """All that a successor needs to go on exactly here with one policy.
+        """Return all that a successor needs to continue exactly with one policy.
 
-        What was taken and comes in a later piece is not part of it: to a successor it is lost.
+        It excludes what was taken for a later piece: to a successor that is lost.
         """
         k = self.policies.index(policy)
         return self.trainers[k].state() | {
@@ -276,7 +265,7 @@ class RolloutLearner:
         }
 
     def restore(self, policy: str, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Restore what `state` returned."""
         k = self.policies.index(policy)
         self._give_up(k)
         self.trainers[k].restore(state)
@@ -289,17 +278,17 @@ class RolloutLearner:
             self.rollouts[k].experience.release()
 
     def _away(self) -> np.ndarray:
-        """[K] bool: who learns no more, or is not there."""
+        """Return which policies have stopped learning or do not exist at present: [K]."""
         return np.array([s.halted or not self._plays(s.name) for s in self.trainers])
 
     def _ready(self) -> np.ndarray:
-        """[K] bool; each that is not ready has stated its wish."""
+        """Return readiness [K]; each that is not ready has stated its wish."""
         return np.array([self._is_ready(k) for k in range(len(self.trainers))])
 
     def _is_ready(self, k: int) -> bool:
-        """Whether there is a rollout of one policy to train on; nothing waits of one that is gone.
+        """Return whether there is a rollout of one policy to train on; skip that of a retired one.
 
-        What its last matches left is skipped, and lost: else an actor would wait for this learner.
+        Remains of its last matches count as lost: otherwise an actor would wait for this learner.
         """
         trainer, experience = self.trainers[k], self.rollouts[k].experience
         has_rollout = self.rollouts[k].ready()

@@ -77,12 +77,12 @@ def _check(group: str, members: Sequence[PolicySpec]) -> None:
             raise ConfigError(
                 f"experience.group {group!r}: {first.name} learns by {first.config.algorithm} and "
                 f"{other.name} by {other.config.algorithm}, which note different things of a step; "
-                "give them groups of their own"
+                "give each its own group"
             )
         if stream_shape(other) != stream_shape(first) or repr(other.actions) != repr(first.actions):
             raise ConfigError(
                 f"experience.group {group!r}: {first.name} and {other.name} see or do different "
-                "things, so neither can learn from the other; give them groups of their own"
+                "things, so neither can learn from the other; give each its own group"
             )
         lengths = [s.config.experience.segment_length for s in (first, other)]
         if lengths[0] != lengths[1]:

@@ -32,7 +32,7 @@ def _notes(spec: PolicySpec) -> Iterator[str]:
         yield (
             f"{actions.unbounded} of {actions.size} continuous actions lack a finite bound. They "
             "are drawn with a standard deviation of 1 at first, around 0 or 1 from their only "
-            "bound, and used as they are; bounds in the environment's action_space let them be "
+            "bound, and used unscaled; bounds in the environment's action_space let them be "
             "scaled"
         )
     network = spec.config.network

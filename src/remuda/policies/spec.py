@@ -288,9 +288,9 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
         actions = valued(actions, agent.name, found.algorithm, kind.values_each_choice())
     if agent.masked and not found.entry.masks:
         raise ContractError(
-            f"{agent.name} is told which actions are allowed, and {found.algorithm} does not ask: "
-            "leave out what batch.allowed_t forbids in its loss, and say masks = True in its "
-            "class; or use --policy.algorithm dqn"
+            f"{agent.name} has action masks, and {found.algorithm} ignores them: leave out what "
+            "batch.allowed_t forbids in its loss, and set masks = True in its class; or use "
+            "--policy.algorithm dqn"
         )
     parts = parts_of(sees)
     scales = [1.0 / 255.0 if part.is_pixels else 1.0 for part in parts]

@@ -1,1 +1,1 @@
-"""How policies learn: one readable file for each algorithm."""
+"""Learning algorithms, one file each."""

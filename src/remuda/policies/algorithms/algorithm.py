@@ -1,4 +1,4 @@
-"""What every algorithm has: a private stack of K networks, an optimizer, and a way to go on."""
+"""The base class of algorithms: a private stack of K networks, an optimizer, saved state."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def says_so(kind: type, flag: str, method: str) -> bool:
-    """Whether a class has this flag set, and no class made from it has a method of its own.
+    """Return whether a class sets this flag, and no subclass overrides the method since.
 
-    What a flag says of a method holds for that of the class which says it, or one below it.
+    A flag about a method holds for the class that sets it, or one below it.
     """
     for each in kind.__mro__:
         if flag in vars(each):
@@ -39,33 +39,27 @@ def says_so(kind: type, flag: str, method: str) -> bool:
 
 
 class Algorithm(ABC):
-    """Trains K private networks of one layout; row k depends on what belongs to policy k alone.
+    """Trains K private networks of one layout; row k depends on policy k's data alone.
 
-    Each has its own hyperparameters, optimizer moments, gradient clipping and random stream.
-
-    What the registry (`remuda.algorithms`) has to know of one that a user brings stands in its
-    class; of those that come with Remuda it stands there.
+    Each policy has its own hyperparameters, optimizer moments, gradient clipping and random
+    generator. A user's class declares here what the registry (`remuda.algorithms`) declares for
+    built-in algorithms.
     """
 
-    takes: ClassVar[Takes]
-    """What experience it learns from."""
-    section: ClassVar[Section]
-    """Where under `policy` its settings stand, beside `settings`."""
-    masks: ClassVar[bool]
-    """Whether it can learn where the game tells which actions are allowed."""
-    samples: ClassVar[bool] = False
-    """Whether it explores by drawing from the distribution that its network describes."""
+    takes: ClassVar[Takes]  # the kind of experience it learns from
+    section: ClassVar[Section]  # the section of `policy` with its settings, beside `settings`
+    masks: ClassVar[bool]  # whether it supports action masks
+    samples: ClassVar[bool] = False  # whether it explores by sampling the network's distribution
+    # defaults of its policies that differ: `{"learning_rate": 3e-4}`
     preset: ClassVar[Mapping[str, Any]] = {}
-    """The defaults of its policies, where they differ: `{"learning_rate": 3e-4}`."""
-    settings: ClassVar[Mapping[str, Any]] = {}
-    """What `policy.settings` may name, with the defaults."""
+    settings: ClassVar[Mapping[str, Any]] = {}  # keys and defaults of `policy.settings`
+    # policy settings that it does not read, such as `ppo.clip`
     unused: ClassVar[Sequence[str]] = ()
-    """Settings of a policy that it does not read, such as `ppo.clip`."""
 
     @classmethod
     @abstractmethod
     def network_for(cls, spec: PolicySpec) -> Network:
-        """The network that a policy is configured to have."""
+        """Build a policy's network from its configuration."""
 
     def __init__(
         self, configs: Sequence[PolicyConfig], network: Network, device: str | torch.device
@@ -80,32 +74,31 @@ class Algorithm(ABC):
             [config.learning_rate for config in self.configs],
             [config.adam_epsilon for config in self.configs],
         )
-        self.updates = [0] * len(self.configs)
-        """By policy."""
+        self.updates = [0] * len(self.configs)  # by policy
         norms = [[config.max_grad_norm] for config in self.configs]
         self._max_grad_norm = torch.tensor(norms, dtype=torch.float32, device=self.device)
 
     def settings_of(self, name: str, members: Iterable[int]) -> Tensor:
-        """A number of `policy.settings`, of each of these policies: [G, 1]."""
+        """Return a number of `policy.settings` for each of these policies: [G, 1]."""
         default = self.settings[name]
         found = [[float(self.configs[k].settings.get(name, default))] for k in members]
         return torch.tensor(found, dtype=torch.float32, device=self.device)
 
     @classmethod
     def training_layout(cls, config: PolicyConfig) -> TrainingLayout:  # noqa: ARG003
-        """What `training` tells of a policy that is configured so."""
+        """Return the layout of `training`."""
         return TrainingLayout(MOMENTS, (STEPS,))
 
     def training(self, learned: State) -> TrainingState:
-        """Of what `learned` returned, all that a newborn may take over besides weights.
+        """Return what a newborn may take over besides weights, from the result of `learned`.
 
-        Not the count of updates, which belongs to the place, and nothing that belongs to streams.
+        It excludes the count of updates, which belongs to the place, and all state of streams.
         """
         optimizer = learned["optimizer"]
         return TrainingState({name: optimizer[name] for name in MOMENTS}, {STEPS: optimizer[STEPS]})
 
     def take_over(self, policy: int, training: TrainingState) -> None:
-        """Train a policy on from another's training state, whose weights it has been given."""
+        """Continue training from another policy's training state, whose weights are loaded."""
         self.optimizer.restore(policy, {**training.vectors, STEPS: training.numbers[STEPS]})
 
     def begin(
@@ -115,14 +108,7 @@ class Algorithm(ABC):
         config: PolicyConfig,
         training: TrainingState | None = None,
     ) -> None:
-        """Let another policy begin in a policy's place; updates are counted on.
-
-        Args:
-            policy: the place.
-            weights: [P] that it begins with.
-            config: its own.
-            training: how it is trained on; None: nothing of that is known.
-        """
+        """Start another policy in a policy's place, from weights [P]; updates keep counting."""
         self.load(policy, weights, self.updates[policy])
         self.forget(policy)
         self.configure(policy, config)
@@ -130,34 +116,32 @@ class Algorithm(ABC):
             self.take_over(policy, training)
 
     def forget(self, policy: int) -> None:
-        """Begin to train a policy's weights anew, as if none had been trained before."""
+        """Reset the training state of a policy."""
         self.optimizer.forget(policy)
 
     def configure(self, policy: int, config: PolicyConfig) -> None:
-        """Train a policy with these hyperparameters from its next update on."""
+        """Apply hyperparameters from the policy's next update on."""
         self.optimizer.learning_rates[policy] = config.learning_rate
         self.optimizer.epsilons[policy] = config.adam_epsilon
         self._max_grad_norm[policy] = config.max_grad_norm
         self.configs[policy] = config
 
     def load(self, policy: int, weights: Tensor, updates: int = 0) -> None:
-        """Let a policy begin from these weights [P], that so many updates brought about."""
+        """Load weights [P] and the number of updates that led to them."""
         with torch.no_grad():
             self.online.flat[policy].copy_(weights)
         self.updates[policy] = updates
 
     def weights(self, policy: int) -> Floats:
-        """What there is to publish of a policy: [P]."""
+        """Return the weights [P] of a policy to publish."""
         weights: Floats = self.online.flat[policy].detach().cpu().numpy()
         return weights
 
     def is_finite(self, policy: int, before: Floats | None = None) -> bool:
-        """Whether every weight of a policy is finite, or a constant of its module that never was.
+        """Return whether every weight is finite, or unchanged since `before` [P].
 
-        Args:
-            policy: which.
-            before: [P] its weights at an earlier update; None: all must be finite. What is not
-                finite and still the same is of a constant buffer, say a mask of minus infinity.
+        A number that is not finite and unchanged belongs to a constant buffer, such as a mask of
+        minus infinity. Without `before`, all must be finite.
         """
         weights = self.online.flat[policy].detach()
         if weights.device.type == "cpu":
@@ -173,18 +157,14 @@ class Algorithm(ABC):
 
     @abstractmethod
     def state(self, policy: int) -> State:
-        """All that a successor needs to go on exactly here: `learned`, and the random stream."""
+        """Return all that a successor needs to continue exactly: `learned` and the random state."""
 
     @abstractmethod
     def restore(self, policy: int, state: State) -> None:
-        """Let a policy go on from what `state` returned.
-
-        Raises:
-            CheckpointError: it was saved by another network.
-        """
+        """Restore what `state` returned; raise CheckpointError where the network differs."""
 
     def learned(self, policy: int) -> State:
-        """A policy's weights, optimizer and counters."""
+        """Return a policy's weights, optimizer state and counters."""
         return {
             "online": self.weights(policy).copy(),
             "optimizer": self.optimizer.state(policy),
@@ -192,18 +172,14 @@ class Algorithm(ABC):
         }
 
     def restore_learned(self, policy: int, state: State) -> None:
-        """Go on from what `learned` returned; the random stream goes on where it is."""
+        """Restore what `learned` returned, without the random state."""
         like = np.empty(self.online.flat[policy].shape, np.float32)
         online = fitting(state, "online", like)
         self.load(policy, torch.from_numpy(online), whole(state, "updates"))
         self.optimizer.restore(policy, branch(state, "optimizer"))
 
     def clip_gradients(self, gradients: Tensor, members: slice | Tensor) -> Tensor:
-        """Scale gradients [G, P] of these policies down to the largest norm that each may have.
-
-        Returns:
-            [G, 1]: the norm of each before that.
-        """
+        """Scale gradients [G, P] down to each policy's largest norm; return old norms [G, 1]."""
         if gradients.device.type == "cpu" and torch.get_num_threads() == 1:
             limits = self._max_grad_norm[members].numpy()
             norms: Floats = np.empty_like(limits)
@@ -217,7 +193,7 @@ class Algorithm(ABC):
 
 @njit(**FAST)
 def are_finite(numbers: Floats) -> bool:
-    """Whether all are finite: what is not makes no number of the sum of zeros."""
+    """Return whether all numbers are finite: others turn the sum of zeros into NaN."""
     total = np.float32(0.0)
     for i in range(numbers.size):
         total += numbers[i] * np.float32(0.0)
@@ -226,9 +202,9 @@ def are_finite(numbers: Floats) -> bool:
 
 @njit(**FAST)
 def clip(gradients: Floats, size: int, limits: Floats, norms: Floats) -> None:
-    """Scale rows [G, size] or more down to norms of at most `limits` [G, 1].
+    """Scale rows down to norms of at most `limits` [G, 1]; write the norms before, [G, 1].
 
-    Only the first `size` numbers of a row count. `norms` [G, 1] is written: what they were.
+    Only the first `size` numbers of a row count.
     """
     for k in range(gradients.shape[0]):
         row, total = gradients[k], np.float32(0.0)

@@ -1,4 +1,4 @@
-"""What an update is held close to: the policy as it was, or the average of what it was."""
+"""The anchor policy that an update stays close to: a snapshot or a running average."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from remuda.config import PPOConfig
 
 
 def move_anchor(held: Tensor, weights: Tensor, ppo: PPOConfig, updates: int) -> None:
-    """Before an update: let a policy [P] be its own anchor, or draw the anchor nearer to it."""
+    """Update a policy's anchor [P] before an update: copy the weights, or average them in."""
     with torch.no_grad():
         if ppo.anchor == "average" and updates:
             held.lerp_(weights, 1.0 / ppo.anchor_every)

@@ -26,43 +26,44 @@ from remuda.types import Floats, Integers
 
 @dataclass(frozen=True)
 class Minibatch:
-    """What a loss is made of: G policies, B rows of each; all [G, B] where nothing else is said."""
+    """The inputs of a loss: G policies, B rows of each; all [G, B] unless noted."""
 
     log_probs: Tensor
-    """Of the actions; gradients flow through these, the entropies and the values."""
+    """Log-probabilities of the taken actions; gradients flow through the first three."""
     entropies: Tensor
-    """Of the policies, in nats."""
+    """Entropies of the distributions, in nats."""
     values: Tensor
-    """What the networks think of the rows."""
+    """State values."""
     old_log_probs: Tensor
-    """The same before the update."""
+    """Log-probabilities before the update."""
     old_values: Tensor
-    """The same before the update."""
+    """Values before the update."""
     advantages: Tensor
     targets: Tensor
-    """What the values should be."""
+    """Targets of the values."""
     clip: Tensor
     """[G, 1]: `ppo.clip`."""
     value_clip: Tensor
-    """[G, 1]: `ppo.value_clip`; infinite: none."""
+    """[G, 1]: `ppo.value_clip`; infinite: no clipping."""
     settings: Mapping[str, Tensor]
-    """By name, [G, 1]: `policy.settings`."""
+    """Named `policy.settings`, [G, 1] each."""
 
 
 PIECE, LEAST, MOST = 200e6, 64, 512
-"""Rows of a policy are differentiated together, where convolutions come first, until these need so
-many multiplications: so few rows at least, and so many at most. What convolutions say of more does
-not stay near, and threads have something to share; each piece costs some calls. It is not fewer
-beside other policies or in more threads, as sums in other pieces are others in their last bits."""
-ROWS = 1024
-"""Rows of a policy that are best evaluated together, where no convolutions come first."""
+"""Multiplications, and bounds of rows, of a piece that is differentiated at once by convolutions.
 
+More activations would not stay in the cache, and threads would have nothing to share; each piece
+costs some calls. The size does not depend on other policies or threads, because sums in other
+pieces differ in their last bits.
+"""
+ROWS = 1024  # rows of a policy that are best evaluated together, without convolutions
+
+# returns the losses of policy and value for each row
 Losses = Callable[[Minibatch], tuple[Tensor, Tensor]]
-"""The loss of the policy and that of the value, of each row."""
 
 
 class Autograd:
-    """Evaluates and differentiates G policies of one layout."""
+    """Evaluation and gradients of G policies of one layout."""
 
     def __init__(
         self,
@@ -75,18 +76,11 @@ class Autograd:
         normalises: bool = False,
         objective: Objective | None = None,
     ) -> None:
-        """Work on some policies.
+        """Work on the policies of `part`.
 
-        Args:
-            network: of all of them.
-            part: their parameters.
-            costs: of each.
-            losses: of each row.
-            settings: by name, [G, 1]: those of an algorithm of one's own.
-            anchor: what they were, where that is to hold them.
-            normalises: whether advantages are normalised, by policy and minibatch.
-            objective: what computes the same as `losses` by kernels, on the processor and without
-                an anchor; None: torch does.
+        `settings` are the user's, [G, 1] each; `anchor` holds anchor policies; `normalises`
+        normalises advantages by policy and minibatch; `objective` computes `losses` by kernels, on
+        the CPU and without an anchor, else torch does.
         """
         self._network, self._part, self._anchor = network, part, anchor
         self._objective = objective
@@ -94,12 +88,10 @@ class Autograd:
         self._normalises = normalises
         self._costs = [torch.from_numpy(cost).to(part.flat.device) for cost in costs]
         encoder = network.encoder
-        self._piece = None
-        """Rows that are differentiated together; None: all."""
+        self._piece = None  # rows that are differentiated together; None: all
         if encoder is not None and encoder.work:
             self._piece = int(np.clip(PIECE / encoder.work, LEAST, MOST))
-        self.rows_at_once = self._piece or ROWS
-        """Rows of a policy that are best evaluated together: what stays in the cache."""
+        self.rows_at_once = self._piece or ROWS  # rows of a policy that are best evaluated together
 
     def evaluate(
         self,
@@ -110,7 +102,7 @@ class Autograd:
         log_pi: Tensor,
         values: Tensor,
     ) -> None:
-        """Write log-probabilities of the actions and values, each [K, R], for the rows picked."""
+        """Write log-probabilities of the actions and values, each [K, R], for the picked rows."""
         network, parameters = self._network, self._part.parameters
 
         def forward(pick: Pick) -> tuple[Pick, Tensor, Tensor]:
@@ -140,12 +132,7 @@ class Autograd:
                 log_pi.view(-1)[pick.flat[counts]] = chances.flatten()[counts]
 
     def step(self, batch: Batch, pick: Pick) -> Tensor:
-        """Write the loss's gradients; returns what it was made of, [len(Means), G].
-
-        Args:
-            batch: the whole rollout.
-            pick: the rows of this minibatch, of all policies that this works on.
-        """
+        """Write the gradients of the picked rows' loss; return the means [len(Means), G]."""
         if self._objective is not None:
             return self._step_by_kernels(self._objective, batch, pick)
         network, parameters, valid = self._network, self._part.parameters, pick.valid
@@ -196,11 +183,11 @@ class Autograd:
             return torch.stack(Means(loss, policy_loss, error, entropy, kl, share))
 
     def _step_by_kernels(self, objective: Objective, batch: Batch, pick: Pick) -> Tensor:
-        """As `step`: torch differentiates the network, and kernels what comes after it.
+        """Do as `step`: torch differentiates the network, and kernels what follows it.
 
-        Rows go through it in pieces, so that what each layer says of them is near when it is asked
-        for again: what a network says of a row depends on that row alone. Threads take pieces side
-        by side; their gradients are added up in the order of the pieces, as one thread would.
+        Rows go through in pieces, so that activations are still in the cache on the way back; a
+        network's output for a row depends on that row alone. Threads take pieces in parallel;
+        gradients are added up in the order of the pieces, as one thread would.
         """
         network, part = self._network, self._part
         minibatch = objective.of(batch, rows_of(pick)[0], self._log_scales)
@@ -226,7 +213,7 @@ class Autograd:
     def _differentiated(
         self, minibatch: MinibatchObjective, piece: Pick, outputs: Tensor, values: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The errors of outputs and values of a piece."""
+        """Return the gradients by outputs and values of a piece."""
         logits = self._network.actions.num_logits
         rows, order = rows_of(piece)
         joined = self._joined(outputs.detach(), values.detach(), order)
@@ -240,7 +227,7 @@ class Autograd:
         return errors, torch.from_numpy(joined[..., logits])
 
     def _pieces(self, pick: Pick) -> Iterator[Pick]:
-        """Some rows after others; sequences stay whole."""
+        """Yield consecutive rows; sequences stay whole."""
         length, most = pick.rows.shape[1], self._piece
         if pick.memory is not None or most is None or length <= most:
             yield pick
@@ -253,11 +240,11 @@ class Autograd:
 
     @property
     def _log_scales(self) -> Floats:
-        """[G, A] of actions that are numbers, or [G, 0]."""
+        """Return [G, A] for continuous actions, else [G, 0]."""
         return log_scales_of(self._part, self._network.actions.num_scales)
 
     def _joined(self, outputs: Tensor, values: Tensor, order: Integers | None) -> Floats:
-        """Logits or means, then the value, [G, B, L + 1], in this order of rows."""
+        """Return logits or means, then the value, [G, B, L + 1], in this order of rows."""
         logits = self._network.actions.num_logits
         joined: Floats = torch.cat((outputs[..., :logits], values.unsqueeze(-1)), -1).numpy()
         return joined if order is None else np.take_along_axis(joined, order[..., None], 1)

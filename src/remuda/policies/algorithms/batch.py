@@ -1,4 +1,4 @@
-"""What a rollout becomes to be trained on, what the loss weighs, and what a pass tells."""
+"""The prepared rollout, the loss's hyperparameters and its metrics."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ from remuda.types import Floats
 
 @dataclass(frozen=True)
 class Batch:
-    """What is trained on, for K policies: [K, R, ...] on the learner's device."""
+    """Training data of K policies: [K, R, ...] on the learner's device."""
 
     observations: Tensor
     actions: Tensor
     masks: Tensor | None
-    log_prox: Tensor
-    """Log-probabilities of the actions by the policy before the update."""
-    weights: Tensor
-    """How likely that policy's actions were made by the one that acted: their ratio."""
+    log_prox: Tensor  # log-probabilities of the actions under the policy before the update
+    weights: Tensor  # importance weights: that policy's probability over the acting policy's
     advantages: Tensor
-    values: Tensor
-    """What was thought of the rows before the update."""
+    values: Tensor  # values before the update
     targets: Tensor
 
 
@@ -32,24 +29,17 @@ class Costs(NamedTuple):
 
     clip: Floats
     value_cost: Floats
-    value_clip: Floats
-    """Infinity: none."""
+    value_clip: Floats  # infinite: no clipping
     entropy_cost: Floats
     anchor_cost: Floats
 
 
 class Means(NamedTuple):
-    """What a pass tells of its rows, each [G]: means over those that count."""
+    """Metrics of a pass, each [G]: means over the rows that count."""
 
-    loss: Tensor
-    """Of all that is minimised."""
-    policy_loss: Tensor
-    """That of the policy by itself: with PPO the negative clipped objective."""
-    value_loss: Tensor
-    """That of the values by itself: with PPO half their squared error."""
-    entropy: Tensor
-    """In nats."""
-    kl: Tensor
-    """How far the policy has moved since the update began, in nats."""
-    clipped: Tensor
-    """The share of rows whose probability ratio was clipped."""
+    loss: Tensor  # total loss
+    policy_loss: Tensor  # policy part: PPO's negative clipped objective
+    value_loss: Tensor  # value part: half the squared error in PPO
+    entropy: Tensor  # in nats
+    kl: Tensor  # divergence of the policy since the update began, in nats
+    clipped: Tensor  # share of rows with a clipped probability ratio

@@ -1,4 +1,4 @@
-"""What the steps of a rollout are credited with, and count: advantages, targets, weights."""
+"""Credit assignment over a rollout: advantages, value targets and importance weights."""
 
 from __future__ import annotations
 
@@ -19,24 +19,19 @@ from remuda.policies.advantages import (
 from remuda.policies.running_returns import RunningReturns
 from remuda.types import Bools, Floats, Integers
 
+# most steps over which a fresh policy's first rewards are extrapolated; without discounting, an
+# early end of an episode would otherwise decide all values
 HORIZON = 200.0
-"""The most steps for which the first rewards of a fresh policy are taken to go on: where nothing is
-discounted, an episode that ended early would else decide of all values."""
 
 
 class Credit(NamedTuple):
-    """Of the rollouts of G policies, R rows of each at most."""
+    """The credit of G policies' rollouts, of R rows each at most."""
 
-    weights: Floats
-    """[G, R]: what each row counts."""
-    advantages: Floats
-    """[G, R]."""
-    targets: Floats
-    """[G, R]: of the values."""
-    effective: Floats
-    """[G]: the effective share of the steps, by how likely these weights were to choose them."""
-    explained_variance: Floats
-    """[G]: what the values explain of their targets."""
+    weights: Floats  # [G, R] importance weights
+    advantages: Floats  # [G, R]
+    targets: Floats  # [G, R] value targets
+    effective: Floats  # [G] effective sample size as a share of the steps
+    explained_variance: Floats  # [G] share of the targets' variance that the values explain
 
 
 def credit_of(
@@ -48,17 +43,12 @@ def credit_of(
     log_probs: Floats,
     fresh: Bools | None = None,
 ) -> Credit:
-    """Credit the steps of some policies, each with its own discount, trace decay and correction.
+    """Compute the credit of some policies, each with its own discount, lambda and correction.
 
-    Args:
-        rollout: which they are trained on.
-        members: the policies, by their rows of the rollout.
-        configs: by policy of the stack.
-        returns: by policy of the stack, how large its returns are; they are counted on.
-        values: [G, R] of the weights before the update.
-        log_probs: [G, R] of the actions, by the same weights.
-        fresh: [G] whose values stand for nothing yet, and become the constant that agrees with what
-            came of it: they are changed. None: nobody's.
+    `members` are the policies' rows of the rollout; `configs` and `returns` are by policy of the
+    stack, and returns are updated. `values` and `log_probs` [G, R] are of the weights before the
+    update. Where `fresh` [G], values mean nothing yet and are overwritten by the constant that
+    agrees with the rewards.
     """
     count = len(members)
     credit = Credit(
@@ -98,7 +88,7 @@ def _credit_one(
     targets: Floats,
     is_fresh: bool,
 ) -> None:
-    """Write the advantages and targets of one policy's rows; the targets are its values before."""
+    """Write the advantages and targets of one policy's rows."""
     used = len(values)
     streams = rollout.streams[policy, :used]
     rewards = rollout.rewards[policy, :used] * np.float32(config.reward_scale)
@@ -131,13 +121,7 @@ def _credit_one(
 
 
 def others_in(rollout: Rollout, weights: Floats, members: Sequence[int]) -> tuple[Integers, Floats]:
-    """By policy of an update, [G]: the steps that others chose, and the sum of their weights.
-
-    Args:
-        rollout: which they are trained on.
-        weights: [G, R], what each row counts.
-        members: the policies, by their rows of the rollout.
-    """
+    """Return, by policy of an update [G], the steps of other policies and their total weight."""
     count, total = np.zeros(len(members), np.int64), np.zeros(len(members), np.float32)
     for i, k in enumerate(members):
         used = int(rollout.num_rows[k])
@@ -148,7 +132,7 @@ def others_in(rollout: Rollout, weights: Floats, members: Sequence[int]) -> tupl
 
 
 def steps_of(rollout: Rollout, members: Sequence[int], rows: int) -> Bools:
-    """[G, rows]: which of the first rows of some policies hold a step."""
+    """Return which of the first rows of some policies hold a step: [G, rows]."""
     at = list(members)
     used = np.arange(rows) < rollout.num_rows[at, None]
     steps: Bools = used & (rollout.streams[at, :rows] != AFTER)

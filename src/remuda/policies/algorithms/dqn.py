@@ -1,4 +1,4 @@
-"""Double DQN for K policies, and what all learners of action values have in common with it."""
+"""Double DQN for K policies, and the base of all learners of action values."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
 
+# methods that kernels replace, unless a subclass overrides them
 IN_KERNELS = ("loss", "_acting", "_at_tm1", "_at_t", "_draw_quantiles", "_taken")
-"""Methods that kernels stand in for: not those of a class with others."""
 
 
 class DQN(TransitionAlgorithm):
-    """Learns the values of actions (Mnih et al. 2015), chosen and valued by two networks.
+    """Q-learning (Mnih et al. 2015); with `double`, separate networks choose and value actions.
 
     With a recurrent network it learns from whole segments, as R2D2 (Kapturowski et al. 2019): each
-    network follows a segment from the state that the actor had stored with it, without the steps
-    of its burn-in, and targets lie n steps on in the same segment. Rewards are not rescaled.
+    network unrolls a segment from the actor's stored state, without the burn-in, and targets are n
+    steps later in the same segment. Rewards are not rescaled.
     """
 
     masks, recurrent, branching = True, True, True
@@ -44,7 +44,7 @@ class DQN(TransitionAlgorithm):
 
     @classmethod
     def network_for(cls, spec: PolicySpec) -> QNetwork:
-        """A network with a value for each action."""
+        """Build a network with a value for each action."""
         return MLP(
             spec.num_inputs,
             spec.actions.num_outputs,
@@ -55,7 +55,7 @@ class DQN(TransitionAlgorithm):
         )
 
     def loss(self, batch: Transitions | TransitionSequences, part: Part) -> Loss:
-        """The loss of every sample, its action's value, and the error where it is asked for."""
+        """Return each sample's loss, its action's value, and its error if samples have weights."""
         network = self.network
         with torch.no_grad():
             q_t = network.values_of(*self._at_t(batch, self._acting(part, part.target)))
@@ -72,7 +72,7 @@ class DQN(TransitionAlgorithm):
     def _differentiate(
         self, batch: Transitions | TransitionSequences, part: Part
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """By kernels where they suit network and loss."""
+        """Use kernels where they support network and loss."""
         if isinstance(batch, TransitionSequences) or not self.is_fused:
             return super()._differentiate(batch, part)
         told = self._fused_step(batch, part)
@@ -80,16 +80,15 @@ class DQN(TransitionAlgorithm):
 
     @property
     def is_fused(self) -> bool:
-        """Whether kernels work out its steps on single transitions."""
+        """Return whether kernels compute steps on single transitions."""
         return self._is_as_in(DQN) and FusedQ.suits(self.network, self.device)
 
     def _is_as_in(self, known: type[DQN]) -> bool:
-        """Whether all that kernels stand in for is as in the class that they were written for."""
+        """Return whether no subclass overrides what the kernels replace."""
         names = (n for n in IN_KERNELS if hasattr(known, n))
         return all(getattr(type(self), n) is getattr(known, n) for n in names)
 
     def _fused_step(self, batch: Transitions, part: Part) -> Told:
-        """The step of a batch by kernels."""
         return self._fused_q.step(part.online, part.target, batch)
 
     @cached_property
@@ -103,7 +102,7 @@ class DQN(TransitionAlgorithm):
     def _at_tm1(
         self, batch: Transitions | TransitionSequences, weights: Weights
     ) -> tuple[Weights, Tensor]:
-        """The weights, and the features of every s_tm1 by them: [G, B, F]."""
+        """Return the weights and their features of every s_tm1: [G, B, F]."""
         if isinstance(batch, TransitionSequences):
             return weights, batch.at_tm1(batch.features(self.network, weights))
         return weights, self.network.features(weights, batch.s_tm1)
@@ -111,7 +110,7 @@ class DQN(TransitionAlgorithm):
     def _at_t(
         self, batch: Transitions | TransitionSequences, weights: Weights
     ) -> tuple[Weights, Tensor]:
-        """The weights, and the features of every s_t by them: [G, B, F]."""
+        """Return the weights and their features of every s_t: [G, B, F]."""
         if isinstance(batch, TransitionSequences):
             return weights, batch.at_t(batch.features(self.network, weights))
         return weights, self.network.features(weights, batch.s_t)

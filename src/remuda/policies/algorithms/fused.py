@@ -1,9 +1,9 @@
-"""The gradient of PPO's loss for multi-layer perceptrons on the processor, in kernels of our own.
+"""PPO's gradient for multi-layer perceptrons on the CPU, by our own kernels.
 
-It is what `autograd.py` has torch derive, and a test holds the two together. Written out, a
-minibatch goes through all layers in pieces that stay in the cache, the matrix products write into
-arrays that are used again, and all that lies between the last hidden layer and its gradient is one
-loop over rows. On one core that is about twice as fast.
+It equals what torch derives in `autograd.py`, which a test checks. A minibatch goes through all
+layers in pieces that stay in the cache, products write into reused arrays, and everything between
+the last hidden layer and its gradient is one loop over rows. On one core that is about twice as
+fast.
 """
 
 from __future__ import annotations
@@ -25,46 +25,37 @@ from remuda.policies.networks.products import add_products, multiply
 from remuda.policies.stack import ParameterStack
 from remuda.types import Floats, Integers
 
-PIECE = 5 << 20
-"""Bytes of what a piece is worked out in: smaller is more calls, larger leaves the cache."""
-LEAST_ROWS, MOST_ROWS = 256, 3072
-"""That go through all layers together."""
+PIECE = 5 << 20  # bytes of a piece: smaller is more calls, larger leaves the cache
+LEAST_ROWS, MOST_ROWS = 256, 3072  # rows that go through all layers together
 
 
 @dataclass
 class _Head:
-    """Some of the outputs: all that come from one tower, side by side."""
+    """The outputs that come from one tower, side by side."""
 
-    weight: Tensor
-    """[K, features, outputs]."""
-    bias: Tensor
-    """[K, 1, outputs]."""
-    turned: Tensor
-    """[K, outputs, features]: the weight, turned."""
-    gradient: Tensor
-    """[K, outputs, features]: of the weight, turned."""
-    bias_gradient: Tensor
-    """[K, outputs]."""
-    columns: slice
-    """Where these outputs are among all."""
+    weight: Tensor  # [K, features, outputs]
+    bias: Tensor  # [K, 1, outputs]
+    turned: Tensor  # [K, outputs, features], the transposed weight
+    gradient: Tensor  # [K, outputs, features], transposed
+    bias_gradient: Tensor  # [K, outputs]
+    columns: slice  # columns of these outputs
 
 
 class Workspace:
-    """What pieces are worked out in: one array for each layer, for all policies.
+    """The memory of a piece: one array for each layer, for all policies.
 
-    Pieces come one after another, so all policies and all stretches of a stack use the same memory,
-    and it is still in the cache when the next piece comes.
+    Pieces come one after another, so all policies and all parts of a stack use the same memory,
+    which is still in the cache for the next piece.
     """
 
     def __init__(self, network: ActorCritic) -> None:
-        """Make room for a piece of these networks."""
         widths = [
             [network.shapes[f"{name}.weight"][1] for name in names] for names in network.towers
         ]
         outputs = network.actions.num_logits + 1
         numbers = network.num_inputs + 2 * sum(map(sum, widths)) + outputs
+        # rows that go through all layers together
         self.rows = min(max(PIECE // (4 * numbers), LEAST_ROWS), MOST_ROWS)
-        """That go through all layers together."""
 
         def rows_of(width: int) -> Tensor:
             return torch.empty(self.rows * width, dtype=torch.float32)
@@ -74,62 +65,55 @@ class Workspace:
         self.errors = [[rows_of(width) for width in tower] for tower in widths]
 
     def piece_of(self, array: Tensor, policies: int, rows: int) -> Tensor:
-        """The beginning of an array, as so many rows of so many policies."""
+        """Return the beginning of an array as so many rows of so many policies."""
         width = array.numel() // self.rows
         return array[: policies * rows * width].view(policies, rows, width)
 
 
 @dataclass
 class _Tower:
-    """Some hidden layers, and the arrays of one piece: pre-activations become activations."""
+    """Hidden layers and the arrays of one piece."""
 
     weights: list[Tensor]
     biases: list[Tensor]
     weight_gradients: list[Tensor]
-    bias_gradients: list[Tensor]
-    """[G, 1, F] each."""
+    bias_gradients: list[Tensor]  # [G, 1, F] each
     hidden: list[Tensor]
-    errors: list[Tensor]
-    """Gradients by pre-activations."""
+    errors: list[Tensor]  # gradients by pre-activations
 
 
 @dataclass
 class _Piece:
-    """Where some rows of some policies go through all layers."""
+    """The arrays of a piece of some policies."""
 
     inputs: Tensor
     towers: list[_Tower]
-    outputs: Tensor
-    """The logits, then the value; then the errors of these."""
+    outputs: Tensor  # logits, then the value; then their errors
 
 
 @dataclass
 class _Cut:
-    """Some rows of a pick that go through all layers together."""
+    """Rows of a pick that go through all layers together."""
 
     first: int
-    end: int
-    """Of the policies of the pick."""
-    members: Integers
-    """[G]: which policies of the batch they are."""
-    index: Integers
-    """[G, B]: which of their rows."""
-    counts: Integers
-    """[G]: how many of these count; the others only fill up."""
+    end: int  # range of policies of the pick
+    members: Integers  # [G] their policies in the batch
+    index: Integers  # [G, B] rows
+    counts: Integers  # [G] rows that count, the others are padding
 
     @property
     def here(self) -> slice:
-        """The policies of the pick."""
+        """Return the policies of the pick."""
         return slice(self.first, self.end)
 
     @property
     def of_batch(self) -> RowsOf:
-        """Which rows of the batch they are."""
+        """Return which rows of the batch they are."""
         return RowsOf(self.members, self.index, self.counts)
 
 
 class Fused:
-    """Evaluates and differentiates G policies of one layout, in pieces of some rows."""
+    """Evaluation and gradients of G policies of one layout, in pieces of rows."""
 
     def __init__(
         self,
@@ -139,19 +123,10 @@ class Fused:
         workspace: Workspace,
         normalises: bool = False,
     ) -> None:
-        """Work on some policies.
-
-        Args:
-            network: of all of them.
-            part: their parameters.
-            costs: of each.
-            workspace: where to work.
-            normalises: whether advantages are normalised, by policy and minibatch.
-        """
+        """Work on the policies of `part`; see `Autograd`."""
         self._network, self._part, self._workspace = network, part, workspace
         self._objective = Objective(network.actions, costs, normalises)
-        self.rows_at_once = workspace.rows
-        """Rows of a policy that are best evaluated together."""
+        self.rows_at_once = workspace.rows  # rows of a policy that are best evaluated together
         self._kind = TANH if network.config.activation == "tanh" else RELU
         self._views = {name: view.detach() for name, view in part.parameters.items()}
         self._gradients = part.gradient_views
@@ -159,7 +134,7 @@ class Fused:
 
     @staticmethod
     def suits(network: ActorCritic, device: torch.device) -> bool:
-        """Whether these networks are of the kind that is written out here."""
+        """Return whether these networks are supported here."""
         config = network.config
         return (
             device.type == "cpu"
@@ -179,7 +154,7 @@ class Fused:
         log_pi: Tensor,
         values: Tensor,
     ) -> None:
-        """Write log-probabilities of the actions and values, each [K, R], for the rows picked."""
+        """Write log-probabilities of the actions and values, each [K, R], for the picked rows."""
         heads, scales = self._heads(), self._log_scales
         found = log_pi.numpy(), values.numpy()
         for pick in picks:
@@ -190,7 +165,7 @@ class Fused:
                 )
 
     def step(self, batch: Batch, pick: Pick) -> Tensor:
-        """Write the loss's gradients; returns what it was made of, [len(Means), G]."""
+        """Write the gradients of the picked rows' loss; return the means [len(Means), G]."""
         self._part.gradients.zero_()
         heads, turned = self._heads(), self._turned()
         rows = RowsOf(pick.members, pick.rows, pick.counts)
@@ -212,11 +187,11 @@ class Fused:
 
     @property
     def _log_scales(self) -> Floats:
-        """[G, A] of actions that are numbers, or [G, 0]."""
+        """Return [G, A] for continuous actions, else [G, 0]."""
         return log_scales_of(self._part, self._network.actions.num_scales)
 
     def _heads(self) -> list[_Head]:
-        """What leaves each tower. A trunk has both heads, so that they are one product."""
+        """Return the heads of each tower; a shared tower has both, as one product."""
         names = [HEADS] if len(self._network.towers) == 1 else [(name,) for name in HEADS]
         heads, first = [], 0
         for own in names:
@@ -232,21 +207,21 @@ class Fused:
         return heads
 
     def _store(self, heads: list[_Head]) -> None:
-        """Bring the gradients of the heads to their places."""
+        """Write the gradients of the heads."""
         parts = [slice(0, -1), slice(-1, None)] if len(heads) == 1 else [slice(None)] * 2
         for name, part, head in zip(HEADS, parts, (heads[0], heads[-1]), strict=True):
             self._gradients[f"{name}.weight"].copy_(head.gradient[:, part].mT)
             self._gradients[f"{name}.bias"][:, 0].copy_(head.bias_gradient[:, part])
 
     def _turned(self) -> list[list[Tensor]]:
-        """The weights of each tower's hidden layers but the first, turned."""
+        """Return the transposed weights of each tower's hidden layers after the first."""
         return [
             [self._views[f"{name}.weight"].mT.contiguous() for name in names[1:]]
             for names in self._network.towers
         ]
 
     def _forward(self, observations: Tensor, cut: _Cut, heads: list[_Head]) -> _Piece:
-        """Bring some rows through the hidden layers."""
+        """Run rows through the layers."""
         first, end = cut.first, cut.end
         piece = self._piece(first, end, cut.index.shape[1])
         network = self._network
@@ -270,7 +245,7 @@ class Fused:
         return piece
 
     def _backward(self, tower: _Tower, inputs: Tensor, turned: list[Tensor]) -> None:
-        """From the errors of the last activations to the gradients of all hidden layers."""
+        """Backpropagate from the last activations' errors to the gradients of all hidden layers."""
         for i in range(len(tower.hidden) - 1, -1, -1):
             errors = tower.errors[i]
             sums: Floats = np.empty((len(errors), errors.shape[2]), np.float32)
@@ -281,7 +256,7 @@ class Fused:
                 multiply(errors, turned[i - 1], None, tower.errors[i - 1])
 
     def _piece(self, first: int, end: int, rows: int) -> _Piece:
-        """Views of the workspace for so many rows of these policies; they are kept for the next."""
+        """Return cached views of the workspace for so many rows of these policies."""
         found = self._pieces.get((first, end, rows))
         if found is None:
             found = self._pieces[first, end, rows] = _Piece(
@@ -311,9 +286,9 @@ class Fused:
 
 
 def _cut(pick: Pick, most: int) -> Iterator[_Cut]:
-    """Pieces of at most so many rows: a few rows of several policies, or many of one.
+    """Yield pieces of at most so many rows: a few rows of several policies, or many of one.
 
-    Many rows are cut into pieces of like sizes: each costs some calls, however few its rows.
+    Many rows are cut into pieces of similar size: each costs some calls, however few its rows.
     """
     policies, rows = pick.rows.shape
     if policies * rows <= most:
@@ -340,7 +315,7 @@ HEADS = ("policy", "value")
 
 
 def _neighbours(members: Integers) -> list[tuple[slice, slice]]:
-    """Stretches of policies that are neighbours in the batch: where in the pick, and in it."""
+    """Return ranges of neighbouring policies: in the pick, and in the batch."""
     first, count = int(members[0]), len(members)
     if int(members[-1]) - first + 1 == count:
         return [(slice(0, count), slice(first, first + count))]

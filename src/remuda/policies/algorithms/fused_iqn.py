@@ -1,6 +1,6 @@
 """The loss of implicit quantile networks and its gradient, in one compiled step.
 
-It is what `iqn.py` has torch derive, and a test holds the two together. See `fused_q.py`.
+It equals what torch derives in `iqn.py`, which a test checks. See `fused_q.py`.
 """
 
 from __future__ import annotations
@@ -52,49 +52,31 @@ from remuda.types import Array, Floats, Integers
 
 
 class Offsets(NamedTuple):
-    """Where in the scratch there is room, for the rows of a chunk; F is the width of features."""
+    """Start of each array in the scratch, for the rows of a chunk; F is the width of features."""
 
-    basis: int
-    """Cosines of quantiles, [rows, cosines]."""
-    products: int
-    """Features times embeddings, [rows, F]..."""
-    by_products: int
-    """...and their errors."""
-    midpoints: int
-    """Embeddings of the fixed midpoints of quantiles, [N, F]."""
-    select: int
-    """Action values, [samples, A]."""
-    mean: int
-    """The mean over quantiles of what the last hidden layer says, [samples, its units]."""
-    z_t: int
-    """Values by quantile, [rows, A], of s_t..."""
-    z_tm1: int
-    """...of s_tm1..."""
-    by_z: int
-    """...and the errors of the latter."""
+    basis: int  # [rows, cosines] cosines of quantiles
+    products: int  # [rows, F] features times embeddings
+    by_products: int  # [rows, F] their errors
+    midpoints: int  # [N, F] embeddings of the fixed quantile midpoints
+    select: int  # [samples, A] action values
+    mean: int  # [samples, units] mean over quantiles of the last hidden layer
+    z_t: int  # [rows, A] values of s_t by quantile
+    z_tm1: int  # [rows, A] values of s_tm1 by quantile
+    by_z: int  # [rows, A] their errors
 
 
 class Layers(NamedTuple):
     """The layers before the head, as tables of `flat_layers`."""
 
-    state: Integers
-    """The one that sees the state."""
-    quantile: Integers
-    """The one that sees the cosines of quantiles."""
-    hidden: Integers
-    """Those that see the product of both."""
+    state: Integers  # the first layer, of the observation
+    quantile: Integers  # the layer of the quantiles' cosines
+    hidden: Integers  # the layers of the product of both
 
 
 class FusedIQN:
-    """Works out loss and gradients of policies on batches of samples of each."""
+    """Loss and gradients of policies for batches of transitions."""
 
     def __init__(self, network: IQN, settings: Settings) -> None:
-        """Lay out what is worked in.
-
-        Args:
-            network: of all policies.
-            settings: of the loss.
-        """
         self._kind, self._settings = KINDS[network.config.activation], settings
         self._quantiles = network.own.quantiles
         self._samples = max(CHUNK // self._quantiles, 1)
@@ -124,19 +106,15 @@ class FusedIQN:
 
     @staticmethod
     def suits(network: Any, device: torch.device) -> bool:
-        """Whether these networks are of the kind that is written out here."""
+        """Return whether these networks are supported here."""
         return type(network) is IQN and by_kernels(network, device)
 
     def step(
         self, online: ParameterStack, target: ParameterStack, batch: Transitions, quantiles: Tensor
     ) -> Told:
-        """Write the gradients of a batch of G policies to those of `online`.
+        """Write the gradients of a batch of G policies to `online`.
 
-        Args:
-            online: the policies' parameters.
-            target: those of their target networks.
-            batch: B samples of each.
-            quantiles: [G, 2, B, N] at which s_t and s_tm1 are valued.
+        `quantiles` [G, 2, B, N] are those at which s_t and s_tm1 are valued.
         """
         arrays = arrays_of(batch)
         told: Floats = np.zeros((3, *arrays.a_tm1.shape), np.float32)
@@ -181,25 +159,11 @@ def step_iqn(
     told: Floats,
     means: Array,
 ) -> None:
-    """Work out a batch, policy by policy, each in chunks of samples.
+    """Compute a batch, policy by policy, each in chunks of `most` samples.
 
-    Args:
-        layers: those before the head.
-        head: the last.
-        offsets: where to work.
-        kind: of activation.
-        double: as in `Settings`.
-        huber: likewise.
-        online: [G, P] parameters.
-        target: likewise.
-        gradients: likewise, written.
-        batch: the batch.
-        quantiles: [G, 2, B, N] at which s_t and s_tm1 are valued.
-        midpoints: [N] at which actions are chosen.
-        most: samples of a chunk.
-        scratch: what is worked in.
-        told: [3, G, B], written: loss, mean value and mean error of each sample.
-        means: [2, G], zeros: the means of the first two are added.
+    `online`, `target` and `gradients` are [G, P]; `quantiles` [G, 2, B, N] value s_t and s_tm1;
+    `midpoints` [N] choose actions. Writes `told` [3, G, B], the loss, mean value and mean error of
+    each sample, and adds the means of the first two to `means` [2, G].
     """
     actions, count = head.actions, quantiles.shape[3]
     for k in range(online.shape[0]):
@@ -249,7 +213,7 @@ def embed(
     scratch: Floats,
     out: Floats,
 ) -> None:
-    """Write what quantiles [rows] are embedded as, [rows, F], and their cosines to `basis`."""
+    """Write embeddings [rows, F] of quantiles [rows], and their cosines to `basis`."""
     cosines = part(scratch, basis, taus.size, quantile[0, INPUTS])
     write_cosines(taus, cosines)
     linear(cosines, row, quantile[0, WEIGHT], quantile[0, BIAS], out)
@@ -267,7 +231,7 @@ def mix(
     count: int,
     scratch: Floats,
 ) -> Floats:
-    """What the layers before the head make of features [b, F] and embeddings: [b * N, units]."""
+    """Return the last hidden layer [b * N, units] for features [b, F] and embeddings."""
     products = part(scratch, offsets.products, features.shape[0] * count, features.shape[1])
     combine(features, embedded, products)
     return forward(layers.hidden, row, products, kind, scratch)
@@ -285,7 +249,7 @@ def back(
     scratch: Floats,
     fresh: bool,
 ) -> None:
-    """From the errors of values at quantiles, in their room, to the gradients of all layers."""
+    """Backpropagate from the errors of the quantile values to the gradients of all layers."""
     hidden, rows, width = layers.hidden, said.shape[0], layers.state[0, OUTPUTS]
     by_z = part(scratch, offsets.by_z, rows, head.actions)
     by_head = scratch[head.gradients : head.gradients + (head.width + 1) * head.actions]
@@ -312,8 +276,7 @@ def back(
 
 SERIES = tuple(
     np.float32((-1) ** n * math.pi ** (2 * n + 1) / math.factorial(2 * n + 1)) for n in range(6)
-)
-"""Of the Taylor series of sin(pi x): up to |x| = 1/2 the next is below 6e-8."""
+)  # Taylor series of sin(pi x): up to |x| = 1/2 the next term is below 6e-8
 
 
 @njit(**STRICT)
@@ -342,7 +305,7 @@ def take_apart(
     by_features: Floats,
     by_embedded: Floats,
 ) -> None:
-    """Errors of products become those of features [b, F], and of embeddings not yet rectified."""
+    """Turn errors of products into those of features [b, F] and of embeddings before ReLU."""
     batch, zero = features.shape[0], np.float32(0.0)
     count = embedded.shape[0] // batch
     for b in range(batch):
@@ -370,22 +333,11 @@ def differentiate_quantiles(
     told: Floats,
     means: Array,
 ) -> None:
-    """From values at quantiles to the quantile Huber loss, and back to their errors.
+    """Write the quantile Huber loss (`losses.quantile_loss`) and the errors `by_z` [b * N, A].
 
-    See `losses.quantile_loss`.
-
-    Args:
-        k: the policy.
-        first: of the samples of its batch that are looked at.
-        z_t: [b * N, A] values by the target network.
-        select: [b, A] by which actions are chosen.
-        z_tm1: [b * N, A] values by the online network...
-        quantiles: [B, N] at which these are.
-        batch: the batch.
-        huber: as in `Settings`.
-        by_z: ...and [b * N, A], written, their errors.
-        told: as in `step_iqn`.
-        means: as in `step_iqn`.
+    `first` is the chunk's first sample of policy k. Values are `z_t` [b * N, A] of the target
+    network, `select` [b, A] to choose actions by, and `z_tm1` [b * N, A] of the online network at
+    `quantiles` [B, N]. `told` and `means` are as in `step_iqn`.
     """
     samples, count = quantiles.shape
     zero, one, half = np.float32(0.0), np.float32(1.0), np.float32(0.5)

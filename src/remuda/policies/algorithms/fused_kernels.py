@@ -1,7 +1,7 @@
-"""The kernels of PPO's fused gradient: what lies between the outputs of the heads and their errors.
+"""Kernels of PPO's gradient: from the heads' outputs to their errors, for discrete actions.
 
-`fused.py` says how they work together. Rows are worked on in blocks, each number of theirs in an
-array of its own, so that all loops are over rows and become vectors.
+Rows are processed in blocks, each quantity in its own array, so that all loops run over rows and
+are vectorised. `fused.py` uses them.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from remuda.policies.networks.activations import STRICT
 from remuda.policies.networks.vector_math import exp, log
 from remuda.types import Array, Bools, Floats, Integers
 
-BLOCK = 128
-"""Rows that are worked on together."""
-FORBIDDEN = np.float32(-1e30)
-"""In place of the logit of what is not allowed."""
+BLOCK = 128  # rows that are processed together
+FORBIDDEN = np.float32(-1e30)  # replaces masked logits
 ZERO, ONE, HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
 
 
 @njit(**STRICT)
 def gather(rows: Array, index: Integers, mean: Floats, scale: Floats, out: Floats) -> None:
-    """Rows as inputs: scaled, or normalised within 10."""
+    """Gather rows as inputs: scaled, or normalised and clipped at 10."""
     size = out.shape[2]
     for k in range(index.shape[0]):
         plain, factor = mean.shape[1] == 0, scale[k, 0]
@@ -43,10 +41,10 @@ def gather(rows: Array, index: Integers, mean: Floats, scale: Floats, out: Float
 def softmax(
     logits: Floats, allowed: Floats, pi: Floats, log_pi: Floats, entropy: Floats, count: int
 ) -> None:
-    """Probabilities and their logarithms, [choices, BLOCK], and entropies [BLOCK], of `count` rows.
+    """Write probabilities and log-probabilities [choices, BLOCK], and entropies [BLOCK].
 
-    `allowed` is 1 or 0 for each logit, or empty: all are. What is not allowed has probability 0,
-    and what is written as its logarithm is of no use.
+    `count` rows are used. `allowed` is 1 or 0 for each logit, or empty to allow all. Masked logits
+    get probability 0, and their log-probabilities are meaningless.
     """
     choices = logits.shape[0]
     top, total = np.empty(BLOCK, np.float32), np.zeros(BLOCK, np.float32)
@@ -88,7 +86,7 @@ def load(
     allowed: Floats,
     values: Floats,
 ) -> None:
-    """Bring `count` rows of outputs [B, L + 1] into arrays of their own: [L, BLOCK] and [BLOCK]."""
+    """Copy `count` rows of outputs [B, L + 1] to arrays [L, BLOCK] and [BLOCK]."""
     num_logits = outputs.shape[1] - 1
     for i in range(count):
         for j in range(num_logits):
@@ -143,10 +141,9 @@ def evaluate(
 def standardise(
     advantages: Floats, members: Integers, index: Integers, counts: Integers, out: Floats
 ) -> None:
-    """What to take from the advantages of each policy, and then multiply them by: out [G, 2].
+    """Write mean and inverse standard deviation of each policy's advantages: [G, 2].
 
-    So they have mean 0 and standard deviation 1 over the rows that count; where there is no
-    deviation to divide by they become 0.
+    Only rows that count are used; the inverse is 0 where there is no deviation.
     """
     for k in range(index.shape[0]):
         own, count = advantages[members[k]], counts[k]
@@ -161,10 +158,10 @@ def standardise(
         out[k, 1] = 1.0 / deviation if deviation > 1e-8 else 0.0
 
 
+# rows of the work array: computed per row of the minibatch
 LOG_RATIO, RATIO, LEAST, BY_CHANCE, LOSS, SLOPE = range(6)
-"""What is worked out of each row: rows of one array."""
+# rows of the work array: looked up per row of the minibatch
 LOG_PROX, WEIGHT, ADVANTAGE, VALUE, TARGET = range(6, 11)
-"""What is looked up of each row: likewise."""
 WORKED = 11
 
 
@@ -190,13 +187,12 @@ def differentiate(
     shares: Array,
     means: Array,
 ) -> None:
-    """From the outputs of the heads to the loss, and back to the errors of these outputs.
+    """Compute the loss from the heads' outputs and overwrite these by their errors.
 
-    `outputs` [G, B, num_logits + 1]: logits, then the value; they are written over by their errors,
-    with 0 where a row does not count. `members` and `index` say which row of actions, masks,
-    log_prox, weights, advantages, values and targets each is; of each policy the first `counts`
-    count, each by its share. `standard` [G, 2]: what is taken from its advantages, and what they
-    are multiplied by. `means` are added to: see `Means`.
+    `outputs` [G, B, num_logits + 1] are logits, then the value; errors are 0 where a row does not
+    count. `members` and `index` select the rows of actions, masks, log_prox, weights, advantages,
+    values and targets; the first `counts` of each policy count, each by its share. `standard` [G,
+    2] is the result of `standardise`. `means` are added to: see `Means`.
     """
     num_logits = outputs.shape[2] - 1
     logits = np.empty((num_logits, BLOCK), np.float32)
@@ -239,7 +235,7 @@ def differentiate(
                     entropy_cost[k, 0],
                 )
                 start = end
-            # What was pi is now the errors of the logits.
+            # `pi` now holds the errors of the logits.
             store(outputs[k], first, rows, pi, actions[who], sizes, x, part)
             tell(
                 x,
@@ -257,7 +253,7 @@ def differentiate(
 def look_up(
     x: Floats, rows: Integers, log_prox: Floats, weights: Floats, advantages: Floats
 ) -> None:
-    """Bring what is known of rows of a policy into `x`."""
+    """Look up log-probabilities, weights and advantages of rows."""
     for i in range(rows.size):
         x[LOG_PROX, i] = log_prox[rows[i]]
         x[WEIGHT, i] = weights[rows[i]]
@@ -266,7 +262,7 @@ def look_up(
 
 @njit(**STRICT)
 def look_up_values(x: Floats, rows: Integers, values_before: Floats, targets: Floats) -> None:
-    """Likewise, what was thought of them, and what should be."""
+    """Look up values and targets of rows."""
     for i in range(rows.size):
         x[VALUE, i] = values_before[rows[i]]
         x[TARGET, i] = targets[rows[i]]
@@ -283,7 +279,7 @@ def store(
     x: Floats,
     part: np.float32,
 ) -> None:
-    """Write errors of logits, [L, BLOCK], and of the value over outputs [B, L + 1]."""
+    """Write errors of logits [L, BLOCK] and of the value to outputs [B, L + 1]."""
     num_logits = outputs.shape[1] - 1
     for i in range(rows.size):
         for j in range(num_logits):
@@ -299,7 +295,7 @@ def store(
 def of_policy(
     x: Floats, count: int, bound: np.float32, mean: np.float32, factor: np.float32
 ) -> None:
-    """The clipped gain of each row, and by what the loss changes with its log-probability."""
+    """Compute the clipped objective of each row, and its gradient by the log-probability."""
     for i in range(count):
         log_ratio = x[LOG_RATIO, i] - x[LOG_PROX, i]
         x[LOG_RATIO, i] = log_ratio
@@ -311,13 +307,13 @@ def of_policy(
         gain, other = ratio * advantage, bounded * advantage
         least = other if other < gain else gain
         x[LEAST, i] = x[WEIGHT, i] * least
-        # What is no number is neither greater, and stays none.
+        # NaN is not greater, and stays NaN.
         x[BY_CHANCE, i] = ZERO if gain > least else -x[WEIGHT, i] * gain
 
 
 @njit(**STRICT)
 def of_value(x: Floats, values: Floats, count: int, limit: np.float32, cost: np.float32) -> None:
-    """The clipped loss of the value of each row, and its slope, times its cost."""
+    """Compute the clipped value loss of each row, and its gradient times its cost."""
     for i in range(count):
         error, moved = values[i] - x[TARGET, i], values[i] - x[VALUE, i]
         near = -limit if moved < -limit else moved
@@ -338,7 +334,7 @@ def by_logits(
     part: np.float32,
     entropy_cost: np.float32,
 ) -> None:
-    """Probabilities become the errors of their logits, but for the one that was chosen."""
+    """Turn probabilities into errors of the logits, except for the taken action's part."""
     for j in range(pi.shape[0]):
         for i in range(count):
             spread = entropy_cost * (log_pi[j, i] + entropy[i])
@@ -356,7 +352,7 @@ def tell(
     entropy_cost: np.float32,
     means: Array,
 ) -> None:
-    """Add to what a step tells of a policy, `Means`."""
+    """Add the metrics of a block, `Means`."""
     for c in range(1, entropies.shape[0]):
         for i in range(count):
             entropies[0, i] += entropies[c, i]

@@ -1,7 +1,7 @@
 """The loss of Q-learning and its gradient for multi-layer perceptrons, in one compiled step.
 
-It is what `dqn.py` has torch derive, and a test holds the two together. A batch of Q-learning is
-small: what torch takes to be called is several times what the arithmetic takes.
+It equals what torch derives in `dqn.py`, which a test checks. Batches of Q-learning are small:
+torch's call overhead is several times the arithmetic.
 """
 
 from __future__ import annotations
@@ -40,50 +40,42 @@ HEAD = "head"
 
 
 class Settings(NamedTuple):
-    """What of the configuration shapes the loss."""
+    """Settings of the loss."""
 
-    double: bool
-    """Whether the online network chooses the action that the target network values."""
-    huber: float
-    """Beyond this error the loss is linear."""
+    double: bool  # whether the online network chooses the action that the target network values
+    huber: float  # error beyond which the loss is linear
 
 
 class Told(NamedTuple):
-    """What a step says of its batch, for G policies and B samples."""
+    """Metrics of a step, for G policies and B samples."""
 
-    loss: Tensor
-    """[G]: the mean over the samples, each times its weight."""
-    value: Tensor
-    """[G]: the mean value of the actions."""
-    losses: Tensor
-    """[G, B]."""
-    errors: Tensor
-    """[G, B]: how far off each value was."""
+    loss: Tensor  # [G] mean over the samples, weighted
+    value: Tensor  # [G] mean value of the actions
+    losses: Tensor  # [G, B]
+    errors: Tensor  # [G, B] temporal-difference errors
 
     @classmethod
     def of(cls, samples: Floats, means: Array) -> Told:
-        """From loss, value and error of each sample, [3, G, B], and means of the first two."""
+        """Build them from losses, values and errors [3, G, B] and means of the first two."""
         losses, _, errors = torch.from_numpy(samples)
         loss, value = torch.from_numpy(means.astype(np.float32))
         return cls(loss, value, losses, errors)
 
 
 class BatchArrays(NamedTuple):
-    """A batch as compiled steps take it; the parts are those of `Transitions`."""
+    """The arrays of `Transitions`, for compiled steps."""
 
     s_tm1: Floats
     a_tm1: Integers
     r_t: Floats
     discount_t: Floats
     s_t: Floats
-    allowed_t: Bools
-    """[G, B, A], or [G, B, 0]: all are."""
-    weights: Floats
-    """[G, B], or [G, 0]: all count the same."""
+    allowed_t: Bools  # [G, B, A], or [G, B, 0] to allow all
+    weights: Floats  # [G, B], or [G, 0] for equal weights
 
 
 def arrays_of(batch: Transitions) -> BatchArrays:
-    """The arrays of a batch on the processor, the numbers of each side by side."""
+    """Return the contiguous arrays of a batch on the CPU."""
     policies, samples = batch.a_tm1.shape
     allowed = batch.allowed_t if batch.allowed_t.numel() else torch.ones(policies, samples, 0) > 0
     weights = batch.weights if batch.weights.numel() else batch.weights.new_ones(policies, 0)
@@ -101,7 +93,7 @@ def arrays_of(batch: Transitions) -> BatchArrays:
 
 
 def by_kernels(network: QNetwork, device: torch.device) -> bool:
-    """Whether steps are compiled here: no encoder, memory, noise, branches or threads."""
+    """Return whether steps can be compiled: no encoder, memory, noise, branches or threads."""
     return (
         network.encoder is None
         and not network.memory
@@ -116,24 +108,18 @@ def by_kernels(network: QNetwork, device: torch.device) -> bool:
 class Head(NamedTuple):
     """The last layer, for compiled steps."""
 
-    at: int
-    """Where its weight begins in a policy's row; the bias follows it."""
-    width: int
-    """Of what it sees."""
+    at: int  # start of its weight in a policy's row; the bias follows
+    width: int  # number of its inputs
     actions: int
     dueling: bool
-    folded: int
-    """Where in the scratch the plain weight and bias have room, as `fold_head` writes them..."""
-    target: int
-    """...and those of the target network..."""
-    gradients: int
-    """...and the gradients of the former..."""
-    transposed: int
-    """...and the transpose of its weight."""
+    folded: int  # start in the scratch of the plain weight and bias (`fold_head`),
+    target: int  # of those of the target network,
+    gradients: int  # of the gradients of the plain head,
+    transposed: int  # and of its transposed weight
 
     @classmethod
     def of(cls, network: QNetwork, scratch: Scratch) -> Head:
-        """The head of a network."""
+        """Lay out the head of a network."""
         width, outputs = network.shapes[f"{HEAD}.weight"]
         dueling, actions = network.config.dueling, network.num_actions
         names = list(network.shapes)
@@ -152,15 +138,9 @@ class Head(NamedTuple):
 
 
 class FusedQ:
-    """Works out loss and gradients of policies on batches of samples of each."""
+    """Loss and gradients of policies for batches of transitions."""
 
     def __init__(self, network: QNetwork, settings: Settings) -> None:
-        """Lay out what is worked in.
-
-        Args:
-            network: of all policies.
-            settings: of the loss.
-        """
         self._kind, self._settings = KINDS[network.config.activation], settings
         scratch = Scratch()
         hidden = network.layers[:-1]
@@ -172,11 +152,11 @@ class FusedQ:
 
     @staticmethod
     def suits(network: Any, device: torch.device) -> bool:
-        """Whether these networks are of the kind that is written out here."""
+        """Return whether these networks are supported here."""
         return type(network) is MLP and by_kernels(network, device)
 
     def step(self, online: ParameterStack, target: ParameterStack, batch: Transitions) -> Told:
-        """Write the gradients of a batch of G policies to those of `online`."""
+        """Write the gradients of a batch of G policies to `online`."""
         arrays = arrays_of(batch)
         told: Floats = np.zeros((3, *arrays.a_tm1.shape), np.float32)
         means: Array = np.zeros((2, len(arrays.a_tm1)))
@@ -200,7 +180,7 @@ class FusedQ:
 
 @njit(**STRICT)
 def values_of(said: Floats, scratch: Floats, head: int, actions: int, out: int) -> Floats:
-    """What a folded head makes of what the layers before it said: [B, A]."""
+    """Apply a folded head to the last hidden layer: [B, A]."""
     found = part(scratch, out, said.shape[0], actions)
     linear(said, scratch, head, head + said.shape[1] * actions, found)
     return found
@@ -222,23 +202,11 @@ def step_q(
     told: Floats,
     means: Array,
 ) -> None:
-    """Work out a batch, policy by policy, each in chunks of samples.
+    """Compute a batch, policy by policy, each in chunks of samples.
 
-    Args:
-        layers: the hidden ones, as in `flat_layers`.
-        head: the last.
-        values: where in the scratch values of s_t, of the chooser, of s_tm1 and the errors of the
-            last have room.
-        kind: of activation.
-        double: as in `Settings`.
-        huber: likewise.
-        online: [G, P] parameters.
-        target: likewise.
-        gradients: likewise, written.
-        batch: the batch.
-        scratch: what is worked in.
-        told: [3, G, B], written: loss, value and error of each sample.
-        means: [2, G], zeros: their means are added.
+    `values` are the starts in the scratch of values of s_t, of the choosing network, of s_tm1, and
+    of the errors of the last. `online`, `target` and `gradients` are [G, P]. Writes `told` [3, G,
+    B], loss, value and error of each sample, and adds the means of the first two to `means` [2, G].
     """
     size, actions = head.width * head.actions, head.actions
     last = len(layers) - 1
@@ -273,7 +241,7 @@ def step_q(
 
 @njit(**STRICT)
 def fold_heads(head: Head, online: Floats, target: Floats, scratch: Floats) -> None:
-    """Write the plain heads of two rows, and the transpose of the first one's weight."""
+    """Write the plain heads of two rows, and the transposed weight of the first."""
     size = head.width * head.actions
     for row, at in ((online, head.folded), (target, head.target)):
         room = scratch[at : at + size + head.actions]
@@ -284,16 +252,16 @@ def fold_heads(head: Head, online: Floats, target: Floats, scratch: Floats) -> N
 
 @njit(**STRICT)
 def unfold_gradients(head: Head, scratch: Floats, gradients: Floats) -> None:
-    """Write the gradients of a head to their row, from those of the plain one."""
+    """Write a head's gradients to their row, from those of the plain head."""
     by_head = scratch[head.gradients : head.gradients + (head.width + 1) * head.actions]
     unfold_head(by_head, head.width, head.actions, head.dueling, gradients, head.at)
 
 
 @njit(**STRICT)
 def best_of(select: Floats, allowed: Bools) -> int:
-    """The first of the greatest of values [A], among those allowed; [0]: all are.
+    """Return the first argmax of values [A] among those allowed; [0] allows all.
 
-    As torch has it, what is no number is the greatest.
+    As in torch, NaN is the greatest.
     """
     best = -1
     for j in range(select.size):
@@ -319,21 +287,11 @@ def differentiate_q(
     told: Floats,
     means: Array,
 ) -> None:
-    """From action values to the loss of Q-learning, and back to their errors.
+    """Write the loss of Q-learning (`dqn.DQN.loss`) and the errors `by_q` [b, A].
 
-    See `dqn.DQN.loss` and `losses.huber` for what is worked out.
-
-    Args:
-        k: the policy.
-        first: of the samples of its batch that are looked at.
-        q_t: [b, A] values by the target network.
-        select: [b, A] by which actions are chosen.
-        q_tm1: [b, A] values by the online network...
-        batch: the batch.
-        huber: as in `Settings`.
-        by_q: ...and [b, A], written, their errors.
-        told: as in `step_q`.
-        means: as in `step_q`.
+    `first` is the chunk's first sample of policy k. Values are `q_t` [b, A] of the target network,
+    `select` [b, A] to choose actions by, and `q_tm1` [b, A] of the online network. `told` and
+    `means` are as in `step_q`.
     """
     samples = batch.a_tm1.shape[1]
     share = np.float32(1.0 / samples)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class IQN(DQN):
-    """Learns the distribution of returns by its quantiles; acts on the mean."""
+    """Learns the return distribution by its quantiles; acts on the mean."""
 
     section: ClassVar[Section] = "iqn"
     recurrent, branching = True, True
@@ -32,7 +32,7 @@ class IQN(DQN):
 
     @classmethod
     def network_for(cls, spec: PolicySpec) -> iqn.IQN:
-        """A network with values for each action and quantile."""
+        """Build a network with values for each action and quantile."""
         return iqn.IQN(
             spec.num_inputs,
             spec.actions.num_outputs,
@@ -44,7 +44,7 @@ class IQN(DQN):
         )
 
     def loss(self, batch: Transitions | TransitionSequences, part: Part) -> Loss:
-        """The loss of every sample [end - first, B], and its action's values, by quantile."""
+        """Return each sample's loss [end - first, B], and its action's values by quantile."""
         network = self.network
         with torch.no_grad():
             chooser = part.online if self.config.iqn.double else part.target
@@ -69,11 +69,11 @@ class IQN(DQN):
 
     @property
     def is_fused(self) -> bool:
-        """Whether kernels work out its steps on single transitions."""
+        """Return whether kernels compute steps on single transitions."""
         return self._is_as_in(IQN) and FusedIQN.suits(self.network, self.device)
 
     def _fused_step(self, batch: Transitions, part: Part) -> Told:
-        """The step of a batch by kernels; quantiles are drawn in the order of `loss`."""
+        """Step by kernels; quantiles are drawn in the order of `loss`."""
         shape = 2, batch.a_tm1.shape[1], self.config.iqn.quantiles
         quantiles = torch.empty(part.end - part.first, *shape, dtype=torch.float32)
         for room, stream in zip(quantiles, self._streams[part.first : part.end], strict=True):
@@ -85,10 +85,10 @@ class IQN(DQN):
         return FusedIQN(self.network, Settings(self.config.iqn.double, self.config.iqn.huber))
 
     def _draw_quantiles(self, batch: Transitions | TransitionSequences, part: Part) -> Tensor:
-        """[end - first, B, N], for each policy from its own stream.
+        """Draw quantiles [end - first, B, N], for each policy from its own generator.
 
-        As many of a sequence that is cut to others' length as of a whole one, so that a policy's
-        numbers are the same whatever it is trained beside.
+        As many are drawn for a sequence that is cut to the length of others as for a whole one, so
+        that a policy's numbers do not depend on its neighbours.
         """
         count = self.config.iqn.quantiles
         shape: tuple[int, ...] = (batch.a_tm1.shape[1], count)

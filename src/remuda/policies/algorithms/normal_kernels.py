@@ -1,6 +1,6 @@
-"""The kernels of PPO's fused gradient for actions that are numbers from normal distributions.
+"""Kernels of PPO's gradient for continuous actions from normal distributions.
 
-As `fused_kernels.py` for choices: rows in blocks, each number of theirs in an array of its own.
+Like `fused_kernels.py`: rows in blocks, each quantity in its own array.
 """
 
 from __future__ import annotations
@@ -41,10 +41,9 @@ def standard_scores(
     z: Floats,
     chance: Floats,
 ) -> None:
-    """How far actions [R, A] are from their means, in standard deviations: [A, BLOCK].
+    """Write standard scores [A, BLOCK] and log-probabilities [BLOCK] of actions [R, A].
 
-    `chance` [BLOCK] becomes their log-probabilities. `outputs` [B, A + 1] are means, then the
-    value; `log_scales` [A].
+    `outputs` [B, A + 1] are means, then the value; `log_scales` [A].
     """
     size = log_scales.size
     for i in range(count):
@@ -106,12 +105,11 @@ def differentiate_normal(
     shares: Array,
     means: Array,
 ) -> None:
-    """From the outputs of the heads to the loss, and back to the errors of these outputs.
+    """Compute the loss from the heads' outputs and overwrite these by their errors.
 
-    `outputs` [G, B, A + 1]: means of the actions, then the value; they are written over by their
-    errors, with 0 where a row does not count. `log_scales` [G, A]: logarithms of standard
-    deviations; their errors are added to `by_scales` [G, A]. All else is as in
-    `fused_kernels.differentiate`.
+    `outputs` [G, B, A + 1] are means, then the value; errors are 0 where a row does not count.
+    Errors of the log standard deviations `log_scales` [G, A] are added to `by_scales` [G, A]. All
+    else is as in `fused_kernels.differentiate`.
     """
     size = log_scales.shape[1]
     z, value = np.empty((size, BLOCK), np.float32), np.empty(BLOCK, np.float32)

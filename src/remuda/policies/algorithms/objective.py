@@ -1,7 +1,7 @@
-"""PPO's objective of rows of network outputs, evaluated and differentiated by compiled kernels.
+"""PPO's objective for rows of network outputs, by compiled kernels.
 
-For all kinds of actions: choices (`fused_kernels.py`) and numbers (`normal_kernels.py`). `outputs`
-[G, B, L + 1] are always what the policy's head says, then the value.
+It serves discrete actions (`fused_kernels.py`) and continuous ones (`normal_kernels.py`). `outputs`
+[G, B, L + 1] are always the policy head's, then the value.
 """
 
 from __future__ import annotations
@@ -21,20 +21,17 @@ from remuda.types import Array, Bools, Floats, Integers
 
 
 class RowsOf(NamedTuple):
-    """Which rows of a batch outputs are of."""
+    """The rows of a batch that outputs belong to."""
 
-    members: Integers
-    """[G]: of which policies of the batch."""
-    rows: Integers
-    """[G, B]: which of their rows."""
-    counts: Integers
-    """[G]: how many of these count, the first ones; the others only fill up."""
+    members: Integers  # [G] policies of the batch
+    rows: Integers  # [G, B] their rows
+    counts: Integers  # [G] rows that count, the first ones; the others are padding
 
 
 def rows_of(pick: Pick) -> tuple[RowsOf, Integers | None]:
-    """The rows of a pick, those that count first, and where each was: [G, B], None: where it is.
+    """Return a pick's rows, those that count first, and their order [G, B]; None: unchanged.
 
-    In sequences, rows that only fill up stand between those that count.
+    In sequences, padding is between the rows that count.
     """
     if pick.valid is None or pick.memory is None:
         return RowsOf(pick.members, pick.rows, pick.counts), None
@@ -43,22 +40,16 @@ def rows_of(pick: Pick) -> tuple[RowsOf, Integers | None]:
 
 
 class Objective:
-    """What G policies are trained to make large, and how each row's outputs bear on it."""
+    """The objective of G policies, and its gradient by each row's outputs."""
 
     def __init__(self, actions: Actions, costs: Costs, normalises: bool) -> None:
-        """Work for some policies.
-
-        Args:
-            actions: of all of them.
-            costs: of each.
-            normalises: whether advantages are normalised, by policy and minibatch.
-        """
+        """Work on policies with these costs; `normalises` normalises advantages by minibatch."""
         self._actions, self._costs, self._normalises = actions, costs, normalises
         self._sizes: Integers = np.array(getattr(actions, "sizes", ()), np.int64)
 
     @staticmethod
     def suits(actions: Actions) -> bool:
-        """Whether there are kernels for actions of this kind."""
+        """Return whether there are kernels for actions of this type."""
         return type(actions) in (DiscreteActions, ContinuousActions)
 
     def evaluate(
@@ -79,12 +70,9 @@ class Objective:
             evaluate_normal(outputs, log_scales, *rows, actions, log_pi, values)
 
     def of(self, batch: Batch, rows: RowsOf, log_scales: Floats) -> MinibatchObjective:
-        """The objective of one minibatch, whose rows are differentiated part by part.
+        """Return the objective of one minibatch, which is differentiated part by part.
 
-        Args:
-            batch: the whole rollout.
-            rows: those of the minibatch.
-            log_scales: [G, A] of actions that are numbers, or [G, 0].
+        `log_scales` are [G, A] for continuous actions, else [G, 0].
         """
         return MinibatchObjective(
             self._costs, self._sizes, self._normalises, batch, rows, log_scales
@@ -103,13 +91,13 @@ class MinibatchObjective:
         rows: RowsOf,
         log_scales: Floats,
     ) -> None:
-        """Look at rows where they are; see `Objective.of`."""
+        """Use the rows in place; see `Objective.of`."""
         self._costs, self._sizes = costs, sizes
+        # [len(Means), G] of the rows that were differentiated so far
         self.means: Array = np.zeros((len(Means._fields), len(rows.members)))
-        """[len(Means), G] of the rows that were differentiated so far."""
         self._log_scales = log_scales
+        # [G, A] gradient by the log standard deviations so far
         self.by_scales: Floats = np.zeros_like(log_scales)
-        """[G, A]: the gradient of the logarithms of scales, so far."""
         self._shares = 1.0 / np.maximum(rows.counts, 1)
         self._actions, self._log_prox, self._weights, self._advantages = (
             part.numpy()
@@ -123,13 +111,7 @@ class MinibatchObjective:
             standardise(self._advantages, *rows, self._standard)
 
     def differentiate(self, outputs: Floats, here: slice, rows: RowsOf) -> None:
-        """Write errors of outputs over them.
-
-        Args:
-            outputs: [g, B, L + 1] of some of the G policies.
-            here: which of them.
-            rows: the rows of the batch that the outputs are of.
-        """
+        """Overwrite outputs [g, B, L + 1] of the policies `here` by their errors."""
         costs = self._costs
         terms: tuple[Any, ...] = (
             self._log_prox,
@@ -153,7 +135,7 @@ class MinibatchObjective:
 
 
 def log_scales_of(part: ParameterStack, count: int) -> Floats:
-    """The logarithms of standard deviations of so many numbers: [G, count]."""
+    """Return the log standard deviations: [G, count]."""
     if not count:
         return np.zeros((len(part.flat), 0), np.float32)
     return np.ascontiguousarray(part.parameters["log_scale"].detach()[:, 0].numpy())

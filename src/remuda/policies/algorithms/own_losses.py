@@ -1,7 +1,7 @@
-"""What an algorithm's losses must be, told where one's own are otherwise.
+"""Checks of the losses of user-defined algorithms.
 
-Torch would take most of what is not right without a word: one number for all rows, or a column, is
-stretched over the rows, and something else is learned.
+Torch would accept most mistakes silently: one number for all rows, or a column, is broadcast over
+the rows, and something else is learned.
 """
 
 from __future__ import annotations
@@ -16,12 +16,7 @@ from remuda.policies.algorithms.autograd import Losses, Minibatch
 
 
 def checked(algorithm: str, losses: Losses) -> Losses:
-    """`RolloutAlgorithm.losses` that raises a `ContractError` where it returns anything else.
-
-    Args:
-        algorithm: what the configuration calls it.
-        losses: which returns the policy's loss and the value's, of each row.
-    """
+    """Wrap `RolloutAlgorithm.losses` to raise a `ContractError` where its result is wrong."""
 
     def found_of(rows: Minibatch) -> tuple[Tensor, Tensor]:
         found, wanted = losses(rows), [*rows.values.shape]
@@ -38,15 +33,9 @@ def checked(algorithm: str, losses: Losses) -> Losses:
 
 
 def check_loss(algorithm: str, found: object, samples: Sequence[int]) -> None:
-    """Refuse what `TransitionAlgorithm.loss` returned where it is not of every sample.
+    """Check that `TransitionAlgorithm.loss` returned a loss of every sample, [G, B].
 
-    Args:
-        algorithm: what the configuration calls it.
-        found: what was returned.
-        samples: [G, B]: policies, and samples of each.
-
-    Raises:
-        ContractError: it is anything else, or hangs on no weight.
+    Raises ContractError otherwise, or where it depends on no weight.
     """
     wanted = [*samples]
     parts = found if isinstance(found, tuple | list) else (found,)
@@ -74,7 +63,7 @@ def _shape(part: object) -> list[int]:
 
 
 def _words(found: object) -> str:
-    """What it is, as `a tensor [1, 64] and a float`."""
+    """Describe what was returned, as `a tensor [1, 64] and a float`."""
     parts = found if isinstance(found, tuple | list) else (found,)
     words = [
         f"a tensor {_shape(part)}" if isinstance(part, Tensor) else type(part).__name__

@@ -10,12 +10,12 @@ from remuda.policies.losses import clipped_surrogate_loss, value_loss
 
 
 class PPO(RolloutAlgorithm):
-    """The clipped objective, with the value's loss clipped where that is asked for."""
+    """The clipped objective, optionally with a clipped value loss."""
 
     fused = True
 
     def losses(self, rows: Minibatch) -> tuple[Tensor, Tensor]:
-        """Equations 7 and 9 of the paper."""
+        """Return equations 7 and 9 of the paper."""
         policy = clipped_surrogate_loss(
             rows.log_probs, rows.old_log_probs, rows.advantages, rows.clip
         )

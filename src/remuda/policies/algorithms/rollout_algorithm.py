@@ -39,36 +39,33 @@ if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
 KL = Means._fields.index("kl")
-TOLD = (*Means._fields, "gradient_norm")
-"""What a step tells of each policy."""
-ANCHOR = "anchor"
-"""What an update is held close to, as a vector of a policy's training state."""
+TOLD = (*Means._fields, "gradient_norm")  # metrics of a step, by policy
+ANCHOR = "anchor"  # the anchor in a policy's training state
+# numbers of the training state: steps taken for training, and moments of returns
 PROGRESS = ("trained", "return_mean", "return_variance", "return_count")
-"""Numbers of it: the steps that were taken to be trained on, and how large returns are."""
-KL_MARGIN = 1.5
-"""An update ends once it has moved a policy by so many times its `target_kl`."""
+KL_MARGIN = 1.5  # an update ends once the policy's divergence exceeds `target_kl` times this
 
 
 class RolloutAlgorithm(Algorithm):
     """Trains K policies, each on its own rollout, with its own hyperparameters.
 
-    All that shapes the computation is alike in a stack: the network, the numbers of epochs and
-    minibatches, the length of rollouts, the time budget. All else is a vector [K]: learning rate,
-    costs, clipping, discount, trace decay.
+    A stack shares what shapes the computation: the network, the numbers of epochs and minibatches,
+    the length of rollouts, the time budget. All else is a vector [K]: learning rate, costs,
+    clipping, discount, trace decay.
 
-    Where a rollout was played by weights older than these, the objective is decoupled (Hilton et
-    al. 2022): an update is held close to the policy that it begins from, and its steps are weighted
-    by how likely that policy was to make them; with V-trace, so is what they are credited with.
-    With fresh rollouts there is nothing to correct.
+    Where a rollout was played by older weights, the objective is decoupled (Hilton et al. 2022): an
+    update stays close to the policy that it starts from, and importance weights relate that policy
+    to the acting one; V-trace also corrects the targets. With fresh rollouts there is nothing to
+    correct.
 
-    One's own is a subclass with `losses`; see docs/extend.md.
+    User-defined algorithms are subclasses with `losses`; see docs/extend.md.
     """
 
     takes, samples, masks = "rollouts", True, True
     section: ClassVar[Section] = "ppo"
     fused: ClassVar[bool] = False
-    """Whether kernels (`objective.py`) compute what `losses` says. It is not inherited by a class
-    with losses of its own."""
+    """True if kernels (`objective.py`) compute `losses`; not inherited by a class that overrides
+    it."""
 
     def __init__(
         self,
@@ -93,8 +90,8 @@ class RolloutAlgorithm(Algorithm):
         )
         if self._by_kernels and Fused.suits(network, self.device):
             self._workspace = Workspace(network)
+        # where policies that are not neighbours are copied together
         self._copies: dict[str, ParameterStack] = {}
-        """Where policies that are not neighbours are brought together."""
 
         def column(name: str) -> Floats:
             return np.array([[_number(c.ppo, name)] for c in self.configs], np.float32)
@@ -102,24 +99,20 @@ class RolloutAlgorithm(Algorithm):
         self._anchor: ParameterStack | None = None
         if any(config.ppo.anchor_cost for config in self.configs):
             self._anchor = ParameterStack(network.shapes, len(self.configs), device)
-        self.costs = Costs(*(column(name) for name in Costs._fields))
-        """By policy, what the parts of its loss weigh, and how it is clipped: each [K, 1]."""
+        self.costs = Costs(*(column(name) for name in Costs._fields))  # [K, 1] each
         self._target_kl = column("target_kl")[:, 0]
 
     @abstractmethod
     def losses(self, rows: Minibatch) -> tuple[Tensor, Tensor]:
-        """The loss of the policy and that of the value, of each row: [G, B] both.
+        """Return the losses of the policy and of the value, of each row: both [G, B].
 
-        What is minimised is the first, `ppo.value_cost` times the second, less `ppo.entropy_cost`
-        times the entropy, by the mean over the rows that count.
-
-        Args:
-            rows: of G policies, B rows of each.
+        The total loss is the first, plus `ppo.value_cost` times the second, less `ppo.entropy_cost`
+        times the entropy, averaged over the rows that count.
         """
 
     @classmethod
     def network_for(cls, spec: PolicySpec) -> ActorCritic:
-        """A policy and a value, which share layers or have towers of their own."""
+        """Build a policy and a value, which share layers or have separate towers."""
         network, ppo = spec.config.network, spec.config.ppo
         return ActorCritic(
             spec.num_inputs,
@@ -133,13 +126,13 @@ class RolloutAlgorithm(Algorithm):
 
     @classmethod
     def training_layout(cls, config: PolicyConfig) -> TrainingLayout:
-        """Moments, the anchor if there is one, how far it is annealed, how large returns are."""
+        """Return moments, the anchor if there is one, annealing progress and moments of returns."""
         found = super().training_layout(config)
         anchor = (ANCHOR,) if config.ppo.anchor_cost else ()
         return TrainingLayout((*found.vectors, *anchor), (*found.numbers, *PROGRESS))
 
     def training(self, learned: State) -> TrainingState:
-        """Of what `learned` returned, all that a newborn may take over besides weights."""
+        """Return what a newborn may take over besides weights, from the result of `learned`."""
         found = super().training(learned)
         if learned[ANCHOR] is not None:
             found.vectors[ANCHOR] = learned[ANCHOR]
@@ -148,7 +141,7 @@ class RolloutAlgorithm(Algorithm):
         return found
 
     def take_over(self, policy: int, training: TrainingState) -> None:
-        """Train a policy on; the discounted sums of streams that it does not play are left out."""
+        """Continue another policy's training, without the discounted sums of its streams."""
         super().take_over(policy, training)
         trained, *moments = (training.numbers[name] for name in PROGRESS)
         self._trained[policy] = int(trained)
@@ -158,12 +151,12 @@ class RolloutAlgorithm(Algorithm):
                 self._anchor.flat[policy].copy_(torch.from_numpy(training.vectors[ANCHOR]))
 
     def load(self, policy: int, weights: Tensor, updates: int = 0) -> None:
-        """Let a policy begin from these weights, which are their own anchor until more is known."""
+        """Load weights, which are their own anchor at first."""
         super().load(policy, weights, updates)
         self._anchor_at_itself(policy)
 
     def forget(self, policy: int) -> None:
-        """Begin to train a policy's weights anew."""
+        """Reset the training state of a policy."""
         super().forget(policy)
         self._trained[policy], self._returns[policy] = 0, RunningReturns()
         self._anchor_at_itself(policy)
@@ -174,7 +167,7 @@ class RolloutAlgorithm(Algorithm):
                 self._anchor.flat[policy].copy_(self.online.flat[policy])
 
     def configure(self, policy: int, config: PolicyConfig) -> None:
-        """Train a policy with these hyperparameters from its next update on."""
+        """Apply hyperparameters from the policy's next update on."""
         super().configure(policy, config)
         for name, column in zip(Costs._fields, self.costs, strict=True):
             column[policy] = _number(config.ppo, name)
@@ -183,12 +176,10 @@ class RolloutAlgorithm(Algorithm):
     def update(self, rollout: Rollout, members: Sequence[int]) -> Learned:
         """Train some policies, in ascending order, each on its own row of a rollout.
 
-        What a policy learns depends on its own row alone, however much the others bring: each goes
-        through all of its steps in minibatches of its own, and draws its own random numbers.
-
-        A time budget holds for each group of policies that are trained side by side, for bringing
-        like amounts: the seconds of other groups do not count, so an update of several groups may
-        take as many budgets.
+        A policy's result depends on its own row alone: each goes through all of its steps in its
+        own minibatches, and draws its own random numbers. A time budget holds for each group of
+        policies trained side by side because they have similar amounts of data: an update of
+        several groups may take as many budgets.
         """
         members = list(members)
         samples = (Sequences if self.network.memory else Rows)(rollout, members, self.device)
@@ -220,7 +211,7 @@ class RolloutAlgorithm(Algorithm):
     ) -> tuple[Batch, Credit]:
         """Prepare the batch, with values, advantages and targets.
 
-        The second is in the batch too, but there it would have to be fetched from the device.
+        The credit is also in the batch, but on the device.
         """
         first, end = members[0], members[-1] + 1
         at: slice | list[int] = slice(first, end)  # neighbours are looked at where they are
@@ -229,7 +220,7 @@ class RolloutAlgorithm(Algorithm):
         rows = int(rollout.num_rows[at].max())
 
         def batch_of(array: np.ndarray) -> Tensor:
-            """What is used of it. Once in one piece, no minibatch copies it to pick its rows."""
+            """Select the used part, contiguous, so that minibatches do not copy it."""
             found = self._to_device(array[at, :rows])
             return found if self._is_fused else found.contiguous()
 
@@ -272,12 +263,12 @@ class RolloutAlgorithm(Algorithm):
         samples: Rows | Sequences,
         members: Sequence[int],
     ) -> dict[str, Any]:
-        """Train; returns what `Learned` tells of it."""
+        """Train; return the fields of `Learned`."""
         groups = self._groups(samples, members)
         sums = torch.zeros(len(TOLD), len(members), dtype=torch.float32, device=self.device)
         passes, trained = (np.zeros(len(members), np.int64) for _ in range(2))
         once = trained
-        # Each group has its own clock: one with little goes on beside one with much.
+        # Each group has its own clock: one with little data continues beside one with much.
         spent, budget = np.zeros(len(members)), self.configs[members[0]].time_budget
         for epoch in range(1, self._epochs + 1):
             left = []
@@ -300,7 +291,7 @@ class RolloutAlgorithm(Algorithm):
         return found | {"samples": trained, "steps": once}
 
     def _groups(self, samples: Rows | Sequences, members: Sequence[int]) -> list[Group]:
-        """Policies whose minibatches are alike, so that none waits for one with much more."""
+        """Group policies with similar minibatches, so that none waits for a much larger one."""
         counts: dict[int, list[int]] = {}
         for i, units in enumerate(samples.units):
             counts.setdefault(min(self._parts(samples.steps(i)), len(units)), []).append(i)
@@ -324,9 +315,9 @@ class RolloutAlgorithm(Algorithm):
         passes: Integers,
         trained: Integers,
     ) -> Group | None:
-        """One epoch: a step for each minibatch. Returns those that go on; None: none does.
+        """Run one epoch, a step for each minibatch; return the policies that continue, or None.
 
-        What the steps tell is added to `sums` [len(TOLD), members], `passes` and `trained`.
+        Metrics are added to `sums` [len(TOLD), members], `passes` and `trained`.
         """
         parts = group.minibatches
         order = {
@@ -372,9 +363,9 @@ class RolloutAlgorithm(Algorithm):
         return self._workspace is not None and self._anchor is None
 
     def _engine(self, members: Sequence[int]) -> tuple[Side, Side | None, Fused | Autograd]:
-        """These policies side by side, their anchors, and what works out loss and gradients.
+        """Return the policies side by side, their anchors, and the engine of loss and gradients.
 
-        It is made for each update: it holds nothing but views, and the hyperparameters of today.
+        It is created for each update: it holds only views, and the current hyperparameters.
         """
         side = Side(self.online, members, self._copy("online", trainable=True))
         costs = Costs(*(cost[list(members)] for cost in self.costs))
@@ -402,7 +393,7 @@ class RolloutAlgorithm(Algorithm):
         return side, None, autograd(None)
 
     def _copy(self, name: str, trainable: bool = False) -> Callable[[], ParameterStack]:
-        """Where policies are brought together that are not neighbours; made when there are some."""
+        """Return a function that allocates a stack for copies on first use."""
 
         def found() -> ParameterStack:
             if name not in self._copies:
@@ -418,7 +409,7 @@ class RolloutAlgorithm(Algorithm):
         return torch.from_numpy(array).to(self.device)
 
     def learned(self, policy: int) -> State:
-        """A policy's weights, optimizer and counters."""
+        """Return a policy's weights, optimizer state and counters."""
         return super().learned(policy) | {
             "trained": self._trained[policy],
             "returns": self._returns[policy].state(),
@@ -426,7 +417,7 @@ class RolloutAlgorithm(Algorithm):
         }
 
     def restore_learned(self, policy: int, state: State) -> None:
-        """Go on from what `learned` returned; the random stream goes on where it is."""
+        """Restore what `learned` returned, without the random state."""
         super().restore_learned(policy, state)
         self._trained[policy] = whole(state, "trained")
         if self._anchor is not None:
@@ -436,15 +427,15 @@ class RolloutAlgorithm(Algorithm):
         self._returns[policy].restore(branch(state, "returns"))
 
     def state(self, policy: int) -> State:
-        """All that a successor needs to go on exactly here: `learned`, and the random stream."""
+        """Return all that a successor needs to continue exactly: `learned` and the random state."""
         return self.learned(policy) | {"stream": rng_state(self._streams[policy])}
 
     def restore(self, policy: int, state: State) -> None:
-        """Let a policy go on from what `state` returned."""
+        """Restore what `state` returned."""
         self.restore_learned(policy, state)
         restore_rng(self._streams[policy], state["stream"])
 
 
 def _number(ppo: PPOConfig, name: str) -> float:
-    """A hyperparameter; infinity where None means that there is no limit."""
+    """Return a hyperparameter; None is infinity."""
     return float("inf") if (value := getattr(ppo, name)) is None else float(value)

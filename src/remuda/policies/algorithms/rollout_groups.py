@@ -1,4 +1,4 @@
-"""Policies that an update trains side by side, and what it did to each."""
+"""Policies that an update trains side by side, and the metrics of an update."""
 
 from __future__ import annotations
 
@@ -12,54 +12,37 @@ from remuda.types import Floats, Integers
 
 @dataclass(frozen=True)
 class Learned:
-    """What an update did, by policy: each [G]; means are over its own minibatches."""
+    """Metrics of an update by policy, each [G]; means are over its own minibatches."""
 
-    loss: Floats
-    """Of all that is minimised."""
-    policy_loss: Floats
-    """The negative clipped objective by itself."""
-    value_loss: Floats
-    """Half the squared error of the values, by itself."""
-    entropy: Floats
-    """In nats."""
-    kl: Floats
-    """How far the update moved the policy, in nats."""
-    clipped: Floats
-    """The share of steps whose probability ratio was clipped."""
-    gradient_norm: Floats
-    """Of the gradient, before it was cut."""
-    explained_variance: Floats
-    """What the values explained of their targets before the update; NaN: all targets are equal."""
-    effective: Floats
-    """The effective share of the steps, by how likely these weights were to choose them."""
-    samples: Integers
-    """Steps that it trained on, counted as often as it did."""
-    steps: Integers
-    """Steps that it trained on, each counted once."""
-    others: Integers
-    """Steps of the rollout that others of its group chose..."""
-    others_weight: Floats
-    """...and the sum of what they weigh, where a fresh step of its own weighs 1."""
+    loss: Floats  # total loss
+    policy_loss: Floats  # negative clipped objective
+    value_loss: Floats  # half the squared error of the values
+    entropy: Floats  # in nats
+    kl: Floats  # divergence of the policy by the update, in nats
+    clipped: Floats  # share of steps with a clipped probability ratio
+    gradient_norm: Floats  # before clipping
+    explained_variance: Floats  # by the values before the update; NaN: all targets are equal
+    effective: Floats  # effective sample size as a share of the steps
+    samples: Integers  # steps trained on, counted each time
+    steps: Integers  # steps trained on, counted once
+    others: Integers  # steps of the rollout that other policies of its group chose
+    others_weight: Floats  # their total weight, where a fresh step weighs 1
 
 
 @dataclass(frozen=True)
 class Group:
-    """Policies that are trained side by side, for bringing like amounts."""
+    """Policies that are trained side by side because they have similar amounts of data."""
 
-    going: Integers
-    """Those that are not through, by their place among the policies of the update."""
-    members: list[int]
-    """The same, by their place in the stack."""
-    minibatches: int
-    """Parts of an epoch."""
-    limits: Floats | None
-    """How far each may move before it is through; None: none has a limit."""
+    going: Integers  # policies still training, by their position in the update
+    members: list[int]  # the same, by their position in the stack
+    minibatches: int  # minibatches of an epoch
+    limits: Floats | None  # largest divergence of each; None: no limits
     side: Side
     anchor: Side | None
     engine: Fused | Autograd
 
     def load(self) -> None:
-        """Bring the copies up to date: other groups have been in the same places since."""
+        """Update the copies: other groups have used the same memory since."""
         self.side.load()
         if self.anchor is not None:
             self.anchor.load()

@@ -1,4 +1,4 @@
-"""What a rollout is made of: single steps, or whole segments where policies have a memory."""
+"""The samples of a rollout: single steps, or whole segments for recurrent policies."""
 
 from __future__ import annotations
 
@@ -14,42 +14,34 @@ from remuda.experience.segments import AFTER, Rollout
 from remuda.memory.aligned import copied
 from remuda.types import Bools, Integers
 
-MOST_PADDING = 0.25
-"""The share of its rows that a pass may be filled up by."""
-PASS = 256
-"""Rows that cost as much as one more pass: so many may be filled up in any case."""
+MOST_PADDING = 0.25  # share of a pass's rows that may be padding
+PASS = 256  # rows that cost as much as another pass: so much padding is always allowed
 
 
 @dataclass(frozen=True)
 class Pick:
-    """Some rows of a batch, for G of its policies.
+    """Rows of a batch, for G of its policies.
 
-    Where policies have unlike numbers of rows, each is filled up to the longest with rows of its
-    own that do not count.
+    Policies with fewer rows are padded with repeated rows that do not count.
     """
 
-    members: Integers
-    """[G]: which policies of the batch these are."""
-    rows: Integers
-    """[G, B]: rows of each."""
-    stride: int
-    """Rows that the batch has for each of its policies."""
+    members: Integers  # [G] policies of the batch
+    rows: Integers  # [G, B] rows of each
+    stride: int  # rows of each policy in the batch
     device: torch.device
-    counts: Integers
-    """[G]: how many rows count; where there is no memory, the first ones."""
-    valid: Tensor | None = None
-    """[G, B] 1 where a row counts, 0 where it only fills up; None: all count."""
+    counts: Integers  # [G] rows that count; without memory, the first ones
+    valid: Tensor | None = None  # [G, B] 1 where a row counts, 0 for padding; None: all count
+    # [G, S, memory] state before each of the S sequences that make up the B rows
     memory: Tensor | None = None
-    """[G, S, memory] before each of the S sequences that the B rows are; None: there is none."""
 
     @cached_property
     def flat(self) -> Tensor:
-        """[G * B]: where the rows are among those of all policies of the batch."""
+        """Return the positions of the rows among those of all policies: [G * B]."""
         flat = self.rows + self.members[:, None] * self.stride
         return torch.from_numpy(flat.ravel()).to(self.device)
 
     def of(self, x: Tensor) -> Tensor:
-        """These rows of x [K, R, ...], which lies in one piece: [G, B, ...]."""
+        """Select these rows of a contiguous x [K, R, ...]: [G, B, ...]."""
         # A view, where `flatten` would copy all of an x that is a part of something.
         found = x.view(-1, *x.shape[2:]).index_select(0, self.flat)
         return found.view(len(self.members), -1, *x.shape[2:])
@@ -57,14 +49,14 @@ class Pick:
 
 @dataclass(frozen=True)
 class Amount:
-    """What one policy brings to a pass: so many units, each of so many rows at most."""
+    """A policy's contribution to a pass: units of at most `longest` rows."""
 
     units: int
     longest: int = 1
 
 
 class Rows:
-    """Steps by themselves: any order, any number."""
+    """Single steps, in any order and number."""
 
     def __init__(self, rollout: Rollout, members: Sequence[int], device: torch.device) -> None:
         self._device = device
@@ -72,23 +64,22 @@ class Rows:
         self._stride = int(self._num_rows.max())
         self.units: list[Integers] = [
             np.flatnonzero(rollout.streams[k, : rollout.num_rows[k]] != AFTER) for k in members
-        ]
-        """By policy, what can be picked."""
+        ]  # by policy, what can be picked
 
     def steps(self, member: int) -> int:
-        """How many there are of a policy."""
+        """Return the number of steps of a policy."""
         return len(self.units[member])
 
     def minibatch(self, member: int, minibatches: int) -> Amount:
-        """What one of so many minibatches of a policy is made of."""
+        """Return the amount of one of so many minibatches of a policy."""
         return Amount(-(-len(self.units[member]) // minibatches))
 
     def whole(self, member: int) -> Amount:
-        """What `everything` of a policy is made of."""
+        """Return the amount of `everything` of a policy."""
         return Amount(int(self._num_rows[member]))
 
     def pick(self, members: Integers, units: Sequence[Integers]) -> Pick:
-        """These units of each of these policies."""
+        """Pick these units of each of these policies."""
         counts = np.array([len(each) for each in units])
         size = int(counts.max())
         if (counts == size).all():
@@ -100,7 +91,7 @@ class Rows:
         return Pick(members, rows, self._stride, self._device, counts, self._valid(counts, size))
 
     def everything(self, members: Integers, at_once: int) -> Iterator[Pick]:
-        """All rows of these, those after a segment's last step too, about so many at a time."""
+        """Yield all rows, with those of final observations, about so many at a time."""
         num_rows = self._num_rows[members]
         for start in range(0, int(num_rows.max()), at_once):
             counts = np.clip(num_rows - start, 0, at_once)
@@ -115,7 +106,7 @@ class Rows:
 
 
 class Sequences:
-    """Whole segments, each from what was kept before its first step."""
+    """Whole segments, each with the recurrent state before its first step."""
 
     def __init__(self, rollout: Rollout, members: Sequence[int], device: torch.device) -> None:
         self._device = device
@@ -123,7 +114,7 @@ class Sequences:
         self._starts: list[Integers] = []
         self._lengths: list[Integers] = []
         self._memories = []
-        # Only what is there is kept: beyond it lies whatever an earlier, larger rollout left.
+        # Copies of the used parts: beyond them are remains of an earlier, larger rollout.
         for k in members:
             count = int(rollout.num_segments[k])
             starts = rollout.starts[k, :count].copy()
@@ -131,27 +122,27 @@ class Sequences:
             self._lengths.append(np.diff(np.append(starts, rollout.num_rows[k])) - 1)
             self._memories.append(rollout.memories[k, :count])
         self._longest: Integers = np.array([int(lengths.max()) for lengths in self._lengths])
+        # by policy, what can be picked
         self.units: list[Integers] = [np.arange(len(starts)) for starts in self._starts]
-        """By policy, what can be picked."""
 
     def steps(self, member: int) -> int:
-        """How many there are in all segments of a policy."""
+        """Return the number of steps in all segments of a policy."""
         return int(self._lengths[member].sum())
 
     def minibatch(self, member: int, minibatches: int) -> Amount:
-        """What one of so many minibatches of a policy is made of."""
+        """Return the amount of one of so many minibatches of a policy."""
         return Amount(-(-len(self.units[member]) // minibatches), int(self._longest[member]))
 
     def whole(self, member: int) -> Amount:
-        """What `everything` of a policy is made of."""
+        """Return the amount of `everything` of a policy."""
         return Amount(len(self.units[member]), int(self._longest[member]) + 1)
 
     def pick(self, members: Integers, units: Sequence[Integers]) -> Pick:
-        """The steps of these segments of each of these policies, filled up to the longest."""
+        """Pick the steps of these segments of each of these policies, padded to the longest."""
         return self._pick(members, units, int(self._longest[members].max()), 0)
 
     def everything(self, members: Integers, at_once: int) -> Iterator[Pick]:
-        """All rows of these, those after a segment's last step too, about so many at a time."""
+        """Yield all rows, with those of final observations, about so many at a time."""
         longest = int(self._longest[members].max())
         segments = max(at_once // (longest + 1), 1)
         for start in range(0, max(len(self.units[k]) for k in members), segments):
@@ -159,10 +150,10 @@ class Sequences:
             yield self._pick(members, units, longest + 1, 1)
 
     def _pick(self, members: Integers, units: Sequence[Integers], length: int, after: int) -> Pick:
-        """Rows of segments, `length` of each; `after`: with that after the last step.
+        """Pick `length` rows of each segment; `after` is 1 to include the final observation.
 
-        Where a policy has fewer segments than another, its first one stands for those that are not
-        there, and none of their rows counts.
+        Where a policy has fewer segments than another, its first one is repeated, and none of those
+        rows counts.
         """
         size = max(len(each) for each in units)
         starts, last = (np.zeros((len(units), size), np.int64) for _ in range(2))
@@ -188,10 +179,10 @@ class Sequences:
 
 
 def alike(amounts: Sequence[Amount]) -> list[list[int]]:
-    """Those that it is worth to bring through a network together: groups of indices, in order.
+    """Group indices of amounts that are worth running together, in order.
 
-    A pass goes over as many rows of each as the largest has. So policies of like amounts share one,
-    and one with little does not wait for one with much.
+    A pass processes as many rows of each policy as the largest has. So policies with similar
+    amounts share one, and one with little does not wait for one with much.
     """
     if len(set(amounts)) == 1:
         return [list(range(len(amounts)))]
@@ -213,7 +204,7 @@ def alike(amounts: Sequence[Amount]) -> list[list[int]]:
 
 
 def part_of(units: Integers, number: int, parts: int) -> Integers:
-    """One of so many parts of nearly equal size: the first ones have one unit more."""
+    """Return one of so many nearly equal parts: the first ones have one unit more."""
     size, more = divmod(len(units), parts)
     start = number * size + min(number, more)
     return units[start : start + size + (number < more)]

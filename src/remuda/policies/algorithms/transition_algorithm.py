@@ -1,4 +1,4 @@
-"""Algorithms that learn from single steps, drawn from all that is kept."""
+"""Algorithms that learn from replayed transitions."""
 
 from __future__ import annotations
 
@@ -31,76 +31,70 @@ if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
 
-NO_MASKS = torch.ones(0, dtype=torch.bool)
-"""Of a batch from a game where everything is always allowed."""
+NO_MASKS = torch.ones(0, dtype=torch.bool)  # of a batch from an environment without masks
 
 
-TARGET = "target"
-"""The target network, as a vector of a policy's training state."""
-NO_WEIGHTS = torch.ones(0, dtype=torch.float32)
-"""Of a batch whose samples all count the same."""
+TARGET = "target"  # the target network in a policy's training state
+NO_WEIGHTS = torch.ones(0, dtype=torch.float32)  # of a batch with equal weights
 
 
 @dataclass(frozen=True)
 class Transitions:
-    """A batch for each of K policies, on the learner's device; the indices are those of `Batch`."""
+    """A batch for each of K policies, on the learner's device; indices are those of `Batch`."""
 
     s_tm1: Tensor
     """[K, B, num_inputs]."""
     a_tm1: Tensor
-    """[K, B] int64; of several choices, the number of their combination, or where each choice is
-    valued by itself (`branching`) the choices: [K, B, choices]."""
+    """[K, B] int64; of several choices, the number of their combination, or if each choice has its
+    own values (`branching`) the choices: [K, B, choices]."""
     r_t: Tensor
-    """[K, B], already scaled."""
+    """[K, B], scaled."""
     discount_t: Tensor
     """[K, B]."""
     s_t: Tensor
     """[K, B, num_inputs]."""
     allowed_tm1: Tensor = NO_MASKS
-    """[K, B, A] bool: which actions s_tm1 allowed; of size 0: any, as in `allowed_t`. Where each
-    choice is valued by itself, A are the possibilities of all choices after one another."""
+    """[K, B, A] bool: actions that s_tm1 allowed; of size 0: any, as in `allowed_t`. If each choice
+    has its own values, A counts the possibilities of all choices."""
     allowed_t: Tensor = NO_MASKS
-    """[K, B, A] bool: which actions s_t allows, all where nothing is to come."""
+    """[K, B, A] bool: actions that s_t allows, all where the episode terminated."""
     weights: Tensor = NO_WEIGHTS
-    """[K, B]: what each sample counts in the loss; of size 0: all the same."""
+    """[K, B]: weight of each sample in the loss; of size 0: equal weights."""
 
 
 class Loss(NamedTuple):
-    """What is minimised, and what is told of it."""
+    """The result of `TransitionAlgorithm.loss`."""
 
     losses: Tensor
     """[G, B]: of every sample."""
     values: Tensor
     """[G, B, ...]: of its action, for the metrics."""
     errors: Tensor | None = None
-    """[G, B]: the temporal-difference error of every sample, by which those are prioritised that
-    are far off; None: by the loss."""
+    """[G, B]: temporal-difference errors, for prioritised replay; None: the losses are used."""
 
 
 class Learned(NamedTuple):
-    """What an update did, by policy, on the learner's device: [G] each, but for the errors."""
+    """Metrics of an update by policy, on the learner's device: [G] each, except the errors."""
 
-    loss: Tensor
-    """The mean loss of a batch."""
-    gradient_norm: Tensor
-    """Of the gradient, before it was cut."""
-    value: Tensor
-    """The mean value of the batch's actions before the update."""
-    errors: Tensor
-    """[G, B]: how far off every sample was before the update; of sequences: every sequence."""
+    loss: Tensor  # mean loss of a batch
+    gradient_norm: Tensor  # before clipping
+    value: Tensor  # mean value of the batch's actions before the update
+    errors: Tensor  # [G, B] error of every sample, or [G] sequences, before the update
 
 
 CACHE = 2**20
-"""Bytes of one layer's activations beyond which a stack is slower on a CPU than one policy after
-another: what one layer leaves behind is no longer near when the next wants it. Measured."""
+"""Bytes of one layer's activations up to which a stack is faster on a CPU than policy by policy.
+
+Beyond, what a layer writes has left the cache when the next reads it (measured).
+"""
+# factor of `CACHE` for kernels: training a stack of wide quantile networks takes some ten
+# milliseconds, its calls a hundredth of that
 FUSED = 4
-"""So many times as much goes into one call of kernels: a stack of wide quantile networks is trained
-for some ten milliseconds, of which its calls are a hundredth."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some policies of a stack that are trained together."""
+    """Policies of a stack that are trained together."""
 
     first: int
     end: int
@@ -109,28 +103,27 @@ class Part:
 
 
 class TransitionAlgorithm(Algorithm):
-    """Trains K private networks, each on batches of its own steps.
+    """Trains K private networks, each on batches of its transitions.
 
-    Only `online` receives gradients; `target` is a copy, renewed by `renew_targets`. All that
-    shapes the computation is alike in a stack: the network, the batch, `double` and `huber`; each
-    policy has its own learning rate, target and random stream. Noise is drawn from the stream of
-    the first, so policies with noisy layers are trained alone.
+    Only `online` receives gradients; `target` is a copy, renewed by `renew_targets`. A stack shares
+    what shapes the computation: the network, the batch, `double` and `huber`; each policy has its
+    own learning rate, target and random generator. Noise is drawn from the first one's generator,
+    so policies with noisy layers are trained alone.
 
-    One's own is a subclass with `heads` and a `loss`; see docs/extend.md.
+    User-defined algorithms are subclasses with `heads` and a `loss`; see docs/extend.md.
     """
 
     takes, masks = "transitions", False
     section: ClassVar[Section] = "dqn"
     recurrent: ClassVar[bool] = False
-    """Whether its loss is that of sequences too, `TransitionSequences`: its network may then be
-    recurrent. It is not inherited by a class with a loss of its own."""
+    """True if `loss` also takes `TransitionSequences`, so that the network may be recurrent. Not
+    inherited by a class that overrides `loss`."""
     branching: ClassVar[bool] = False
-    """Whether its loss can value each of several choices by itself, where they have too many
-    combinations for a value each. It is not inherited by a class with a loss of its own."""
+    """True if `loss` can value each of several choices separately, where there are too many
+    combinations. Not inherited by a class that overrides `loss`."""
     heads: ClassVar[Sequence[str]] = ()
-    """The heads of its network, each with a number for each action and on layers of its own. The
-    first is what actions are chosen by: the greatest, or where `samples` is true drawn from the
-    softmax of them."""
+    """The heads of its network, each with a number for each action and its own layers. Actions are
+    chosen by the first: its argmax, or with `samples` a draw from its softmax."""
 
     def __init__(
         self,
@@ -146,11 +139,7 @@ class TransitionAlgorithm(Algorithm):
 
     @classmethod
     def network_for(cls, spec: PolicySpec) -> Network:
-        """A network with the heads of the class.
-
-        Raises:
-            ConfigError: it names none.
-        """
+        """Build a network with the heads of the class; raise ConfigError where it names none."""
         if not cls.heads:
             raise ConfigError(
                 f"policy.algorithm {spec.config.algorithm}: the class names no heads, as in "
@@ -161,44 +150,33 @@ class TransitionAlgorithm(Algorithm):
 
     @classmethod
     def learns_from_sequences(cls) -> bool:
-        """Whether its loss is that of sequences too: the class that has the loss must say so."""
+        """Return whether the class of `loss` supports sequences."""
         return says_so(cls, "recurrent", "loss")
 
     @classmethod
     def values_each_choice(cls) -> bool:
-        """Whether its loss can value each choice: the class that has the loss must say so."""
+        """Return whether the class of `loss` values each choice separately."""
         return says_so(cls, "branching", "loss")
 
     @abstractmethod
     def loss(
         self, batch: Transitions, part: Part
     ) -> tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | Loss:
-        """The loss of every sample, [G, B], and the values of its action, [G, B, ...].
+        """Return the loss of every sample, [G, B], and the values of its action, [G, B, ...].
 
-        Gradients flow from the loss to the online parameters; the values are for the metrics. A
-        third tensor may tell the temporal-difference errors, as in `Loss`. The weights of samples
-        are not this method's: losses are multiplied with them afterwards.
-
-        Args:
-            batch: of the policies of the part; not all of the stack's.
-            part: the G policies that are trained.
+        Gradients flow from the loss to the online parameters; the values are metrics. A third
+        tensor may hold temporal-difference errors, as in `Loss`. Losses are multiplied with the
+        samples' weights afterwards. `batch` holds the G policies of `part`, not all of the stack.
         """
 
     def head(self, part: Part, head: str, inputs: Tensor, target: bool = False) -> Tensor:
-        """What a head says of inputs [G, B, num_inputs]: [G, B, A].
-
-        Args:
-            part: the G policies.
-            head: one of `heads`.
-            inputs: of a batch.
-            target: whether by the target network.
-        """
+        """Return a head's outputs [G, B, A], or the target network's, for inputs of a batch."""
         assert isinstance(self.network, Heads)
         stack = part.target if target else part.online
         return self.network.head(head, stack.parameters, inputs)
 
     def setting(self, part: Part, name: str) -> Tensor:
-        """A number of `policy.settings`, of each policy of a part: [G, 1]."""
+        """Return a number of `policy.settings` for each policy of a part: [G, 1]."""
         return self.settings_of(name, range(part.first, part.end))
 
     def renew_targets(self, part: Part) -> None:
@@ -209,12 +187,12 @@ class TransitionAlgorithm(Algorithm):
 
     @property
     def is_fused(self) -> bool:
-        """Whether kernels of our own work out its steps on single transitions."""
+        """Return whether our kernels compute its steps on single transitions."""
         return False
 
     @property
     def width(self) -> int:
-        """How many policies it is worth to train together."""
+        """Return how many policies are best trained together."""
         if self.device.type != "cpu":
             return len(self.configs)
         widest = 4 * self.config.quantiles * self.config.batch_size * self.network.widest
@@ -225,24 +203,24 @@ class TransitionAlgorithm(Algorithm):
 
     @classmethod
     def training_layout(cls, config: PolicyConfig) -> TrainingLayout:
-        """Moments and the target network; its learner adds how far exploration has decayed."""
+        """Return moments and target network; the learner adds the progress of exploration."""
         found = super().training_layout(config)
         return TrainingLayout((*found.vectors, TARGET), (*found.numbers, EXPLORED, BEGUN))
 
     def training(self, learned: State) -> TrainingState:
-        """Of what `learned` returned, all that a newborn may take over besides weights."""
+        """Return what a newborn may take over besides weights, from the result of `learned`."""
         found = super().training(learned)
         found.vectors[TARGET] = learned[TARGET]
         return found
 
     def take_over(self, policy: int, training: TrainingState) -> None:
-        """Train a policy on, by the target network of the other."""
+        """Continue another policy's training, with its target network."""
         super().take_over(policy, training)
         with torch.no_grad():
             self.target.flat[policy].copy_(torch.from_numpy(training.vectors[TARGET]))
 
     def load(self, policy: int, weights: Tensor, updates: int = 0) -> None:
-        """Begin from these weights [P], in the online and in the target network."""
+        """Load weights [P] into the online and target networks."""
         super().load(policy, weights, updates)
         with torch.no_grad():
             self.target.flat[policy].copy_(weights)
@@ -250,7 +228,7 @@ class TransitionAlgorithm(Algorithm):
     def update(
         self, batch: Transitions | TransitionSequences, first: int = 0, end: int | None = None
     ) -> Learned:
-        """Train policies `first` to `end - 1`, a step on the batch of each."""
+        """Train policies `first` to `end - 1`, one step on a batch of each."""
         end = len(self.configs) if end is None else end
         part = self._part(first, end)
         loss, value, errors = self._differentiate(batch, part)
@@ -265,7 +243,7 @@ class TransitionAlgorithm(Algorithm):
     def _differentiate(
         self, batch: Transitions | TransitionSequences, part: Part
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Write the gradients of a batch; returns loss [G], value [G] and errors, as `Learned`."""
+        """Write the gradients of a batch; return loss [G], value [G] and errors of `Learned`."""
         # Sequences come only to algorithms that are `recurrent`; `PolicySpec.network` sees to it.
         found = self.loss(batch, part)  # type: ignore[arg-type]
         check_loss(self.configs[0].algorithm, found, batch.r_t.shape)
@@ -283,21 +261,21 @@ class TransitionAlgorithm(Algorithm):
         return loss.detach(), value, errors
 
     def state(self, policy: int) -> State:
-        """All that a successor needs to go on exactly here: `learned`, and the random stream."""
+        """Return all that a successor needs to continue exactly: `learned` and the random state."""
         return self.learned(policy) | {"stream": self._streams[policy].get_state().numpy()}
 
     def learned(self, policy: int) -> State:
-        """A policy's weights, optimizer and counters."""
+        """Return a policy's weights, optimizer state and counters."""
         target = self.target.flat[policy].cpu().numpy().copy()
         return super().learned(policy) | {"target": target}
 
     def restore(self, policy: int, state: State) -> None:
-        """Let a policy go on from what `state` returned."""
+        """Restore what `state` returned."""
         self.restore_learned(policy, state)
         restore_torch(self._streams[policy], state, "stream")
 
     def restore_learned(self, policy: int, state: State) -> None:
-        """Go on from what `learned` returned; the random stream goes on where it is."""
+        """Restore what `learned` returned, without the random state."""
         super().restore_learned(policy, state)
         like = np.empty(self.target.flat[policy].shape, np.float32)
         with torch.no_grad():

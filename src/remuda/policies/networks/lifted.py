@@ -220,7 +220,7 @@ class LiftedModule(Encoder):
         arguments: tuple[Any, ...] = (self._shape,) if _takes_shape(self._factory) else ()
         made = self._of_user(
             lambda: self._factory(*arguments, **self._options),
-            "with the shape of an observation and network.options by name",
+            "with the shape of an observation and network.options as keywords",
         )
         if not isinstance(made, nn.Module):
             raise ConfigError(f"{self._key} gave {type(made).__name__}, and no torch.nn.Module")
@@ -280,7 +280,7 @@ class LiftedModule(Encoder):
         except Exception as error:  # whatever the user's attributes say
             raise ConfigError(
                 f"{self._key} cannot be copied ({type(error).__name__}: {error}), and each process "
-                "and caller has one of its own; keep locks, files and the like outside of it"
+                "and caller needs a copy; keep locks, files and the like outside of it"
             ) from None
         return pattern, with_own_parts(pattern, nn.LSTMCell)
 
