@@ -23,7 +23,7 @@ from remuda.tournaments.record import DESCRIPTION, WEIGHTS, kept_weights, read_d
 from remuda.tournaments.until import _read_rounds
 from remuda.ui.cli import run
 from remuda.ui.dashboard.catalogue import Catalogue
-from remuda.ui.embedding import with_pictures
+from remuda.ui.html import with_pictures
 from remuda.ui.seeds import SEEDS, Seeds
 
 NAMES = (

@@ -26,7 +26,7 @@ from remuda.ui.pictures.gallery import draw_pictures, write_pictures
 from remuda.ui.pictures.maps import cyclic_planes
 from remuda.ui.pictures.page import draw_into
 from remuda.ui.pictures.pareto import Objectives, objectives_of, pareto_picture
-from remuda.ui.pictures.ratings import ratings_picture, read_ratings, spread_out
+from remuda.ui.pictures.ratings import ratings_picture, read_ratings
 from remuda.ui.report import write_report
 
 LONG = "population_of_the_north/policy_{}@{}000"
@@ -133,8 +133,6 @@ def test_every_policy_is_named_once_in_rows_and_at_most_once_in_maps(count: int)
         named = re.search(r"(\d+) of \d+ are named", picture.caption)
         if name != "equilibrium":
             assert sum(counts) == (int(named[1]) if named else count)
-        if count <= 8 and name in ("structure", "diversity"):
-            assert sum(counts) == count
 
 
 @pytest.mark.parametrize("count", [8, 60])
@@ -246,7 +244,7 @@ def test_a_picture_of_an_earlier_analysis_does_not_stay(tmp_path: Path) -> None:
 def test_a_page_shows_them_all_with_captions_and_sentences(tmp_path: Path) -> None:
     page = draw_into(tmp_path, analysed(8, 0.0)).read_text()
     for words in analysed(8, 0.0).in_words().values():
-        assert words.replace("'", "&#x27;") in page
+        assert words.replace("'", "&#39;") in page
     assert 'data-from="payoffs.png"' in page
     assert "of 1,680 matches" in page
     assert "Not drawn:<br>Cycles: No cycles are sure" in page
@@ -357,14 +355,6 @@ def test_names_are_cut_in_the_middle_and_stay_apart() -> None:
     assert shorten(["short", "a" * 30 + "b" * 30], 11) == ["short", "aaaaa…bbbbb"]
     cut = shorten([f"{'x' * 30}_{i}_{'y' * 6}" for i in range(3)], 11)
     assert cut == [f"xxxxxxxxx…_{i}_yyyyyy" for i in range(3)]
-
-
-def test_places_of_names_keep_their_distance_and_stay_near() -> None:
-    assert spread_out(np.array([5.0, 50.0]), 10.0, 100.0).tolist() == [5.0, 50.0]
-    assert spread_out(np.array([50.0, 50.0]), 10.0, 100.0).tolist() == [45.0, 55.0]
-    assert spread_out(np.array([99.0, 100.0, 98.0]), 10.0, 100.0).tolist() == [90.0, 100.0, 80.0]
-    crowded = spread_out(np.linspace(0.0, 1.0, 30), 10.0, 100.0)
-    assert np.diff(crowded) == pytest.approx(100.0 / 29.0)
 
 
 def a_run(path: Path, **population: object) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -11,24 +10,28 @@ import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from remuda.coordinator.metrics import PolicyRecord, Record
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.matches import payoffs_of
 from remuda.ui.numbers import number
+from remuda.ui.pictures.drawing import INK, QUIET, count_along_x, encoded, look, new_figure, widest
 from remuda.ui.summary import EpisodeMetric, RunSummary, returns
 
 log = logging.getLogger(__name__)
 
 Numbers = npt.NDArray[np.float64]
 Point = tuple[float, float, int]
-"""Where, what, and of what weight."""
+"""Place, value and weight."""
 
-FEW = 10
-"""The most policies that get a colour one can tell from the others, and a place in the legend."""
+PALETTE = (
+    *("#3366b0", "#d9722e", "#2e9673", "#b8436d", "#8a63c9"),
+    *("#c79a1b", "#3ba3c4", "#7d5a44", "#7d8a2e", "#5b6470"),
+)
+FEW = len(PALETTE)
+"""Policies up to which each has a distinct colour and a place in the legend."""
 
 PALETTE = (
     "#3366b0",
@@ -49,69 +52,43 @@ SHARE_COLOURS = {
     "weights": "#8a63c9",
     "wait": "#d9722e",
 }
-INK, QUIET, FAINT = "#33373d", "#666c75", "#eceef0"
-
-LOOK: dict[Any, Any] = {
-    "font.family": "sans-serif",
-    "font.size": 9.5,
-    "text.color": INK,
-    "text.parse_math": False,  # a policy may be called $
-    "axes.edgecolor": "#c9cdd2",
-    "axes.labelcolor": QUIET,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "axes.titlepad": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "grid.color": FAINT,
-    "xtick.color": "#c9cdd2",
-    "xtick.labelcolor": QUIET,
-    "ytick.labelcolor": QUIET,
-    "ytick.left": False,
-    "legend.frameon": False,
-    "lines.solid_capstyle": "round",
+SHARE_COLOURS = {
+    "env": "#3366b0",
+    "infer": "#3ba3c4",
+    "write": "#2e9673",
+    "weights": "#8a63c9",
+    "wait": "#d9722e",
 }
-"""matplotlib's settings for the charts."""
 
 
 def draw_charts(summary: RunSummary) -> dict[str, bytes]:
-    """All charts that there are data for: PNG files by name."""
+    """Draw all charts that there are data for: PNG files by name."""
     charts = {"learning": learning_chart, "throughput": throughput_chart}
     if summary.episode_metrics:
         charts["game"] = game_chart
     if summary.files.ledger.is_file():
         charts["payoff"] = payoff_chart
-    with mpl.rc_context(LOOK):
-        return {f"{name}.png": _png(draw(summary)) for name, draw in charts.items()}
+    with look():
+        return {f"{name}.png": encoded(draw(summary)) for name, draw in charts.items()}
 
 
 def learning_chart(summary: RunSummary) -> Figure:
-    """Return over turns, with the evaluation at its end, above small charts of the losses.
-
-    On-policy these are the total, the policy's own, and that of the values.
-    """
+    """Draw return over turns, with the evaluation at its end, above the losses."""
     records, colours = summary.records, colours_of(summary)
     losses = LOSSES if _has_parts(records) else LOSSES[:1]
     titles = ("Return per episode", *(title for title, _ in losses))
-    figure, (top, *panels) = _panels(*titles, heights=(3.2, *(1.1 for _ in losses)))
+    figure, (top, *panels) = new_panels(*titles, heights=(3.2, *(1.1 for _ in losses)))
     crowded = len(colours) > FEW
     for name, colour in colours.items():
         _curve(top, returns(records, name), colour, name, crowded)
         for axes, (_, loss) in zip(panels, losses, strict=True):
             _curve(axes, _series(records, name, loss), colour, name, crowded)
     if crowded:
-        _curve(top, _mean_returns(records), INK, f"mean of {len(colours)}")
+        _curve(top, mean_returns(records), INK, f"mean of {len(colours)}")
 
     turns = max(summary.ending["turns"], 1)
     evaluated = _mark_evaluation(top, summary, turns)
-    top.set_xlim(0, turns * (1.11 if evaluated else 1.0))  # and so the other's
-    top.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-    top.xaxis.set_major_formatter(EngFormatter(sep=""))
+    count_along_x(top, round(turns * (1.11 if evaluated else 1.0)))  # and the panels below
     for axes in panels:
         if _spans_decades(axes):
             axes.set_yscale("log")
@@ -124,7 +101,7 @@ LOSSES: tuple[tuple[str, Callable[[PolicyRecord], float | None]], ...] = (
     ("Policy loss", lambda policy: policy.policy_loss),
     ("Value loss", lambda policy: policy.value_loss),
 )
-"""What is drawn below the return: the whole first, then its parts, where there are such."""
+"""The charts below the return: the total, and its parts where a learner records them."""
 
 
 def _has_parts(records: Sequence[Record]) -> bool:
@@ -134,32 +111,28 @@ def _has_parts(records: Sequence[Record]) -> bool:
 
 
 def game_chart(summary: RunSummary) -> Figure:
-    """The game's metrics of its episodes, over turns: a panel for each."""
+    """Draw episode metrics over turns, a panel for each."""
     metrics = summary.episode_metrics
-    figure, panels = _panels(
-        *(title_of(metric) for metric in metrics), heights=(1.2,) * len(metrics)
-    )
-    turns = max(summary.ending["turns"], 1)
+    titles = [title_of(metric) for metric in metrics]
+    figure, panels = new_panels(*titles, heights=(1.2,) * len(metrics))
     for axes, metric in zip(panels, metrics, strict=True):
         means = [(record.turns, record.facts.get(metric.name)) for record in summary.records]
         _curve(axes, ((x, y, 1) for x, y in means if y is not None), INK, "")
-    panels[0].set_xlim(0, turns)  # and so the others'
-    panels[0].xaxis.set_major_locator(MaxNLocator(8, integer=True))
-    panels[0].xaxis.set_major_formatter(EngFormatter(sep=""))
+    count_along_x(panels[0], summary.ending["turns"])  # and the others
     _finish(figure, "turns", named=panels[0])
     return figure
 
 
 MOST = 24
-"""The most members in the picture of payoffs."""
+"""Members in the chart of payoffs."""
 
 
 def payoff_chart(summary: RunSummary) -> Figure:
-    """What the row earns against the column, in training so far, as a heat map."""
+    """Draw the mean payoffs in training as a heat map."""
     labels, means = _payoffs_of(summary)
     count = len(labels)
-    figure = Figure(figsize=(9.6, 1.6 + 0.32 * max(count, 4)), dpi=160, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(WIDTH, 1.6 + 0.32 * max(count, 4))
+    figure.set_layout_engine("constrained")
     axes = figure.subplots()
     known = means[np.isfinite(means)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
@@ -168,8 +141,7 @@ def payoff_chart(summary: RunSummary) -> Figure:
     picture = axes.imshow(means, cmap="RdBu" if low < 0 < high else "viridis", vmin=low, vmax=high)
     axes.set_xticks(range(count), labels, rotation=90 if count > 4 else 0)
     axes.set_yticks(range(count), labels)
-    axes.grid(visible=False)
-    axes.set_title("What the row earns against the column")
+    axes.set_title("Mean payoff of the row against the column")
     if count <= 12:
         middle, span = (low + high) / 2, max(high - low, 1e-9)
         for i, j in np.argwhere(np.isfinite(means)).tolist():
@@ -182,33 +154,34 @@ def payoff_chart(summary: RunSummary) -> Figure:
 
 
 def _payoffs_of(summary: RunSummary) -> tuple[Sequence[str], Numbers]:
-    """Who is there, and what the row earned against the column; NaN: they never met."""
+    """Return the members, and the payoff of the row against the column; NaN: they never met."""
     try:
         found = payoffs_of(summary.files, MOST)
     except UsageError:  # no match is over
         return (), np.zeros((0, 0))
     except RunDirectoryError:
         raise
-    except Exception as error:  # the user's game tells who meets whom
+    except Exception as error:  # the user's environment decides who meets
         log.error("no picture of payoffs", exc_info=error)
         return (), np.zeros((0, 0))
     return found.names, found.matrix
 
 
 def title_of(metric: EpisodeMetric) -> str:
-    """What a game tells, as a heading."""
+    """Return the name of a metric as a heading."""
     return metric.words[:1].upper() + metric.words[1:]
 
 
-def _mean_returns(records: Iterable[Record]) -> Iterator[Point]:
+def mean_returns(records: Iterable[Record]) -> Iterator[Point]:
+    """Yield the mean return over the policies that play."""
     for record in records:
-        known = [p.mean_return for p in record.policies.values() if p.mean_return is not None]
+        known = [p.mean_return for p in record.playing.values() if p.mean_return is not None]
         if known:
             yield record.turns, sum(known) / len(known), 1
 
 
 def _mark_evaluation(axes: Axes, summary: RunSummary, turns: int) -> bool:
-    """Set the evaluation, with its standard errors, beyond the end; False: there was none."""
+    """Draw the evaluation and its standard errors beyond the last turn; False: there was none."""
     marked = [policy for policy in summary.policies if policy.evaluated_return is not None]
     if not marked:
         return False
@@ -243,15 +216,15 @@ def _mark_evaluation(axes: Axes, summary: RunSummary, turns: int) -> bool:
 
 
 def _spans_decades(axes: Axes) -> bool:
-    """Whether all that is drawn is positive, and spans so much that a logarithm tells more."""
+    """Return whether a logarithmic axis suits the lines: all positive, over a wide range."""
     drawn = [np.asarray(line.get_ydata(), np.float64) for line in axes.lines]
     values = np.concatenate([*drawn, np.zeros(0)])
     return bool(values.size and values.min() > 0 and values.max() > 30 * values.min())
 
 
 def throughput_chart(summary: RunSummary) -> Figure:
-    """Speed over time: agent-steps, where the actor's time went, and the learners' updates."""
-    figure, (steps, shares, updates) = _panels(
+    """Draw agent-steps a second, how the actor spent its time, and updates a second, over time."""
+    figure, (steps, shares, updates) = new_panels(
         "Agent-steps per second",
         "Where the actor's time went",
         "Updates per second",
@@ -270,7 +243,7 @@ def throughput_chart(summary: RunSummary) -> Figure:
         rates = _series(records, name, lambda policy: policy.updates_per_second, when)
         _curve(updates, rates, colour, name, len(colours) > FEW)
 
-    steps.set_xlim(0, span / divisor)  # and so the others'
+    steps.set_xlim(0, span / divisor)  # and the others
     for axes in (steps, updates):
         most = axes.dataLim.y1
         axes.set_ylim(0, 1.1 * most if most > 0 else 1)
@@ -295,30 +268,30 @@ def _stack_shares(axes: Axes, seconds: Numbers, records: Sequence[Record]) -> No
 
 
 BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.05)}
-"""Where legends stand."""
+"""The place of legends."""
 
-
-LEFT, RIGHT, TOP, BOTTOM, BETWEEN = 0.75, 0.25, 0.4, 0.55, 0.42
-"""Inches round panels; set by hand, since working them out takes longer than all the rest."""
-LETTER, LONGEST = 0.085, 24
-"""Inches that a letter of a legend takes, and the most letters."""
+LONGEST = 24
+"""Letters of a name in a legend."""
 WIDTH = 9.6
+"""Inches of a chart."""
 
 
-def _panels(*titles: str, heights: tuple[float, ...]) -> tuple[Figure, list[Axes]]:
-    """A figure of panels, one above the other, with one axis of turns or time for all."""
-    figure = Figure(figsize=(WIDTH, 0.8 + 1.2 * sum(heights)), dpi=160)
-    FigureCanvasAgg(figure)
+def new_panels(*titles: str, heights: tuple[float, ...]) -> tuple[Figure, list[Axes]]:
+    """Make a figure of panels above each other with a common x axis; a unit is 1.2 inches high."""
+    figure = new_figure(WIDTH, 0.8 + 1.2 * sum(heights))
     panels = figure.subplots(len(titles), 1, sharex=True, height_ratios=heights, squeeze=False)
     for axes, title in zip(panels[:, 0], titles, strict=True):
         axes.set_title(title)
+        axes.grid(axis="y")
+        axes.spines["left"].set_visible(False)
+        axes.tick_params(axis="y", length=0, labelcolor=QUIET)
     return figure, list(panels[:, 0])
 
 
 def _curve(
     axes: Axes, points: Iterable[Point], colour: Any, name: str, crowded: bool = False
 ) -> None:
-    """A smooth line over what it was made from; where there are many, the smooth line alone."""
+    """Draw a smooth line over its points; of many lines, the smooth one alone."""
     x, y, weights = np.array([*points], np.float64).reshape(-1, 3).T
     if x.size == 1:
         axes.plot(x, y, "o", color=colour, label=name, markersize=5, clip_on=False, zorder=3)
@@ -330,10 +303,10 @@ def _curve(
 
 
 def smooth(values: Numbers, weights: Numbers) -> Numbers:
-    """The weighted mean of each value and its neighbours, a twentieth of them all.
+    """Return the weighted mean of each value and its neighbours, a twentieth of all values.
 
-    The window is centred, so that a rise is shown when it was; at the ends it is cut off. Fewer
-    than 40 values stay as they are: a twentieth of them is no more than one.
+    The window is centred, so a rise is not shown late, and cut off at the ends. Fewer than 40
+    values are returned unchanged.
     """
     place = np.arange(len(values))
     reach = len(values) // 40
@@ -350,7 +323,7 @@ def _series(
     value: Callable[[PolicyRecord], float | None],
     place: Callable[[Record], float] = lambda record: record.turns,
 ) -> Iterator[Point]:
-    """A number of one policy, as far as there was one."""
+    """Yield the known values of a policy."""
     for record in records:
         number = value(record.policies[policy]) if policy in record.policies else None
         if number is not None:
@@ -358,40 +331,40 @@ def _series(
 
 
 def _finish(figure: Figure, unit: str, named: Axes) -> None:
-    """Name the common axis, set the legend beside the panel `named`, and own up to empty panels."""
+    """Name the common axis, add the legend beside the panel `named`, and set the margins."""
     figure.axes[-1].set_xlabel(unit)
     handles, labels = named.get_legend_handles_labels()
     labels = [x if len(x) <= LONGEST else x[: LONGEST - 1] + "…" for x in labels]
-    if 0 < len(handles) <= FEW:
+    if len(handles) > FEW:
+        handles, labels = handles[-1:], labels[-1:]  # the mean
+        shown = labels[0].startswith("mean of")
+    else:
+        shown = bool(handles)
+    if shown:
         named.legend(handles, labels, handlelength=1.2, **BESIDE)
-    elif handles and labels[-1].startswith("mean of"):
-        named.legend(handles[-1:], labels[-1:], handlelength=1.2, **BESIDE)
+    legends = [axes.get_legend() for axes in figure.axes]
+    words = [text.get_text() for legend in legends if legend for text in legend.get_texts()]
+    right = 0.25 + (0.45 + widest(words, 8.0) if words else 0.0)
     for axes in figure.axes:
-        if not axes.lines and not axes.collections:
-            axes.set_yticks([])
-            axes.text(
-                0.5, 0.5, "nothing was measured", transform=axes.transAxes, ha="center", color=QUIET
-            )
-    _set_margins(figure)
-
-
-def _set_margins(figure: Figure) -> None:
-    """Leave room for headings, numbers and the widest legend."""
-    longest = 0
-    for axes in figure.axes:
-        legend = axes.get_legend()
-        if legend is not None:
-            longest = max(longest, *(len(text.get_text()) for text in legend.get_texts()))
-    right = RIGHT + (0.45 + LETTER * longest if longest else 0.0)
+        say_if_empty(axes)
     width, height = figure.get_size_inches()
-    panel = (height - TOP - BOTTOM) / len(figure.axes)
+    panel = (height - 0.95) / len(figure.axes)
+    # matplotlib's own layout takes longer than all the rest.
     figure.subplots_adjust(
-        left=LEFT / width,
+        left=0.75 / width,
         right=1.0 - right / width,
-        top=1.0 - TOP / height,
-        bottom=BOTTOM / height,
-        hspace=BETWEEN / (panel - BETWEEN) if len(figure.axes) > 1 else 0.0,
+        top=1.0 - 0.4 / height,
+        bottom=0.55 / height,
+        hspace=0.42 / (panel - 0.42) if len(figure.axes) > 1 else 0.0,
     )
+
+
+def say_if_empty(axes: Axes) -> None:
+    """Write into an empty panel that it is empty."""
+    if not axes.lines and not axes.collections:
+        axes.set_yticks([])
+        words = "nothing was measured"
+        axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", color=QUIET)
 
 
 def _time_unit(seconds: float) -> tuple[str, float]:
@@ -401,15 +374,9 @@ def _time_unit(seconds: float) -> tuple[str, float]:
 
 
 def colours_of(summary: RunSummary) -> dict[str, Any]:
-    """A colour for each policy."""
+    """Return a colour for each policy."""
     names = [policy.name for policy in summary.policies]
     if len(names) <= FEW:
         return dict(zip(names, PALETTE, strict=False))
     shades = mpl.colormaps["viridis"](np.linspace(0.0, 0.92, len(names)))
     return dict(zip(names, shades, strict=True))
-
-
-def _png(figure: Figure) -> bytes:
-    data = io.BytesIO()
-    figure.savefig(data, format="png")
-    return data.getvalue()

@@ -22,8 +22,8 @@ from remuda.ui.comparison_groups import (
     way_words,
     without_common,
 )
-from remuda.ui.embedding import with_pictures
 from remuda.ui.found_runs import find_runs
+from remuda.ui.html import with_pictures
 from remuda.ui.summary import RunSummary, read_run
 
 if TYPE_CHECKING:

@@ -79,7 +79,7 @@ def test_a_population(ask):
     assert len(names) >= 3
     assert len(found["payoffs"]["means"]) == len(names)
     assert sum(found["mixture"]) == pytest.approx(1.0, abs=1e-3)
-    assert "one policy for good" in ask(place(), "population", run="fixed")["none"]
+    assert "always has the same policy" in ask(place(), "population", run="fixed")["none"]
 
 
 def test_seeds_are_one_curve(ask, tmp_path):
@@ -185,9 +185,12 @@ def test_a_run_that_becomes_a_link_is_not_served(tmp_path):
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({}, "run is missing"),
+        ({}, "run: Missing"),
         ({"run": "good", "axis": "colour"}, "curves are drawn over"),
-        ({"run": "good", "column": [str(i) for i in range(99)]}, "columns at once"),
+        (
+            {"run": "good", "column": [str(i) for i in range(99)]},
+            "at most 60 items",
+        ),
     ],
 )
 def test_questions_that_are_none(ask, tmp_path, parameters, words):
@@ -388,7 +391,7 @@ def children(what="player"):
 def test_runs_are_told_nothing_unless_that_was_asked_for(tmp_path):
     made_run(tmp_path / "good")
     asked = json.dumps({"run": "good", "do": "stop"})
-    for control, words in ((False, "only looks"), (True, "does not go on")):
+    for control, words in ((False, "read-only"), (True, "is not running")):
         with Client(make_app(tmp_path, control=control)) as client:
             wait_for_runs(client)
             assert client.get("/api/run", params={"run": "good"}).json()["control"] is control
@@ -495,10 +498,10 @@ def test_a_run_is_watched_as_it_plays_now(tmp_path):
         callbacks=[watching],
         schedule="sequential",
     )
-    assert "only looks" in watching.found[False, False]["error"]
-    assert "only looks" in watching.found[False, True]["lines"][0]["error"]
-    assert "only looks" in watching.found["configured"]["lines"][0]["error"]
-    assert "a run is told to stop" in watching.found["weights"]["error"]
+    assert "read-only" in watching.found[False, False]["error"]
+    assert "read-only" in watching.found[False, True]["lines"][0]["error"]
+    assert "read-only" in watching.found["configured"]["lines"][0]["error"]
+    assert "do: Input should be 'stop'" in watching.found["weights"]["error"]
     about, turn = watching.found[True, False]["lines"]
     assert about["seats"] == {"agent_0": "agent_0", "agent_1": "agent_1"}
     assert min(about["versions"].values()) >= 1

@@ -1,1 +1,1 @@
-"""Runs in a browser, while they go on and after: `remuda dashboard`."""
+"""Runs in a browser, during training and after it: `remuda dashboard`."""

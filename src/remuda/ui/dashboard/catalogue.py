@@ -1,4 +1,4 @@
-"""Which runs lie in a directory, kept up to date by a thread that looks at them again and again."""
+"""The runs in a directory, which a thread keeps up to date."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from remuda.ui.found_runs import FoundRun, find_runs, look_at
 log = logging.getLogger(__name__)
 
 INTERVAL = 1.0
-"""Seconds between two looks at what is there, when the last look took no time..."""
+"""Seconds between two scans if the last one took no time..."""
 SHARE = 0.05
-"""...and of the time between two looks, the most that looking takes: of many runs there are few."""
+"""...the most of all time that scans may take..."""
 REST = 15.0
-"""Seconds between two looks at most: the first one, before anything is known, takes longest."""
+"""...and the most seconds between two scans: the first one takes longest."""
 FILES = (
     *("config.yaml", "status.json", "summary.json", "metrics.jsonl", "ledger.bin", "logs", "lock"),
     *("checkpoints", "trace.json", "requests", "weights", "checkpoints/best.json"),
 )
-"""Those of a run that are read here."""
+"""The files of a run that the dashboard reads."""
 MOST_POLICIES = 200
-"""Of a run whose configuration is validated: 0.1 seconds for these."""
+"""Policies of a run up to which its configuration is validated, which takes 0.1 s."""
 LONGEST = 200
 """Letters of a setting's value that are shown."""
 
@@ -46,23 +46,18 @@ class UnknownRunError(RemudaError):
 
 @dataclass(frozen=True)
 class CataloguedRun:
-    """A run of the directory.
-
-    Attributes:
-        id: its path below the directory, with slashes; `.` is the directory itself.
-        found: what is known of it at a glance.
-        settings: by dotted key, what its configuration comes to; where it cannot be validated, or
-            not without code of the user's, what stands in the file.
-        group: the same for runs that differ by nothing but their seed.
-    """
+    """A run of the directory."""
 
     id: str
+    """Its path below the directory, with slashes; `.` is the directory itself."""
     found: FoundRun
     settings: Mapping[str, Any] = field(default_factory=dict)
+    """Its configuration by dotted key, resolved where that runs no code of the user's."""
     group: str = ""
+    """Equal for runs that differ only by their seed."""
 
     def row(self) -> dict[str, Any]:
-        """Plain data, for the table of runs."""
+        """Return its line in the table of runs."""
         policy = self.settings.get("policy.algorithm")
         return {
             "id": self.id,
@@ -79,54 +74,41 @@ class CataloguedRun:
 
 
 class Catalogue:
-    """The runs of one directory; one thread writes it, and any may read it."""
+    """The runs of one directory; one thread writes it, and any thread may read it."""
 
     def __init__(self, base: Path, between: Callable[[], None] = lambda: None) -> None:
-        """Begin with nothing found; `start` looks.
-
-        Args:
-            base: the directory.
-            between: called by the thread between two looks, at least every second.
-        """
+        """Start empty; the thread calls `between` at least every second between two scans."""
         self.between = between
         self.base = base.absolute()
         self._real = base.resolve()
         self._runs: dict[str, CataloguedRun] = {}
         self._signatures: dict[str, tuple[Any, ...]] = {}
-        self._changes = 0
-        self._complete = False
+        self.changes = 0
+        """Grows with every change of the catalogue."""
+        self.complete = False
+        """True once all runs were scanned."""
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._look_again, daemon=True, name="catalogue")
+        self._thread = threading.Thread(target=self._scan, daemon=True, name="catalogue")
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End looking."""
+        """End the thread."""
         self._stopping.set()
         self._thread.join()
 
-    @property
-    def changes(self) -> int:
-        """Grows whenever something of what is known changes."""
-        return self._changes
-
-    @property
-    def complete(self) -> bool:
-        """Whether all runs were looked at once."""
-        return self._complete
-
     def runs(self) -> list[CataloguedRun]:
-        """All that are known, the newest sign of life first."""
+        """Return all runs, the latest active first."""
         known = list(self._runs.values())
         return sorted(known, key=lambda run: (-(run.found.last or 0.0), run.id))
 
     def find(self, run: str) -> CataloguedRun:
-        """One of them.
+        """Return a run by its id; nothing outside the directory has one.
 
         Raises:
-            UnknownRunError: there is none of this name. Nothing outside the directory has one.
+            UnknownRunError: no run has this id.
         """
         found = self._runs.get(run)
         if found is None:
@@ -134,10 +116,10 @@ class Catalogue:
         return found
 
     def files(self, run: str) -> RunDirectory:
-        """The files of one of them.
+        """Return the files of a run.
 
         Raises:
-            UnknownRunError: there is none of this name, or it lies elsewhere by now.
+            UnknownRunError: no run has this id, or it has moved out of the directory.
         """
         path = self.find(run).found.path
         if not self._is_inside(path):
@@ -145,7 +127,7 @@ class Catalogue:
         return RunDirectory(path)
 
     def look(self) -> None:
-        """Look once at all that is there."""
+        """Scan the directory once."""
         present = set()
         for path in find_runs(self.base):
             if self._stopping.is_set():
@@ -156,59 +138,52 @@ class Catalogue:
             present.add(run)
             signature = _signature(path)
             if self._signatures.get(run) != signature:
-                try:
-                    known = _looked_at(run, path)
-                except Exception as error:  # a stranger's file may hold anything
-                    log.warning("cannot read the run %s", path, exc_info=error)
-                    words = f"{type(error).__name__}: {error}"[:LONGEST]
-                    known = CataloguedRun(run, FoundRun(path, damaged=words))
-                self._note(run, known)
+                known = _read_run(run, path)
+                if self._runs.get(run) != known:
+                    self._runs[run] = known
+                    self.changes += 1
                 self._signatures[run] = signature
         for gone in self._runs.keys() - present:
             del self._runs[gone], self._signatures[gone]
-            self._changes += 1
-        if not self._complete:
-            self._complete = True
-            self._changes += 1
-
-    def _note(self, run: str, known: CataloguedRun) -> None:
-        if self._runs.get(run) != known:
-            self._runs[run] = known
-            self._changes += 1
+            self.changes += 1
+        if not self.complete:
+            self.complete = True
+            self.changes += 1
 
     def _is_inside(self, path: Path) -> bool:
-        """Whether a run and all of its files that are read lie in the directory, links followed."""
+        """Return whether a run and all files that are read are in the directory, links followed."""
         links = [each for each in (path / name for name in FILES) if each.is_symlink()]
         try:
             return all(each.resolve().is_relative_to(self._real) for each in (path, *links))
         except (OSError, RuntimeError):
             return False
 
-    def _look_again(self) -> None:
+    def _scan(self) -> None:
         while not self._stopping.is_set():
             begun = time.monotonic()
             try:
                 self.look()
-            except Exception:  # the next look may fare better; that there is none helps nobody
+            except Exception:  # the next scan may succeed
                 log.exception("looking for runs in %s failed", self.base)
-            took = time.monotonic() - begun
-            self._rest(min(max(INTERVAL, took / SHARE - took), REST))
-
-    def _rest(self, seconds: float) -> None:
-        """Do what is to be done between two looks, however far apart they are."""
-        end = time.monotonic() + seconds
-        while not self._stopping.is_set() and (left := end - time.monotonic()) > 0:
-            self.between()
-            self._stopping.wait(min(left, INTERVAL))
+            now = time.monotonic()
+            end = now + min(max(INTERVAL, (now - begun) * (1.0 / SHARE - 1.0)), REST)
+            while not self._stopping.is_set() and (left := end - time.monotonic()) > 0:
+                self.between()
+                self._stopping.wait(min(left, INTERVAL))
 
 
-def _looked_at(run: str, path: Path) -> CataloguedRun:
-    settings = _settings(path)
-    return CataloguedRun(run, look_at(path), settings, _group(settings))
+def _read_run(run: str, path: Path) -> CataloguedRun:
+    try:
+        settings = _settings(path)
+        return CataloguedRun(run, look_at(path), settings, _group(settings))
+    except Exception as error:  # another person's file may hold anything
+        log.warning("cannot read the run %s", path, exc_info=error)
+        words = f"{type(error).__name__}: {error}"[:LONGEST]
+        return CataloguedRun(run, FoundRun(path, damaged=words))
 
 
 def _signature(path: Path) -> tuple[Any, ...]:
-    """Changes whenever what is shown of a run may have changed."""
+    """Return a value that changes with the files of a run."""
     found: list[Any] = []
     for name in ("config.yaml", "status.json", "summary.json", "checkpoints"):
         try:
@@ -220,23 +195,20 @@ def _signature(path: Path) -> tuple[Any, ...]:
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    """What a configuration comes to, so that runs of earlier versions are like those of now."""
+    """Return the configuration by dotted key, with its defaults if it can be resolved."""
     try:
         tree = read_tree(path / "config.yaml")
     except Exception:  # YAML's own constructors raise anything
         return {}
     try:
         tree = _resolved(tree)
-    except Exception as error:  # of a later version, or a stranger's
-        log.debug("the settings of %s stand as they are in its file: %s", path, error)
+    except Exception as error:  # of a later version, or another person's
+        log.debug("the settings of %s are shown without defaults: %s", path, error)
     return {str(key): _shown(value) for key, value in flat(tree).items()}
 
 
 def _resolved(tree: dict[str, Any]) -> dict[str, Any]:
-    """The same where an algorithm is the user's own: to validate it would run the user's code.
-
-    So too where there are very many policies, each of which takes its time.
-    """
+    """Resolve a configuration unless that runs code of the user's, or takes long."""
     policies = [tree.get("policy", {}), *tree.get("policies", {}).values()]
     named = {policy["algorithm"] for policy in policies if "algorithm" in policy}
     is_known = named <= BUILT_IN.keys() and len(policies) <= MOST_POLICIES
@@ -244,7 +216,7 @@ def _resolved(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> Any:
-    """A value as JSON has it, and no longer than anyone reads."""
+    """Return a value as JSON has it, shortened."""
     if value is None or isinstance(value, bool | int | float):
         return value
     text = value if isinstance(value, str) else repr(value)
@@ -252,6 +224,6 @@ def _shown(value: Any) -> Any:
 
 
 def _group(settings: Mapping[str, Any]) -> str:
-    """A name for all runs of the same settings, whatever their seeds."""
+    """Return a digest of all settings but the seed."""
     known = sorted((key, repr(value)) for key, value in settings.items() if key not in ASIDE)
     return hashlib.sha256(repr(known).encode()).hexdigest()[:12] if known else ""

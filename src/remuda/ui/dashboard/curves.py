@@ -1,9 +1,10 @@
-"""The curves of runs: metrics files, read on as they grow, by columns, thinned for the screen."""
+"""Curves of runs for the screen: metrics files by column, read while they grow, and thinned."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import threading
 import time
 from array import array
@@ -21,26 +22,26 @@ from remuda.coordinator.records import AXES, SHOWN_OF_MEMBER, SHOWN_OF_RUN
 Numbers = npt.NDArray[np.float64]
 
 PIECE = 1 << 20
-"""Bytes that are read at once."""
+"""Bytes of one read."""
 PATIENCE = 0.25
-"""Seconds that a question waits for what was not read yet; then it is answered by what was."""
+"""Seconds that a request waits for unread records; then it is answered by those that are known."""
 SEAM = 512
-"""Bytes before those that are not read yet, by which a file is known again."""
+"""The last bytes before the unread ones, by which a file is recognised."""
 MOST = 3_000_000
-"""Numbers of one run that are kept; of longer ones every second record is forgotten, and so on."""
+"""Numbers of one run that are kept; beyond it every second record is dropped, and so on."""
 MOST_OF_ALL = 8_000_000
-"""Numbers that are kept of all runs; those that nobody asked for longest are forgotten first."""
+"""Numbers of all runs that are kept; the least recently used run is dropped first."""
 POINTS = 400
-"""Of a curve on the screen."""
+"""Points of a curve on the screen."""
 MEAN_RETURN = "mean_return"
-"""The mean over all policies of their `mean_return`, as a column of its own."""
+"""A column: the mean over all policies of their `mean_return`."""
 
 
 class RunCurves:
-    """The records of one metrics file, by columns; it is read on where it was left."""
+    """The records of one metrics file by column; each read continues where the last one ended."""
 
     def __init__(self, path: Path) -> None:
-        """Begin before the first record."""
+        """Start before the first record."""
         self._path = path
         self._lock = threading.Lock()
         self._columns: dict[str, array[float]] = {}
@@ -51,29 +52,28 @@ class RunCurves:
         self._at, self._rows, self._lines, self._step = 0, 0, 0, 1
         self._file: tuple[int, int] | None = None
         self._seam = b""
-        """The last bytes before what is not read yet."""
         self.damaged = 0
         """Lines that are no records."""
         self.complete = False
-        """Whether all was read that there was at the last look."""
+        """True if the last read reached the end of the file."""
 
     @property
     def every(self) -> int:
-        """Of so many records one is kept."""
+        """The number of records of which one is kept."""
         return self._step
 
     @property
     def read_bytes(self) -> int:
-        """Of the file: curves are the same as long as this is."""
+        """The bytes read so far: equal bytes, equal curves."""
         return self._at
 
     @property
     def size(self) -> int:
-        """How many numbers are kept."""
+        """The count of kept numbers."""
         return self._rows * len(self._columns)
 
     def read_on(self, seconds: float = PATIENCE) -> None:
-        """Read what is new, for so long at most; a file that began anew is read anew."""
+        """Read new records until the time is over; a replaced file is read from its start."""
         until = time.monotonic() + seconds
         with self._lock:
             try:
@@ -90,12 +90,10 @@ class RunCurves:
                 self.complete = True
 
     def _check(self, descriptor: int) -> None:
-        """Begin anew where another file stands there, or it became shorter: a run went back."""
-        import os
-
+        """Start over if the file was replaced or became shorter: the run was resumed."""
         status = os.fstat(descriptor)
         file = status.st_dev, status.st_ino
-        # The number of a file is given to another when it is gone: what was read must still be so.
+        # A new file may get the inode of a deleted one, so the bytes before the seam are compared.
         size = min(self._at, SEAM)
         seam = os.pread(descriptor, size, self._at - size)
         if (self._file is not None and self._file != file) or seam != self._seam[-size or None :]:
@@ -103,7 +101,7 @@ class RunCurves:
         self._file = file
 
     def _take(self, data: bytes, file: Any) -> bool:
-        """Take the whole lines of a piece; False: there are none."""
+        """Add the whole lines of a piece; return False if there are none."""
         end = data.rfind(b"\n") + 1
         while not end and len(data) and len(data) % PIECE == 0:  # a line of many policies
             more = file.read(PIECE)
@@ -144,12 +142,12 @@ class RunCurves:
             self._rows, self._step = self._rows // 2, self._step * 2
 
     def names(self) -> list[str]:
-        """All columns there are."""
+        """Return the names of the columns."""
         with self._lock:
             return [name for name in self._columns if name not in AXES.values()]
 
     def column(self, name: str) -> Numbers | None:
-        """[rows] of it; None: there is none."""
+        """Return a column, [rows]."""
         with self._lock:
             return self._column(name)
 
@@ -161,8 +159,8 @@ class RunCurves:
         return None if found is None else np.array(found, np.float64)
 
     def both(self, axis: str, name: str) -> tuple[Numbers, Numbers]:
-        """A column over an axis, where both are known: two of [points]."""
-        with self._lock:  # at once: rows may be forgotten between the two
+        """Return a column over an axis, where both are known: two of [points]."""
+        with self._lock:  # rows may be dropped between the two
             x, y = self._column(axis), self._column(name)
         if x is None or y is None:
             return np.zeros(0), np.zeros(0)
@@ -171,34 +169,32 @@ class RunCurves:
 
 
 class Curves:
-    """Those of several runs; those that were asked for longest ago are forgotten."""
+    """The curves of several runs; the least recently used are dropped."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._lock = threading.Lock()
         self._runs: OrderedDict[Path, RunCurves] = OrderedDict()
 
     def of(self, path: Path) -> RunCurves:
-        """Those in a metrics file, read on as far as there was time."""
+        """Return the curves in a metrics file after a read of its new records."""
         with self._lock:
             found = self._runs.pop(path, None) or RunCurves(path)
             self._runs[path] = found
         found.read_on()
         with self._lock:
-            while (
-                len(self._runs) > 1 and sum(run.size for run in self._runs.values()) > MOST_OF_ALL
-            ):
-                self._runs.popitem(last=False)
+            total = sum(run.size for run in self._runs.values())
+            while len(self._runs) > 1 and total > MOST_OF_ALL:
+                total -= self._runs.popitem(last=False)[1].size
         return found
 
 
 def numbers_of(record: Any) -> Iterator[tuple[str, float]]:
-    """The numbers in a line of `metrics.jsonl`, by the names of `remuda.Run.metrics`.
+    """Yield the numbers in a line of `metrics.jsonl`, by the names of `remuda.Run.metrics`.
 
-    They are not validated, which takes many times as long; what is no number is passed over.
+    Anything else is skipped: to validate a record takes many times as long.
 
     Raises:
-        AttributeError: it is no record.
+        AttributeError: the line is no record.
     """
     for name, axis in AXES.items():
         yield from _number(axis, record.get(name))
@@ -219,19 +215,18 @@ def numbers_of(record: Any) -> Iterator[tuple[str, float]]:
 
 
 def _is_return(name: str) -> bool:
-    """Whether a column is the return of a policy, and not what a game calls so."""
+    """Return whether a column is the return of a policy, and no metric of the environment."""
     group, _, column = name.rpartition("/")
     return column == MEAN_RETURN and group not in ("run", "actor", "game", "population")
 
 
 def _number(name: str, value: Any) -> Iterator[tuple[str, float]]:
     if isinstance(value, int | float):
-        with_bounds = float(value) if abs(value) < 1e300 else math.nan
-        yield name, with_bounds
+        yield name, float(value) if abs(value) < 1e300 else math.nan
 
 
 def _mean(values: Numbers) -> Numbers:
-    """[rows]: the mean over columns [columns, rows] of what is known; NaN where nothing is."""
+    """Return the mean of the known values of [columns, rows] as [rows]; NaN where none is known."""
     known = np.isfinite(values)
     count = known.sum(0)
     total = np.where(known, values, 0.0).sum(0)
@@ -240,13 +235,12 @@ def _mean(values: Numbers) -> Numbers:
 
 
 def thinned(x: Numbers, y: Numbers, points: int = POINTS) -> Mapping[str, list[float]]:
-    """A curve of at most so many points: of each stretch the mean, the least and the greatest.
+    """Thin a curve: the mean, minimum and maximum of stretches of equally many records.
 
-    Stretches are of as many records each; `x` is where the stretch ends.
+    `x` is the end of each stretch.
     """
     if len(x) <= points:
-        values = rounded(y)
-        return {"x": rounded(x), "y": values}
+        return {"x": rounded(x), "y": rounded(y)}
     edges = np.linspace(0, len(x), points + 1).astype(int)
     begins = edges[:-1]
     counts = np.diff(edges)
@@ -259,15 +253,7 @@ def thinned(x: Numbers, y: Numbers, points: int = POINTS) -> Mapping[str, list[f
 
 
 def band(curves: list[tuple[Numbers, Numbers]], points: int = POINTS) -> Mapping[str, list[Any]]:
-    """The mean of several curves with its standard error, where all of them are known.
-
-    Between its points a curve is straight. The standard error is the sample standard deviation over
-    the curves by the square root of their number.
-
-    Args:
-        curves: x and y of each.
-        points: of the mean.
-    """
+    """Return the mean of curves (x and y) with its standard error, where all of them are known."""
     curves = [(x, y) for x, y in curves if len(x)]
     if not curves:
         return {"x": [], "y": []}
@@ -290,5 +276,5 @@ def band(curves: list[tuple[Numbers, Numbers]], points: int = POINTS) -> Mapping
 
 
 def rounded(values: Numbers) -> list[float]:
-    """As many digits as a screen shows; what is no number is None."""
+    """Round to six digits; NaN and infinity become None."""
     return [float(f"{v:.6g}") if math.isfinite(v) else None for v in values.tolist()]  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""What the page asks the server: each answer is plain data, made from the files of runs."""
+"""The answers of the dashboard's API: plain data, made from the files of runs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BeforeValidator, Field
 
 from remuda.checkpoint.opening import open_stream
 from remuda.coordinator.records import AXES
@@ -21,61 +23,62 @@ from remuda.ui.dashboard.catalogue import Catalogue, CataloguedRun
 from remuda.ui.dashboard.curves import MEAN_RETURN, Curves, RunCurves, band, thinned
 from remuda.ui.dashboard.population import Populations
 from remuda.ui.dashboard.spans import Traces
-from remuda.ui.dashboard.watching import ONLY_LOOKS, Watches
+from remuda.ui.dashboard.watching import READ_ONLY, Watches
 
-MOST_COMPARED = 60
-"""Runs whose curves are drawn together, at most."""
-MOST_COLUMNS = 60
-"""Curves of one run that are asked for at once, at most."""
 LOG_BYTES = 64 * 1024
-"""The end of a log that is shown."""
+"""The bytes of a log that are shown, from its end."""
 LOCAL_TRACE = "trace.json"
-DONE = ("stop", "checkpoint", "list", "set")
-"""What pages may ask of a run."""
+T = TypeVar("T")
+Several = Annotated[
+    Sequence[str],
+    BeforeValidator(lambda found: found if isinstance(found, list) else [found]),
+    Field(max_length=60),
+]
+"""A parameter that may occur several times in a query."""
+Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Pages:
-    """Answers by run; all that they need of the directory."""
+    """The API: each public method answers a request of that name with plain data."""
 
     def __init__(self, base: Path, control: bool = False) -> None:
-        """Look at the runs in a directory; with `control`, they may be told what to do."""
+        """Serve the runs in a directory; with `control`, pages may send requests to runs."""
         self.watches = Watches()
         self.catalogue, self._control = Catalogue(base, self.watches.end_idle), control
         self._curves, self._populations, self._traces = Curves(), Populations(), Traces()
 
     def end(self) -> None:
-        """End all processes that work for pages."""
+        """End all child processes."""
         self.watches.end()
         self._populations.end()
 
-    def runs(self, since: int) -> dict[str, Any]:
-        """The table of runs; only its number where nothing changed since."""
+    def runs(self, since: int = -1) -> dict[str, Any]:
+        """Return the table of runs; only its number where nothing has changed since."""
         changes = self.catalogue.changes
         if changes == since:
             return {"changes": changes}
-        found = self.catalogue.runs()
         return {
             "changes": changes,
             "complete": self.catalogue.complete,
             "directory": str(self.catalogue.base),
-            "runs": [run.row() for run in found],
+            "runs": [run.row() for run in self.catalogue.runs()],
         }
 
     def run(self, run: str) -> dict[str, Any]:
-        """All of one run but its curves."""
+        """Return all of one run but its curves."""
         known, files = self.catalogue.find(run), self.catalogue.files(run)
         status, fault = _status(files)
         curves = self._curves.of(files.metrics)
-        read_bytes = curves.read_bytes  # before its columns: others may read on meanwhile
+        read_bytes = curves.read_bytes  # before its columns: other threads may read more meanwhile
         return {
             "run": known.row(),
             "settings": dict(known.settings),
             "running": files.is_running(),
             "status": status,
             "damaged": "; ".join(filter(None, (known.found.damaged, fault))),
-            "summary": _summary(files),
-            "best": _or_none(files.checkpoints.best),
-            "checkpoints": len(_or_none(files.checkpoints.numbers) or ()),
+            "summary": _unless_damaged(files.read_summary),
+            "best": _unless_damaged(files.checkpoints.best),
+            "checkpoints": len(_unless_damaged(files.checkpoints.numbers) or ()),
             "logs": _logs(files),
             "columns": curves.names(),
             "every": curves.every,
@@ -87,33 +90,38 @@ class Pages:
             "trace": _trace_of(known, files, self.catalogue.base) is not None,
         }
 
-    def curves(self, run: str, axis: str, columns: Sequence[str]) -> dict[str, Any]:
-        """Columns of one run over an axis."""
-        _check(axis, columns)
+    def curves(self, run: str, axis: str = "turns", column: Several = ()) -> dict[str, Any]:
+        """Return columns of one run over an axis."""
+        _check_axis(axis)
         curves = self._curves.of(self.catalogue.files(run).metrics)
         return {
             "complete": curves.complete,
-            "columns": {name: thinned(*curves.both(axis, name)) for name in columns},
+            "columns": {name: thinned(*curves.both(axis, name)) for name in column},
         }
 
-    def compare(self, runs: Sequence[str], axis: str, column: str) -> dict[str, Any]:
-        """A column of several runs over an axis, a band for those that differ by their seed."""
-        _check(axis, (column,))
-        if len(runs) > MOST_COMPARED:
-            raise UsageError(f"up to {MOST_COMPARED} runs are compared; these are {len(runs)}")
+    def compare(
+        self, run: Several = (), axis: str = "turns", column: str = MEAN_RETURN
+    ) -> dict[str, Any]:
+        """Return a column of several runs over an axis; runs that differ by their seed are a band.
+
+        Args:
+            run: the names of the runs.
+            axis: one of `AXES`.
+            column: a column of their metrics.
+        """
+        _check_axis(axis)
         groups: dict[str, list[tuple[CataloguedRun, RunCurves]]] = {}
-        for run in runs:
-            known = self.catalogue.find(run)
-            curves = self._curves.of(self.catalogue.files(run).metrics)
-            groups.setdefault(known.group or run, []).append((known, curves))
-        names = names_of_groups([each[0][0] for each in groups.values()])
-        columns = dict.fromkeys(
-            name for each in groups.values() for _, curves in each for name in curves.names()
-        )
+        for name in run:
+            known = self.catalogue.find(name)
+            curves = self._curves.of(self.catalogue.files(name).metrics)
+            groups.setdefault(known.group or name, []).append((known, curves))
+        names = group_names([each[0][0] for each in groups.values()])
+        members = [member for each in groups.values() for member in each]
+        columns = dict.fromkeys(name for _, curves in members for name in curves.names())
         return {
-            "complete": all(curves.complete for each in groups.values() for _, curves in each),
+            "complete": all(curves.complete for _, curves in members),
             "columns": [MEAN_RETURN, *columns],
-            "different": differences([known for each in groups.values() for known, _ in each]),
+            "different": differences([known for known, _ in members]),
             "groups": [
                 {
                     "name": name,
@@ -125,13 +133,12 @@ class Pages:
         }
 
     def log(self, run: str, name: str) -> dict[str, Any]:
-        """The end of one log."""
+        """Return the end of one log."""
         files = self.catalogue.files(run)
         if name not in _logs(files):
             raise UsageError(f"run {run!r} has no log {name!r}")
-        path = files.logs / name
         try:
-            with open_stream(path) as file:
+            with open_stream(files.logs / name) as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(size - LOG_BYTES, 0))
                 text = file.read(LOG_BYTES).decode(errors="replace")
@@ -140,68 +147,87 @@ class Pages:
         return {"text": text, "bytes": size, "cut": size > LOG_BYTES}
 
     def population(self, run: str) -> dict[str, Any]:
-        """Who earns what against whom, and who descends from whom."""
-        files = self.catalogue.files(run)
-        return self._populations.of(files)
+        """Return the payoffs, the equilibrium and the lineage of a population."""
+        return self._populations.of(self.catalogue.files(run))
 
-    def timeline(self, run: str, begin: float | None, end: float | None) -> dict[str, Any]:
-        """What each process did when, between two times in seconds."""
+    def timeline(
+        self, run: str, begin: Seconds | None = None, end: Seconds | None = None
+    ) -> dict[str, Any]:
+        """Return the spans of each process between two times."""
         known, files = self.catalogue.find(run), self.catalogue.files(run)
         path = _trace_of(known, files, self.catalogue.base)
         if path is None:
             return {
-                "none": "This run has written no trace into the directory that is looked at. "
+                "none": "This run has written no trace into the directory of the dashboard. "
                 "`remuda train ... --trace RUN/trace.json` writes one at its end."
             }
         return self._traces.of(path).window(begin, end)
 
-    def control(self, run: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask something of a run that goes on, as `remuda.requests.ask` does.
+    def control(
+        self,
+        run: str,
+        do: Literal["stop", "checkpoint", "list", "set"],
+        values: Any = None,
+        policy: Any = None,
+    ) -> dict[str, Any]:
+        """Send a request to a running run, as `remuda.requests.ask` does.
 
         Raises:
-            UsageError: the dashboard only looks, the run does not go on, or it refuses.
+            UsageError: the dashboard is read-only, the run has ended, or it refuses.
         """
         if not self._control:
             raise UsageError(
-                "this dashboard only looks; begin it with --control to tell runs what to do"
+                "this dashboard is read-only; start it with --control to send requests to runs"
             )
         files = self.catalogue.files(run)
         if not files.is_running():
-            raise UsageError(f"{run} does not go on, so there is nothing to be told to it")
-        if request.get("do") not in DONE:
-            raise UsageError(f"a run is told to {', '.join(DONE)}; not {request.get('do')!r}")
-        wanted = {key: request[key] for key in ("do", "values", "policy") if key in request}
-        return {"done": ask(files.path, wanted)}
+            raise UsageError(f"{run} is not running, so it takes no requests")
+        request = {"do": do, "values": values, "policy": policy}
+        return {"done": ask(files.path, {k: v for k, v in request.items() if v is not None})}
 
     def watch(
-        self, run: str, seats: Mapping[str, str], seed: int, sampled: bool, live: bool
+        self,
+        run: str,
+        seats: dict[str, str] | None = None,
+        seed: Annotated[int, Field(ge=0, lt=2**31)] = 0,
+        sampled: bool = False,
+        live: bool = False,
     ) -> dict[str, Any]:
-        """Begin an episode of policies of a run.
+        """Start an episode of policies of a run.
 
         Raises:
-            UsageError: weights that are not saved are asked for, and the dashboard only looks.
+            UsageError: a seat names a policy elsewhere, or unsaved weights are needed and the
+                dashboard is read-only.
         """
+        seats = seats or {}
+        if any("/" in player or ":" in player for player in seats.values()):
+            raise UsageError(
+                "seats are taken by policies of this run, or by those written for its game"
+            )
         files = self.catalogue.files(run)
         if live and not self._control:
-            raise UsageError(ONLY_LOOKS)
-        asked = {"seats": dict(seats), "seed": seed, "sampled": sampled, "live": live}
-        return {"watch": self.watches.begin(files.path, asked | {"may_ask": self._control})}
+            raise UsageError(READ_ONLY)
+        request = {"seats": seats, "seed": seed, "sampled": sampled, "live": live}
+        return {"watch": self.watches.begin(files.path, request | {"may_ask": self._control})}
 
-    def watched(self, name: str, first: int, count: int) -> dict[str, Any]:
-        """So many turns of an episode."""
-        lines, over = self.watches.lines(name, first, count)
+    def watched(
+        self,
+        watch: str,
+        first: Annotated[int, Field(ge=0)] = 0,
+        count: Annotated[int, Field(ge=0, le=200)] = 20,
+    ) -> dict[str, Any]:
+        """Return turns of an episode."""
+        lines, over = self.watches.lines(watch, first, count)
         return {"lines": lines, "over": over}
 
 
-def _check(axis: str, columns: Sequence[str]) -> None:
+def _check_axis(axis: str) -> None:
     if axis not in AXES.values():
         raise UsageError(f"curves are drawn over {', '.join(AXES.values())}; not over {axis!r}")
-    if len(columns) > MOST_COLUMNS:
-        raise UsageError(f"up to {MOST_COLUMNS} columns at once; these are {len(columns)}")
 
 
 def _status(files: RunDirectory) -> tuple[dict[str, Any] | None, str]:
-    """The newest status with its age, and what is wrong with it."""
+    """Return the newest status with its age, and its fault."""
     if not files.status.exists():
         return None, ""
     try:
@@ -214,17 +240,9 @@ def _status(files: RunDirectory) -> tuple[dict[str, Any] | None, str]:
     return status, ""
 
 
-def _summary(files: RunDirectory) -> dict[str, Any] | None:
+def _unless_damaged(read: Callable[[], T]) -> T | None:
     try:
-        return files.read_summary()
-    except (RemudaError, OSError):
-        return None
-
-
-def _or_none(ask: Any) -> Any:
-    """What is asked of files that may be damaged; None: they are."""
-    try:
-        return ask()
+        return read()
     except (RemudaError, OSError, ValueError):
         return None
 
@@ -241,42 +259,38 @@ def _logs(files: RunDirectory) -> list[str]:
 
 
 def _trace_of(known: CataloguedRun, files: RunDirectory, base: Path) -> Path | None:
-    """The file of a run's trace, where it lies in the directory that is looked at."""
-    asked = known.settings.get("trace")
-    for path in (files.path / LOCAL_TRACE, Path(asked) if isinstance(asked, str) else None):
-        if path is None:
-            continue
+    """Return the file of a run's trace if it is inside the directory of the dashboard."""
+    configured = known.settings.get("trace")
+    for path in (files.path / LOCAL_TRACE, configured):
         try:
-            if path.is_file() and path.resolve().is_relative_to(base.resolve()):
-                return path
+            if isinstance(path, str | Path):
+                found = Path(path)
+                if found.is_file() and found.resolve().is_relative_to(base.resolve()):
+                    return found
         except (OSError, ValueError):
             continue
     return None
 
 
 def differences(runs: Sequence[CataloguedRun]) -> dict[str, list[Any]]:
-    """By dotted key, the values of settings that are not the same in all runs, in their order."""
+    """Return the settings that differ between runs: by dotted key, a value for each run."""
     keys = dict.fromkeys(key for run in runs for key in run.settings)
     found = {key: [run.settings.get(key) for run in runs] for key in keys if key not in ASIDE}
     return {key: values for key, values in found.items() if len(set(map(repr, values))) > 1}
 
 
-def names_of_groups(first: Sequence[CataloguedRun]) -> list[str]:
-    """What sets groups of runs apart: a few settings, or where there are none, their paths."""
-    different = differences(first)
+def group_names(first: Sequence[CataloguedRun]) -> list[str]:
+    """Name groups of runs by three settings in which they differ, or by the paths of the first."""
+    different = list(differences(first).items())[:3]
     names = []
     for place, run in enumerate(first):
-        parts = [f"{_last(key)} {values[place]}" for key, values in list(different.items())[:3]]
+        parts = [f"{key.rpartition('.')[2]} {values[place]}" for key, values in different]
         names.append(", ".join(parts) or run.id)
     return names if len(set(names)) == len(names) else [run.id for run in first]
 
 
-def _last(key: str) -> str:
-    return key.rpartition(".")[2]
-
-
 def as_json(data: Any) -> bytes:
-    """As JSON that every browser reads: what is no number is null."""
+    """Encode as JSON that every browser reads: NaN and infinity become null."""
     try:
         return json.dumps(data, allow_nan=False, separators=(",", ":"), default=str).encode()
     except ValueError:

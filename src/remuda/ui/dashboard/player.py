@@ -1,8 +1,8 @@
 """The process that plays an episode for a page: `python -m remuda.ui.dashboard.player`.
 
-It reads one line of JSON from its input, what is to be played, and writes one line for what is
-played in, and one for each turn. It is a process of its own because it loads networks and games,
-which take memory and may fail, and it ends with its pipe: whoever reads no more ends it.
+It reads one line of JSON, the request, and writes a line about the seats and one for each turn. It
+is a process because it loads networks and environments, which take memory and may fail. It ends
+once its output is no longer read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,34 +26,34 @@ from rich.console import Console
 
 from remuda.config import Config
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.envs.registry import RANDOM, find_game, make_env
+from remuda.envs.registry import RANDOM, Game, find_game, make_env
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RemudaError, UsageError
 from remuda.policies.losses import log_probabilities
 from remuda.requests import LIVE
 from remuda.saved import Reference
 from remuda.types import Array
-from remuda.ui.dashboard.watching import ONLY_LOOKS
+from remuda.ui.dashboard.watching import READ_ONLY
 from remuda.ui.playing import Moment, episode
 from remuda.ui.seated import Remembering, Trained, names_of, take_seats
 
 MOST_ACTIONS = 64
-"""Actions whose numbers are told, at most."""
+"""Actions up to which probabilities or values are shown."""
 
 
 @dataclass
 class Explained(Remembering):
-    """A policy of a run on a seat, which tells what it chose by."""
+    """A trained policy on a seat that explains its last choice."""
 
     seat: Trained
     values_are_known: bool
-    """Whether values of states can be told in rewards: what rewards were multiplied by is known."""
-    told: dict[str, Any] = field(default_factory=dict)
-    """Of the last choice: `names` of the actions, their `probabilities` or `values`, and where the
-    network values states what it `expects`: the discounted rewards from there on."""
+    """True if state values can be shown in rewards: the scale of rewards is known."""
+    explanation: dict[str, Any] = field(default_factory=dict)
+    """`names` of the actions, their `probabilities` or `values`, and the state value as `expects`:
+    the discounted return from there."""
 
     def begin(self) -> None:
-        """Forget as the seat does."""
+        """Reset the recurrent state and frames."""
         self.seat.begin()
 
     def __call__(
@@ -63,26 +63,26 @@ class Explained(Remembering):
         policy = self.seat.policy
         before = policy.remembered
         chosen = self.seat(env, agent, observations, random)
-        self.told = {}
+        self.explanation = {}
         space = env.agents[agent].action_space
         if not env.active[0, agent] or not isinstance(space, Discrete) or space.n > MOST_ACTIONS:
             return chosen
         after = policy.remembered
-        assert after is not None, "it was just asked"
+        assert after is not None, "it has just chosen"
         with torch.no_grad():
             inputs = torch.from_numpy(after.frames)
-            given = None
+            recurrent_state = None
             if policy.is_recurrent and before is not None and not before.starts[0]:
-                given = torch.from_numpy(before.recurrent_state)
+                recurrent_state = torch.from_numpy(before.recurrent_state)
             module = policy.module()
-            outputs = module(inputs, given)
+            outputs = module(inputs, recurrent_state)
             outputs = outputs[0] if policy.is_recurrent else outputs
-            self.told = {"names": names_of(env, agent)} | self._numbers(env, agent, outputs)
+            self.explanation = {"names": names_of(env, agent)} | self._numbers(env, agent, outputs)
             if self.values_are_known:
-                with contextlib.suppress(UsageError):  # a Q-learner's
-                    value = module.state_values(inputs, given)
+                with contextlib.suppress(UsageError):  # a Q-learner has no state values
+                    value = module.state_values(inputs, recurrent_state)
                     value = value / policy.player.spec.config.reward_scale
-                    self.told["expects"] = float(f"{value.item():.5g}")
+                    self.explanation["expects"] = float(f"{value.item():.5g}")
         return chosen
 
     def _numbers(self, env: VectorEnv, agent: int, outputs: torch.Tensor) -> dict[str, Any]:
@@ -97,105 +97,108 @@ class Explained(Remembering):
 
 
 def _plain(values: torch.Tensor, allowed: Array) -> list[float | None]:
-    """Numbers of actions; None of those that are not allowed."""
+    """Return a number for each action; None: it is masked."""
     pairs = zip(values.tolist(), allowed.tolist(), strict=True)
     return [float(f"{value:.5g}") if may else None for value, may in pairs]
 
 
 def main() -> None:
-    """Play what the first line of the input asks for."""
-    # What games print belongs into the log, not among the lines that are read.
-    lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    """Play the request on standard input."""
+    # The environment may print, which belongs into the log and not among the lines.
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     torch.set_num_threads(1)
+
+    def write(line: Mapping[str, Any]) -> None:
+        try:
+            output.write(json.dumps(line, allow_nan=False) + "\n")
+            output.flush()
+        except BrokenPipeError:
+            os._exit(0)  # the page is gone
+
     try:
         for line in played(json.loads(sys.stdin.readline())):
-            lines.write(json.dumps(line, allow_nan=False) + "\n")
-            lines.flush()
-    except BrokenPipeError:
-        os._exit(0)  # nobody reads any more
+            write(line)
     except RemudaError as error:
-        _tell(lines, str(error))
+        write({"error": str(error)})
     except Exception as error:
-        _tell(lines, f"{type(error).__name__}: {error}")
+        write({"error": f"{type(error).__name__}: {error}"})
         raise
 
 
-def _tell(lines: Any, words: str) -> None:
-    """Tell why nothing more comes."""
-    try:
-        lines.write(json.dumps({"error": words}) + "\n")
-        lines.flush()
-    except BrokenPipeError:
-        os._exit(0)
-
-
-def played(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What is played in, and then each turn, as plain data.
+def played(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield who sits where, and then each turn, as plain data.
 
     Args:
-        asked: `run`, its path; `seats`, by agent a policy of the run, `policy@version` or one that
-            plays without having learned (each agent's own, where none is named); `seed`, `turns`
-            at most, and whether policies play `sampled`, and with the weights that the run plays
-            with now, `live`, where no version is named; and whether a run may be asked for such.
+        request: `run`, its path; `seats`, by agent a policy of the run, `policy@version` or a
+            scripted one (default: each agent's own); `seed`; `turns`, the most of them; `sampled`,
+            whether policies explore; `live`, whether policies without a version play with the
+            weights of this moment; `may_ask`, whether the run may be sent a request for these.
     """
-    run = RunDirectory.open(Path(asked["run"]))
+    run = RunDirectory.open(Path(request["run"]))
     config = run.read_config()
     game = find_game(config.game)
     env = make_env(config.game, 1, **config.env.made_with)
-    saved = Reference.parse(str(run.path)).open()
-    known = [spec.name for spec in saved.specs]
     agents = [agent.name for agent in env.agents]
-    seats: dict[str, str] = {}
-    scripted: dict[str, str] = {}  # which no directory is looked up for
-    for agent in agents:
-        who = asked["seats"].get(agent) or config.env.scripted.get(agent)
-        if who is None:
-            who = agent if agent in known else known[0]
-        is_own = who in known or who.rpartition("@")[0] in known
-        if agent in asked["seats"] and not (is_own or who in (RANDOM, *game.scripted)):
-            raise UsageError(
-                f"{who} cannot sit there: seats are taken by policies of this run, by those that "
-                f"are written for {game.name}, or by {RANDOM}"
-            )
-        if asked["live"] and who in known:
-            who = f"{who}@{LIVE}"
-        if who not in known and who.endswith(f"@{LIVE}") and not asked["may_ask"]:
-            raise UsageError(ONLY_LOOKS)  # a seat of the run's own configuration, too
-        if is_own:
-            seats[agent] = f"{run.path}:{who}"
-        else:
-            scripted[agent] = who
-    if unknown := set(asked["seats"]) - set(agents):
+    if unknown := set(request["seats"]) - set(agents):
         raise UsageError(f"{config.game} has no agent {min(unknown)}; it has {', '.join(agents)}")
-    sampled, silent = bool(asked["sampled"]) and bool(seats), Console(file=sys.stderr)
-    taken = take_seats(game, env, seats, None, sampled, silent, scripted)
+    known = [spec.name for spec in Reference.parse(str(run.path)).open().specs]
+    seats, scripted = _seats(request, config, game, agents, known)
+    sampled, silent = bool(request["sampled"]) and bool(seats), Console(file=sys.stderr)
+    references = {agent: f"{run.path}:{policy}" for agent, policy in seats.items()}
+    taken = take_seats(game, env, references, None, sampled, silent, scripted)
     policies: list[Callable[..., Array]] = [
         Explained(policy, _values_are_known(config, policy))
         if isinstance(policy, Trained)
         else policy
         for policy in taken.policies
     ]
+    players = seats | scripted
     yield {
         "agents": agents,
         "policies": known,
         "scripted": sorted(game.scripted),
-        "seats": {
-            agent: who.removeprefix(f"{run.path}:").removesuffix(f"@{LIVE}")
-            for agent, who in ((agent, {**seats, **scripted}[agent]) for agent in agents)
-        },
+        "seats": {agent: players[agent].removesuffix(f"@{LIVE}") for agent in agents},
         "versions": {
             agent: seat.policy.version
             for agent, seat in zip(agents, taken.policies, strict=True)
             if isinstance(seat, Trained)
         },
-        "live": asked["live"],
+        "live": request["live"],
         "game": game.name,
     }
-    turns, seed = int(asked["turns"]), int(asked["seed"])
+    turns, seed = int(request["turns"]), int(request["seed"])
     for moment in episode(env, policies, turns, seed):
         yield _turn(moment, dict(zip(agents, policies, strict=True)))
     env.close()
+
+
+def _seats(
+    request: Mapping[str, Any],
+    config: Config,
+    game: Game,
+    agents: Sequence[str],
+    known: Sequence[str],
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the policies of the run by agent, and the scripted ones, which name no directory."""
+    seats: dict[str, str] = {}
+    scripted: dict[str, str] = {}
+    for agent in agents:
+        player = request["seats"].get(agent) or config.env.scripted.get(agent)
+        if player is None:
+            player = agent if agent in known else known[0]
+        is_own = player in known or player.rpartition("@")[0] in known
+        if agent in request["seats"] and not (is_own or player in (RANDOM, *game.scripted)):
+            raise UsageError(
+                f"{player} cannot sit there: seats are taken by policies of this run, by those "
+                f"that are written for {game.name}, or by {RANDOM}"
+            )
+        if request["live"] and player in known:
+            player = f"{player}@{LIVE}"
+        if player not in known and player.endswith(f"@{LIVE}") and not request["may_ask"]:
+            raise UsageError(READ_ONLY)  # a seat of the run's own configuration, too
+        (seats if is_own else scripted)[agent] = player
+    return seats, scripted
 
 
 def _values_are_known(config: Config, seat: Trained) -> bool:
@@ -214,9 +217,9 @@ def _turn(moment: Moment, policies: Mapping[str, Callable[..., Array]]) -> dict[
         "picture": None if moment.picture is None else _png(moment.picture),
         "over": moment.over,
         "chose_by": {
-            agent: policy.told
+            agent: policy.explanation
             for agent, policy in policies.items()
-            if isinstance(policy, Explained) and policy.told and agent in moment.actions
+            if isinstance(policy, Explained) and policy.explanation and agent in moment.actions
         },
     }
 

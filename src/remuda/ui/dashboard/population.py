@@ -1,7 +1,7 @@
-"""What the page of a population shows: payoffs, the mixture of its equilibrium, and descent.
+"""The page of a population: payoffs, equilibrium mixture, map and lineage.
 
-It is worked out by a process of its own (`python -m remuda.ui.dashboard.population RUN`), which
-writes it as JSON and ends: what that needs of libraries and of memory is not left in the server.
+A child process (`python -m remuda.ui.dashboard.population RUN PIPE`) computes it, writes JSON and
+ends, so that its libraries and memory do not stay in the server.
 """
 
 from __future__ import annotations
@@ -26,51 +26,49 @@ if TYPE_CHECKING:
     from remuda.population.lineage import Born
 
 MEMBERS = 60
-"""The most members that are shown against each other: the live ones, then the newest copies."""
+"""The most members that are shown: the live ones, then the newest copies."""
 PATIENCE = 10.0
-"""Seconds that an answer is good for, times what it took: so no more than a tenth of the time goes
-into looking at a ledger that grows."""
+"""An answer is reused for so many times the seconds that it took."""
 DRAWS, SECONDS = 20, 2.0
-"""Of what payoffs may be, for the page; `remuda analyse` takes its time."""
+"""Draws of the payoffs, and time of the solver; `remuda analyse` takes more."""
 KEPT = 8
 """Answers that are kept."""
-NO_LEDGER = "There is no ledger of matches: each agent of this run has one policy for good."
+NO_LEDGER = "There is no ledger of matches: each agent of this run always has the same policy."
 LONGEST = 300.0
-"""Seconds that the process may take."""
+"""Seconds that the child process may take."""
 
 
 class Populations:
-    """What is known of the populations of runs; an answer is kept while its ledger is the same."""
+    """The populations of runs; an answer is reused while its ledger is unchanged."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._lock = threading.Lock()
         self._kept: OrderedDict[Path, _Kept] = OrderedDict()
         self._processes: set[subprocess.Popen[bytes]] = set()
         self._ended = False
 
     def end(self) -> None:
-        """End the processes that work something out; no other is begun."""
+        """Kill the child processes and start no other."""
         with self._lock:
             self._ended = True
             for process in self._processes:
                 process.kill()
 
     def of(self, files: RunDirectory) -> dict[str, Any]:
-        """All of one run; `none` tells in words why there is nothing."""
+        """Return the page of one run; if it is empty, `none` says why."""
         with self._lock:
-            kept = self._kept.pop(files.ledger, None) or _Kept(lambda: self._asked(files))
+            kept = self._kept.pop(files.ledger, None) or _Kept(lambda: self._compute(files))
             self._kept[files.ledger] = kept
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         return kept.answer(_mark(files.ledger))
 
-    def _asked(self, files: RunDirectory) -> dict[str, Any]:
-        """What the process that works it out says."""
+    def _compute(self, files: RunDirectory) -> dict[str, Any]:
+        """Return the answer of a child process."""
         if not files.ledger.exists():
             return {"none": NO_LEDGER}
         program = [sys.executable, "-m", "remuda.ui.dashboard.population", str(files.path)]
-        end, held = os.pipe()  # while this server lives it holds the other end
+        end, held = os.pipe()  # the child ends with this server, which holds the other end
         with self._lock:
             if self._ended:
                 os.close(end)
@@ -89,10 +87,10 @@ class Populations:
             output, errors = process.communicate(timeout=LONGEST)
             found = json.loads(output)
         except subprocess.TimeoutExpired:
-            return {"none": f"It took over {LONGEST:.0f} s; `remuda analyse` takes its time."}
+            return {"none": f"It took over {LONGEST:.0f} s; `remuda analyse` has no such limit."}
         except ValueError:
             last = errors.decode(errors="replace").strip().splitlines()[-1:]
-            return {"none": f"It could not be worked out: {''.join(last)}"}
+            return {"none": f"It could not be computed: {''.join(last)}"}
         finally:
             with self._lock:
                 self._processes.discard(process)
@@ -103,27 +101,27 @@ class Populations:
 
 
 class _Kept:
-    """An answer, and when it was made."""
+    """An answer and its age."""
 
     def __init__(self, make: Callable[[], dict[str, Any]]) -> None:
         self._make = make
         self._lock = threading.Lock()
         self._answer: dict[str, Any] = {}
-        self._size: object = None
+        self._mark: object = None
         self._good_until = -math.inf
 
-    def answer(self, size: object) -> dict[str, Any]:
+    def answer(self, mark: object) -> dict[str, Any]:
         with self._lock:
             begun = time.monotonic()
-            if size != self._size and begun >= self._good_until:
-                self._answer, self._size = self._make(), size
+            if mark != self._mark and begun >= self._good_until:
+                self._answer, self._mark = self._make(), mark
                 now = time.monotonic()
                 self._good_until = now + PATIENCE * (now - begun)
             return self._answer
 
 
 def _mark(path: Path) -> object:
-    """Changes whenever a ledger does."""
+    """Return a value that changes with a ledger."""
     try:
         status = os.stat(path)
     except OSError:
@@ -132,26 +130,33 @@ def _mark(path: Path) -> object:
 
 
 def population_of(files: RunDirectory) -> dict[str, Any]:
-    """What its ledger says; `none` tells in words why that is nothing."""
+    """Read and analyse a ledger; if nothing is known, `none` says why."""
     from remuda.population.lineage import read_lineage
 
     try:
-        births = [_plain(born) for born in read_lineage(files.ledger)]
+        births = [_birth(born) for born in read_lineage(files.ledger)]
     except (RemudaError, ValueError, OSError) as error:
         return {"none": f"The ledger cannot be read: {error}"}
     try:
         payoffs = _read_payoffs(files)
     except (RemudaError, ValueError, OSError) as error:
         return {"lineage": births, "none": str(error)}
-    return {"lineage": births, "payoffs": _payoffs(payoffs), "map": _map(payoffs)} | _mixture(
-        payoffs
-    )
+    return {
+        "lineage": births,
+        "payoffs": {
+            "names": list(payoffs.names),
+            "means": _table(payoffs.matrix),
+            "errors": _table(payoffs.errors[0]),
+            "matches": _table(payoffs.met),
+        },
+        "map": _map(payoffs),
+    } | _mixture(payoffs)
 
 
 def _read_payoffs(files: RunDirectory) -> Payoffs:
-    """Who earned what against whom; those of one team do not meet, nor who takes a seat for good.
+    """Read payoffs without meetings of team mates or scripted seats.
 
-    Which seats these are may be known by the game alone, which is made then.
+    Only if there may be such seats, the environment is made to find them.
     """
     from remuda.analysis.meetings import read_payoffs
     from remuda.config import read_tree
@@ -164,7 +169,7 @@ def _read_payoffs(files: RunDirectory) -> Payoffs:
     return read_payoffs(files.ledger, most=MEMBERS)
 
 
-def _plain(born: Born) -> dict[str, Any]:
+def _birth(born: Born) -> dict[str, Any]:
     return {
         "policy": born.policy,
         "generation": born.generation,
@@ -182,21 +187,12 @@ def _known(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
 
 
-def _payoffs(payoffs: Payoffs) -> dict[str, Any]:
-    return {
-        "names": list(payoffs.names),
-        "means": _table(payoffs.matrix),
-        "errors": _table(payoffs.errors[0]),
-        "matches": _table(payoffs.met),
-    }
-
-
 def _table(values: Any) -> list[list[float | None]]:
     return [[_known(float(value)) for value in row] for row in values.tolist()]
 
 
 def _mixture(payoffs: Payoffs) -> dict[str, Any]:
-    """What rational players would mix; in words why there is nothing."""
+    """Return the mixture of the equilibrium, or why there is none."""
     import numpy as np
 
     from remuda.analysis.equilibrium import nash
@@ -209,7 +205,7 @@ def _mixture(payoffs: Payoffs) -> dict[str, Any]:
 
 
 def _map(payoffs: Payoffs) -> list[list[float | None]] | None:
-    """[members, 2]: near are those that fare alike against all; None: too few met."""
+    """Place members with similar payoffs near each other, [members, 2]; None: too few met."""
     import numpy as np
 
     from remuda.analysis.mds import payoff_map
@@ -218,20 +214,20 @@ def _map(payoffs: Payoffs) -> list[list[float | None]] | None:
         found = payoff_map(payoffs, np.random.default_rng(0), draws=DRAWS)
     except (RemudaError, ValueError):
         return None
-    return [[_known(float(value)) for value in row] for row in found.positions]
+    return _table(found.positions)
 
 
 def _end_with(pipe: int) -> None:
-    """End this process when whoever holds the other end of a pipe is gone, however it went."""
+    """End this process once the process at the other end of a pipe is gone."""
     os.read(pipe, 1)
     os._exit(1)
 
 
 def main() -> None:
-    """Write what is known of the population of a run, as JSON."""
+    """Write the page of a run's population as JSON."""
     threading.Thread(target=_end_with, args=(int(sys.argv[2]),), daemon=True).start()
     output = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a game prints is not among it
+    os.dup2(2, 1)  # the environment may print
     with output:
         json.dump(population_of(RunDirectory(Path(sys.argv[1]))), output)
 

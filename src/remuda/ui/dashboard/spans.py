@@ -1,4 +1,4 @@
-"""What each process of a run did when, from its trace: spans, thinned for the screen."""
+"""The timeline of a run: the spans of its trace, thinned for the screen."""
 
 from __future__ import annotations
 
@@ -15,90 +15,71 @@ from remuda.checkpoint.opening import read_json
 from remuda.errors import RunDirectoryError
 
 LARGEST = 256 * 2**20
-"""Bytes of a trace that is shown; a larger one is for Perfetto."""
+"""Bytes of the largest trace that is shown; Perfetto shows larger ones."""
 MOST = 3000
-"""Spans on the screen; shorter ones are left out where there are more."""
+"""Spans on the screen; of more, the longest."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """The spans of one trace.
-
-    Attributes:
-        roles: by row.
-        kinds: what a role can be busy with.
-        row, kind: [S] numbers of these.
-        start, duration: [S] microseconds.
-    """
+    """The spans of one trace."""
 
     roles: tuple[str, ...]
+    """A row for each."""
     kinds: tuple[str, ...]
-    row: npt.NDArray[np.int32]
-    kind: npt.NDArray[np.int32]
-    start: npt.NDArray[np.float64]
-    duration: npt.NDArray[np.float64]
+    """The activities of roles."""
+    spans: npt.NDArray[np.float64]
+    """[S, 4]: row, kind, begin and end in seconds."""
 
     def window(self, begin: float | None, end: float | None) -> dict[str, Any]:
-        """The spans between two times in seconds, the longest ones where there are many."""
-        last = float((self.start + self.duration).max()) if len(self.start) else 0.0
-        low = 0.0 if begin is None else begin * 1e6
-        high = last if end is None else end * 1e6
-        chosen = np.flatnonzero((self.start < high) & (self.start + self.duration > low))
+        """Return the spans between two times in seconds."""
+        begins, ends = self.spans[:, 2], self.spans[:, 3]
+        last = float(ends.max(initial=0.0))
+        low, high = begin or 0.0, last if end is None else end
+        chosen = np.flatnonzero((begins < high) & (ends > low))
         left_out = max(len(chosen) - MOST, 0)
         if left_out:
-            longest = np.argpartition(-self.duration[chosen], MOST)[:MOST]
+            longest = np.argpartition((begins - ends)[chosen], MOST)[:MOST]
             chosen = np.sort(chosen[longest])
-        spans = [
-            [row, kind, round(start / 1e6, 6), round((start + duration) / 1e6, 6)]
-            for row, kind, start, duration in zip(
-                self.row[chosen].tolist(),
-                self.kind[chosen].tolist(),
-                self.start[chosen].tolist(),
-                self.duration[chosen].tolist(),
-                strict=True,
-            )
-        ]
         return {
             "roles": self.roles,
             "kinds": self.kinds,
-            "spans": spans,
+            "spans": [
+                [int(row), int(kind), round(start, 6), round(stop, 6)]
+                for row, kind, start, stop in self.spans[chosen].tolist()
+            ],
             "left_out": left_out,
-            "seconds": last / 1e6,
+            "seconds": last,
         }
 
 
 class Traces:
-    """The trace that was asked for last; one is enough, and they are large."""
+    """A cache of the last trace; they are large."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._lock = threading.Lock()
-        self._of: tuple[Path, int, int] | None = None
+        self._key: tuple[Path, int, int] | None = None
         self._trace: Trace | None = None
 
     def of(self, path: Path) -> Trace:
-        """The trace in a file.
+        """Return the trace in a file.
 
         Raises:
-            RunDirectoryError: it is no trace, or too large to be shown.
+            RunDirectoryError: the file is no trace, or too large.
         """
         try:
             status = os.stat(path)
         except OSError as error:
             raise RunDirectoryError(f"cannot read {path.name}: {error.strerror}") from None
-        asked = path, status.st_mtime_ns, status.st_size
+        key = path, status.st_mtime_ns, status.st_size
         with self._lock:
-            if self._of != asked or self._trace is None:
-                self._trace, self._of = read_trace(path, status.st_size), asked
+            if self._key != key or self._trace is None:
+                self._trace, self._key = _read_trace(path, status.st_size), key
             return self._trace
 
 
-def read_trace(path: Path, size: int) -> Trace:
-    """The spans in a file of Chrome's trace events.
-
-    Raises:
-        RunDirectoryError: it is no trace, or too large to be shown.
-    """
+def _read_trace(path: Path, size: int) -> Trace:
+    """Read a file of Chrome's trace events."""
     if size > LARGEST:
         raise RunDirectoryError(
             f"{path.name} has {size / 2**20:.0f} MiB, and up to {LARGEST / 2**20:.0f} MiB are "
@@ -107,16 +88,12 @@ def read_trace(path: Path, size: int) -> Trace:
     try:
         events = read_json(path)["traceEvents"]
         names = {e["tid"]: str(e["args"]["name"]) for e in events if e["ph"] == "M"}
-        spans = [(e["tid"], e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
         rows = {tid: row for row, tid in enumerate(names)}
-        kinds = {str(name): i for i, name in enumerate(dict.fromkeys(s[1] for s in spans))}
-        return Trace(
-            tuple(names.values()),
-            tuple(kinds),
-            np.array([rows[span[0]] for span in spans], np.int32),
-            np.array([kinds[span[1]] for span in spans], np.int32),
-            np.array([span[2] for span in spans], np.float64),
-            np.array([span[3] for span in spans], np.float64),
-        )
+        found = [e for e in events if e["ph"] == "X"]
+        kinds = {str(name): i for i, name in enumerate(dict.fromkeys(e["name"] for e in found))}
+        spans = [(rows[e["tid"]], kinds[e["name"]], e["ts"], e["ts"] + e["dur"]) for e in found]
+        array = np.array(spans, np.float64).reshape(-1, 4)
+        array[:, 2:] /= 1e6
+        return Trace(tuple(names.values()), tuple(kinds), array)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise RunDirectoryError(f"{path.name} is no trace, or it is still being written") from None

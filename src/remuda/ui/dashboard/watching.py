@@ -1,4 +1,4 @@
-"""Episodes that are played for pages: each by a process, read as far as a page has asked."""
+"""Episodes that are played for pages, each by a child process that plays only what is read."""
 
 from __future__ import annotations
 
@@ -10,33 +10,29 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from remuda.errors import UsageError
 
 MOST = 3
-"""Episodes at once; one more ends the one that nobody asked for longest."""
+"""Episodes at once; one more ends the least recently watched."""
 IDLE = 120.0
-"""Seconds after which an episode that nobody asks for is ended."""
+"""Seconds after which an unwatched episode is ended."""
 TURNS = 1000
-"""Of an episode, at most."""
-ONLY_LOOKS = (
-    "the run must be asked for weights that it has not saved, and this dashboard only looks; begin "
-    "it with --control, or watch those that are saved"
+"""The most turns of an episode."""
+READ_ONLY = (
+    "these weights are not saved, so the run must send them, and this dashboard is read-only; "
+    "start it with --control, or watch saved weights"
 )
 
 
 class Episode:
-    """One episode, and the process that plays it; threads that ask it take turns."""
+    """One episode and the process that plays it; threads take turns."""
 
-    def __init__(self, asked: Mapping[str, Any]) -> None:
-        """Begin to play.
-
-        Args:
-            asked: as of `remuda.ui.dashboard.player`.
-        """
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        """Start an episode; the request is that of `remuda.ui.dashboard.player`."""
         self._lock = threading.Lock()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
@@ -46,19 +42,19 @@ class Episode:
             stderr=self._errors,
         )
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(dict(asked)).encode() + b"\n")
+        self._process.stdin.write(json.dumps(dict(request)).encode() + b"\n")
         self._process.stdin.close()
         self._lines: list[dict[str, Any]] = []
         self._over = False
-        self.asked_at = time.monotonic()
+        self.read_at = time.monotonic()
 
     def lines(self, first: int, count: int) -> tuple[list[dict[str, Any]], bool]:
-        """So many lines of what the process writes, and whether there are no more after them."""
-        self.asked_at = time.monotonic()
+        """Return lines of the process, and whether they are the last ones."""
+        self.read_at = time.monotonic()
         with self._lock:
             while len(self._lines) < first + count and not self._over:
                 self._read()
-            self.asked_at = time.monotonic()
+            self.read_at = time.monotonic()
             found = self._lines[first : first + count]
             return found, self._over and first + len(found) >= len(self._lines)
 
@@ -78,7 +74,7 @@ class Episode:
         self._close()
 
     def end(self) -> None:
-        """End it; what was played stays known."""
+        """Kill the process; the turns that were read stay known."""
         self._process.kill()
         with self._lock:
             self._process.wait()
@@ -92,50 +88,48 @@ class Episode:
 
 
 class Watches:
-    """The episodes that are played now."""
+    """All episodes of a server."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._lock = threading.Lock()
         self._episodes: OrderedDict[str, Episode] = OrderedDict()
 
-    def begin(self, run: Path, asked: Mapping[str, Any]) -> str:
-        """Begin an episode of a run, asked for as of the player; returns its name."""
+    def begin(self, run: Path, request: Mapping[str, Any]) -> str:
+        """Start an episode of a run; return its name."""
         self.end_idle()
         name = secrets.token_urlsafe(9)
         with self._lock:
             while len(self._episodes) >= MOST:
                 _, oldest = self._episodes.popitem(last=False)
                 oldest.end()
-            self._episodes[name] = Episode({**asked, "run": str(run), "turns": TURNS})
+            self._episodes[name] = Episode({**request, "run": str(run), "turns": TURNS})
         return name
 
     def lines(self, name: str, first: int, count: int) -> tuple[list[dict[str, Any]], bool]:
-        """As of `Episode`.
+        """Return lines of an episode, as `Episode.lines`.
 
         Raises:
-            UsageError: there is none of this name, or it was ended since nobody watched.
+            UsageError: no episode has this name, or it was idle and ended.
         """
         with self._lock:
             found = self._episodes.get(name)
             if found is None:
-                raise UsageError("this episode was ended, since nobody watched it; begin it again")
+                raise UsageError("this episode was ended because no page watched it; start another")
             self._episodes.move_to_end(name)
         return found.lines(first, count)
 
     def end_idle(self) -> None:
-        """End those that nobody asked for in a while."""
+        """End the episodes that no page has watched in a while."""
         now = time.monotonic()
-        with self._lock:
-            idle = [n for n, each in self._episodes.items() if now - each.asked_at > IDLE]
-            gone = [self._episodes.pop(name) for name in idle]
-        for episode in gone:
-            episode.end()
+        self._end(lambda episode: now - episode.read_at > IDLE)
 
     def end(self) -> None:
-        """End all."""
+        """End all episodes."""
+        self._end(lambda _: True)
+
+    def _end(self, chosen: Callable[[Episode], bool]) -> None:
         with self._lock:
-            gone = list(self._episodes.values())
-            self._episodes.clear()
+            names = [name for name, episode in self._episodes.items() if chosen(episode)]
+            gone = [self._episodes.pop(name) for name in names]
         for episode in gone:
             episode.end()

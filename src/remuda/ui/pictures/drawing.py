@@ -1,4 +1,4 @@
-"""What the pictures of an analysis share: look, sizes in inches, names that fit, and files."""
+"""The style of all plots, helpers to draw them, and pictures as files."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import matplotlib as mpl
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.transforms import Bbox
 
-from remuda.analysis.payoff import Payoffs
-from remuda.analysis.told_matches import count_matches
+if TYPE_CHECKING:
+    from remuda.analysis.payoff import Payoffs
+    from remuda.types import Integers
 
 INK, QUIET, FAINT = "#33373d", "#666c75", "#e4e6e9"
 BLUE, ORANGE = "#3366b0", "#d9722e"
 KINDS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#5b6470")
 """Colours that the colour-blind can tell apart (Okabe and Ito 2008, "Color universal design")."""
 SHAPES = "osD^vPX"
-"""Of markers, so that kinds differ without colours, too."""
+"""Markers, so that kinds differ without colours, too."""
 
 LOOK: dict[Any, Any] = {
     "font.family": "sans-serif",
@@ -51,20 +54,20 @@ LOOK: dict[Any, Any] = {
     "ytick.labelcolor": INK,
     "legend.frameon": False,
     "legend.fontsize": 8.0,
+    "lines.solid_capstyle": "round",
     # Text stays text: it can be searched, and edited for a paper.
     "svg.fonttype": "none",
     "svg.hashsalt": "remuda",  # equal pictures are equal files
     "pdf.fonttype": 42,
 }
-"""matplotlib's settings for the pictures."""
+"""matplotlib's settings."""
 
 
 @contextmanager
 def look() -> Iterator[None]:
-    """Draw with these settings inside the `with`.
+    """Draw in this style inside the `with`.
 
-    A letter that the font lacks is drawn as a box, and an SVG has it all the same; that is no
-    reason to warn a user, once a letter, who called a policy so.
+    A letter that the font lacks becomes a box, and matplotlib does not warn about it.
     """
     with mpl.rc_context(LOOK), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "(?s)Glyph .* missing from", UserWarning)
@@ -73,59 +76,60 @@ def look() -> Iterator[None]:
 
 FORMATS = ("png", "svg", "pdf")
 DOTS = 160
-"""An inch of a PNG."""
+"""Dots an inch of a PNG."""
+FEW = 24
+"""Policies up to which uncertainty is drawn: more of it would hide the points."""
 LONGEST = 22
 """The most characters of a name."""
 SMALLEST = 4.5
-"""Points of the smallest names; where there is no room for them every nth is told."""
+"""Points of the smallest names; beyond it only every nth row is named."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture of an analysis, or why there is none.
-
-    Attributes:
-        name: of its files, without what says their format.
-        heading: of a few words.
-        caption: one sentence on what it shows, and of how many matches; why it is not drawn.
-        figure: as matplotlib has it; None: it would say nothing.
-    """
+    """A picture of an analysis, or the reason why there is none."""
 
     name: str
+    """The stem of its files."""
     heading: str
     caption: str
+    """A sentence on its content and the number of matches, or why it is not drawn."""
     figure: Figure | None = None
 
-    def encoded(self, kind: str) -> bytes:
-        """Return the file's content, with the caption in its metadata.
+    @property
+    def width(self) -> float:
+        """Inches."""
+        return 0.0 if self.figure is None else float(self.figure.get_size_inches()[0])
 
-        Args:
-            kind: of `FORMATS`.
-        """
+    def encoded(self, kind: str) -> bytes:
+        """Return the content of a file of one of `FORMATS`, with the caption in its metadata."""
         if self.figure is None:
             raise ValueError(f"{self.name} was not drawn: {self.caption}")
-        if kind == "png":
-            about: dict[str, Any] = {"Title": self.heading, "Description": self.caption}
-        elif kind == "svg":
-            about = {"Title": self.heading, "Description": self.caption, "Date": None}
-        else:
-            about = {"Title": self.heading, "Subject": self.caption, "CreationDate": None}
-        data = io.BytesIO()
-        with look():
-            self.figure.savefig(data, format=kind, dpi=DOTS, metadata=about)
-        return data.getvalue()
+        about: dict[str, dict[str, Any]] = {
+            "png": {"Description": self.caption},
+            "svg": {"Description": self.caption, "Date": None},
+            "pdf": {"Subject": self.caption, "CreationDate": None},
+        }
+        return encoded(self.figure, kind, {"Title": self.heading} | about[kind])
+
+
+def encoded(figure: Figure, kind: str = "png", about: dict[str, Any] | None = None) -> bytes:
+    """Return the content of a file with a figure."""
+    data = io.BytesIO()
+    with look():
+        figure.savefig(data, format=kind, dpi=DOTS, metadata=about)
+    return data.getvalue()
 
 
 def matches_in_words(payoffs: Payoffs) -> str:
-    """How many matches payoffs are made of: `12,345 matches`; not known: how many meetings."""
+    """Return the number of matches, or of meetings: `12,345 matches`."""
+    from remuda.analysis.told_matches import count_matches
+
     return count_matches(payoffs) or "payoffs that are known without matches"
 
 
 def shorten(names: Sequence[str], longest: int = LONGEST) -> list[str]:
-    """Names of so many characters at most, cut in the middle where they are longer.
-
-    Names that would be the same then are cut less.
-    """
+    """Cut names in the middle, but only so far that they stay different."""
     short = [_cut(name, longest) for name in names]
     if len(set(short)) < len(set(names)) and longest < max(map(len, names)):
         return shorten(names, longest + 4)
@@ -140,11 +144,11 @@ def _cut(name: str, longest: int) -> str:
 
 
 _RENDERER: Any = cast(Any, RendererAgg)(1, 1, 720.0)
-"""Measures text at ten dots a point, so that rounding to dots adds nothing."""
+"""Measures text at ten dots a point, so that rounding adds nothing."""
 
 
 def extent(words: str, size: float) -> tuple[float, float]:
-    """Width and height in inches of a line of text in so many points."""
+    """Return width and height in inches of a line of text in so many points."""
     width, height, _ = _RENDERER.get_text_width_height_descent(
         words, FontProperties(size=size), False
     )
@@ -152,12 +156,12 @@ def extent(words: str, size: float) -> tuple[float, float]:
 
 
 def widest(lines: Sequence[str], size: float) -> float:
-    """Inches that the widest of several lines takes; 0: there are none."""
+    """Return the width of the widest line in inches."""
     return max((extent(line, size)[0] for line in lines), default=0.0)
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches."""
+    """Make an empty figure of so many inches."""
     figure = Figure(figsize=(width, height), dpi=DOTS)
     FigureCanvasAgg(figure)
     return figure
@@ -166,7 +170,7 @@ def new_figure(width: float, height: float) -> Figure:
 def add_panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
     """Add axes to a figure at a place in inches from its upper left corner.
 
-    Places are set by hand: letting matplotlib find them takes longer than all the rest.
+    matplotlib's own layout takes longer than all the rest.
     """
     whole = figure.get_size_inches()
     box = (
@@ -179,21 +183,22 @@ def add_panel(figure: Figure, left: float, top: float, width: float, height: flo
 
 
 def number_axes(axes: Axes, most: int = 5) -> None:
-    """Number both axes at so many places at most; a power of ten stands beside a title."""
+    """Number both axes at so many places at most; a power of ten is beside a title."""
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(most))
     wide = axes.bbox.width / axes.figure.dpi
     axes.yaxis.get_offset_text().set_x(-0.6 / wide)
 
 
-def name_rows(axes: Axes, labels: Sequence[str], height: float) -> None:
-    """Name the rows of axes, the first on top; every nth where there is no room for all.
+def count_along_x(axes: Axes, most: int) -> None:
+    """Number the x axis with counts of turns or matches, from 0."""
+    axes.set_xlim(0, max(most, 1))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
 
-    Args:
-        axes: their y is the number of the row.
-        labels: one for each row.
-        height: of a row, in inches.
-    """
+
+def name_rows(axes: Axes, labels: Sequence[str], height: float) -> None:
+    """Name the rows of axes, whose y is the row from the top; a row has so many inches."""
     size, step = row_size(height)
     rows = range(0, len(labels), step)
     axes.set_yticks(list(rows), [labels[row] for row in rows], fontsize=size)
@@ -202,8 +207,60 @@ def name_rows(axes: Axes, labels: Sequence[str], height: float) -> None:
 
 
 def row_size(height: float) -> tuple[float, int]:
-    """How large the names of rows may be, in points, and that every nth of them is told."""
+    """Return the size of the names of rows in points; every how many-th row is named."""
     wanted = 0.74 * 72.0 * height
     if wanted >= SMALLEST:
         return min(wanted, 8.5), 1
     return SMALLEST, int(np.ceil(SMALLEST / wanted))
+
+
+SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
+"""Directions from a point to its name, the best to read first."""
+
+
+def name_points(
+    axes: Axes, points: npt.ArrayLike, names: Sequence[str], order: Sequence[int] | Integers
+) -> int:
+    """Name points, the most important first; leave out names that would cover others.
+
+    Args:
+        axes: with their final limits.
+        points: [N, 2] in data.
+        names: [N].
+        order: places of the names.
+
+    Returns:
+        The number of points that are named.
+    """
+    few = len(names) <= FEW
+    size, away = (7.5, 6.0) if few else (5.5, 4.0)
+    where = np.asarray(points, np.float64)
+    centres = axes.transData.transform(where)
+    marker = away / 2.0 * axes.figure.dpi / 72.0
+    taken = [Bbox([centre - marker, centre + marker]) for centre in centres]
+    frame, named = axes.get_window_extent(), 0
+    for place in order:
+        for x, y in SIDES:
+            text = axes.annotate(
+                names[place],
+                tuple(where[place]),
+                (away * x, away * y),
+                textcoords="offset points",
+                fontsize=size,
+                ha=("right", "center", "left")[x + 1],
+                va=("top", "center", "bottom")[y + 1],
+                zorder=5,
+            )
+            box = text.get_window_extent()
+            inside = frame.contains(box.x0, box.y0) and frame.contains(box.x1, box.y1)
+            if inside and not box.count_overlaps(taken):
+                taken.append(box)
+                named += 1
+                break
+            text.remove()
+    return named
+
+
+def unnamed(named: int, count: int) -> str:
+    """Return the part of a caption on names that were left out."""
+    return f"; {named} of {count} are named" if named < count else ""

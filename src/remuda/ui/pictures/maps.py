@@ -1,4 +1,4 @@
-"""The pictures in which policies are points of a plane: who beats whom, and who is like whom."""
+"""The pictures in which policies are points of a plane: cycles and diversity."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from remuda.types import Integers
 from remuda.ui.pictures.drawing import (
     BLUE,
     FAINT,
+    FEW,
     KINDS,
     ORANGE,
     QUIET,
@@ -26,46 +27,39 @@ from remuda.ui.pictures.drawing import (
     Picture,
     add_panel,
     matches_in_words,
+    name_points,
     new_figure,
     number_axes,
     shorten,
+    unnamed,
 )
-from remuda.ui.pictures.labels import FEW, place_labels
 from remuda.ui.pictures.rows import best_first
 
 SAMPLES = 100
-"""Draws of the payoffs, from which the uncertainty of places is made."""
+"""Draws of the payoffs, for the uncertainty of places."""
 SECOND = 0.1
-"""The share of the cycles that a second plane has to tell to be drawn."""
+"""The share of the cycles from which a second plane is drawn."""
 SIDE = 4.4
 """Inches of a plane's side."""
 
 
 @dataclass(frozen=True)
 class CyclicPlanes:
-    """The cyclic part of a game, drawn in planes.
-
-    Attributes:
-        found: the planes at the mean payoffs.
-        errors: [P, n] by how much a strategy's place differs between draws of the payoffs, turned
-            to fit: the root of the mean squared distance.
-    """
+    """The cyclic part of a game in planes."""
 
     found: Disc
+    """The planes at the mean payoffs."""
     errors: Numbers
+    """[planes, policies]: the root mean squared distance between draws of the payoffs, after
+    rotation."""
 
 
 def cyclic_planes(
     payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES
 ) -> CyclicPlanes:
-    """Draw the cyclic part of a symmetric game in its one or two largest planes.
+    """Embed the cyclic part of a symmetric game of three or more policies in one or two planes.
 
-    The disc game embedding of `remuda.analysis.structure.disc`, of what skill does not explain.
-
-    Args:
-        payoffs: of a symmetric game of three policies or more.
-        rng: what draws of the payoffs are made with.
-        samples: so many.
+    The disc game embedding of `remuda.analysis.structure.disc`, without transitive skill.
 
     Raises:
         UsageError: two strategies never met.
@@ -86,7 +80,7 @@ def cyclic_planes(
 
 
 def structure_picture(found: Analysis, rng: np.random.Generator) -> Picture:
-    """Draw the cycles of a game: who beats whom beats whom, beyond what skill explains."""
+    """Draw the cycles of a game: A beats B beats C beats A, beyond transitive skill."""
     name, heading = "structure", "Cycles"
     payoffs = found.payoffs
     if len(payoffs.names) < 3:
@@ -102,22 +96,17 @@ def structure_picture(found: Analysis, rng: np.random.Generator) -> Picture:
         axes = add_panel(figure, 0.35 + plane * (SIDE + 0.35), 0.62, SIDE, SIDE)
         named = _draw_plane(axes, found, planes, plane)
     cycle = found.cycles.strongest
-    told = f"; the arrows are the strongest sure cycle, of {len(cycle.names)}" if cycle else ""
+    arrows = f"; the arrows are the strongest sure cycle, of {len(cycle.names)}" if cycle else ""
     caption = (
         "Cycles beyond skill: each policy beats those up to half a turn counterclockwise of it, "
-        f"the more the farther out both are; cycles are {share:.0%} of what differs{told}"
-        f"{_unnamed(named, len(payoffs.names))}; of {matches_in_words(payoffs)}."
+        f"the more the farther out both are; cycles are {share:.0%} of what differs{arrows}"
+        f"{unnamed(named, len(payoffs.names))}; of {matches_in_words(payoffs)}."
     )
     return Picture(name, heading, caption, figure)
 
 
-def _unnamed(named: int, count: int) -> str:
-    """That there was no room for all names, if so."""
-    return f"; {named} of {count} are named" if named < count else ""
-
-
 def _draw_plane(axes: Axes, found: Analysis, planes: CyclicPlanes, plane: int) -> int:
-    """Draw one plane; returns how many policies are named."""
+    """Draw one plane; return how many policies are named."""
     points, errors = planes.found.coordinates[plane], planes.errors[plane]
     names = shorten(found.payoffs.names)
     count = len(names)
@@ -135,12 +124,11 @@ def _draw_plane(axes: Axes, found: Analysis, planes: CyclicPlanes, plane: int) -
             axes.add_patch(Circle(point, error, color=BLUE, alpha=0.10, linewidth=0))
     axes.plot(*points.T, "o", color=BLUE, markersize=2 * radius, markeredgewidth=0, zorder=3)
     order = np.argsort(-np.linalg.norm(points, axis=1), kind="stable")
-    between = np.zeros((0, 2))
     cycle = found.cycles.strongest
     if plane == 0 and cycle is not None:
         loop = [found.payoffs.names.index(name) for name in cycle.names]
         order = np.array([*loop, *(place for place in order if place not in loop)])
-        between = _draw_cycle(axes, points[loop], radius)
+        _draw_cycle(axes, points[loop], radius)
     axes.annotate(
         "beats those counterclockwise  ↺",
         (0.0, 1.0),
@@ -150,24 +138,12 @@ def _draw_plane(axes: Axes, found: Analysis, planes: CyclicPlanes, plane: int) -
         color=QUIET,
         fontsize=7.5,
     )
-    size = 7.5 if count <= FEW else 5.5
-    named = place_labels(
-        axes,
-        points,
-        names,
-        order=order,
-        size=size,
-        radius=radius,
-        occupied=between,
-        insist=count <= FEW,
-    )
-    return len(named)
+    return name_points(axes, points, names, order)
 
 
-def _draw_cycle(axes: Axes, points: Numbers, radius: float) -> Numbers:
-    """Draw arrows from each point to the next; returns [M, 2] points that they go through."""
-    ends = np.roll(points, -1, axis=0)
-    for begin, end in zip(points, ends, strict=True):
+def _draw_cycle(axes: Axes, points: Numbers, radius: float) -> None:
+    """Draw arrows from each point to the next."""
+    for begin, end in zip(points, np.roll(points, -1, axis=0), strict=True):
         axes.add_patch(
             FancyArrowPatch(
                 tuple(begin),
@@ -181,8 +157,6 @@ def _draw_cycle(axes: Axes, points: Numbers, radius: float) -> Numbers:
                 zorder=2.5,
             )
         )
-    steps = np.linspace(0.0, 1.0, 60)[:, None, None]
-    return (points + steps * (ends - points)).reshape(-1, 2)
 
 
 def _set_square(axes: Axes, reach: float, middle: tuple[float, float] = (0.0, 0.0)) -> None:
@@ -225,13 +199,13 @@ def diversity_picture(found: Analysis, rng: np.random.Generator) -> Picture:
     caption = (
         "Policies that earn the same against the same opponents are near each other; the picture "
         f"shows {min(where.share, 1.0):.0%} of what differs, and {told}"
-        f"{_unnamed(named, count)}; of {matches_in_words(payoffs)}."
+        f"{unnamed(named, count)}; of {matches_in_words(payoffs)}."
     )
     return Picture(name, heading, caption, figure)
 
 
 def _draw_map(axes: Axes, where: PolicyMap, labels: Integers, found: Analysis) -> int:
-    """Draw the map; returns how many policies are named."""
+    """Draw the map; return how many policies are named."""
     points = where.positions
     names = shorten(found.payoffs.names)
     count = len(names)
@@ -268,12 +242,11 @@ def _draw_map(axes: Axes, where: PolicyMap, labels: Integers, found: Analysis) -
         (axes.yaxis, where.shares[1] if len(where.shares) > 1 else 0.0, "second"),
     ):
         axis.set_label_text(f"{number} direction: {share:.0%} (payoff a match)")
-    size, order = 7.5 if count <= FEW else 5.5, best_first(found)
-    return len(place_labels(axes, points, names, order=order, size=size, radius=radius))
+    return name_points(axes, points, names, best_first(found))
 
 
 def _ellipse(point: Numbers, spread: Numbers, colour: str) -> Ellipse:
-    """One standard deviation round a place."""
+    """Return the ellipse of one standard deviation."""
     values, vectors = np.linalg.eigh(spread)
     wide, high = 2.0 * np.sqrt(np.maximum(values[::-1], 0.0))
     x, y = vectors[:, 1]

@@ -1,4 +1,4 @@
-"""The picture of what is traded for what: the Pareto front of two or three objectives."""
+"""The picture of trade-offs: the Pareto front of two or three objectives."""
 
 from __future__ import annotations
 
@@ -16,48 +16,42 @@ from remuda.analysis.rank import mean_payoff
 from remuda.errors import UsageError
 from remuda.ui.pictures.drawing import (
     BLUE,
+    FEW,
     ORANGE,
     Picture,
     add_panel,
     matches_in_words,
+    name_points,
     new_figure,
     number_axes,
     shorten,
+    unnamed,
 )
-from remuda.ui.pictures.labels import FEW, place_labels
 
 SAMPLES = 200
-"""Draws of the payoffs, from which the uncertainty of objectives is made."""
+"""Draws of the payoffs, for the uncertainty of objectives."""
 SURE = 0.95
-"""A policy alone on the front in this share of the draws has no rival."""
+"""The share of draws from which a policy alone on the front is the best."""
 
 
 @dataclass(frozen=True)
 class Objectives:
-    """What of several policies is to be high at once.
-
-    Attributes:
-        names: of the P policies.
-        titles: of the D objectives, with their units.
-        points: [P, D] the objectives; all are maximised.
-        covariances: [P, D, D] of their errors.
-    """
+    """The objectives of policies; all are maximised."""
 
     names: tuple[str, ...]
+    """[policies]."""
     titles: tuple[str, ...]
+    """[objectives]."""
     points: Numbers
+    """[policies, objectives]."""
     covariances: Numbers
+    """[policies, objectives, objectives] of the errors."""
 
 
 def objectives_of(found: Analysis, rng: np.random.Generator, samples: int = SAMPLES) -> Objectives:
-    """What a policy earns on the mean, against its worst opponent, and leaves to its opponents.
+    """Return each policy's payoff: its mean, against its worst opponent, and of its opponents.
 
-    The last one is there unless the game is zero-sum, in which it is the first one's negative.
-
-    Args:
-        found: of a symmetric game.
-        rng: what draws of the payoffs are made with.
-        samples: so many.
+    The last one only if the game is not zero-sum: else it is the negative of the first.
     """
     payoffs = found.payoffs
     titles = ["mean payoff against all", "payoff against its worst opponent"]
@@ -77,7 +71,7 @@ def objectives_of(found: Analysis, rng: np.random.Generator, samples: int = SAMP
 
 
 def analysis_pareto_picture(found: Analysis, rng: np.random.Generator) -> Picture:
-    """Draw what the policies of an analysis trade for what."""
+    """Draw the Pareto front of an analysis."""
     name, heading = "pareto", "Pareto front"
     if len(found.payoffs.names) < 3:
         return Picture(name, heading, "Two policies have one opponent each: nothing is traded.")
@@ -95,8 +89,8 @@ def pareto_picture(objectives: Objectives, front: UncertainFront, source: str) -
 
     Args:
         objectives: of the policies.
-        front: which of them are on it.
-        source: what the numbers are from, such as `of 1,000 matches`.
+        front: of these objectives.
+        source: the origin of the numbers, such as `of 1,000 matches`.
 
     Raises:
         UsageError: there are fewer than two objectives, or more than three.
@@ -117,16 +111,16 @@ def pareto_picture(objectives: Objectives, front: UncertainFront, source: str) -
     count = len(objectives.names)
     on_front = int((front.ranks == 0).sum())
     errors = "; lines are standard errors" if count <= FEW and objectives.covariances.any() else ""
-    unnamed = f"; {named} of {count} are named" if named < count else ""
     caption = (
         f"Right and up is better; {on_front} of {count} policies are on the Pareto front (orange): "
-        f"no other is as good in all objectives and better in one{errors}{unnamed}; {source}."
+        "no other is as good in all objectives and better in one"
+        f"{errors}{unnamed(named, count)}; {source}."
     )
     return Picture("pareto", "Pareto front", caption, figure)
 
 
 def _draw_pair(axes: Axes, objectives: Objectives, front: UncertainFront, x: int, y: int) -> int:
-    """Draw one objective over another; returns how many policies are named."""
+    """Draw one objective over another; return how many policies are named."""
     points, count = objectives.points[:, [x, y]], len(objectives.names)
     radius = 3.2 if count <= FEW else 2.2
     first = front.ranks == 0
@@ -139,13 +133,9 @@ def _draw_pair(axes: Axes, objectives: Objectives, front: UncertainFront, x: int
     axes.set_xlim(low[0] - room[0], high[0] + room[0])
     axes.set_ylim(low[1] - room[1], high[1] + room[1])
     axes.grid()
-    besides = np.zeros((0, 2))
     if objectives.points.shape[1] == 2:
-        besides = _draw_staircase(axes, points[first])
+        _draw_staircase(axes, points[first])
     if spread.any():
-        # From end to end, so that no name is written over them.
-        bars = np.linspace(-1.0, 1.0, 41)[:, None, None, None] * spread[:, None] * np.eye(2)
-        besides = np.concatenate([besides, (points[:, None] + bars).reshape(-1, 2)])
         for own, colour in ((first, ORANGE), (~first, BLUE)):
             axes.errorbar(
                 points[own, 0],
@@ -172,31 +162,14 @@ def _draw_pair(axes: Axes, objectives: Objectives, front: UncertainFront, x: int
     axes.set_ylabel(f"{objectives.titles[y]} (a match)")
     number_axes(axes)
     order = np.lexsort((-front.probabilities, ~first))
-    names, size = shorten(objectives.names), 7.5 if count <= FEW else 5.5
-    named = place_labels(
-        axes,
-        points,
-        names,
-        order=order,
-        size=size,
-        radius=radius,
-        occupied=besides,
-        insist=count <= FEW,
-    )
-    return len(named)
+    return name_points(axes, points, shorten(objectives.names), order)
 
 
-def _draw_staircase(axes: Axes, first: Numbers) -> Numbers:
-    """Bound what the front of two objectives dominates; returns [M, 2] points of the bound."""
+def _draw_staircase(axes: Axes, first: Numbers) -> None:
+    """Bound the region that the front of two objectives dominates."""
     corners = first[np.argsort(first[:, 0], kind="stable")]
     left, bottom = axes.get_xlim()[0], axes.get_ylim()[0]
     x = [left, *corners[:, 0], corners[-1, 0]]
     y = [corners[0, 1], *corners[:, 1], bottom]
     axes.step(x, y, where="pre", color=ORANGE, linewidth=1.0, alpha=0.7, zorder=1)
     axes.fill_between(x, y, bottom, step="pre", color=ORANGE, alpha=0.06, linewidth=0, zorder=0)
-    # Each step first goes down, or up, to the height of the next corner, then to its right.
-    from_x, to_x, from_y, to_y = (np.array(each) for each in (x[:-1], x[1:], y[:-1], y[1:]))
-    share = np.linspace(0.0, 1.0, 40)[:, None]
-    upright = np.stack([from_x + 0.0 * share, from_y + share * (to_y - from_y)], -1)
-    level = np.stack([from_x + share * (to_x - from_x), to_y + 0.0 * share], -1)
-    return np.concatenate([upright.reshape(-1, 2), level.reshape(-1, 2)])

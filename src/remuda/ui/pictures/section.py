@@ -1,13 +1,12 @@
-"""The section of a run's report about its population: who is good, who exploits whom."""
+"""The sections of a run's report about its population: lineage and analysis."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from html import escape
 
-import matplotlib as mpl
 import numpy as np
+from markupsafe import Markup
 
 from remuda.analysis.meetings import read_payoffs
 from remuda.analysis.overall import Analysis, analyse
@@ -17,79 +16,74 @@ from remuda.errors import RemudaError
 from remuda.population.lineage import read_lineage, read_matches
 from remuda.population.ratings import sides_of
 from remuda.population.roster import Roster
-from remuda.ui.pictures.drawing import LOOK, Picture
+from remuda.ui.html import render
+from remuda.ui.pictures.drawing import Picture, look
 from remuda.ui.pictures.gallery import draw_pictures, write_pictures
 from remuda.ui.pictures.lineage import lineage_picture
-from remuda.ui.pictures.ratings import Ratings, read_ratings
+from remuda.ui.pictures.ratings import read_ratings
 
 log = logging.getLogger(__name__)
 
 SAMPLES = 100
-"""Draws of the payoffs: a report must not keep a user waiting; `remuda analyse` makes more."""
+"""Draws of the payoffs; `remuda analyse` makes more and takes longer."""
 MOST = 64
-"""The most policies that are looked at."""
-IN_TRAINING = (
-    "Of the matches in training, in which a policy is one member whatever version of it played; "
-    f"{MOST} policies at most. "
-    "For the policies as they are in the end: <code>remuda tournament</code>. <code>remuda "
-    "analyse</code> writes these pictures as SVG and PDF, too."
+"""The most policies that are analysed."""
+IN_TRAINING = Markup(
+    "These matches were played in training; a policy is one member, whatever its version. "
+    f"At most {MOST} policies. <code>remuda tournament</code> compares the final policies, and "
+    "<code>remuda analyse</code> also writes these pictures as SVG and PDF."
 )
-"""What matches a run's are."""
 PREFIX = "report_"
-"""Of the names of the report's pictures; those of `remuda analyse` lie beside them."""
+"""Begins the names of the report's pictures, to tell them from those of `remuda analyse`."""
 HEADING = "Who is good, who exploits whom"
 
 
-def write_section(run: RunDirectory) -> str:
-    """Analyse the matches of a run, write the pictures, and return the section as HTML.
-
-    Args:
-        run: with a ledger of matches.
+def write_section(run: RunDirectory) -> Markup:
+    """Analyse the ledger of a run, write the pictures, and return the section.
 
     Raises:
         RunDirectoryError: a picture cannot be written.
     """
     try:
-        sides, rated = _sides_of(run)
-    except Exception as error:  # the user's game tells who is on which side
+        meeting, rated = _sides_of(run)
+    except Exception as error:  # the user's environment knows the sides
         log.error("no analysis", exc_info=error)
         words = " ".join(f"the game cannot be made: {type(error).__name__}: {error}".split())
         return section_of(None, (), words)
     found, why = None, ""
     try:
-        found = _analysis_of(run, sides)
+        payoffs = read_payoffs(
+            run.ledger, sides=meeting, keep=lambda ref: not ref.is_frozen, most=MOST
+        )
+        found = analyse(payoffs, np.random.default_rng(0), SAMPLES)
     except RemudaError as error:
         why = str(error)
-    pictures = draw_pictures(found, _ratings_of(run, rated))
+    try:
+        ratings = read_ratings(run.ledger, rated)
+    except RemudaError as error:
+        ratings = f"{error}."
+    pictures = draw_pictures(found, ratings)
     write_pictures(pictures, run.path, ("png",), PREFIX)
     return section_of(found, pictures, why, prefix=PREFIX)
 
 
-def write_lineage(run: RunDirectory) -> str:
-    """Draw who was born of whom into a run's directory, and return that section as HTML.
-
-    Args:
-        run: with a ledger of matches.
-
-    Returns:
-        Empty: no policy has been born in this run.
+def draw_lineage(run: RunDirectory) -> Picture | None:
+    """Write the lineage of a run as a picture; None: no policy was born.
 
     Raises:
         RunDirectoryError: the ledger is damaged, or the picture cannot be written.
     """
     births = read_lineage(run.ledger)
     if not births:
-        return ""
-    with mpl.rc_context(LOOK):
+        return None
+    with look():
         picture = lineage_picture(births, read_matches(run.ledger))
     write_pictures([picture], run.path, ("png",), PREFIX)
-    if picture.figure is None:
-        return f'<h2>Lineage</h2>\n<p class="note">{escape(picture.caption)}</p>'
-    return f"<h2>Lineage</h2>\n{_figure(picture, PREFIX)}"
+    return picture
 
 
 def _sides_of(run: RunDirectory) -> tuple[list[int], list[int]]:
-    """By seat, the number of its team: of those that meet others, and of all that are rated."""
+    """Return the team of each seat: of those that meet others, and of all that are rated."""
     config = run.read_config()
     env = make_env(config.game, 1, **config.env.made_with)
     env.close()
@@ -99,56 +93,29 @@ def _sides_of(run: RunDirectory) -> tuple[list[int], list[int]]:
     return meeting.tolist(), rated.tolist()
 
 
-def _analysis_of(run: RunDirectory, sides: Sequence[int]) -> Analysis:
-    payoffs = read_payoffs(run.ledger, sides=sides, keep=lambda ref: not ref.is_frozen, most=MOST)
-    return analyse(payoffs, np.random.default_rng(0), SAMPLES)
-
-
-def _ratings_of(run: RunDirectory, sides: Sequence[int]) -> Ratings | str:
-    try:
-        return read_ratings(run.ledger, sides)
-    except RemudaError as error:
-        return f"{error}."
-
-
 def section_of(
     found: Analysis | None,
     pictures: Sequence[Picture],
     why: str = "",
     note: str = IN_TRAINING,
     prefix: str = "",
-) -> str:
-    """The section as HTML; its pictures are the PNG files beside the page.
+) -> Markup:
+    """Return the section as HTML; its pictures are the PNG files beside the page.
 
     Args:
-        found: what its sentences are about; None: there is no analysis.
-        pictures: that are drawn, and those that are not.
-        why: there is no analysis.
-        note: HTML on what matches these are.
+        found: the analysis; None: there is none.
+        pictures: all of them, drawn or not.
+        why: the reason why there is no analysis.
+        note: the matches that were analysed.
         prefix: of the names of the PNG files.
     """
-    parts = [f"<h2>{HEADING}</h2>"]
-    if found is not None:
-        parts += [f'<p class="note">{note}</p>', "<dl>"]
-        for part, words in found.in_words().items():
-            parts.append(f'<div class="wide"><dt>{part}</dt><dd>{escape(words)}</dd></div>')
-        parts.append("</dl>")
-    elif why:
-        parts.append(f'<p class="note">Policies are not compared: {escape(why)}.</p>')
-    parts += [_figure(each, prefix) for each in pictures if each.figure is not None]
-    left_out = [each for each in pictures if each.figure is None]
-    if left_out:
-        told = "".join(f"<br>{each.heading}: {escape(each.caption)}" for each in left_out)
-        parts.append(f'<p class="note">Not drawn:{told}</p>')
-    return "\n".join(parts)
-
-
-def _figure(picture: Picture, prefix: str) -> str:
-    """A picture as wide as it was drawn, or as the page; its caption below."""
-    width = 0.0 if picture.figure is None else float(picture.figure.get_size_inches()[0])
-    words = escape(picture.caption)
-    return (
-        f'<figure class="drawn"><img class="chart" style="width: {width:.2f}in" '
-        f'src="{prefix}{picture.name}.png" alt="{escape(picture.heading)}">'
-        f"<figcaption>{words}</figcaption></figure>"
+    sentences = found.in_words() if found is not None else None
+    return render(
+        "section.html",
+        heading=HEADING,
+        sentences=sentences,
+        why=why,
+        note=note,
+        pictures=pictures,
+        prefix=prefix,
     )
