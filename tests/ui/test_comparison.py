@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import yaml
 from PIL import Image
 
 import remuda
@@ -183,17 +182,6 @@ def test_a_policy_that_no_run_has_is_told(six):
         with pytest.raises(remuda.UsageError, match=r"'typo' in treasure_hunt; there are agent_0"):
             score("typo")
         assert score("agent_1").runs == score().runs == 2
-
-
-def test_runs_of_an_earlier_version_are_of_the_group_of_equal_new_ones(tmp_path):
-    new = a_run(tmp_path / "new", 1, policy={"algorithm": "dqn"})
-    old = a_run(tmp_path / "old", 2, policy={"algorithm": "dqn"})
-    tree = yaml.safe_load((old / "config.yaml").read_text())
-    tree["policy"]["double"] = tree["policy"]["dqn"].pop("double")
-    tree["policy"]["iqn"].pop("double")
-    (old / "config.yaml").write_text(yaml.safe_dump(tree))
-    (group,) = compare([new, old]).groups
-    assert group.seeds == (1, 2)
 
 
 def test_names_with_dots_set_runs_apart_as_others_do(tmp_path):
