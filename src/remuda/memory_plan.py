@@ -194,11 +194,6 @@ def _weights(config: Config, specs: Sequence[PolicySpec], layout: Layout) -> Siz
         inherited = _inherited(config, spec)
         if inherited:  # published twice, for the newborn, as they are read, and for a checkpoint
             yield "what newborn policies inherit of {}", size * inherited * 6, hidden
-        if config.population.evolution.distils:  # states of both parents; and for a checkpoint
-            states = config.population.evolution.distil_states
-            width = spec.num_inputs + spec.actions.num_outputs + 1
-            lessons = 2 * states * width * FLOAT
-            yield "what newborn policies are taught by", 3 * lessons, f"{EVOLUTION}.distil_states"
         judged = config.checkpoint.evaluate_episodes or config.run.evaluate_episodes
         if judged:  # as published, for whom it plays and for the checkpoint; as they act, twice
             yield "the play that measures {}", 4 * size, hidden

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from remuda.config import Config
-from remuda.evolution.teach import lesson_layout
 from remuda.hyperparameters import values_of
 from remuda.memory.shared import Arena
 from remuda.policies.spec import PolicySpec, training_layout
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.imported import Imported
-from remuda.population.lessons import LessonLayout
 from remuda.population.roster import copies_of, unborn
 from remuda.population.table import Table
 from remuda.publish.snapshot import PublishedWeights
@@ -40,17 +38,8 @@ def population_table(
         config.population.has_stand_ins,
         len(config.population.evolution.episode_metrics),
         training,
-        _lesson_layouts(config, specs),
         copies[1:],
     )
-
-
-def _lesson_layouts(config: Config, specs: Sequence[PolicySpec]) -> dict[str, LessonLayout]:
-    """By policy, the size of what newborn policies are taught by, if they are."""
-    evolution = config.population.evolution
-    if not evolution.distils:
-        return {}
-    return {spec.name: lesson_layout(spec, evolution.distil_states) for spec in specs}
 
 
 def training_layouts(config: Config, specs: Sequence[PolicySpec]) -> dict[str, TrainingLayout]:

@@ -38,11 +38,6 @@ KINDS = {
         "policies": 4,
         "evolution": EVOLUTION | {"mutation": 0.0, "networks": "any", "crossover_layers": 0.3},
     },
-    "distilled": {
-        "matchmaker": "random",
-        "policies": 4,
-        "evolution": EVOLUTION | {"networks": "any", "distil": 40, "distil_states": 60},
-    },
     "past": {
         "matchmaker": "prioritized",
         "policies": 3,
@@ -63,7 +58,6 @@ NETWORKS = {
 }
 GAMES = {
     "networks": NETWORKS,
-    "distilled": NETWORKS,
     "told": {"game": "bucket_brigade", "env": {"num_envs": 4}},
 }
 
@@ -90,10 +84,6 @@ def check_inherited(kind, directory):
     """Whether the newborn took over the moments of their parents where weights were left alone."""
     born = [b for b in read_lineage(directory / "ledger.bin") if b.parent is not None]
     assert any(b.optimizer_steps for b in born) == (kind == "inherited")
-    kept = Checkpoints(directory / "checkpoints")
-    population = kept.read(kept.numbers()[-1], "coordinator")["population"]
-    taught = [policy for policy, own in population["lessons"].items() if own["steps"]]
-    assert bool(taught) == (kind == "distilled")
 
 
 @pytest.mark.parametrize(
@@ -104,8 +94,6 @@ def check_inherited(kind, directory):
         ("inherited", "ppo"),
         pytest.param("inherited", "iqn", marks=pytest.mark.slow),
         ("networks", "ppo"),
-        ("distilled", "ppo"),
-        pytest.param("distilled", "dqn", marks=pytest.mark.slow),
         pytest.param("networks", "iqn", marks=pytest.mark.slow),
         pytest.param("past", "ppo", marks=pytest.mark.slow),
         pytest.param("told", "dqn", marks=pytest.mark.slow),
@@ -135,8 +123,6 @@ def test_lockstep_equals_sequential_where_policies_evolve(kind, algorithm, tmp_p
         ("told", "ppo"),
         ("inherited", "dqn"),
         ("networks", "dqn"),
-        ("distilled", "dqn"),
-        pytest.param("distilled", "ppo", marks=pytest.mark.slow),
         pytest.param("inherited", "ppo", marks=pytest.mark.slow),
         pytest.param("random", "ppo", marks=pytest.mark.slow),
     ],

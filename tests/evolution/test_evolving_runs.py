@@ -236,19 +236,6 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
         ),
         ({"evolution": {"every": 9}, "policies": 1}, "none may take over from one"),
         (
-            {"evolution": {"every": 9, "distil": 5}, "births": {"places": 0}},
-            "evolution.distil: agent_0 has a recurrent network, and what that does in a state",
-        ),
-        (
-            {"evolution": {"every": 9, "distil": 10**20}},
-            "should be less than or equal to",  # no word of shared memory holds it
-        ),
-        (
-            {"evolution": {"every": 9, "distil": 100_001}},
-            "population.evolution.distil is 100001: the place of a newborn is empty while it is "
-            "taught; take 100000 steps at most",
-        ),
-        (
             {"evolution": {"every": 9, "networks": "any"}, "policies": 1},
             "no policy has the network (but for widths and numbers of layers) and the algorithm of",
         ),
@@ -274,8 +261,6 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
 def test_what_cannot_evolve_is_refused_in_one_line(population, said, tmp_path):
     tree = overlay(TREE, {"population": {"evolution": {"numbers": {}}}})
     tree = {**tree, "population": population}
-    if population["evolution"].get("distil"):
-        tree = overlay(tree, {"policy": {"network": {"recurrent": 4}}})
     with pytest.raises(ConfigError) as refused:
         train(load_config(overlay(tree, {"run": {"directory": tmp_path / "run"}})), PlainView())
     assert said in str(refused.value)

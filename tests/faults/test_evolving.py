@@ -24,7 +24,6 @@ POPULATIONS = {
     "fixed": ({"matchmaker": "fixed"}, ["agent_0", "agent_1"]),
     "random": ({"matchmaker": "random", "policies": 4}, [f"policy_{i}" for i in range(4)]),
     "networks": ({"matchmaker": "fixed"}, ["agent_0", "agent_1"]),
-    "distilled": ({"matchmaker": "random", "policies": 4}, [f"policy_{i}" for i in range(4)]),
 }
 
 
@@ -35,7 +34,6 @@ POPULATIONS = {
         ("fixed", PPO),
         pytest.param("random", {"algorithm": "dqn"}, marks=pytest.mark.slow),
         pytest.param("networks", PPO, marks=pytest.mark.slow),
-        pytest.param("distilled", PPO, marks=pytest.mark.slow),
     ],
 )
 def test_what_the_ledger_says_is_in_force_whoever_was_killed(kind, algorithm, kills, tmp_path):
@@ -45,8 +43,6 @@ def test_what_the_ledger_says_is_in_force_whoever_was_killed(kind, algorithm, ki
     if kind == "networks":
         evolution["networks"] = "any"
         own = {"policies": {"agent_1": {"network": {"hidden": (24, 16)}}}}
-    if kind == "distilled":
-        evolution["distil"] = 200
     config = small_config(
         **own,
         policy=algorithm,
@@ -89,9 +85,7 @@ def test_what_the_ledger_says_is_in_force_whoever_was_killed(kind, algorithm, ki
     count = Counter(born.policy for born in lineage)
     # Whoever was killed, what parents had learned by went on: no optimizer began anew for it.
     inherits = [born.optimizer_steps > 0 for born in lineage if born.parent is not None]
-    if kind == "distilled":
-        assert any(born.second for born in lineage)
-    elif kind == "networks":
+    if kind == "networks":
         assert not any(inherits)
     else:  # a Q-learner may be a parent before it has begun to train
         assert all(inherits) if algorithm == PPO else any(inherits)

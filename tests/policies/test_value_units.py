@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from policies.made_rollouts import KINDS, fill, make_specs, make_stack, room_for, some_lengths
-from remuda.evolution.teach import lesson_of
+from policies.made_rollouts import KINDS, fill, make_stack, room_for, some_lengths
 from remuda.experience.segments import AFTER
 from remuda.policies.advantages import generalised_advantages
 from remuda.policies.algorithms.credit import HORIZON
@@ -18,7 +17,6 @@ from remuda.policies.value_units import (
     VALUE_MEAN,
     VALUE_VARIANCE,
     ValueUnits,
-    meant,
 )
 
 BUFFERS = VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT
@@ -302,46 +300,6 @@ def test_units_are_not_learned_by_gradients():
             np.testing.assert_array_equal(found.means, told[-1].means.astype(np.float32))
             np.testing.assert_array_equal(found.variances, told[-1].variances.astype(np.float32))
     assert len(told) == 3
-
-
-def test_what_is_taught_of_values_is_the_same_in_any_units():
-    """A parent and a child have units of their own; a lesson is in rewards."""
-    algorithm = make_stack("towers", [0])
-    (spec,) = make_specs("towers", [0])
-    states = np.random.default_rng(1).random((50, 5), np.float32)
-    lessons, nothing = [], np.zeros((1, 0), np.float32)
-    for mean, variance in ((0.0, 1.0), (50.0, 100.0), (-3.0, 1e-6)):
-        units = ValueUnits(*(np.array([[number]]) for number in (mean, variance, 4.0)))
-        units.put(algorithm.online, [0], ValueUnits.of(algorithm.online, [0]), nothing)
-        lessons.append(lesson_of(spec, algorithm.weights(0).copy(), states).targets)
-    for other in lessons[1:]:
-        np.testing.assert_allclose(other, lessons[0], atol=1e-4)
-    assert lessons[0][:, -1].std() > 1e-3
-
-
-def test_what_a_network_was_taught_is_not_taken_for_fresh():
-    (spec,) = make_specs("towers", [0])
-    algorithm, states = (
-        make_stack("towers", [0]),
-        np.random.default_rng(1).random((20, 5), np.float32),
-    )
-    assert not lesson_of(spec, algorithm.weights(0).copy(), states).targets[:, -1].any()
-    values = 470.0 + 8.0 * np.random.default_rng(2).normal(size=200).astype(np.float32)
-    fresh = algorithm.weights(0).copy()
-    nothing = meant(algorithm.network, fresh, np.zeros(9, np.float32))
-    np.testing.assert_array_equal(nothing, fresh)  # of those who know no values
-    algorithm.load(0, torch.from_numpy(meant(algorithm.network, fresh, values)))
-    before = lesson_of(spec, algorithm.weights(0).copy(), states).targets
-    assert np.abs(before[:, -1] - 470.0).max() < 20.0  # where it begins to be taught
-    units = ValueUnits.of(algorithm.online, [0])
-    newer = units.counting(np.float32([[48, 52, 50, 50]]), np.ones((1, 4), bool))
-    newer.put(algorithm.online, [0], units, np.zeros((1, 0), np.float32))
-    after = lesson_of(spec, algorithm.weights(0).copy(), states).targets
-    np.testing.assert_allclose(after, before, rtol=2e-5, atol=1e-3)  # of values near 470
-    trained_already = algorithm.weights(0).copy()
-    np.testing.assert_array_equal(
-        meant(algorithm.network, trained_already, values), trained_already
-    )
 
 
 def test_a_fresh_policy_values_all_states_about_alike():

@@ -12,7 +12,6 @@ from remuda.population import (
     frozen_weights,
     league,
     ledger,
-    lessons,
     lifecycle,
     member_numbers,
     occupants,
@@ -24,7 +23,6 @@ from remuda.population import (
 from remuda.population.director import Birth, Freeze, Retire
 from remuda.population.league import League
 from remuda.population.learner_births import LearnerBirths
-from remuda.population.lessons import Lesson, LessonLayout
 from remuda.population.matchmakers import Random
 from remuda.population.records import PolicyRef
 from remuda.population.table import Table
@@ -41,7 +39,6 @@ WATCHED = {
         frozen_weights,
         league,
         ledger,
-        lessons,
         lifecycle,
         member_numbers,
         occupants,
@@ -112,10 +109,7 @@ class World:
     def __init__(self):
         specified = {name: {HYPERPARAMETERS[0]: 0.5} for name in NAMES}
         training = dict.fromkeys(NAMES, LAYOUT)
-        taught = dict.fromkeys(NAMES, LessonLayout(4, SIZE, 3))
-        self.table = Table(
-            dict.fromkeys(NAMES, SIZE), 2, 2, specified, EMPTY, training=training, lessons=taught
-        )
+        self.table = Table(dict.fromkeys(NAMES, SIZE), 2, 2, specified, EMPTY, training=training)
         self.births = LearnerBirths(self.table, NAMES)
         self.versions = dict.fromkeys(NAMES, 1)
         self.random = np.random.default_rng(0)
@@ -150,10 +144,6 @@ class World:
     def draw(self, policy, generation):
         return weights_of(policy, generation)
 
-    def lesson(self, policy, parent, weights, count, generation):
-        states = np.full((count - 1, SIZE), generation, np.float32)
-        return Lesson(states, states[:, :3] + weights[0])
-
     def convert(self, policy, other, weights, generation):
         return None
 
@@ -174,10 +164,6 @@ def has(*names):
 SCENES = {
     "birth": (
         Birth("d", PolicyRef("b"), {HYPERPARAMETERS[0]: 0.25}, inherits_training=True),
-        has("a", "b", "c", "d"),
-    ),
-    "taught": (
-        Birth("d", PolicyRef("b"), second=PolicyRef("c"), inherits_training=True, distillation=7),
         has("a", "b", "c", "d"),
     ),
     "retirement": (Retire(PolicyRef("c")), has("a", "b")),
@@ -254,16 +240,6 @@ def test_its_successor_brings_it_to_an_end_wherever_it_died(scene, stride):
             taken_over = world.table.births.newborn_training("d")
             assert pack(taken_over.state()) == pack(training_of("b", 1).state())
             assert world.table.births.ordered(3) == world.table.births.confirmed(3) >= 1
-        if scene == "taught":
-            found = world.table.births.newborn_lessons("d")
-            assert found.steps == 7
-            for parent, lesson in zip("bc", found.of_parents, strict=True):
-                (generation,) = set(lesson.states.ravel())
-                assert 1 <= generation <= world.table.births.ordered(3)
-                wanted = world.lesson("d", parent, weights_of(parent, 1), 4, generation)
-                assert np.array_equal(lesson.states, wanted.states)
-                assert np.array_equal(lesson.targets, wanted.targets)
-            assert world.table.births.newborn_training("d").numbers["steps"] == 0.0
         if not died:
             break
     assert death > 50

@@ -25,13 +25,11 @@ from remuda.evolution.crossover import cross_layers
 from remuda.evolution.grow import grow, network_family
 from remuda.evolution.layout import Layout
 from remuda.evolution.mutate import add_noise_by_layer
-from remuda.evolution.teach import lesson_of
 from remuda.experience.room import Room
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import first_weights
 from remuda.policies.stack import layout_size
 from remuda.population.dealer import Dealer
-from remuda.population.lessons import Lesson, states_of
 from remuda.population.table_layout import POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.weight_store import WeightReader
@@ -338,20 +336,6 @@ class MatchSeats(StreamSeats):
     def _groups_of(self, policy: str, other: str) -> tuple[PolicyGroup, PolicyGroup]:
         places = self.league.table.places
         return self._policy_group(places.of(policy))[0], self._policy_group(places.of(other))[0]
-
-    def lesson(
-        self, policy: str, parent: str, weights: Floats, count: int, generation: int
-    ) -> Lesson:
-        """At most so many states that a parent met, and what it does there with these weights.
-
-        They are out of its ring, which this process writes, and does not while this is called.
-        """
-        group, row = self._policy_group(self.league.table.policies.index(parent))
-        spec = next(spec for spec in group.specs if spec.name == parent)
-        rings = [writer.rings[row].shared for writer in group.writers if row in writer.rings]
-        random = stream(self._seed, "lesson", policy, parent, generation)
-        states = states_of(rings, count, spec.config.n_frames, random)
-        return lesson_of(spec, weights, states)
 
     def clear(self, policy: str) -> None:
         """Clear the experience of the policy that had this place before."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat
+from pydantic import AfterValidator, Field, PositiveFloat
 from pydantic_core import PydanticCustomError
 
 from remuda.config.sections import Count, Only, Section, Share
@@ -68,10 +68,6 @@ def episode_metrics_of(objectives: Sequence[str]) -> tuple[str, ...]:
     """Of objectives those that the game tells of each episode, by its own names, in order."""
     found = [OF_GAME.fullmatch(objective) for objective in objectives]
     return tuple(match.group(1) for match in found if match is not None)
-
-
-MOST_DISTIL_STEPS = 100_000
-"""Of teaching one newborn: minutes of a small network. Its place is empty for as long."""
 
 
 class EvolutionConfig(Section):
@@ -159,19 +155,6 @@ class EvolutionConfig(Section):
     crossover_layers: Annotated[Share, EVOLUTION] = 0.0
     """How probable it is that a layer of the network comes from the second parent."""
 
-    distil: Annotated[NonNegativeInt, Field(le=10**9), EVOLUTION] = 0
-    """Gradient steps, 100,000 at most, by which a newborn is taught, before it plays, to do what
-    its parents do in states that each of them met: with more than 0 each newborn has a second
-    parent, and one whose network is another than its parent's is taught too. 0: none is."""
-    distil_states: Annotated[
-        Count,
-        Only(
-            when=lambda config: config.population.evolution.distils,
-            needs="population.evolution.every, and population.evolution.distil",
-        ),
-    ] = 512
-    """The most states of each parent that a newborn is taught by."""
-
     @property
     def objectives(self) -> tuple[str, ...]:
         """What policies are judged by, one thing or several."""
@@ -186,11 +169,6 @@ class EvolutionConfig(Section):
     def on(self) -> bool:
         """Whether there is any."""
         return self.every is not None
-
-    @property
-    def distils(self) -> bool:
-        """Whether newborn policies are taught by their parents."""
-        return self.on and self.distil > 0
 
     @property
     def inherits_training(self) -> bool:

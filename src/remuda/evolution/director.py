@@ -122,7 +122,7 @@ class Evolution:
                 fitness = (alike[policy].value, alike[parent].value)
                 others = [name for name in alike if name != parent and name not in leaving]
                 config = self._config
-                crosses = self._explorers[kind].crosses or config.crossover_layers or config.distil
+                crosses = self._explorers[kind].crosses or config.crossover_layers
                 second = self._second(others, alike, random) if crosses else None
                 births = [population[PolicyRef(p)].born if p else None for p in (parent, second)]
                 self._planned[policy] = Takeover(policy, parent, fitness, second, *births)
@@ -189,7 +189,6 @@ class Evolution:
             config.crossover_layers,
             plan.fitness,
             config.inherits_training,
-            config.distil,
         )
 
     def _time(self, population: Population) -> float:

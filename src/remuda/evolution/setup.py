@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from remuda.config import Config, EvolutionConfig, PopulationConfig
-from remuda.config.evolution import MOST_DISTIL_STEPS, OBJECTIVES
+from remuda.config.evolution import OBJECTIVES
 from remuda.errors import ConfigError
 from remuda.evolution.director import Evolution, Select
 from remuda.evolution.exploring import Explorer
@@ -175,18 +175,6 @@ def check_evolution(
     by_policy = kinds_of(config, specs, roster)
     _check_objectives(config, by_policy, roster, facts)
     _check_kinds(list(by_policy.values()), config.population.evolution)
-    steps = config.population.evolution.distil
-    if steps > MOST_DISTIL_STEPS:
-        raise ConfigError(
-            f"{key}.distil is {steps}: the place of a newborn is empty while it is taught; take "
-            f"{MOST_DISTIL_STEPS} steps at most, such as 400"
-        )
-    remembering = [spec for spec in specs if spec.memory and spec.name in by_policy]
-    if config.population.evolution.distils and remembering:
-        raise ConfigError(
-            f"{key}.distil: {remembering[0].name} has a recurrent network, and what that does in a "
-            f"state depends on what it remembers; set {key}.distil 0, or take networks without"
-        )
     if config.population.evolution.networks == "any":
         _check_networks(specs, by_policy)
     _check_places(config, roster)

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from remuda.checkpoint.fitting import whole
 from remuda.checkpoint.names import file_name
 from remuda.learner.learner import Learner
-from remuda.learner.teaching import Teaching
 from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.memory.waiting import Wakeup
-from remuda.population.learner_births import LearnerBirths, Newborn
+from remuda.population.learner_births import LearnerBirths
 from remuda.types import State
 
 log = logging.getLogger(__name__)
@@ -32,7 +31,6 @@ class LearnerGroup:
         patience: float = 0.0,
         births: LearnerBirths | None = None,
         changes: LiveHyperparameters | None = None,
-        teach: Callable[[str, Newborn, int], Teaching] | None = None,
     ) -> None:
         """Take learners and the wake-up of their process.
 
@@ -43,7 +41,6 @@ class LearnerGroup:
                 so that those that are fed in the same turn are trained together.
             births: who is to begin anew; None: no policy ever is.
             changes: of hyperparameters while the run goes on; None: there are none.
-            teach: begins to teach a newborn of a policy's place, of this generation there.
         """
         self.learners = tuple(learners)
         policies = [policy for learner in self.learners for policy in learner.policies]
@@ -52,11 +49,6 @@ class LearnerGroup:
         self._births = births or LearnerBirths(None, policies)
         self._changes, self._revision = changes, 0
         self._wakeup, self._patience = wakeup, patience
-        self._teach = teach
-        self._taught: tuple[str, Newborn, Teaching] | None = None
-        """Who is being taught before it begins."""
-        self._others_turn = False
-        """Whether others come first now, since a piece of teaching was the last that was done."""
         # by learner: updates, each counted as 1 / priority
         self._served = [0.0] * len(self.learners)
         self._now = 0.0  # that number of the learner served last
@@ -71,46 +63,17 @@ class LearnerGroup:
 
         An update in pieces counts as one: its learner is next until it is done.
         """
-        if self._taught is None:
-            policy = self._births.pending()
-            if policy is not None:
-                self._welcome(policy, self._births.newborn(policy))
-                return True
-        elif not self._others_turn:
-            self._go_on_teaching()
+        policy = self._births.pending()
+        if policy is not None:
+            self._start_newborn(policy)
             return True
-        self._others_turn = False
-        if self._train():
-            return True
-        if self._taught is not None:
-            self._go_on_teaching()
-            return True
-        return False
+        return self._train()
 
-    def _welcome(self, policy: str, newborn: Newborn) -> None:
-        """Let a newborn begin, or begin to teach it.
-
-        It begins, and its birth is confirmed, once it was taught to the end: if this process dies
-        before, its successor finds the order open, and teaches it from the beginning, the same.
-        """
-        if newborn.lessons is not None and self._teach is not None:
-            generation = self._births.generation(policy)
-            self._taught = policy, newborn, self._teach(policy, newborn, generation)
-            return
-        version = self._learner(policy).begin(policy, newborn)
+    def _start_newborn(self, policy: str) -> None:
+        """Let a newborn begin in the place of a policy, and confirm its birth."""
+        version = self._learner(policy).begin(policy, self._births.newborn(policy))
         self._births.confirm(policy, version)
         log.info("another policy begins as %s, version %d", policy, version)
-
-    def _go_on_teaching(self) -> None:
-        """Do a piece of it, and others come first after it; or let who was taught begin."""
-        assert self._taught is not None
-        policy, newborn, teaching = self._taught
-        if not teaching.done:
-            teaching.piece()
-            self._others_turn = True
-            return
-        self._taught = None
-        self._welcome(policy, teaching.taught(newborn))
 
     def _train(self) -> bool:
         """Update the next learner that has enough to train on; return False if none has."""

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from remuda.learner.group import LearnerGroup
     from remuda.learner.learner import Learner, PolicyTrainer
     from remuda.learner.rehearsal import Rehearsal
-    from remuda.learner.teaching import Teaching
     from remuda.policies.algorithms.algorithm import Algorithm
-    from remuda.population.learner_births import LearnerBirths, Newborn
+    from remuda.population.learner_births import LearnerBirths
 
 
 @dataclass(frozen=True)
@@ -110,17 +109,7 @@ class LearnerRole:
         for specs, device in self._stacks(births):
             make = self._by_rollouts if specs[0].config.rollout_length else self._by_replay
             learners.append(make(specs, device, births))
-        return LearnerGroup(
-            learners, self.wakeup, self.patience, births, self.changes, self._teaching
-        )
-
-    def _teaching(self, policy: str, newborn: Newborn, generation: int) -> Teaching:
-        """Begin to teach a newborn; by which random numbers follows from which birth it is."""
-        from remuda.learner.teaching import Teaching
-
-        spec = next(spec for spec in self.specs if spec.name == policy)
-        random = stream(self.seed, "distillation", policy, generation)
-        return Teaching(spec, newborn, random)
+        return LearnerGroup(learners, self.wakeup, self.patience, births, self.changes)
 
     def on_process_death(self) -> None:
         """No learner is there to take experience: let actors write over it, and never wait.

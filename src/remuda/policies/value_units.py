@@ -6,10 +6,8 @@ moments are buffers of the value head and are published with its weights.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +19,7 @@ from remuda.policies.stack import Parameters, ParameterStack
 from remuda.types import Bools, Floats
 
 if TYPE_CHECKING:
-    from remuda.policies.networks.network import Network
+    pass
 
 # buffers [1, 1]: moments of targets, and the updates counted
 VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT = "value.mean", "value.variance", "value.count"
@@ -107,32 +105,6 @@ class ValueUnits:
                 named[name].index_copy_(0, at, column(values))
         found: Floats = (outputs * scale + shift).astype(np.float32)
         return found
-
-
-def meant(network: Network, weights: Floats, values: Floats) -> Floats:
-    """Weights [P] of a network that is taught, in units of what it is taught, if it was fresh.
-
-    It begins to mean something, and its first update must not take that for what a fresh one says.
-    Where nobody who teaches it knows values, it stays fresh.
-
-    Args:
-        network: that is taught.
-        weights: that it begins with.
-        values: [N] that it is taught.
-    """
-    if VALUE_COUNT not in network.shapes:
-        return weights
-    ends = list(accumulate((math.prod(shape) for shape in network.shapes.values()), initial=0))
-    at = dict(zip(network.shapes, ends, strict=False))
-    if weights[at[VALUE_COUNT]] > 0 or not values.any():
-        return weights
-    found: Floats = weights.copy()
-    found[at[VALUE_MEAN]], found[at[VALUE_VARIANCE]], found[at[VALUE_COUNT]] = (
-        values.mean(),
-        max(float(values.var()), LEAST),
-        1.0,
-    )
-    return found
 
 
 def real_values(parameters: Parameters, values: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remuda.population.lessons import Lessons
 from remuda.population.records import PolicyRef
 from remuda.publish.training_state import TrainingState
 from remuda.types import Floats
@@ -20,4 +19,3 @@ class Beginning:
     weights: Floats
     parent: PolicyRef | None = None
     training: TrainingState | None = None
-    lessons: Lessons | None = None

@@ -1,7 +1,7 @@
 """Births on their way: ordered by the actor, carried out by a learner, both in shared memory.
 
 The actor empties a policy's ring, puts what the newborn begins with into the table: its weights and
-hyperparameters, the training state that it takes over, what it is taught by; and counts an order.
+hyperparameters, the training state that it takes over; and counts an order.
 The learner begins with them, publishes them, and confirms it: from then on the actor may deal the
 newborn seats. If the learner dies in between, its successor finds the order still open, and carries
 it out from its beginning; if the actor dies, its successor admits the newborn. What the newborn
@@ -19,7 +19,6 @@ import numpy as np
 from remuda.checkpoint.fitting import branch, fitting
 from remuda.memory.atomic import load, store
 from remuda.memory.shared import SharedArrays
-from remuda.population.lessons import LessonLayout, LessonRows, Lessons
 from remuda.population.table_layout import ADMITTED, CONFIRMED, ORDERED, SINCE
 from remuda.publish.training_state import TrainingLayout, TrainingRows, TrainingState
 from remuda.types import Array, Floats, State
@@ -37,13 +36,11 @@ class BirthOrders:
         shared: SharedArrays,
         weights: Mapping[str, SharedArrays],
         training: Mapping[str, TrainingLayout] | None = None,
-        lessons: Mapping[str, LessonLayout] | None = None,
     ) -> None:
         """Order in the arrays of `table_fields`."""
         self._shared, self._weights = shared, weights
         self._policies = tuple(weights)
         self._training = {p: TrainingRows(own, weights[p]) for p, own in (training or {}).items()}
-        self._lessons = {p: LessonRows(own, weights[p]) for p, own in (lessons or {}).items()}
 
     @property
     def all(self) -> Array:
@@ -109,35 +106,6 @@ class BirthOrders:
         """What the policy to be born takes over besides weights; it stays until it is confirmed."""
         rows = self._training.get(policy)
         return rows.read(0) if rows is not None else None
-
-    def lesson_layout(self, policy: str) -> LessonLayout | None:
-        """The size of what a newborn in a policy's place is taught by; None: it is not taught."""
-        rows = self._lessons.get(policy)
-        return rows.layout if rows is not None else None
-
-    def put_lessons(self, place: int, lessons: Lessons | None) -> None:
-        """Keep what the next newborn in a place is taught by; None: it is not taught."""
-        rows = self._lessons.get(self._policies[place])
-        if rows is not None:
-            rows.write(lessons)
-
-    def newborn_lessons(self, policy: str) -> Lessons | None:
-        """What the policy to be born is taught by before it plays; until it is confirmed."""
-        rows = self._lessons.get(policy)
-        return rows.read() if rows is not None else None
-
-    def lessons_state(self) -> State:
-        """By policy, what newborn policies are taught by, as plain data."""
-        return {policy: rows.state() for policy, rows in self._lessons.items()}
-
-    def restore_lessons(self, policy: str, state: Mapping[str, State]) -> None:
-        """Hold what was held; `state` is by policy."""
-        rows = self._lessons.get(policy)
-        if rows is not None:
-            if policy in state:
-                rows.restore(branch(state, policy))
-            else:
-                rows.write(None)
 
     def restore_newborn(
         self, policy: str, weights: Mapping[str, Array], training: Mapping[str, State | None]

@@ -56,9 +56,6 @@ class Birth:
     inherits_training: bool = False
     """Whether it is trained on as its parent is, a live one: with the moments of its optimizer, its
     target network and its schedules. Only schedules fit weights that are not the parent's own."""
-    distillation: int = 0
-    """Steps by which it is taught what its parents do in states that they met, where it has two or
-    another network than its parent; 0: it is not taught."""
 
 
 @dataclass(frozen=True)

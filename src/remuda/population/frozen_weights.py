@@ -10,7 +10,6 @@ import numpy as np
 from remuda.checkpoint.fitting import COUNT, SHARE, fitting_all
 from remuda.memory.shared import Arena, SharedArrays
 from remuda.population.imported import Imported
-from remuda.population.lessons import LessonLayout
 from remuda.population.places import Places
 from remuda.population.table_layout import POLICY, VERSION
 from remuda.publish.snapshot import Snapshot
@@ -23,14 +22,12 @@ def weight_arrays(
     copies: int,
     arena: Arena | None,
     training: Mapping[str, TrainingLayout] | None = None,
-    lessons: Mapping[str, LessonLayout] | None = None,
 ) -> dict[str, SharedArrays]:
     """By policy, what is shared of the weights of its next newborn and of its frozen copies.
 
-    `training` tells what a newborn may take over besides, and `lessons` what it is taught by, by
-    policy.
+    `training` tells what a newborn may take over besides, by policy.
     """
-    layouts, taught = training or {}, lessons or {}
+    layouts = training or {}
     return {
         policy: SharedArrays(
             {
@@ -39,7 +36,6 @@ def weight_arrays(
                 "learner_step": ((copies,), np.int64),
                 "epsilon": ((copies,), np.float64),
                 **(layouts[policy].fields(1, size) if policy in layouts else {}),
-                **(taught[policy].fields if policy in taught else {}),
             },
             arena,
         )

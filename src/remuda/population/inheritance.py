@@ -1,4 +1,4 @@
-"""What a newborn begins with: weights, how they are trained on, and what it is taught before."""
+"""Work out the weights and the training state that a newborn policy begins with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Protocol
 
 from remuda.population.beginning import Beginning
 from remuda.population.director import Birth
-from remuda.population.lessons import Lesson, Lessons
 from remuda.population.records import PolicyRef, Population
 from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
@@ -40,11 +39,6 @@ class ActingPolicies(Protocol):
     def convert(self, policy: str, other: str, weights: Floats, generation: int) -> Floats | None:
         """What the other's weights are in the network of this one: [size]; None: as they are."""
 
-    def lesson(
-        self, policy: str, parent: str, weights: Floats, count: int, generation: int
-    ) -> Lesson:
-        """At most so many states that a parent met, and what it does there with these weights."""
-
     def clear(self, policy: str) -> None:
         """Forget what the policy that had this place before lived through."""
 
@@ -66,29 +60,16 @@ def what_it_begins_with(
     parent = PolicyRef(birth.parent.policy, snapshot.version)
     converted = acting.convert(name, parent.policy, snapshot.weights, generation)
     weights, fits = (snapshot.weights, True) if converted is None else (converted, False)
-    taught = [(birth.parent, snapshot.weights)]
-    if birth.second is not None and (birth.crossover or birth.distillation):
+    if birth.second is not None and birth.crossover:
         second = _read(birth.second, birth, table, population, acting).weights
-        taught.append((birth.second, second))
         converted = acting.convert(name, birth.second.policy, second, generation)
         second = second if converted is None else converted
-        if birth.crossover:
-            weights = acting.cross(name, weights, second, birth.crossover, generation)
-            fits = False
+        weights = acting.cross(name, weights, second, birth.crossover, generation)
+        fits = False
     if birth.mutation:
         weights, fits = acting.mutate(name, weights, birth.mutation, generation), False
-    lessons: Lessons | None = None
-    layout = table.births.lesson_layout(name)
-    if birth.distillation and layout is not None and (len(taught) > 1 or converted is not None):
-        # A frozen parent's place is another's by now, and so is what was lived through there.
-        found = [
-            acting.lesson(name, ref.policy, own, layout.states, generation)
-            for ref, own in taught
-            if not ref.is_frozen
-        ]
-        lessons = _lessons(birth.distillation, found)
-    training = _training(snapshot.training, birth, table, weights, fits and lessons is None)
-    return Beginning(weights, parent, training, lessons)
+    training = _training(snapshot.training, birth, table, weights, fits)
+    return Beginning(weights, parent, training)
 
 
 def _read(
@@ -98,12 +79,6 @@ def _read(
     if ref.is_frozen:
         return table.snapshot(population[ref].place)
     return acting.published(ref.policy) if birth.inherits_training else acting.look(ref.policy)
-
-
-def _lessons(steps: int, found: list[Lesson]) -> Lessons | None:
-    """The lessons of those parents who have met any states; None: of none."""
-    held = tuple(lesson for lesson in found if len(lesson.states))
-    return Lessons(steps, held) if held else None
 
 
 def _training(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from remuda.population.lessons import Lessons
 from remuda.population.table import Table
 from remuda.publish.training_state import TrainingState
 from remuda.types import Floats
@@ -20,8 +19,6 @@ class Newborn:
     hyperparameters: dict[str, float]
     training: TrainingState | None = None
     """How it is trained on; None: as anew."""
-    lessons: Lessons | None = None
-    """What it is taught by before it plays; None: it is not taught."""
 
 
 class LearnerBirths:
@@ -63,13 +60,7 @@ class LearnerBirths:
         assert self._table is not None
         births = self._table.births
         weights, training = births.newborn_weights(policy), births.newborn_training(policy)
-        lessons = births.newborn_lessons(policy)
-        return Newborn(weights, self.hyperparameters(policy), training, lessons)
-
-    def generation(self, policy: str) -> int:
-        """Which birth in a policy's place is the newest that was ordered."""
-        assert self._table is not None
-        return self._table.births.ordered(self._places[policy])
+        return Newborn(weights, self.hyperparameters(policy), training)
 
     def confirm(self, policy: str, version: int) -> None:
         """Tell the actor that it has begun, and under which version it was published."""

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from remuda.config import PolicyConfig
-from remuda.config.evolution import MOST_DISTIL_STEPS
 from remuda.errors import RemudaError, UsageError
 from remuda.hyperparameters import names_of
 from remuda.live_hyperparameters import checked_numbers
@@ -192,16 +191,6 @@ class Lifecycle:
             raise RemudaError(
                 f"{said} with inherits_training, and no training state is published; set "
                 "population.evolution.inherit all, or leave it out"
-            )
-        if birth.distillation and self._table.births.lesson_layout(name) is None:
-            raise RemudaError(
-                f"{said} with distillation, for which there is no room; set "
-                "population.evolution.distil, or leave it out"
-            )
-        if birth.distillation > MOST_DISTIL_STEPS:
-            raise RemudaError(
-                f"{said} with {birth.distillation} steps of distillation, while which its place is "
-                f"empty; there may be {MOST_DISTIL_STEPS}"
             )
         if birth.second is not None and birth.parent is None:
             raise RemudaError(f"{said} from a second parent, {birth.second}, without a first one")

@@ -38,10 +38,6 @@ FIELDS: Mapping[type, Mapping[str, Check]] = {
         "mutation": ("a number, 0 or more", lambda value: _is_number(value) and value >= 0.0),
         "crossover": SHARE,
         "inherits_training": ("True or False", lambda value: isinstance(value, bool)),
-        "distillation": (
-            "a whole number, 0 or more",
-            lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
-        ),
     },
 }
 """By command, what each of its fields may be."""

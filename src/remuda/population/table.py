@@ -46,7 +46,6 @@ from remuda.population.followers import Followers
 from remuda.population.frozen_weights import FrozenWeights, weight_arrays
 from remuda.population.imported import Imported
 from remuda.population.ledger import forget
-from remuda.population.lessons import LessonLayout
 from remuda.population.member_numbers import MemberNumbers
 from remuda.population.occupants import Occupants
 from remuda.population.place_hyperparameters import PlaceHyperparameters
@@ -105,7 +104,6 @@ class Table:
         stand_ins: bool = False,
         episode_metrics: int = 0,
         training: Mapping[str, TrainingLayout] | None = None,
-        lessons: Mapping[str, LessonLayout] | None = None,
         followers: Sequence[int] = (),
     ) -> None:
         """Allocate it."""
@@ -117,10 +115,10 @@ class Table:
         others = len(self.places.outsiders)
         fields = table_fields(len(sizes), seats, copies, others, len(names), episode_metrics)
         shared = SharedArrays(fields, arena)
-        weights = weight_arrays(sizes, copies, arena, training, lessons)
+        weights = weight_arrays(sizes, copies, arena, training)
         self._shared = shared
         self.frozen_weights = FrozenWeights(self.places, weights, imported, arena)
-        self.births = BirthOrders(shared, weights, training, lessons)
+        self.births = BirthOrders(shared, weights, training)
         self.records = RecordBuffer(shared, seats)
         self.shards = tuple(
             Shard(own, seats, len(sizes), episode_metrics, arena) for own in followers
@@ -193,7 +191,6 @@ class Table:
         """
         digest = self.births.put_weights(place, begins.weights)
         self.births.put_training(place, begins.training)
-        self.births.put_lessons(place, begins.lessons)
         self.occupants.put(place, newborn, there=False)
         self.hyperparameters.put(place, newborn.hyperparameters)
         return digest
@@ -310,7 +307,6 @@ class Table:
             saved["hyperparameters"] = self.hyperparameters.all.copy()
             saved["cradles"] = {p: self.births.newborn_weights(p) for p in self.policies}
             training = {p: self.births.newborn_training(p) for p in self.policies}
-            saved["lessons"] = self.births.lessons_state()
             fence_acquire()
             if (orders == self.births.all).all():
                 break
@@ -344,10 +340,9 @@ class Table:
         for shard in self.shards:
             shard.set_word(shard_words.PROPOSED, own)
         cradles, training = branch(state, "cradles"), branch(state, "newborn_training")
-        lessons, copies = branch(state, "lessons"), branch(state, "copies")
+        copies = branch(state, "copies")
         for policy in self.policies:
             self.births.restore_newborn(policy, cradles, training)
-            self.births.restore_lessons(policy, lessons)
             self.frozen_weights.restore(policy, branch(copies, policy))
 
     def _checked(self, state: State) -> dict[str, Array]:
