@@ -1,4 +1,4 @@
-"""Fronts, crowding, hypervolume and knees by hand-worked numbers and by brute force."""
+"""Fronts, crowding and hypervolume by hand-worked numbers and by brute force."""
 
 import importlib.util
 import sys
@@ -6,7 +6,6 @@ import sys
 import numpy as np
 import pytest
 
-from remuda.analysis.knee import knee
 from remuda.analysis.pareto import (
     crowding_distance,
     fronts,
@@ -127,37 +126,6 @@ def test_without_moocore_the_extra_is_named(monkeypatch):
         hypervolume(BOOK, [10, 10])
 
 
-def test_the_knee_is_farthest_from_the_line_through_the_ends():
-    found = knee([[0, 10], [1, 2], [5, 1], [10, 0], [9, 9]])
-    assert found.index == 1
-    # Scaled (0.1, 0.2), and x + y = 1 is the line.
-    assert found.distances[1] == pytest.approx(0.7 / np.sqrt(2))
-    assert found.distances[[0, 3]] == pytest.approx(0.0)
-    assert np.isnan(found.distances[4])
-    assert found.as_summary() == {
-        "index": 1,
-        "distances": [*map(float, found.distances[:4]), None],
-    }
-    assert knee([[0, -10], [1, -2], [5, -1], [10, 0]], [False, True]).index == 1
-
-
-def test_a_front_that_is_straight_or_bulges_has_no_knee():
-    assert knee([[0, 2], [1, 1], [2, 0]]).index is None
-    assert knee([[0, 4], [3, 3], [4, 0]]).index is None
-    assert knee([[0, 1], [1, 0]]).index is None
-    assert knee([[1, 1]]).index is None
-    assert knee(np.zeros((0, 2))).index is None
-
-
-def test_a_knee_of_three_objectives_is_farthest_from_the_plane():
-    points = np.vstack([np.eye(3), np.full((1, 3), 0.2), [[0.6, 0.1, 0.1]]])
-    found = knee(points)
-    assert found.index == 4 - 1
-    assert found.distances[3] == pytest.approx(0.4 / np.sqrt(3))
-    # One point is best in two objectives: no plane goes through the ends.
-    assert knee([[0, 0, 1], [1, 1, 0], [0.2, 0.2, 0.2]]).index == 2
-
-
 def test_points_are_on_the_front_as_often_as_one_beats_the_other():
     # Two points with one objective each: the difference is normal with deviation 5.
     found = uncertain_front([[0.0], [5.0]], [[3.0], [4.0]], rng(), draws=4000)
@@ -220,8 +188,6 @@ def test_intervals_of_the_hypervolume_of_a_clear_front_cover_it():
         (lambda: fronts(BOOK, "min"), "maximise"),
         (lambda: hypervolume(BOOK, [1.0]), "reference"),
         (lambda: hypervolume(BOOK, [1.0, np.nan]), "reference"),
-        (lambda: knee([[1.0], [2.0]]), "two objectives"),
-        (lambda: knee([[1.0, np.inf], [2.0, 0.0]]), "objective 1 of point 0 is infinite"),
         (lambda: crowding_distance([[1.0, np.inf]]), "infinite"),
         (lambda: uncertain_front(BOOK, np.ones((4, 3)), rng()), "errors are"),
         (lambda: uncertain_front(BOOK, -np.ones((4, 2)), rng()), "less than 0"),

@@ -57,17 +57,6 @@ def test_distances_are_those_of_the_probabilities_over_what_is_allowed():
     json.dumps(found.as_summary(), allow_nan=False)
 
 
-def test_two_kinds_are_found():
-    rng = np.random.default_rng(1)
-    players = {
-        f"p{place}": player_of([0.0, (4.0 if place % 2 else -4.0) + 0.1 * rng.normal(), 0.0])
-        for place in range(8)
-    }
-    found = policy_behaviour(players, states(), np.random.default_rng(0))
-    assert found.kinds.labels.tolist() == [0, 1] * 4
-    assert "there are 2 kinds: p0 p2 p4 p6 | p1 p3 p5 p7" in found.in_words()
-
-
 def test_policies_that_stack_frames_are_asked_with_those_before():
     players = {
         "stacks": player_of([0.0, 0.0, 0.0], n_frames=2),

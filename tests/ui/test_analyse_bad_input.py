@@ -5,10 +5,8 @@ import json
 import numpy as np
 import pytest
 
-import remuda
 from remuda.population.ledger import header_of, record_type
 from remuda.ui.cli import run
-from remuda.ui.live import PlainView
 
 
 def told(capsys, *words):
@@ -113,57 +111,3 @@ def test_a_tournament_that_does_not_tell_its_game_rightly(tmp_path, capsys):
     assert "tournament.json is damaged" in told(capsys, directory)
     (directory / "tournament.json").write_text(json.dumps({"game": "no_such_game"}))
     assert "no_such_game" in told(capsys, directory)
-
-
-@pytest.mark.parametrize(
-    ("flags", "line"),
-    [
-        (["--pareto", "payoff"], "'payoff' is no objective; give METRIC:max or METRIC:min"),
-        (["--pareto", "payoff:max"], "two objectives are needed"),
-        (["--pareto", "payoff:max,speed:min"], "no metric speed; there are gain_against, payoff"),
-        (["--pareto", "payoff:max,speed:min", "--reference", "1"], "has 1 numbers, and --pareto 2"),
-    ],
-)
-def test_objectives_that_cannot_be_weighed(tmp_path, capsys, flags, line):
-    directory = ledger(tmp_path / "x", [(0, 1)] * 9)
-    assert line in told(capsys, directory, "--samples", "50", *flags)
-
-
-def group(directory, game, **settings):
-    """A short run in which each agent has one policy for good, or a population that plays alone."""
-    policy = {"algorithm": "ppo", "network": {"hidden": (8,)}, "ppo": {"rollout_length": 20}}
-    return remuda.train(
-        game,
-        schedule="sequential",
-        policy=policy,
-        run={"turns": 300, "evaluate_episodes": 0, "directory": directory},
-        checkpoint={"evaluate_episodes": 0},
-        view=PlainView(),
-        **settings,
-    ).directory
-
-
-def test_objectives_are_refused_where_matches_say_nothing(tmp_path, capsys):
-    population = {"matchmaker": "self_play", "policies": 2}
-    directory = group(tmp_path / "alone", "kuhn_poker", population=population)
-    capsys.readouterr()
-    flags = ["--pareto", "payoff:max,gain_against:min", "--reference", "0", "0", "--seconds", "0"]
-    assert "--pareto needs payoffs, and " in told(capsys, directory, *flags)
-
-
-@pytest.fixture
-def no_play(monkeypatch):
-    """Fresh play fails the test."""
-
-    def refuse(*_, **__):
-        raise AssertionError("episodes were played before names were looked at")
-
-    monkeypatch.setattr("remuda.ui.analysis_extras.play_recorded", refuse)
-
-
-@pytest.mark.parametrize("population", [{}, {"matchmaker": "random", "policies": 3}])
-def test_unknown_objectives_are_refused_before_play(tmp_path, capsys, no_play, population):
-    directory = group(tmp_path / "run", "prisoners_dilemma", population=population)
-    capsys.readouterr()
-    line = told(capsys, directory, "--samples", "50", "--pareto", "mean_return:max,speed:min")
-    assert "--pareto: there is no metric speed; there are " in line

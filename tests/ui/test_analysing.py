@@ -277,27 +277,5 @@ def test_matches_and_runs_without_any_are_not_put_together(league, fixed, tmp_pa
     assert "is of kuhn_poker, and" in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_what_is_traded_for_what_is_told(matches, league, fixed, capsys, tmp_path):
-    command = [
-        "analyse",
-        str(matches),
-        "--samples",
-        "50",
-        "--pareto",
-        "payoff:max,gain_against:min",
-    ]
-    assert run(command) == 0
-    assert "pareto: Of 3 1 cannot be bettered in all of payoff (max)" in _flat(capsys)
-    written = json.loads((matches / "analysis.json").read_text())
-    assert written["pareto"]["on_front"] == ["p0"]
-    out = ["--out", str(tmp_path / "out"), "--samples", "50"]
-    flags = ["--seconds", "0", "--pareto", "payoff:max", "mean_return:max"]
-    assert run(["analyse", str(league), *out, *flags]) == 0
-    assert "policy_" in _flat(capsys).partition("pareto: Of 3")[2]
-    flags = ["--seconds", "3", "--pareto", "efficiency:max,episode_length:min"]
-    assert run(["analyse", str(fixed), *out, *flags]) == 0
-    assert "pareto: Of 1 1 cannot be bettered" in _flat(capsys)
-
-
 def _flat(capsys):
     return capsys.readouterr().out.replace("\n", " ")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from remuda.analysis.behaviour import BehaviourDistances, hellinger, jensen_shannon
-from remuda.analysis.clusters import Clusters, clusters
 from remuda.analysis.network_play import gaussians, joint_probabilities
 from remuda.envs.recorded import ObservedStates
 from remuda.errors import UsageError
@@ -29,7 +28,6 @@ class PolicyBehaviour:
     Attributes:
         names: of the policies.
         distances: between each two of them, on the same states.
-        kinds: clusters of them.
         measure: `Jensen-Shannon`, of discrete actions, or `Hellinger`, of continuous ones.
         states: that they were asked on.
         untold: by policy, why it could not be asked.
@@ -37,7 +35,6 @@ class PolicyBehaviour:
 
     names: tuple[str, ...]
     distances: BehaviourDistances
-    kinds: Clusters
     measure: str
     states: int
     untold: Mapping[str, str]
@@ -49,7 +46,6 @@ class PolicyBehaviour:
             "measure": self.measure,
             "states": self.states,
             **self.distances.as_summary(),
-            "clusters": self.kinds.as_summary(),
             "untold": dict(self.untold),
         }
 
@@ -67,16 +63,6 @@ class PolicyBehaviour:
             told += (
                 f"; {self.names[one]} and {self.names[other]} the least, {apart[one, other]:.2f}"
             )
-        if self.kinds.number > 1:
-            members = [
-                " ".join(
-                    name
-                    for name, label in zip(self.names, self.kinds.labels, strict=True)
-                    if label == kind
-                )
-                for kind in range(self.kinds.number)
-            ]
-            told += f"; there are {self.kinds.number} kinds: {' | '.join(members)}"
         return told + "."
 
 
@@ -119,8 +105,7 @@ def policy_behaviour(
         raise UsageError(f"how differently policies act is not told: {why}")
     episodes = states.episodes[chosen]
     found, measure = _distances(list(answers.values()), episodes, rng)
-    kinds = clusters(found.distances, rng)
-    return PolicyBehaviour(tuple(answers), found, kinds, measure, len(chosen), untold)
+    return PolicyBehaviour(tuple(answers), found, measure, len(chosen), untold)
 
 
 def _as_seen(spec: PolicySpec, observations: Array, frames: int) -> Array:

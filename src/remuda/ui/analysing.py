@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +18,6 @@ from remuda.analysis.overall import analyse as analysis_of
 from remuda.analysis.payoff import Payoffs
 from remuda.analysis.several import Several, Spread
 from remuda.analysis.told_matches import count_matches
-from remuda.analysis.trade_off import TradeOff
 from remuda.coordinator.run_directory import write_file
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.saved import SavedPolicies
@@ -107,7 +106,6 @@ def analyse_what_there_is(
     samples: int,
     seconds: float = 0.0,
     seed: int = 0,
-    weigh: Callable[[Sequence[Analysis]], None] | None = None,
 ) -> Report | PartialReport:
     """Analyse the payoffs of each source; where matches of a run say nothing, its policies alone.
 
@@ -118,13 +116,11 @@ def analyse_what_there_is(
         samples: so many.
         seconds: of fresh play of each run, for what matches do not tell; 0: none.
         seed: of the games.
-        weigh: what else is asked of the analyses, before the play, which takes a while; None:
-            nothing.
 
     Raises:
         RunDirectoryError: a ledger is damaged.
         UsageError: a file cannot be read, a policy is not there, or two never met and policies
-            cannot be asked either, or `weigh` is to be done.
+            cannot be asked either.
     """
     try:
         analyses = _analyses_of(sources, choice, rng, samples)
@@ -132,36 +128,21 @@ def analyse_what_there_is(
         run = sources[0].run
         if len(sources) > 1 or run is None or choice != Choice():
             raise
-        if weigh is not None:
-            raise UsageError(f"--pareto needs payoffs, and {run.path} has none: {error}") from None
-        extras = extras_of(run, SavedPolicies(run).names(), rng, seconds, seed)
-        if not extras:
+        alone = extras_of(run, SavedPolicies(run).names(), rng, seconds, seed)
+        if not alone:
             raise
-        return PartialReport(str(error), extras)
-    return _report(sources, analyses, rng, seconds, seed, weigh)
+        return PartialReport(str(error), alone)
+    extras = tuple(
+        {} if source.run is None else extras_of(source.run, each.payoffs.names, rng, seconds, seed)
+        for source, each in zip(sources, analyses, strict=True)
+    )
+    return Report(tuple(sources), analyses, extras)
 
 
 def _analyses_of(
     sources: Sequence[Source], choice: Choice, rng: np.random.Generator, samples: int
 ) -> tuple[Analysis, ...]:
     return tuple(analysis_of(payoffs_of(source, choice), rng, samples) for source in sources)
-
-
-def _report(
-    sources: Sequence[Source],
-    analyses: tuple[Analysis, ...],
-    rng: np.random.Generator,
-    seconds: float,
-    seed: int,
-    weigh: Callable[[Sequence[Analysis]], None] | None,
-) -> Report:
-    if weigh is not None:
-        weigh(analyses)
-    extras = tuple(
-        {} if source.run is None else extras_of(source.run, each.payoffs.names, rng, seconds, seed)
-        for source, each in zip(sources, analyses, strict=True)
-    )
-    return Report(tuple(sources), analyses, extras)
 
 
 def print_report(report: Report | PartialReport, console: Console | None = None) -> None:
@@ -283,19 +264,7 @@ def _matches(payoffs: Payoffs) -> str:
     return count_matches(payoffs) or "0 matches"
 
 
-def print_part(name: str, words: str, console: Console | None = None) -> None:
-    """One part of an analysis, in words."""
-    (console or Console()).print(Text.assemble((f"{name}: ", "bold"), words))
-
-
-def with_part(summary: Mapping[str, Any], part: TradeOff | None) -> dict[str, Any]:
-    """What `analysis.json` holds, and what is traded for what."""
-    return dict(summary) if part is None else {**summary, "pareto": part.as_summary()}
-
-
-def write_report(
-    report: Report | PartialReport, directory: Path, part: TradeOff | None = None
-) -> tuple[Path, ...]:
+def write_report(report: Report | PartialReport, directory: Path) -> tuple[Path, ...]:
     """Write `analysis.json` and the pictures; returns where.
 
     Of several sources each has its pictures in a directory of its own, named by its label.
@@ -303,18 +272,17 @@ def write_report(
     Args:
         report: what was found.
         directory: where it belongs.
-        part: what is traded for what; None: that was not asked for.
 
     Raises:
         RunDirectoryError: the disk is full or not writable.
     """
     if isinstance(report, PartialReport):
-        return write_summary(with_part(report.as_summary(), part), directory)
+        return write_summary(report.as_summary(), directory)
     if len(report.analyses) == 1:
         places = [directory]
     else:
         places = [directory / name for name in _directories(report.sources)]
-    written = write_summary(with_part(report.as_summary(), part), directory)
+    written = write_summary(report.as_summary(), directory)
     try:
         for place, found, source in zip(places, report.analyses, report.sources, strict=True):
             place.mkdir(parents=True, exist_ok=True)

@@ -17,8 +17,6 @@ from remuda.errors import UsageError
 from remuda.ui.arguments import parse_flags, validate
 
 if TYPE_CHECKING:
-    from remuda.analysis.overall import Analysis
-    from remuda.analysis.trade_off import Objective, TradeOff
     from remuda.ui.analysis_sources import Source
 
 
@@ -45,13 +43,6 @@ class AnalyseOptions(Section):
     roles: bool = False
     """Keep the first and the second seat apart before they are pooled, so that a policy that sat
     more often on the better one has nothing of it; all pairs must have met both ways."""
-    pareto: tuple[str, ...] = ()
-    """Metrics that are traded for each other, as `payoff:max gain_against:min`: which policies
-    cannot be bettered in all of them. Metrics of the run, `payoff`, `worst_payoff` and
-    `gain_against`; where each agent has one policy for good `return`, or of whole runs `efficiency`
-    and the others that are shown."""
-    reference: tuple[float, ...] = ()
-    """Of the hypervolume of these: a point that is worse than all that matter."""
     samples: int = Field(400, ge=50)
     """Draws of the payoffs, from which intervals are made."""
     seconds: float = Field(10.0, ge=0.0)
@@ -73,102 +64,58 @@ def analyse(words: Sequence[str]) -> int:
 
     from remuda.ui.analysis_sources import open_sources
 
-    objectives = _objectives(options)
     sources = open_sources(options.sources)
     place = options.out or (sources[0].place if len(sources) == 1 else Path("analysis"))
     written = (_analyse_matches if sources[0].has_payoffs else _analyse_societies)(
-        options, sources, objectives, place
+        options, sources, place
     )
     if options.format == "table":
         print(f"wrote {', '.join(str(path) for path in written)}")
     return 0
 
 
-def _objectives(options: AnalyseOptions) -> list[Objective]:
-    """What `--pareto` asks for."""
-    from remuda.analysis.trade_off import Objective
-
-    found = [Objective.parse(word) for words in options.pareto for word in words.split(",") if word]
-    if options.pareto and len(found) < 2:
-        raise UsageError("--pareto: two objectives are needed, or more")
-    if options.reference and len(options.reference) != len(found):
-        raise UsageError(
-            f"--reference has {len(options.reference)} numbers, and --pareto {len(found)} "
-            "objectives; give one for each"
-        )
-    return found
-
-
 def _analyse_matches(
-    options: AnalyseOptions, sources: Sequence[Source], objectives: list[Objective], place: Path
+    options: AnalyseOptions, sources: Sequence[Source], place: Path
 ) -> tuple[Path, ...]:
-    """Tell what matches say; returns what was written."""
+    """Analyse the payoffs of matches; returns the files written."""
     import numpy as np
 
-    from remuda.analysis.trade_off import trade_off
     from remuda.ui.analysing import analyse_what_there_is, print_report, write_report
-    from remuda.ui.analysis_metrics import tables_of_populations
     from remuda.ui.analysis_sources import Choice
 
     rng = np.random.default_rng(options.seed)
     choice = Choice(options.only, options.frozen, options.wins, options.roles)
-    part: TradeOff | None = None
-
-    def weigh(analyses: Sequence[Analysis]) -> None:
-        nonlocal part
-        tables = tables_of_populations(sources, analyses)
-        part = trade_off(tables, objectives, rng.spawn(1)[0], options.reference)
-
     report = analyse_what_there_is(
-        sources,
-        choice,
-        rng,
-        options.samples,
-        options.seconds,
-        options.seed,
-        weigh if objectives else None,
+        sources, choice, rng, options.samples, options.seconds, options.seed
     )
-    _show(options, report.as_summary(), lambda: print_report(report), part)
-    return write_report(report, place, part)
+    _show(options, report.as_summary(), lambda: print_report(report))
+    return write_report(report, place)
 
 
 def _analyse_societies(
-    options: AnalyseOptions, sources: Sequence[Source], objectives: list[Objective], place: Path
+    options: AnalyseOptions, sources: Sequence[Source], place: Path
 ) -> tuple[Path, ...]:
-    """Tell what becomes of agents that each have one policy for good; returns what was written."""
+    """Analyse runs whose agents each keep one policy; returns the files written."""
     import numpy as np
 
-    from remuda.analysis.trade_off import trade_off
-    from remuda.ui.analysing import with_part, write_summary
-    from remuda.ui.analysis_metrics import check_of_societies, tables_of_societies
+    from remuda.ui.analysing import write_summary
     from remuda.ui.society_report import print_societies, report_societies
 
     rng = np.random.default_rng(options.seed)
     _refuse_choice(options, sources[0].path)
-    check_of_societies(sources, objectives)
     societies = report_societies(sources, rng, options.seconds, options.seed)
-    summary, part = societies.as_summary(), None
-    if objectives:
-        tables = tables_of_societies(sources, societies.societies)
-        part = trade_off(tables, objectives, rng, options.reference)
-    _show(options, summary, lambda: print_societies(societies), part)
-    return write_summary(with_part(summary, part), place)
+    summary = societies.as_summary()
+    _show(options, summary, lambda: print_societies(societies))
+    return write_summary(summary, place)
 
 
 def _show(
-    options: AnalyseOptions,
-    summary: Mapping[str, Any],
-    print_table: Callable[[], None],
-    part: TradeOff | None,
+    options: AnalyseOptions, summary: Mapping[str, Any], print_table: Callable[[], None]
 ) -> None:
-    from remuda.ui.analysing import print_part, with_part
-
     if options.format == "json":
-        print(json.dumps(with_part(summary, part), allow_nan=False))
-        return
-    print_table()
-    if part is not None:
-        print_part("pareto", part.in_words())
+        print(json.dumps(summary, allow_nan=False))
+    else:
+        print_table()
 
 
 def _refuse_choice(options: AnalyseOptions, path: Path) -> None:

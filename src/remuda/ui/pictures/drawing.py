@@ -27,8 +27,6 @@ INK, QUIET, FAINT = "#33373d", "#666c75", "#e4e6e9"
 BLUE, ORANGE = "#3366b0", "#d9722e"
 KINDS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#5b6470")
 """Colours that the colour-blind can tell apart (Okabe and Ito 2008, "Color universal design")."""
-SHAPES = "osD^vPX"
-"""Markers, so that kinds differ without colours, too."""
 
 LOOK: dict[Any, Any] = {
     "font.family": "sans-serif",

@@ -8,22 +8,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, Ellipse, FancyArrowPatch
 
-from remuda.analysis.clusters import clusters
-from remuda.analysis.diversity import payoff_distances
 from remuda.analysis.draws import draws
 from remuda.analysis.mds import PolicyMap, payoff_map
 from remuda.analysis.overall import Analysis
 from remuda.analysis.payoff import Numbers, Payoffs
 from remuda.analysis.structure import Disc, disc, split
-from remuda.types import Integers
 from remuda.ui.pictures.drawing import (
     BLUE,
     FAINT,
     FEW,
-    KINDS,
     ORANGE,
     QUIET,
-    SHAPES,
     Picture,
     add_panel,
     matches_in_words,
@@ -172,7 +167,7 @@ def _quiet_frame(axes: Axes) -> None:
 
 
 def diversity_picture(found: Analysis, rng: np.random.Generator) -> Picture:
-    """Draw policies as points that are near each other where they fare alike, and their kinds."""
+    """Draw policies as points that are near each other where they fare alike."""
     name, heading = "diversity", "Diversity"
     payoffs, count = found.payoffs, len(found.payoffs.names)
     if count < 3:
@@ -182,29 +177,20 @@ def diversity_picture(found: Analysis, rng: np.random.Generator) -> Picture:
     if found.diversity.null_share > 1.0 - found.diversity.level:
         return Picture(name, heading, found.in_words()["diversity"])
     where = payoff_map(payoffs, rng, draws=SAMPLES)
-    kinds = clusters(payoff_distances(payoffs.matrix), rng)
-    known = kinds.number if kinds.number <= len(KINDS) else 1
-    labels = kinds.labels if known > 1 else np.zeros(count, np.int64)
     extents = np.ptp(where.positions, axis=0)
     high = SIDE * float(np.clip(extents[1] / (extents[0] or 1.0) + 0.15, 0.5, 1.0))
-    figure = new_figure(0.75 + SIDE + (1.1 if known > 1 else 0.3), 0.42 + high + 0.5)
+    figure = new_figure(0.75 + SIDE + 0.3, 0.42 + high + 0.5)
     axes = add_panel(figure, 0.75, 0.42, SIDE, high)
-    named = _draw_map(axes, where, labels, found)
-    if kinds.number == 1:
-        told = "no kinds of policies stand apart"
-    else:
-        told = f"{kinds.number} kinds stand apart"
-        if known == 1:
-            told += ", too many to be drawn"
+    named = _draw_map(axes, where, found)
     caption = (
         "Policies that earn the same against the same opponents are near each other; the picture "
-        f"shows {min(where.share, 1.0):.0%} of what differs, and {told}"
+        f"shows {min(where.share, 1.0):.0%} of what differs"
         f"{unnamed(named, count)}; of {matches_in_words(payoffs)}."
     )
     return Picture(name, heading, caption, figure)
 
 
-def _draw_map(axes: Axes, where: PolicyMap, labels: Integers, found: Analysis) -> int:
+def _draw_map(axes: Axes, where: PolicyMap, found: Analysis) -> int:
     """Draw the map; return how many policies are named."""
     points = where.positions
     names = shorten(found.payoffs.names)
@@ -219,24 +205,19 @@ def _draw_map(axes: Axes, where: PolicyMap, labels: Integers, found: Analysis) -
     number_axes(axes, 8)
     axes.set_title("Who fares like whom")
     axes.grid()
-    for kind in range(int(labels.max()) + 1):
-        own = labels == kind
-        axes.plot(
-            *points[own].T,
-            SHAPES[kind],
-            color=KINDS[kind],
-            markersize=2 * radius,
-            markeredgecolor="white",
-            markeredgewidth=0.4,
-            linestyle="none",
-            zorder=3,
-            label=f"kind {kind + 1} ({own.sum()})",
-        )
+    axes.plot(
+        *points.T,
+        "o",
+        color=BLUE,
+        markersize=2 * radius,
+        markeredgecolor="white",
+        markeredgewidth=0.4,
+        linestyle="none",
+        zorder=3,
+    )
     if count <= FEW:
-        for point, spread, kind in zip(points, where.spread, labels, strict=True):
-            axes.add_patch(_ellipse(point, spread, KINDS[kind]))
-    if labels.max() > 0:
-        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), handletextpad=0.3)
+        for point, spread in zip(points, where.spread, strict=True):
+            axes.add_patch(_ellipse(point, spread))
     for axis, share, number in (
         (axes.xaxis, where.shares[0], "first"),
         (axes.yaxis, where.shares[1] if len(where.shares) > 1 else 0.0, "second"),
@@ -245,10 +226,10 @@ def _draw_map(axes: Axes, where: PolicyMap, labels: Integers, found: Analysis) -
     return name_points(axes, points, names, best_first(found))
 
 
-def _ellipse(point: Numbers, spread: Numbers, colour: str) -> Ellipse:
+def _ellipse(point: Numbers, spread: Numbers) -> Ellipse:
     """Return the ellipse of one standard deviation."""
     values, vectors = np.linalg.eigh(spread)
     wide, high = 2.0 * np.sqrt(np.maximum(values[::-1], 0.0))
     x, y = vectors[:, 1]
     angle = float(np.degrees(np.arctan2(y, x)))
-    return Ellipse(tuple(point), wide, high, angle=angle, color=colour, alpha=0.13, linewidth=0)
+    return Ellipse(tuple(point), wide, high, angle=angle, color=BLUE, alpha=0.13, linewidth=0)
