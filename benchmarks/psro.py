@@ -121,7 +121,7 @@ def ppo(results: Results, seeds: int, first: int) -> None:
                 seed=seed,
                 directory=Path(home) / "psro",
                 view=QuietView(),
-                told=told,
+                on_iteration=told,
                 **TRAINED,
             )
         seconds = time.perf_counter() - began

@@ -106,7 +106,7 @@ def test_a_preset_is_for_a_run_that_begins(tmp_path, capsys):
     )
     for option in ("--preset", "--config"):
         assert run(["train", "--resume", str(tmp_path / "run"), option, "mpe"]) == 2
-        assert "are for runs that begin" in capsys.readouterr().err
+        assert "are for new runs" in capsys.readouterr().err
     with pytest.raises(UsageError, match="is for a run that begins"):
         remuda.train(resume=tmp_path / "run", preset="mpe")
 
@@ -117,7 +117,7 @@ def test_a_preset_is_for_seeds_that_begin(tmp_path, capsys):
     assert run(words) == 0
     for option in ("--preset", "--config"):
         assert run(["train", "--resume", str(tmp_path / "seeds"), option, "mpe"]) == 2
-        assert "are for runs that begin" in capsys.readouterr().err
+        assert "are for new runs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("preset", [None, 3, ["mpe", 3]])

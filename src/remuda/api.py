@@ -27,16 +27,9 @@ from remuda.own_code import gone_on_with, name_objects, name_scripted, tree_of, 
 from remuda.result import Result
 from remuda.saved import CHECKPOINT, SavedPolicies, UnknownPolicyError
 from remuda.saved_weights import load_run
-from remuda.tournaments.until import MATCHES
 from remuda.trained import Policy
 from remuda.training import train as run_training
-from remuda.ui.python_tournament import (
-    HowFar,
-    check_entrants,
-    check_together,
-    named_entrants,
-    play_in_python,
-)
+from remuda.ui.python_tournament import Length, named_entrants, play_in_python
 
 Checkpoint = int | Literal["final", "best"]
 """A checkpoint's number; `final`: the weights at the end of the run, or its newest checkpoint where
@@ -151,17 +144,14 @@ def tournament(
         ConfigError: there is no such game, or no such policy that plays without having learned.
     """
     check_guard()
-    check_entrants(entrants)
-    named = dict(entrants) if isinstance(entrants, Mapping) else named_entrants(entrants)
-    check_together(episodes, until, matches)
-    episodes = 100 if episodes is None else episodes
-    _check_play(episodes, seed)
+    named = named_entrants(entrants)
+    length = Length(episodes, until, matches, seconds, processes)
+    _check_play(1 if episodes is None else episodes, seed)
     players: dict[str, Entrant] = {
         name: who if isinstance(who, str) else who.player for name, who in named.items()
     }
-    how_far = HowFar(episodes, until, MATCHES if matches is None else matches, seconds, processes)
     try:
-        given = (name_game(game), options, players, seed, deterministic, directory, how_far)
+        given = (name_game(game), options, players, seed, deterministic, directory, length)
         return play_in_python(*given, scripted)
     except UnguardedScriptError as error:
         raise error.with_traceback(None) from None  # the line says all, and the script is at fault

@@ -74,7 +74,7 @@ def test_a_directory_is_gone_on_with(capsys):
         (["open_spiel:kuhn_pokr"], "kuhn_poker"),
         ([], "name the game to play, as in `remuda psro kuhn_poker`"),
         (["--resume", "nowhere"], "nowhere holds no double oracle"),
-        (["--resume", "nowhere", "--meta-solver", "nash"], "--meta-solver is as it was in nowhere"),
+        (["--resume", "nowhere", "--meta-solver", "nash"], "--meta-solver is fixed by nowhere"),
         (["kuhn_poker", "--out", "full"], "full is not empty"),
     ],
 )
@@ -120,7 +120,7 @@ def test_what_was_interrupted_says_how_to_go_on():
     print_double_oracle(DoubleOracle("kuhn_poker", "nash", "ppo", (), "interrupted", "x"), console)
     said = console.export_text()
     assert "interrupted: nothing is known yet" in said
-    assert "`remuda psro --resume x` goes on" in said
+    assert "`remuda psro --resume x` continues" in said
 
 
 def test_from_python():
@@ -151,7 +151,7 @@ def test_from_python():
         ({"oracle": 5}, 'oracle: "exact", or the name of an algorithm; this is 5'),
         ({"options": 3}, "options: a dictionary; this is 3"),
         ({"directory": 5}, "directory: a path; this is 5"),
-        ({"told": 3}, "told: a function"),
+        ({"on_iteration": 3}, "on_iteration: a function"),
     ],
 )
 def test_a_bad_argument_is_one_clear_line(asked, words, tmp_path):
@@ -173,10 +173,10 @@ def test_settings_that_a_directory_cannot_keep_are_told_before_it_is_made(tmp_pa
 def test_what_is_gone_on_with_is_as_it_was(tmp_path):
     remuda.psro("kuhn_poker", directory="x", iterations=1)
     for name, value in {"meta_solver": "uniform", "seed": 4, "options": {"a": 1}}.items():
-        with pytest.raises(UsageError, match=f"{name} is as it was in x"):
+        with pytest.raises(UsageError, match=f"{name} is fixed by x"):
             remuda.psro(resume="x", **{name: value})
     told = []
-    found = remuda.psro(resume="x", iterations=3, enough=0.5, told=told.append)
+    found = remuda.psro(resume="x", iterations=3, enough=0.5, on_iteration=told.append)
     assert [each.number for each in told] == [0, 1, 2]
     assert found.ended == "NashConv is as small as was asked"
 

@@ -240,21 +240,6 @@ def test_a_policy_whose_seat_is_taken_does_not_play(trained, capsys):
     assert f"{FOUR} takes the seat of dealer (env.scripted)" in told
 
 
-def test_one_that_was_begun_when_taken_seats_counted_is_refused(trained, capsys, tmp_path):
-    words = ["tournament", str(trained), "--episodes", "2", "--directory", str(tmp_path / "t")]
-    assert run(words) == 0
-    path = tmp_path / "t" / "tournament.json"
-    told = json.loads(path.read_text())
-    del told["scripted"]
-    for each in told["entrants"]:
-        each["members"].insert(0, {"scripted": FOUR})
-    path.write_text(json.dumps(told))
-    assert run(["tournament", "--resume", str(tmp_path / "t"), "--episodes", "4"]) == 1
-    assert "begun by an earlier version" in capsys.readouterr().err
-    assert run(["analyse", str(tmp_path / "t")]) == 1
-    assert "begun by an earlier version" in capsys.readouterr().err
-
-
 def test_another_may_take_it(trained, capsys, tmp_path):
     words = ["tournament", f"{trained}:guest_0", "random", "--episodes", "2", "--json"]
     words += ["--directory", str(tmp_path / "t")]

@@ -12,7 +12,7 @@ import remuda
 from remuda.config import load_config
 from remuda.pickled import PYTHON, file_name
 from remuda.ui.cli import run as command
-from remuda.ui.found_runs import find_runs, list_runs, look_at
+from remuda.ui.found_runs import find_runs, list_runs, summarise
 from remuda.ui.numbers import NOTHING
 from remuda.ui.resuming import find_unfinished
 from ui.made_runs import a_run
@@ -139,7 +139,7 @@ def test_a_run_is_looked_at_while_it_goes_on_and_after(tmp_path):
 
     class Looks:
         def on_checkpoint(self, run, number, path):
-            seen.append(look_at(run.directory))
+            seen.append(summarise(run.directory))
 
     result = remuda.train(
         "support:Tape",

@@ -27,8 +27,8 @@ from ui.made_runs import a_run
         ("train --seeds", "--seeds needs how many seeds to train"),
         ("train --jobs 2", "--jobs is for --seeds: how many of them to train at a time"),
         ("train --resume run --jobs 2", "--jobs: run does not hold several seeds"),
-        ("train --resume run --seeds 2", "--seeds is for runs that begin; --resume goes on"),
-        ("train --seeds 2 --run.directory run", "run holds runs already; go on with"),
+        ("train --resume run --seeds 2", "--seeds is for new runs; --resume continues"),
+        ("train --seeds 2 --run.directory run", "run holds runs already; continue with"),
         ("train tresure_hunt --seeds 2", "Did you mean treasure_hunt?"),
         ("train --resume seeds --seed 4", "--seed and --run.directory cannot change for seeds"),
         ("train --resume damaged", "seeds.json is damaged"),
@@ -93,4 +93,4 @@ def test_a_resumed_run_stays_in_its_directory(tmp_path, capsys):
     run = a_run(tmp_path / "run")
     words = ["train", "--resume", str(run), "--run.directory"]
     assert command([*words, str(tmp_path / "other")]) == 1
-    assert "other, and --resume goes on in" in capsys.readouterr().err
+    assert "other, and --resume continues in" in capsys.readouterr().err

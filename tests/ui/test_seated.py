@@ -21,8 +21,9 @@ from remuda.config import load_config
 from remuda.envs.registry import find_game
 from remuda.errors import ConfigError, UsageError
 from remuda.training import train
-from remuda.ui.arguments import take_pairs
+from remuda.ui.arguments import parse_flags
 from remuda.ui.cli import run
+from remuda.ui.commands.games import PlayOptions
 from remuda.ui.dashboard.player import played as played_on_a_page
 from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
 from remuda.ui.live import PlainView
@@ -432,9 +433,9 @@ def test_without_a_game_or_a_run_treasure_hunt_is_played(tmp_path, monkeypatch, 
 
 def test_seats_are_told_in_three_ways():
     one = ["tag", "--seat", "agent_0=me", "agent_1=a:b=c", "--turns", "3", "--seat=agent_2=x"]
-    left, seats = take_pairs(one, "--seat")
-    assert left == ["tag", "--turns", "3"]
-    assert seats == {"agent_0": "me", "agent_1": "a:b=c", "agent_2": "x"}
+    seats = {"agent_0": "me", "agent_1": "a:b=c", "agent_2": "x"}
+    found = parse_flags(one, PlayOptions, positional="game")
+    assert found == {"game": "tag", "turns": 3, "seat": seats}
 
 
 @pytest.mark.parametrize(
@@ -442,8 +443,8 @@ def test_seats_are_told_in_three_ways():
     [
         ("tag --seat agent_9=me", "--seat agent_9: tag has no agent agent_9; it has agent_0, ag"),
         ("tag --seat agent_0=you", "--seat agent_0=you: tag has no scripted policy 'you'; it has"),
-        ("tag --seat", "--seat needs AGENT=WHO, as in --seat agent_0=me"),
-        ("tag --seat me", "--seat me: it needs AGENT=WHO, as in --seat agent_0=me"),
+        ("tag --seat", "--seat needs AGENT=POLICY, as in --seat agent_0=random"),
+        ("tag --seat me", "--seat me: it needs AGENT=POLICY, as in --seat agent_0=random"),
         ("tag --seat agent_0=me", "a human plays in a terminal, and here input or output is none"),
         ("tag --seat.agent_0 me", "a human plays in a terminal"),
         ("gymnasium:Pendulum-v1 --seat agent_0=me", "can choose among numbered actions (Discrete)"),

@@ -14,7 +14,7 @@ import remuda
 from remuda.config import Config, overlay
 from remuda.ui.cli import run as command
 from remuda.ui.comparison import compare
-from remuda.ui.found_runs import find_runs, look_at
+from remuda.ui.found_runs import find_runs, summarise
 
 FLAGS = [
     *("--schedule", "sequential", "--policy.algorithm", "ppo", "--policy.network.hidden", "16"),
@@ -81,7 +81,7 @@ def test_ctrl_c_leaves_what_is_done_and_tells_how_to_go_on(tmp_path, jobs, capfd
         said = process.communicate(timeout=300)[0]
     assert process.returncode == 130, said
     assert f"0 of 3 seeds are done; go on with: remuda train --resume {base}" in said
-    states = {path.name: look_at(path).state for path in find_runs(base)}
+    states = {path.name: summarise(path).state for path in find_runs(base)}
     assert states == {f"seed_{seed}": "stopped by SIGINT" for seed in range(jobs)}
     # Of two that were trained at a time, either may be ahead.
     before = max(remuda.load(base / f"seed_{seed}").summary()["turns"] for seed in range(jobs))
@@ -90,14 +90,14 @@ def test_ctrl_c_leaves_what_is_done_and_tells_how_to_go_on(tmp_path, jobs, capfd
     go_on = ["train", "--resume", str(base), "--run.seconds", "None", "--run.turns"]
     assert command([*go_on, str(before + 200), "--jobs", str(jobs)]) == 0
     assert "done already" not in capfd.readouterr().out
-    turns = {path.name: look_at(path).turns for path in find_runs(base)}
+    turns = {path.name: summarise(path).turns for path in find_runs(base)}
     assert turns["seed_0"] == before + 200
     assert set(turns) == {"seed_0", "seed_1", "seed_2"}
     assert (base / "report.html").exists()
     assert command(["train", "--resume", str(base)]) == 0  # nothing is left to do
     assert "done already: 3" in capfd.readouterr().out
     assert command([*go_on, str(before + 300), "--jobs", str(jobs)]) == 0  # all of them go on
-    assert {look_at(path).turns for path in find_runs(base)} == {before + 300}
+    assert {summarise(path).turns for path in find_runs(base)} == {before + 300}
 
 
 def test_seeds_that_were_begun_and_never_saved_begin_anew(tmp_path, capfd):

@@ -226,7 +226,7 @@ def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):
         ("{one}:agent_7 random", "there is no policy 'agent_7'; there are agent_0, agent_1"),
         ("{one}:agent_0@99999 random", "keeps no version 99999 of agent_0; it keeps"),
         ("nowhere/x:agent_0 random", "nowhere/x is no run directory: nothing is there"),
-        ("random random", "no entrant is of a run, so --game must tell what they play"),
+        ("random random", "no entrant is of a run, so --game must name the game"),
         ("{one}:agent_0 tacticia", "rock_paper_scissors has no scripted policy 'tacticia'; it"),
         ("{one}:agent_0 random --game kuhn_poker", "cannot play agent_0 of kuhn_poker: it sees"),
         (
@@ -239,7 +239,7 @@ def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):
         ("--resume {one}", "is no directory of a tournament: it has no tournament.json"),
         (
             "--resume {one} --seed 3",
-            "--resume goes on with a tournament as it was begun; leave out",
+            "--resume continues a tournament with its own options; leave out",
         ),
         ("{one}:all@best random", "their frozen copies all@frozen"),
         ("{one}:all@frozen random", "has saved no frozen copy yet"),
@@ -310,7 +310,7 @@ def test_checkpoints_are_resumed_too(tmp_path, capsys):
     assert run(["tournament", "--resume", str(tmp_path / "t"), "--episodes", "6"]) == 1
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "cannot be gone on with: " in said
+    assert "cannot be continued: " in said
     assert "which " + str(tmp_path / "run") + " does not keep any more" in said
 
 

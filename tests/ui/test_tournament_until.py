@@ -50,12 +50,12 @@ def test_until_a_limit_says_what_is_not_sure_and_goes_on(capsys, tmp_path):
     assert " (undecided); least sure: random" in line  # they are one and the same
     assert line.endswith(" (undecided)")
     assert "the matches were spent after 60 of 60 matches; `remuda tournament --resume" in shown.err
-    assert "--matches 120` goes on" in shown.err
+    assert "--matches 120` continues" in shown.err
     assert run(["tournament", "--resume", str(tmp_path / "t"), "--matches", "120"]) == 0
     assert len(matches_in(tmp_path / "t")) == 120
     capsys.readouterr()
     assert run(["tournament", "--resume", str(tmp_path / "t"), "--matches", "10"]) == 0
-    assert "--matches 240` goes on" in capsys.readouterr().err
+    assert "--matches 240` continues" in capsys.readouterr().err
     assert run(["tournament", "--resume", str(tmp_path / "t"), "--seconds", "0.0000001"]) == 0
     assert len(matches_in(tmp_path / "t")) == 120
 

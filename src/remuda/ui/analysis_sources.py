@@ -26,7 +26,6 @@ from remuda.tournaments.until import missing_matches as missing_in_rounds
 from remuda.tournaments.until import sides_between
 from remuda.types import AgentSpec
 from remuda.ui.found_runs import find_runs
-from remuda.ui.recorded_tournament import check_counted
 
 MOST = 64
 """Policies that are looked at unless the user asks for others."""
@@ -162,7 +161,6 @@ def _open_tournament(path: Path, label: str) -> Source:
         told = read_json(path / DESCRIPTION)
         game, options = str(told.get("game", "")), dict(told.get("options", {}))
         taken = dict(told.get("scripted", {}))
-        check_counted(path, told)
     except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
         raise RunDirectoryError(f"{path / DESCRIPTION} is damaged: {error}") from None
     sides = sides_between(_agents(game, options), taken).tolist() if game else ()

@@ -1,7 +1,6 @@
-"""From words on the command line to validated data: any field of a tree as a dotted flag.
+"""Command-line options: any field of a tree of settings as a dotted flag.
 
-The flags, their help and their defaults all come from the fields of a `Section`; nothing about an
-option is written twice. Everything that is wrong with them is told in one line.
+The flags, their help and their defaults come from the fields of a `Section`.
 """
 
 from __future__ import annotations
@@ -12,115 +11,181 @@ import os
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 from pydantic import ValidationError
 
-from remuda.config import Section, explain, fields_of, overlay, unknown_key
+from remuda.config import Each, Section, explain, fields_of, overlay, unknown_key
 from remuda.errors import ConfigError
-from remuda.ui.words import (
+from remuda.ui.flag_values import (
+    count_words,
     is_number,
     is_switch,
     is_tuple,
-    key_of,
-    lists_texts,
-    type_of,
+    is_yaml,
+    takes_pairs,
+    takes_texts,
     value_of,
-    words_of,
 )
 
 Tree = dict[str, Any]
 S = TypeVar("S", bound=Section)
 
 
-SHORT = {"--json": ("--format", "json")}
-"""Flags that are short for others."""
+class _Flag(NamedTuple):
+    """A flag with all words up to the next flag, of which the last may not belong to it."""
+
+    key: str
+    """The dotted key that it names."""
+    kind: Any
+    """The type of that field; `Any`: every value is allowed."""
+    is_known: bool
+    words: list[str]
+    has_equals: bool
+
+
+def read_options(words: Sequence[str], model: type[S], positional: str = "") -> S:
+    """Parse and validate the options of a command; a `ConfigError` has one line."""
+    return validate(parse_flags(words, model, positional), model)
+
+
+def validate(tree: Mapping[str, Any], model: type[S]) -> S:
+    """Make a section of a tree; a `ConfigError` names the first unknown key or refused value."""
+    try:
+        return model.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(explain(error, model)) from None
 
 
 def parse_flags(words: Sequence[str], model: type[Section], positional: str = "") -> Tree:
-    """A tree from words such as `--policy.network.hidden 64 64 --seed=3`.
+    """Return a tree from words such as `--policy.network.hidden 64 64 --seed=3`.
 
-    Args:
-        words: the command line after the command.
-        model: the section whose fields are the flags; `-` and `_` are the same in their names, but
-            not in names that a user gave, such as a policy's.
-        positional: the field that takes the words that are no flag's: those before the first flag
-            and behind the value of one that takes a single word, as `--NAME=VALUE` does. It is one
-            word, or where the field is a tuple any number.
+    Words before the first flag, and words behind a complete value, belong to the field
+    `positional`: one word, or any number if the field is a tuple.
 
     Raises:
-        ConfigError: an unknown flag, one without a value, one of several texts that stands twice,
-            or a word too many.
+        ConfigError: a flag is unknown, repeated or without a value, or a word is left over.
     """
     tree: Tree = {}
-    own, flags = _parted(words, model)
-    keys = fields_of(model)
-    several: set[str] = set()
-    for name, given, bound in flags:
-        section, open_ended = keys.get(name), _open_ended(name, model)
-        if (name not in keys or section is not None) and not open_ended:
-            raise ConfigError(
-                unknown_key(name, model, "--")
-                if section is None
-                else f"--{name} is a section; name one of its keys, as in "
-                f"--{next(key for key in keys if key.startswith(name + '.'))}"
-            )
-        kind = type_of(name, model)
-        used = 1 if bound else words_of(given, kind)
-        own += given[used:]
-        if bound and given[1:] and words_of(given, kind) > 1 and is_number(given[1]):
-            raise ConfigError(
-                f"what is {given[1]!r} for? --{name}= ends with what it says; write --{name} "
-                f"{' '.join(given)}"
-            )
-        said = given[:used] or (["true"] if is_switch(kind) else [])
-        if not said and not is_tuple(kind):
-            raise ConfigError(f"--{name} needs a value")
-        leaf = value_of(said, kind)
-        if isinstance(leaf, list) and leaf and lists_texts(kind, or_paths=True):
-            if name in several:
-                raise ConfigError(f"--{name} is given twice; write all behind one: --{name} A B")
-            several.add(name)
-        for part in reversed(name.split(".")):
+    free, flags = _split(words, model)
+    lists: set[str] = set()
+    for flag in flags:
+        key, kind = flag.key, flag.kind
+        if not flag.is_known:
+            raise ConfigError(_unknown(key, model))
+        if takes_pairs(kind) and not (flag.words and is_yaml(flag.words[0])):
+            leaf: Any = _pairs(flag)
+        else:
+            value, behind = _value_words(flag)
+            free += behind
+            leaf = value_of(value, kind)
+        if isinstance(leaf, list) and leaf and takes_texts(kind, or_paths=True):
+            if key in lists:
+                raise ConfigError(f"--{key} is given twice; write all behind one: --{key} A B")
+            lists.add(key)
+        for part in reversed(key.split(".")):
             leaf = {part: leaf}
         tree = overlay(tree, leaf)
-    return tree | _positional(own, positional, model, tree)
+    return tree | _positional(free, positional, model, tree)
 
 
-def _parted(
-    words: Sequence[str], model: type[Section]
-) -> tuple[list[str], list[tuple[str, list[str], bool]]]:
-    """The words before the first flag; and each flag, the words behind it, and whether by `=`."""
-    own: list[str] = []
-    values = own
-    flags: list[tuple[str, list[str], bool]] = []
-    for word in chain.from_iterable(SHORT.get(each, (each,)) for each in words):
-        if word.startswith("--"):
+def _split(words: Sequence[str], model: type[Section]) -> tuple[list[str], list[_Flag]]:
+    """Return the words before the first flag, and the flags."""
+    free: list[str] = []
+    flags: list[_Flag] = []
+    for word in words:
+        if word == "--json":
+            flags.append(_flag("format", ["json"], False, model))
+        elif word.startswith("--"):
             name, equals, value = word[2:].partition("=")
-            values = [value] if equals else []
-            flags.append((key_of(name, model), values, bool(equals)))
+            flags.append(_flag(name, [value] if equals else [], bool(equals), model))
         else:
-            values.append(word)
-    return own, flags
+            (flags[-1].words if flags else free).append(word)
+    return free, flags
 
 
-def several_values(words: Sequence[str], model: type[Section]) -> Iterator[tuple[str, list[str]]]:
-    """Each flag whose value is several words behind it, the last of which may be no part of it."""
-    for name, given, bound in _parted(words, model)[1]:
-        if len(given) > 1 and not bound and words_of(given, type_of(name, model)) == len(given):
-            yield name, given
+def _flag(name: str, words: list[str], has_equals: bool, model: type[Section]) -> _Flag:
+    """Find the field that a flag names.
+
+    `-` means `_`, except in names that the user chose, such as a policy's: the keys of mappings,
+    unless these hold keyword arguments of any type.
+    """
+    kind: Any = model
+    is_open, is_known, parts = False, True, []
+    for part in name.split("."):
+        is_mapping = get_origin(kind) is dict
+        parts.append(
+            part if is_mapping and get_args(kind)[1] is not Any else part.replace("-", "_")
+        )
+        is_open = is_open or is_mapping
+        info = kind.model_fields.get(parts[-1]) if _is_section(kind) else None
+        if info is not None:
+            each = next((mark for mark in info.metadata if isinstance(mark, Each)), None)
+            kind = info.annotation if each is None else dict[str, each.section]  # type: ignore[name-defined]
+        else:
+            is_known = is_known and is_open
+            kind = get_args(kind)[1] if is_mapping else Any
+    is_known = is_known and (is_open or not _is_section(kind))
+    return _Flag(".".join(parts), kind, is_known, words, has_equals)
+
+
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Section)
+
+
+def _unknown(key: str, model: type[Section]) -> str:
+    keys = fields_of(model)
+    if keys.get(key) is None:
+        return unknown_key(key, model, "--")
+    example = next(each for each in keys if each.startswith(f"{key}."))
+    return f"--{key} is a section; name one of its keys, as in --{example}"
+
+
+def _value_words(flag: _Flag) -> tuple[list[str], list[str]]:
+    """Return the words that are a flag's value, and those behind it."""
+    count = count_words(flag.words, flag.kind)
+    if flag.has_equals:
+        if count > 1 and is_number(flag.words[1]):
+            raise ConfigError(
+                f"what is {flag.words[1]!r} for? --{flag.key}= ends with what it says; write "
+                f"--{flag.key} {' '.join(flag.words)}"
+            )
+        count = 1
+    value = flag.words[:count] or (["true"] if is_switch(flag.kind) else [])
+    if not value and not is_tuple(flag.kind):
+        raise ConfigError(f"--{flag.key} needs a value")
+    return value, flag.words[count:]
+
+
+def _pairs(flag: _Flag) -> dict[str, str]:
+    """Return the mapping that words such as `agent_0=me agent_1=random` describe."""
+    found = {}
+    for word in flag.words:
+        name, equals, value = word.partition("=")
+        if not (name and equals and value):
+            raise ConfigError(
+                f"--{flag.key} {word}: it needs AGENT=POLICY, as in --{flag.key} agent_0=random"
+            )
+        found[name] = value
+    if not found:
+        raise ConfigError(f"--{flag.key} needs AGENT=POLICY, as in --{flag.key} agent_0=random")
+    return found
+
+
+def flags_with_several(
+    words: Sequence[str], model: type[Section]
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield each flag that takes several words, of which the last may not be meant for it."""
+    for flag in _split(words, model)[1]:
+        count = len(flag.words)
+        if count > 1 and not flag.has_equals and count_words(flag.words, flag.kind) == count:
+            yield flag.key, flag.words
 
 
 def _positional(words: Sequence[str], name: str, model: type[Section], tree: Tree) -> Tree:
-    """What words that are no flag's say of the field that takes them.
-
-    Raises:
-        ConfigError: there is none, a flag says it too, or there are several and it takes one.
-    """
     if not words:
         return {}
-    kind = type_of(name, model) if name else None
+    kind = model.model_fields[name].annotation if name else None
     if name in tree:
         once = f"as in --{name} A B" if is_tuple(kind) else "as one of the two"
         raise ConfigError(
@@ -136,11 +201,7 @@ def _positional(words: Sequence[str], name: str, model: type[Section], tree: Tre
 
 
 def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str], str]:
-    """The words without `option` and its value, and that value; empty: it is not among them.
-
-    Raises:
-        ConfigError: it is there without a value, or more than once.
-    """
+    """Return the words without `option` and its value, and that value (empty: it is not there)."""
     words, values = take_options(words, option, needs)
     if len(values) > 1:
         raise ConfigError(f"{option} is given {len(values)} times; give it once")
@@ -148,11 +209,7 @@ def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str
 
 
 def take_options(words: Sequence[str], option: str, needs: str) -> tuple[list[str], list[str]]:
-    """The words without any `option` and its value, and these values, in order.
-
-    Raises:
-        ConfigError: it is there without a value.
-    """
+    """Return the words without each `option` and its value, and these values."""
     left, values = [], []
     rest = iter(words)
     for word in rest:
@@ -168,103 +225,28 @@ def take_options(words: Sequence[str], option: str, needs: str) -> tuple[list[st
     return left, values
 
 
-def take_pairs(words: Sequence[str], option: str) -> tuple[list[str], dict[str, str]]:
-    """The words without `option` and the `NAME=VALUE` words behind it, and these as a mapping.
-
-    Raises:
-        ConfigError: a word behind it is no such pair, or there is none.
-    """
-    left: list[str] = []
-    found: dict[str, str] = {}
-    taking = False
-    words = [part for word in words for part in _unglued(word, option)]
-    for i, word in enumerate(words):
-        if word.startswith("--"):
-            taking = word == option
-            if not taking:
-                left.append(word)
-            elif i + 1 == len(words) or words[i + 1].startswith("--"):
-                raise ConfigError(f"{option} needs AGENT=WHO, as in {option} agent_0=me")
-            continue
-        name, equals, value = word.partition("=")
-        if not taking:
-            left.append(word)
-        elif not equals or not name or not value:
-            raise ConfigError(f"{option} {word}: it needs AGENT=WHO, as in {option} agent_0=me")
-        else:
-            found[name] = value
-    return left, found
-
-
-def _unglued(word: str, option: str) -> list[str]:
-    """`--option=value` as two words; any other as it is."""
-    name, equals, value = word.partition("=")
-    return [option, value] if name == option and equals else [word]
-
-
-def validate(tree: Mapping[str, Any], model: type[S]) -> S:
-    """A section from a tree.
-
-    Raises:
-        ConfigError: the first unknown key or impossible value, in one line.
-    """
-    try:
-        return model.model_validate(tree)
-    except ValidationError as error:
-        raise ConfigError(explain(error, model)) from None
-
-
 def help_of(model: type[Section], program: str, positional: str = "") -> str:
-    """The help text of a command: every flag with its type, default and docstring."""
+    """Return the help of a command: every flag with its type, default and docstring."""
     import tyro
 
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
         tyro.cli(model, prog=program, args=["--help"], config=(tyro.conf.FlagConversionOff,))
-    _, what, rest = text.getvalue().rstrip().split("\n\n", 2)
-    words = [program, _argument(positional, model), "[OPTIONS]"] if positional else [program]
-    told = f"{' '.join(what.split())}"
+    _, summary, rest = text.getvalue().rstrip().split("\n\n", 2)
+    summary, usage = " ".join(summary.split()), program
     if positional:
-        told += (
+        field = model.model_fields[positional]
+        word = positional.upper() + (" ..." if is_tuple(field.annotation) else "")
+        usage += f" {word if field.is_required() else f'[{word}]'} [OPTIONS]"
+        summary += (
             f" {positional.upper()} is --{positional}, which needs no name where it comes first, "
             "or behind the value of an option that takes one."
         )
-    return f"usage: {' '.join(words)}\n\n{wrapped(told)}\n\n{rest}"
+    return f"usage: {usage}\n\n{wrapped(summary)}\n\n{rest}"
 
 
 def wrapped(text: str, indent: str = "") -> str:
-    """Paragraphs, which blank lines part, in lines that fit the terminal.
-
-    Args:
-        text: the paragraphs.
-        indent: before each line of one but the first.
-    """
+    """Wrap paragraphs to the terminal's width; `indent` is before each line but the first."""
     width = shutil.get_terminal_size().columns
     parts = text.split("\n\n")
     return "\n\n".join(textwrap.fill(part, width, subsequent_indent=indent) for part in parts)
-
-
-def _argument(name: str, model: type[Section]) -> str:
-    """How usage has a word that comes before the options."""
-    word = f"{name.upper()} ..." if is_tuple(type_of(name, model)) else name.upper()
-    return word if model.model_fields[name].is_required() else f"[{word}]"
-
-
-def _open_ended(name: str, model: type[Section]) -> bool:
-    """Whether `name` lies under a field that takes keys of any name."""
-    keys = fields_of(model)
-    parts = name.split(".")
-    parents = [".".join(parts[:i]) for i in range(1, len(parts))]
-    return any(_annotation(parent, model) is dict for parent in parents if parent in keys)
-
-
-def _annotation(name: str, model: type[Section]) -> Any:
-    """The type of the field `name`, or the container it is; None if there is no such field."""
-    section: Any = model
-    for part in name.split("."):
-        if not (isinstance(section, type) and issubclass(section, Section)):
-            return None
-        if part not in section.model_fields:
-            return None
-        section = section.model_fields[part].annotation
-    return getattr(section, "__origin__", section)

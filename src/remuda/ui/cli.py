@@ -8,11 +8,12 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 from remuda.config import PRESETS, Config, Section
 from remuda.errors import ConfigError, RemudaError
 from remuda.output import OutputError, unfailing
-from remuda.ui.arguments import help_of, wrapped
+from remuda.ui.arguments import help_of, read_options, wrapped
 from remuda.ui.commands.analysis import AnalyseOptions, analyse
 from remuda.ui.commands.dashboard import DashboardOptions, dashboard
 from remuda.ui.commands.exploit import ExploitOptions, exploit
@@ -38,7 +39,7 @@ from remuda.ui.commands.several_runs import (
     tournament,
 )
 from remuda.ui.commands.train import train, train_one_of_seeds
-from remuda.ui.interrupts import INTERRUPTED, tell_at_the_end, told_at_the_end
+from remuda.ui.interrupts import INTERRUPTED, exit_message, set_exit_hints
 from remuda.user_code import naming_user_code
 from remuda.version import __version__
 
@@ -47,26 +48,34 @@ from remuda.version import __version__
 class Command:
     """A word after `remuda`."""
 
-    run: Callable[[Sequence[str]], int]
+    run: Callable[[Any], int]
+    """Takes the options, or the words behind the command if it `takes_words`."""
     options: type[Section] | None = None
     positional: str = ""
-    supervises: bool = False
-    """Whether it does long work, which must not end or wait with what reads its output."""
+    takes_words: bool = False
+    is_long: bool = False
+    """Whether it does long work, which continues when nothing reads its output any more."""
 
     @property
     def summary(self) -> str:
         """One line for the list of commands."""
         return (self.run.__doc__ or "").strip().splitlines()[0]
 
+    def call(self, words: Sequence[str]) -> int:
+        """Run the command with the words behind it; returns the exit code."""
+        if self.options is None or self.takes_words:
+            return self.run(words)
+        return self.run(read_options(words, self.options, self.positional))
+
 
 COMMANDS = {
-    "train": Command(train, Config, "game", supervises=True),
+    "train": Command(train, Config, "game", takes_words=True, is_long=True),
     "status": Command(status, StatusOptions, "run"),
-    "evaluate": Command(evaluate, EvaluateOptions, "run", supervises=True),
-    "tournament": Command(tournament, TournamentOptions, "run", supervises=True),
-    "analyse": Command(analyse, AnalyseOptions, "sources"),
-    "exploit": Command(exploit, ExploitOptions, "target", supervises=True),
-    "psro": Command(psro, PsroOptions, "game", supervises=True),
+    "evaluate": Command(evaluate, EvaluateOptions, "run", is_long=True),
+    "tournament": Command(tournament, TournamentOptions, "run", is_long=True),
+    "analyse": Command(analyse, AnalyseOptions, "sources", takes_words=True),
+    "exploit": Command(exploit, ExploitOptions, "target", takes_words=True, is_long=True),
+    "psro": Command(psro, PsroOptions, "game", takes_words=True, is_long=True),
     "watch": Command(watch, WatchOptions, "run"),
     "report": Command(report, ReportOptions, "run"),
     "runs": Command(runs, RunsOptions, "directory"),
@@ -77,22 +86,22 @@ COMMANDS = {
 }
 
 
-UNLISTED = {ONE_OF_SEEDS: Command(train_one_of_seeds, supervises=True)}
-"""Commands that Remuda itself starts as processes."""
+UNLISTED = {ONE_OF_SEEDS: Command(train_one_of_seeds, is_long=True)}
+"""Commands by which Remuda starts processes."""
 
 EXIT_CODES = (
-    "exit code: 0: all is well. 1: something failed, or cannot be done with the runs that there "
-    "are, as told. 2: an unknown command, flag, key or game, or a value that is none of its kind "
-    "(what is only found out once runs are opened ends with 1). 3: the run reached its end, but a "
+    "exit code: 0: success. 1: something failed, or cannot be done with the runs that exist; the "
+    "message explains it. 2: an unknown command, flag, key or game, or a value of the wrong type "
+    "(errors found only after runs are opened end with 1). 3: the run reached its end, but a "
     "policy stopped learning, since too many of its updates were not finite. 129, 130, 143: "
     "stopped by SIGHUP (the terminal was closed), Ctrl-C or SIGTERM."
 )
 
 
 def usage() -> str:
-    """What `remuda --help` prints."""
+    """Return what `remuda --help` prints."""
     lines = [
-        f"remuda {__version__}: many policies that learn at once, in games they share",
+        f"remuda {__version__}: train many policies at once, in environments they share",
         "",
         "usage: remuda COMMAND [OPTIONS]",
         "",
@@ -123,18 +132,18 @@ def usage() -> str:
 def main(words: Sequence[str] | None = None) -> None:
     """Run the command line and end the process with its exit code."""
     words = sys.argv[1:] if words is None else words
-    # A game of the user's own lies where he works, which is not where the program lies.
+    # The user's own game is imported from the current directory.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     sys.exit(run(words))
 
 
 def run(words: Sequence[str]) -> int:
-    """Run one command; returns the exit code. What a user can mend is told in one line."""
-    tell_at_the_end()
+    """Run one command; returns the exit code. An error that the user can fix is one line."""
+    set_exit_hints()
     command = COMMANDS.get(words[0]) or UNLISTED.get(words[0]) if words else None
-    supervises = command is not None and command.supervises and not _asks_for_help(words)
-    with unfailing() if supervises else nullcontext():
+    is_long = command is not None and command.is_long and not _asks_for_help(words)
+    with unfailing() if is_long else nullcontext():
         return _run(words, command)
 
 
@@ -158,14 +167,14 @@ def _run(words: Sequence[str], command: Command | None) -> int:
             print(_help(words[0], command))
             return 0
         with naming_user_code():
-            return command.run(words[1:])
+            return command.call(words[1:])
     except OutputError:
-        raise  # there is no output to tell it on; the program ends
+        raise  # there is no output to print it on; the program ends
     except RemudaError as error:
         print(f"remuda: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print(told_at_the_end(), file=sys.stderr)
+        print(exit_message(), file=sys.stderr)
         return INTERRUPTED
 
 
@@ -174,17 +183,16 @@ def _help(name: str, command: Command) -> str:
         return f"usage: remuda {name}\n\n{command.summary}"
     text = help_of(command.options, f"remuda {name}", command.positional)
     if command.options is Config:
-        worlds = "; ".join(f"{each}, for {preset.suits}" for each, preset in PRESETS.items())
+        presets = "; ".join(f"{each}, for {preset.suits}" for each, preset in PRESETS.items())
         parts = (
-            "--resume RUN goes on with a run from its newest checkpoint; flags go over its "
-            "configuration. --resume auto is for batch queues: it goes on with the run that the "
-            "same command began and did not finish (or that is in --run.directory), else it "
-            "begins one.",
+            "--resume RUN continues a run from its newest checkpoint; flags override its "
+            "configuration. --resume auto is for batch queues: it continues the run that the same "
+            "command began and did not finish (or that is in --run.directory), or begins one.",
             "--seeds N trains so many seeds one after the other, or --jobs J at a time, in one "
-            "directory with one report; --resume of that goes on with those that are left.",
-            "--config FILE reads the same keys from a YAML file; flags go over it. Of several, "
-            "--config A --config B, each goes over those before it.",
-            f"--preset NAME, under all of them, is for a kind of world: {worlds}.",
+            "directory with one report; --resume of that directory trains the seeds that are left.",
+            "--config FILE reads the same keys from a YAML file; flags override it. Of several, "
+            "--config A --config B, each overrides those before it.",
+            f"--preset NAME, below all of them, is for a kind of environment: {presets}.",
             "Of one policy or of the game: --policies.agent_0.learning_rate 1e-3, "
             "--env.options.num_agents 4.",
             EXIT_CODES,

@@ -1,4 +1,4 @@
-"""The columns of the live table of policies, and which of them fit into a terminal."""
+"""The columns of the live table of policies, and a choice of those that fit into a terminal."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Column:
 
     heading: str
     width: int
-    tell: Callable[[Course, PolicyRecord], str]
+    cell: Callable[[Course, PolicyRecord], str]
     rank: int
     """Columns of the highest rank go first when the terminal is narrow."""
     style: str = ""
 
 
 SPARKLINE = (10, 24)
-"""Its least and its greatest width."""
+"""Its smallest and its largest width."""
 
 
 GAP = 2
@@ -32,7 +32,7 @@ GAP = 2
 def columns_with(
     sparkline_width: int, on_policy: bool = False, dealt: bool = False
 ) -> tuple[Column, ...]:
-    """All columns beside the policies' names."""
+    """Return all columns beside the policies' names."""
 
     def course(c: Course, _: PolicyRecord) -> str:
         return sparkline(c.history.resample(sparkline_width))
@@ -57,7 +57,7 @@ def columns_with(
         Column("updates/s", 9, lambda c, _: rate(c.updates_per_second.value), 2),
         Column("busy", 4, lambda c, _: percent(c.busy.value), 3),
         Column("stale", 11, lag, 4),
-        # On-policy it tells little: as many as there are epochs, unless steps are lost.
+        # On-policy it is the number of epochs, unless steps are lost.
         Column("ratio", 5, lambda _, p: number(p.replay_ratio), 9 if on_policy else 5),
         *explores,
         Column("version", 7, lambda _, p: f"{p.version:,}", 8),
@@ -66,9 +66,9 @@ def columns_with(
 
 
 def fitting(width: int, on_policy: bool = False, dealt: bool = False) -> list[Column]:
-    """The columns that fit into `width` beside the names; the least important are left out.
+    """Return the most important columns that fit into `width` beside the names.
 
-    What is left of the width goes to the sparkline.
+    The sparkline gets the rest of the width.
     """
     narrowest, widest = SPARKLINE
     columns = list(columns_with(narrowest, on_policy, dealt))
@@ -85,12 +85,12 @@ def _width(columns: Sequence[Column]) -> int:
 
 
 def rating(member: MemberRecord | None) -> str:
-    """What is believed of a skill, and how sure that is."""
+    """Return a rating and its uncertainty."""
     return NOTHING if member is None else f"{member.rating:.1f} ±{member.uncertainty:.1f}"
 
 
 def lag(course: Course, policy: PolicyRecord) -> str:
-    """The staleness of a batch: its mean, and from its least to its greatest."""
+    """Return the mean staleness of a batch, and its range."""
     low, high = policy.staleness_low, policy.staleness_high
     if low is None or high is None:
         return tenths(course.staleness.value)
@@ -98,13 +98,13 @@ def lag(course: Course, policy: PolicyRecord) -> str:
 
 
 def tenths(value: float | None) -> str:
-    """A number whose last digits do not matter while they change."""
+    """Return a number without the digits that flicker in a live view."""
     coarse = value is not None and 1 <= abs(value) < 1000
     return f"{value:.1f}" if coarse else number(value)
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A line of small bars, from the least to the greatest value."""
+    """Return a line of small bars, from the smallest to the largest value."""
     if not values:
         return ""
     low, high = min(values), max(values)

@@ -1,11 +1,11 @@
-"""Runs side by side: those that differ by nothing but their seed are one group."""
+"""Compare runs; those that differ only by their seed are one group."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from remuda.config import load_config
 from remuda.config.resolved import resolved
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 ASIDE = {"seed", "trace", "run.directory", "run.live", "run.loggers"}
-"""Keys in which runs of one group may differ: none of them changes what is learned but the seed."""
+"""Keys in which runs of one group may differ; only the seed changes what they learn."""
 NAMED = 3
-"""The most settings that a group is named by."""
+"""The most settings in the name of a group."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Comparison(Groups):
     """Groups of runs, in the order in which they were named."""
 
     def report(self, directory: Path | str) -> Path:
-        """Write a page and a picture with learning curves; returns the page's path.
+        """Write a page with a table and learning curves; returns its path.
 
         Raises:
             RunDirectoryError: the directory is a run's, or cannot be written.
         """
-        from remuda.ui.comparison_page import draw_curves, page_of  # matplotlib takes its time
+        from remuda.ui.comparison_page import draw_curves, page_of  # matplotlib is slow to import
 
         directory = Path(directory)
         if (directory / "config.yaml").exists():
@@ -60,52 +60,38 @@ class Comparison(Groups):
         return page
 
     def as_summary(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
-
-        def plain(score: Score | None) -> dict[str, Any] | None:
-            return None if score is None else dict(vars(score))
-
-        return {
-            "groups": [
-                {
-                    "name": group.name,
-                    "runs": [str(run.files.path) for run in group.runs],
-                    "seeds": list(group.seeds),
-                    "play": group.way,
-                    "policies": {
-                        name: {
-                            "evaluated": plain(group.evaluated(name)),
-                            "in_training": plain(group.in_training(name)),
-                        }
-                        for name in dict.fromkeys((*self.policies, *group.policies))
-                    },
-                }
-                for group in self.groups
-            ]
-        }
+        """Return plain data, for JSON."""
+        return {"groups": [_summary(group, self.policies) for group in self.groups]}
 
 
-class HasPath(Protocol):
-    """A run that was opened, as `remuda.load` does."""
+def _summary(group: Group, policies: Sequence[str]) -> dict[str, Any]:
+    def plain(score: Score | None) -> dict[str, Any] | None:
+        return None if score is None else dict(vars(score))
 
-    @property
-    def path(self) -> Path:
-        """Its directory."""
+    return {
+        "name": group.name,
+        "runs": [str(run.files.path) for run in group.runs],
+        "seeds": list(group.seeds),
+        "play": group.way,
+        "policies": {
+            name: {
+                "evaluated": plain(group.evaluated(name)),
+                "in_training": plain(group.in_training(name)),
+            }
+            for name in dict.fromkeys((*policies, *group.policies))
+        },
+    }
 
 
-Named = Result | HasPath | Path | str
-"""What names a run, or a directory of runs."""
-
-
-def compare(runs: Named | Iterable[Named]) -> Comparison:
-    """Compare runs; those that differ by nothing but their seed are one group.
+def compare(runs: Result | Mapping[str, Any] | Path | str | Iterable[Any]) -> Comparison:
+    """Compare runs that have ended; those that differ only by their seed are one group.
 
     Args:
-        runs: that have ended: directories, what `train` or `load` returned, or a single one of
-            these. Of a directory that is no run, all runs in it.
+        runs: directories, what `train` or `load` returned, or a single one of these. A directory
+            that is no run stands for all runs in it.
 
     Raises:
-        UsageError: there are none, or one of them is nothing that names a run.
+        UsageError: there are none, or one of them is no run.
         RunDirectoryError: one of them is no run, has not ended, or is damaged.
     """
     paths: dict[Path, None] = {}
@@ -119,30 +105,30 @@ def compare(runs: Named | Iterable[Named]) -> Comparison:
     return Comparison(tuple(_groups([read_run(path) for path in paths])))
 
 
-def _listed(runs: Named | Iterable[Named]) -> Iterable[Named]:
-    """Runs one by one: an opened one is a mapping too, and would be taken apart."""
-    if isinstance(runs, Result | Path | str) or _is_opened(runs):
-        return (runs,)  # type: ignore[return-value]
+def _listed(runs: Any) -> Iterable[Any]:
+    if _path_of(runs) is not None:
+        return (runs,)
     if isinstance(runs, Mapping) or not isinstance(runs, Iterable):
         raise UsageError(f"compare: give runs in a list; this is {runs!r}")
     return runs
 
 
-def _path(run: Named) -> Path:
-    if isinstance(run, Result):
-        return run.directory
-    if isinstance(run, str | Path):
-        return Path(run).expanduser()
-    if not _is_opened(run):
+def _path(run: Any) -> Path:
+    path = _path_of(run)
+    if path is None:
         raise UsageError(
             "compare: a run is its directory, what train returned or what load opened; this is "
             f"{run!r}"
         )
-    return run.path
+    return path
 
 
-def _is_opened(run: object) -> bool:
-    return isinstance(getattr(run, "path", None), Path)
+def _path_of(run: Any) -> Path | None:
+    """Return the directory of a run, a `Result`, or an opened run; None: it is none of these."""
+    if isinstance(run, str | Path):
+        return Path(run).expanduser()
+    path = run.directory if isinstance(run, Result) else getattr(run, "path", None)
+    return path if isinstance(path, Path) else None
 
 
 def _groups(runs: Sequence[RunSummary]) -> Iterator[Group]:
@@ -156,7 +142,7 @@ def _groups(runs: Sequence[RunSummary]) -> Iterator[Group]:
 
 
 def _settings(run: RunSummary) -> dict[str, Any]:
-    """What runs of one group have in common, by key."""
+    """Return the settings that runs of one group have in common, by key."""
     try:
         tree = resolved(load_config(run.config))
     except ConfigError:
@@ -165,7 +151,7 @@ def _settings(run: RunSummary) -> dict[str, Any]:
 
 
 def _names(groups: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What sets each of some groups apart from the others; of a single one, its game."""
+    """Return names of groups: the settings in which they differ; of a single one, its game."""
     keys = dict.fromkeys(key for group in groups for key in group)
     differing = [k for k in keys if len({repr(group.get(k)) for group in groups}) > 1]
     if not differing:
@@ -183,10 +169,8 @@ def _names(groups: Sequence[Mapping[str, Any]]) -> list[str]:
         ]
         more = f" and {len(settings) - NAMED} more" if len(settings) > NAMED else ""
         names.append(", ".join(settings[:NAMED]) + more)
-    return [
-        name if names.count(name) == 1 else f"{name} ({1 + names[:i].count(name)})"
-        for i, name in enumerate(names)
-    ]
+    numbered = (f"{name} ({1 + names[:i].count(name)})" for i, name in enumerate(names))
+    return [n if names.count(n) == 1 else other for n, other in zip(names, numbered, strict=True)]
 
 
 def _setting(name: str, value: Any) -> str:
@@ -195,23 +179,20 @@ def _setting(name: str, value: Any) -> str:
     if isinstance(value, list):
         value = " ".join(map(str, value)) or "none"
     if isinstance(value, float):
-        value = f"{value:.12g}"  # 0.009, where it was computed as 9 * 0.001
+        value = f"{value:.12g}"  # 0.009 even if it was computed as 9 * 0.001
     return f"{name} {value}"
 
 
 def print_comparison(comparison: Comparison, console: Console | None = None) -> None:
-    """Print a table of what each group earned."""
-    from rich import box
+    """Print a table of the scores of each group."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
+    from remuda.ui.tables import table_of
+
     console = console or Console()
-    table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
-    table.add_column("runs", style="bold", overflow="fold")
-    table.add_column("policy", overflow="fold")
-    for heading in ("seeds", f"{way_words(comparison)} return", "in training", "turns"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    evaluated = f"{way_words(comparison)} return"
+    table = table_of("runs", "policy", "seeds", evaluated, "in training", "turns", texts=2)
     for group, name, cells in rows_of(comparison):
         table.add_row(Text(group), Text(name), *map(Text, cells))
     console.print(table)

@@ -1,4 +1,4 @@
-"""What is compared: groups of runs that differ by nothing but their seed, and their scores."""
+"""Groups of runs that differ only by their seed, and the scores of their policies."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from remuda.errors import UsageError
-from remuda.ui.numbers import NOTHING, number
+from remuda.ui.numbers import NOTHING, with_error
 from remuda.ui.summary import PolicySummary, RunSummary
 
 FEW = 4
-"""The most policies that are shown one by one; of more the mean is."""
+"""The most policies that are shown one by one; of more, the mean is shown."""
 MEAN = "mean"
-"""Stands for the mean over all policies."""
+"""The name of the mean over all policies."""
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,12 @@ class Score:
 
     mean: float
     standard_error: float | None
-    """Of that mean, by the runs alone: their sample standard deviation over the square root of
-    their number. None: there is one run."""
+    """Of that mean, over runs: s / sqrt(n). None: there is one run."""
     runs: int
 
     @staticmethod
     def of(values: Sequence[float]) -> Score | None:
-        """The mean of one number for each run; None: there is none."""
+        """Return the mean of one number for each run; None: there are none."""
         if not values:
             return None
         error = None
@@ -40,45 +39,40 @@ class Score:
 
     @property
     def words(self) -> str:
-        """As it is read."""
-        if self.standard_error is None:
-            return number(self.mean)
-        return f"{number(self.mean)} ± {number(self.standard_error)}"
+        """The mean and its standard error in words."""
+        return with_error(self.mean, self.standard_error)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ by nothing but their seed."""
+    """Runs that differ only by their seed."""
 
     name: str
-    """What sets it apart from the other groups."""
+    """The settings in which it differs from the other groups."""
     runs: tuple[RunSummary, ...]
     """In the order of their seeds."""
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Of its runs."""
+        """Seeds of its runs."""
         return tuple(run.ending["seed"] for run in self.runs)
 
     @property
     def way(self) -> str:
-        """How its policies play that are evaluated, `greedy` or `sampled`, that is exploring."""
-        return self.runs[0].way_asked
+        """How policies play in evaluation: `greedy`, or `sampled` (with exploration)."""
+        return self.runs[0].way_configured
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """Those that all of its runs have."""
+        """Policies that all of its runs have."""
         first, *others = ([policy.name for policy in run.policies] for run in self.runs)
         return tuple(name for name in first if all(name in other for other in others))
 
     def evaluated(self, policy: str = MEAN) -> Score | None:
-        """What a policy earned in play after training, over the runs that measured it.
+        """Return the return of a policy in the evaluation after training; `MEAN`: of all policies.
 
-        Greedily, or with exploration where runs have `run.evaluate_sampled`; runs that still have
-        what was measured the other way, before they were resumed, do not count.
-
-        Args:
-            policy: by name; `MEAN`: the mean over all policies.
+        Runs whose last evaluation was greedy although the group's are sampled, or the reverse, do
+        not count.
 
         Raises:
             UsageError: no run of the group has such a policy.
@@ -87,10 +81,7 @@ class Group:
         return self._score(policy, lambda found: found.evaluated_return, runs)
 
     def in_training(self, policy: str = MEAN) -> Score | None:
-        """What a policy earned over the last tenth of training, exploration included.
-
-        Args:
-            policy: as of `evaluated`.
+        """Return the return of a policy in the last tenth of training; `MEAN`: of all policies.
 
         Raises:
             UsageError: no run of the group has such a policy.
@@ -103,7 +94,6 @@ class Group:
         value: Callable[[PolicySummary], float | None],
         runs: Sequence[RunSummary],
     ) -> Score | None:
-        """Over some of its runs; of `MEAN` the mean over the policies of each run."""
         there = dict.fromkeys(each.name for run in self.runs for each in run.policies)
         if policy != MEAN and policy not in there:
             raise UsageError(
@@ -127,7 +117,7 @@ class Groups:
 
     @cached_property
     def policies(self) -> tuple[str, ...]:
-        """What is shown one by one: the policies that all groups have, or their mean."""
+        """The rows of each group: the policies that all groups have, or `MEAN`."""
         first, *others = (group.policies for group in self.groups)
         if not first or len(first) > FEW or any(set(first) != set(other) for other in others):
             return (MEAN,)
@@ -135,12 +125,12 @@ class Groups:
 
 
 def way_words(comparison: Groups) -> str:
-    """How policies play that are evaluated: `greedy`, `sampled`, or some groups' this or that."""
+    """Return how policies play in evaluation: `greedy`, `sampled`, or both."""
     return " or ".join(dict.fromkeys(group.way for group in comparison.groups))
 
 
 def without_common(comparison: Groups) -> list[str]:
-    """What a reader must know: runs that have no policy in common are shown by their means."""
+    """Return a note if the runs have no policy in common, so that means are shown."""
     shared = set.intersection(*(set(group.policies) for group in comparison.groups))
     if shared or sum(len(group.runs) for group in comparison.groups) < 2:
         return []
@@ -151,7 +141,7 @@ def without_common(comparison: Groups) -> list[str]:
 
 
 def same_seeds(comparison: Groups) -> list[str]:
-    """What a reader must know: runs of one group that have the same seed."""
+    """Return notes on runs of one group that have the same seed."""
     found = []
     for group in comparison.groups:
         twice = sorted({seed for seed in group.seeds if group.seeds.count(seed) > 1})
@@ -162,7 +152,7 @@ def same_seeds(comparison: Groups) -> list[str]:
 
 
 def rows_of(comparison: Groups) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """The rows of the table: the group, named once, the policy, and cells in words."""
+    """Yield the rows of the table: the group, named once, the policy, and cells in words."""
     for group in comparison.groups:
         turns = [run.ending["turns"] for run in group.runs]
         span = f"{min(turns):,}" + (f" to {max(turns):,}" if min(turns) < max(turns) else "")
@@ -184,6 +174,6 @@ def rows_of(comparison: Groups) -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 
 def _counted(score: Score, group: Group) -> str:
-    """In words, with the number of runs behind it where that is not all of the group."""
+    """Return a score in words, with its number of runs if that is not all of the group."""
     of = "" if score.runs == len(group.runs) else f" (of {score.runs})"
     return score.words + of

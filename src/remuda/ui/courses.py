@@ -1,4 +1,4 @@
-"""The course of a run's numbers as a live view shows it: smoothed, and in few points."""
+"""Smoothed numbers of a run, and their history in few points, for the live view."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from itertools import pairwise
 from remuda.coordinator.metrics import MemberRecord, PolicyRecord
 
 MEMORY = 3.0
-"""Seconds over which what is shown is averaged, so that a reader can follow it."""
+"""Seconds over which numbers are averaged, so that a reader can follow them."""
 
 
 class Recent:
-    """A running mean that slowly forgets; None until there is something to average."""
+    """An exponential moving average; None until there is a value."""
 
     def __init__(self) -> None:
         self._sum = self._weight = 0.0
 
     def add(self, value: float | None, weight: float, seconds: float) -> None:
-        """Take in a value; where there is none, what was known before still stands."""
+        """Add a value; None changes nothing."""
         if value is None or weight <= 0 or not math.isfinite(value):
             return
         kept = math.exp(-seconds / MEMORY)
@@ -28,16 +28,16 @@ class Recent:
 
     @property
     def value(self) -> float | None:
-        """The mean."""
+        """The average."""
         return self._sum / self._weight if self._weight else None
 
 
 class History:
-    """The course of a number since the start, in few points: when they are many, pairs merge."""
+    """The history of a number since the start; at 48 points neighbours are merged in pairs."""
 
     POINTS = 48
     SECONDS = 0.5
-    """That the first points stand for."""
+    """Seconds that each of the first points covers."""
 
     def __init__(self) -> None:
         self._points: list[tuple[float, float]] = []
@@ -45,7 +45,7 @@ class History:
         self._sum = self._weight = self._age = 0.0
 
     def add(self, value: float | None, weight: float, seconds: float) -> None:
-        """Take in a value with its weight, and the seconds that it stands for."""
+        """Add a value with its weight, and the seconds that it covers."""
         if value is not None and weight > 0 and math.isfinite(value):
             self._sum += value * weight
             self._weight += weight
@@ -59,7 +59,7 @@ class History:
             self._seconds *= 2
 
     def resample(self, width: int) -> list[float]:
-        """At most `width` means, from the start to now."""
+        """Return at most `width` means, from the start to now."""
         count = len(self._points)
         size = min(width, count)
         edges = [round(i * count / size) for i in range(size + 1)] if size else []
@@ -72,19 +72,19 @@ def _join(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 class Course:
-    """What is shown of one policy: its last record, and calmer versions of what flickers."""
+    """The numbers shown of one policy: its last record, and averages of those that flicker."""
 
     def __init__(self) -> None:
         self.last: PolicyRecord | None = None
         self.member: MemberRecord | None = None
-        """Its record in the population, if there is one."""
+        """Its record in the population."""
         self.returns, self.loss, self.staleness = Recent(), Recent(), Recent()
         self.policy_loss, self.value_loss = Recent(), Recent()
         self.updates_per_second, self.busy = Recent(), Recent()
         self.history = History()
 
     def add(self, record: PolicyRecord, seconds: float) -> None:
-        """Take in the record of an interval of so many seconds."""
+        """Add the record of an interval of so many seconds."""
         episodes = record.episodes - (self.last.episodes if self.last else 0)
         updates = record.updates - (self.last.updates if self.last else 0)
         self.returns.add(record.mean_return, max(episodes, 1), seconds)

@@ -1,4 +1,4 @@
-"""The end of a run as its user sees it: results first, then a picture and the report."""
+"""The end of a run in the terminal: its results first, then a picture and the report."""
 
 from __future__ import annotations
 
@@ -17,33 +17,30 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PICTURE_SECONDS = 10.0
-"""Seconds of play after which a picture has no more frames."""
+"""Seconds of play after which a picture gets no more frames."""
 PICTURE_TURNS = 100
 FRAMES_PER_SECOND = 8
 
 
-def tell_results(run: RunDirectory) -> list[str]:
-    """Print what came of a run; returns notes: that this could not be done, and why."""
+def show_results(run: RunDirectory) -> list[str]:
+    """Print the results of a run; returns notes on why that failed."""
     from remuda.ui.results import print_results
 
     notes = []
     try:
         print_results(run.path)
-    except RemudaError as error:  # of a file of the run
+    except RemudaError as error:
         notes = [f"no table: {error}"]
     sys.stdout.flush()
     return notes
 
 
-def tell_files(
+def show_files(
     run: RunDirectory,
     notes: Sequence[str] = (),
     drawn: Callable[[], str | None] = lambda: None,
 ) -> None:
-    """Make the picture and the report of a run, print where its files are, and notes.
-
-    A failure to make one of them is a note.
-    """
+    """Make the picture and the report of a run, and print the paths of its files, and notes."""
     from remuda.ui.results import print_files
 
     notes = [*notes, *make_report(run, drawn)]
@@ -53,23 +50,16 @@ def tell_files(
 
 
 def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: None) -> list[str]:
-    """Make a picture of play, then the report; returns what could not be made, and why.
+    """Make a picture of play, then the report; returns notes on what failed, and why.
 
-    A run in which nothing was played has neither.
-
-    Args:
-        run: where its files are.
-        drawn: what the picture failed by that a child was to draw, nothing if it did not; None:
-            no child drew it, so this process does.
-
-    Raises:
-        RunDirectoryError: the run has no summary.
+    A run without a turn has neither. `drawn` waits for a child that draws the picture, and returns
+    its error (empty: none), or None if there is no child and this process must draw.
     """
     try:
-        facts = run.read_summary()
+        summary = run.read_summary()
     except RemudaError as error:
         return [f"no report: {error}"]
-    if not facts.get("turns"):
+    if not summary.get("turns"):
         return []
     notes: list[str] = []
     with log_to(run.logs / "coordinator.log", _log_level(run)):
@@ -91,12 +81,12 @@ def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: Non
 def _log_level(run: RunDirectory) -> str:
     try:
         return run.read_config().run.log_level
-    except RemudaError:  # told of by what needs the config
+    except RemudaError:  # reported by the report, which needs the configuration
         return "info"
 
 
 def draw_picture(run: RunDirectory) -> None:
-    """Write the picture of play that belongs to a run, if its game has one."""
+    """Write the picture of play that belongs to a run, if its game can be drawn."""
     draw_play(
         run,
         run.recording,
@@ -118,7 +108,7 @@ def draw_play(
     seconds: float | None = None,
     sampled: bool | None = None,
 ) -> bool:
-    """Write a GIF or a film of a run's policies at play; False where there is no picture."""
+    """Write a GIF or a film of a run's policies at play; returns whether the game can be drawn."""
     from remuda.evaluate import record
     from remuda.saved_weights import load_run
     from remuda.ui.recording import check_format, write_recording
@@ -134,14 +124,13 @@ def draw_play(
 
 
 def write_report(run: Path) -> Path:
-    """Write the report, which needs libraries that are slow to load."""
+    """Write the report; its libraries are slow to load, and are imported here."""
     from remuda.ui.report import write_report as write
 
     return write(run)
 
 
 def _note(what: str, error: Exception) -> str:
-    """In one line."""
     if isinstance(error, RemudaError):
         return f"{what}: {error}"
     log.error("%s", what, exc_info=error)

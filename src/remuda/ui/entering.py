@@ -1,4 +1,4 @@
-"""The beginning of the program's process."""
+"""Standard streams at the start of the program."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import sys
 
 
 def open_standard_streams() -> None:
-    """Open what is closed of stdin, stdout and stderr, so that it leads nowhere.
+    """Open /dev/null in place of a standard stream that the shell closed (`>&-`).
 
-    A shell closes them by `>&-`. Else Python has None in their place, and files that are opened
-    later get their numbers, by which children would write into them.
+    Otherwise a file opened later gets its descriptor, and child processes write into that file.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
         except OSError:
-            # The least that is free: those below are open by now.
+            # It gets the smallest free descriptor: those below are open by now.
             os.open(os.devnull, os.O_RDONLY if mode == "r" else os.O_WRONLY)
             os.set_inheritable(number, True)
         if getattr(sys, name) is None:

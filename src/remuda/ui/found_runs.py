@@ -1,7 +1,6 @@
-"""The runs in a directory: which there are, and what is known of each at a glance.
+"""Find the runs in a directory, and read a summary of each from its plain files.
 
-All of it comes from plain files. A configuration is not validated: that would run code of the
-user's that it names, and a pickle that lies beside it runs whatever it holds.
+Configurations are not validated: that would import the user's code, and unpickle files.
 """
 
 from __future__ import annotations
@@ -25,39 +24,39 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 DEPTH = 3
-"""Directories below the one that is named, in which runs are looked for."""
+"""Levels of directories that are searched for runs."""
 BESIDE = 71
-"""Columns that a game and all else take beside a path. Where there are fewer, games are left out: a
-path names its own as a rule."""
+"""Characters of all columns beside the path. In a narrower terminal the game is left out: most
+paths name it."""
 LONGEST = 18
-"""Letters of a game's name that are shown."""
+"""Characters of a game's name that are shown."""
 TRACES = ("metrics.jsonl", "checkpoints", "summary.json", "status.json")
-"""A directory that has any of these was a run, though it has no configuration any more."""
+"""Files that show that a directory was a run, even without a configuration."""
 
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run at a glance. None: it is not known."""
+    """A short summary of a run. None: not known."""
 
     path: Path
     game: str = NOTHING
     last: float | None = None
-    """When it gave its last sign, in seconds since 1970."""
+    """The time of its last activity, in seconds since 1970."""
     turns: int | None = None
     state: str = ""
-    """How it ended, or that it goes on."""
+    """How it ended, or that it is running."""
     best: float | None = None
     """The best mean return over its agents: of its checkpoints, or at its end."""
     damaged: str = ""
-    """What of it could not be read, in words."""
+    """The files that could not be read, and why."""
 
     def as_summary(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
+        """Return plain data, for JSON."""
         return {**vars(self), "path": str(self.path)}
 
 
 def find_runs(base: Path, depth: int = DEPTH) -> list[Path]:
-    """The run directories in a directory, itself included, by name; none is looked into."""
+    """Return the run directories in a directory, itself included, sorted by name."""
     if (base / "config.yaml").is_file() or any((base / name).exists() for name in TRACES):
         return [base]
     if depth == 0:
@@ -70,58 +69,49 @@ def find_runs(base: Path, depth: int = DEPTH) -> list[Path]:
 
 
 def list_runs(base: Path) -> list[FoundRun]:
-    """The runs in a directory, the newest sign of life last.
-
-    Raises:
-        RunDirectoryError: there is no such directory.
-    """
+    """Return the runs in a directory, the most recently active last."""
     if not base.is_dir():
         raise RunDirectoryError(f"there is no directory {base}; name the one that runs are in")
-    return sorted(map(look_at, find_runs(base)), key=lambda run: (run.last or 0.0, str(run.path)))
+    return sorted(map(summarise, find_runs(base)), key=lambda run: (run.last or 0.0, str(run.path)))
 
 
-def look_at(path: Path) -> FoundRun:
-    """A run at a glance; whatever of it is damaged is named, and the rest is told."""
+def summarise(path: Path) -> FoundRun:
+    """Return a short summary of a run, with all that is not damaged."""
     files, faults = RunDirectory(path), []
-    facts: dict[str, Any] = {"last": _modified(path)}
+    found: dict[str, Any] = {"last": _modified(path)}
     try:
-        facts["game"] = _game_of(files.config)
+        found["game"] = _game_of(files.config)
     except (RemudaError, OSError, UnicodeDecodeError) as error:
         faults.append(_fault(path, error))
     running = files.is_running()
-    facts["state"] = "is running" if running else "did not end in order"
+    found["state"] = "is running" if running else "did not end in order"
     if not files.status.exists() and not files.summary.exists() and not running:
-        facts["state"] = "did not begin"
+        found["state"] = "did not begin"
     for read in (_by_status, _by_summary):
         try:
-            facts |= read(files, running)
+            found |= read(files, running)
         except (RemudaError, OSError) as error:
             faults.append(_fault(path, error))
-    measured = facts.pop("measured", None)
+    measured = found.pop("measured", None)
     best = _best_of(measured, files.checkpoints.best())
-    return FoundRun(path, best=best, damaged="; ".join(faults), **facts)
+    return FoundRun(path, best=best, damaged="; ".join(faults), **found)
 
 
 def _best_of(measured: Mapping[str, Any] | None, best: Mapping[str, Any] | None) -> float | None:
-    """The best mean return, of the last evaluation and of the best checkpoint.
+    """Return the best mean return of the last evaluation and of the best checkpoint.
 
-    Greedy play and play that explores are not compared: the evaluation's own counts.
+    If one was greedy and the other sampled, the evaluation's own counts.
     """
     agents = (measured or {}).get("agents", {}).values()
     means = [each["mean"] for each in agents if each.get("episodes") != 0]
     found = [] if best is None else [float(best["mean_return"])]
-    if means and None not in means:  # of a return that is not finite no mean is known
+    if means and None not in means:  # None: some return was not finite
         found = [*(found if way_of(best) == way_of(measured) else ()), sum(means) / len(means)]
     return max(filter(math.isfinite, found), default=None)
 
 
 def _game_of(path: Path) -> str:
-    """The game's name in a run's configuration.
-
-    Raises:
-        RunDirectoryError: there is no configuration, or it names no game.
-        ConfigError: it is no YAML, or no tree of keys.
-    """
+    """Return the game's name in a run's configuration; it may be missing or damaged."""
     if not path.exists():
         raise RunDirectoryError("it has no config.yaml")
     tree = read_tree(path)
@@ -144,7 +134,7 @@ def _by_status(files: RunDirectory, running: bool) -> dict[str, Any]:
 
 
 def _by_summary(files: RunDirectory, running: bool) -> dict[str, Any]:
-    """What its end says; of a run that goes on again, the summary is of an earlier session."""
+    """Read the summary; while the run is running, it is of an earlier session."""
     if not files.summary.exists() or running:
         return {}
     summary = files.read_summary()
@@ -160,13 +150,13 @@ def _modified(path: Path) -> float | None:
 
 
 def _fault(path: Path, error: Exception) -> str:
-    """In one line, without the directory, which is told beside it."""
+    """Return an error in one line, without the directory, which is printed beside it."""
     words = " ".join(str(error).split()) or type(error).__name__
     return words.replace(f"{path}{os.sep}", "")
 
 
 def print_runs(base: Path, runs: Sequence[FoundRun], console: Console | None = None) -> None:
-    """Print a table of runs, then what of them is damaged."""
+    """Print a table of runs, then a line for each that is damaged."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -185,7 +175,7 @@ def print_runs(base: Path, runs: Sequence[FoundRun], console: Console | None = N
     table.add_column("last active", justify="right", no_wrap=True)
     table.add_column("turns", justify="right", no_wrap=True)
     table.add_column("best return", justify="right", no_wrap=True)
-    ended = None if console.width >= 140 else 11  # else rich takes it from the paths
+    ended = None if console.width >= 140 else 11  # otherwise rich shortens the paths
     table.add_column("ended", overflow="fold", min_width=8, max_width=ended)
     for run in runs:
         style = "red" if run.damaged else ""
@@ -204,14 +194,14 @@ def print_runs(base: Path, runs: Sequence[FoundRun], console: Console | None = N
 
 
 def damages(runs: Sequence[FoundRun]) -> Iterator[str]:
-    """What is damaged, a line for each run."""
+    """Yield a line for each damaged run."""
     for run in runs:
         if run.damaged:
             yield f"{run.path} is damaged: {run.damaged}"
 
 
 def _short(path: Path, base: Path) -> str:
-    """A path as seen from the directory that was named."""
+    """Return a path relative to the directory that was named."""
     return str(path) if path == base else str(path.relative_to(base))
 
 

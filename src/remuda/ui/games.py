@@ -1,4 +1,4 @@
-"""`remuda games`: what can be played, and what one game is."""
+"""`remuda games`: a list of games, and the rules of one."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 MOST, FEW = 120, 8
-"""Names of a library that are all listed; and of how many are listed where there are more."""
+"""A library with at most `MOST` games is listed whole; of a larger one, `FEW` are examples."""
 
 
 def print_games(console: Console | None = None) -> None:
-    """All games, three lines each."""
+    """Print all games, three lines each."""
     console = console or Console()
     for game in GAMES.values():
         env = game.make(1)
@@ -44,7 +44,7 @@ def print_games(console: Console | None = None) -> None:
         console.print(Text(f"  {game.summary}\n  an agent's return: {known}", "dim"))
         env.close()
     console.print(
-        "\n`remuda games NAME` tells the rules, `remuda play NAME` shows a game. Besides these:\n"
+        "\n`remuda games NAME` prints the rules, `remuda play NAME` shows a game. Besides these:\n"
         "those of libraries, as gymnasium:CartPole-v1, and your own as module:Class.\n"
         "`remuda games --all` lists those of all libraries that are installed.",
         soft_wrap=True,
@@ -52,14 +52,14 @@ def print_games(console: Console | None = None) -> None:
 
 
 def print_libraries(console: Console | None = None) -> None:
-    """The games of other libraries that can be played here, and what would bring more."""
+    """Print the games of other installed libraries, and how to install more."""
     console = console or Console()
     for library in LIBRARIES.values():
         names = library.names()
-        told = f"{len(names):,} games" if names else f"pip install 'remuda[{library.extra}]'"
+        count = f"{len(names):,} games" if names else f"pip install 'remuda[{library.extra}]'"
         if library.is_installed and not names:
-            told = "installed, and cannot be listed"
-        title = (f"\n{library.name}:", "bold"), "NAME  ", (f"{told}, as {library.example}", "dim")
+            count = "installed, and cannot be listed"
+        title = (f"\n{library.name}:", "bold"), "NAME  ", (f"{count}, as {library.example}", "dim")
         console.print(Text.assemble(*title), soft_wrap=True)
         if not names:
             continue
@@ -73,12 +73,12 @@ def print_libraries(console: Console | None = None) -> None:
 
 
 def _spread(names: list[str], count: int) -> list[str]:
-    """Some of many names, from all over."""
+    """Return some of many names, evenly spaced."""
     return [names[i * len(names) // count] for i in range(count)]
 
 
 def print_game(game: Game, console: Console | None = None) -> None:
-    """The rules of one game, its options, and the policies written for it."""
+    """Print the rules of a game, its options, and its scripted policies."""
     console = console or Console()
     env = game.make(1)
     console.print(Text(game.name, "bold"))
@@ -110,13 +110,13 @@ def print_game(game: Game, console: Console | None = None) -> None:
 
 
 def _choices(where: str) -> list[str]:
-    """The names that an option may be, from `module:NAME`."""
+    """Return the values that an option may have, from `module:NAME`."""
     module, _, name = where.partition(":")
     return list(getattr(import_module(module), name))
 
 
 def _rules(env: VectorEnv) -> str:
-    """The docstring of the module that the game is written in: its rules."""
+    """Return the rules of a game: the docstring of its module, or of an adapter's class."""
     kind = type(env)
     module = sys.modules.get(kind.__module__) or import_module(kind.__module__)
     return inspect.cleandoc(kind.__doc__ or "" if ".adapters." in kind.__module__ else _doc(module))
@@ -127,7 +127,7 @@ def _doc(module: object) -> str:
 
 
 def reflow(text: str, width: int) -> str:
-    """Text as it is written in the code, wrapped anew; what is indented stays as it is."""
+    """Wrap a docstring to another width; indented lines are kept."""
     paragraphs: list[list[str]] = []
     begins = True
     for line in text.splitlines():
@@ -149,7 +149,7 @@ def reflow(text: str, width: int) -> str:
 
 
 def _order(env: VectorEnv) -> str:
-    """How the agents act in a turn."""
+    """Return in words how the agents act in a turn."""
     if env.num_agents == 1:
         return "alone"
     if len(env.turn_groups) == 1:
@@ -160,7 +160,7 @@ def _order(env: VectorEnv) -> str:
 
 
 def _space(space: Space[object]) -> str:
-    """A space in few words."""
+    """Return a space in few words."""
     from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
     if isinstance(space, Discrete):

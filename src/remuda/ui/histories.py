@@ -1,4 +1,4 @@
-"""Episodes as the library that a game is from writes them: `remuda evaluate --histories FILE`."""
+"""Histories of OpenSpiel games: `remuda evaluate --histories FILE`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ from remuda.evaluation import Evaluation
 
 
 def check_histories(config: Config) -> None:
-    """Refuse a game whose episodes have no histories, before any is played.
-
-    Raises:
-        UsageError: it is one of them.
-        ConfigError: the game cannot be made.
-    """
+    """Raise a `UsageError` if the episodes of the game have no histories."""
     env = make_env(config.game, 1, **config.env.made_with)
     known = env.history() is not None
     env.close()
@@ -31,15 +26,11 @@ def check_histories(config: Config) -> None:
 
 
 def write_histories(path: Path, config: Config, evaluation: Evaluation) -> None:
-    """Write one line of JSON an episode; the file is whole, or it is not there.
+    """Write one line of JSON for each episode; the file is complete or absent.
 
-    Each has the `game` as `pyspiel.load_game` takes it, its `history` (all moves, those of chance
-    too; where players move at the same time, one of each in their order), and by agent its
-    `returns` (null: the agent took no part). A replay applies the moves of `history` to
-    `new_initial_state()`.
-
-    Raises:
-        RunDirectoryError: the disk is full or not writable.
+    A line has the `game` for `pyspiel.load_game`, its `history` (all moves, those of chance too; of
+    simultaneous moves one of each player in order), and `returns` by agent (null: the agent took no
+    part). To replay it, apply the moves of `history` to `new_initial_state()`.
     """
     game = config.game.partition(":")[2]
     lines = [

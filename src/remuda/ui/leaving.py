@@ -1,4 +1,4 @@
-"""The end of the program's process."""
+"""A quick end of the program's process."""
 
 from __future__ import annotations
 
@@ -15,14 +15,10 @@ from typing import Any, NoReturn
 
 
 def leave(code: str | int | None) -> NoReturn:
-    """End the process as `sys.exit` does, but for taking libraries apart object by object.
+    """End the process as `sys.exit(code)` does, without freeing the memory of libraries.
 
-    That is a second of work, or more, for memory which the system takes back at once. What was
-    registered to be done at the end is done, threads that are no daemons are waited for, and what
-    was written to files that a game of the user's holds open is not lost.
-
-    Args:
-        code: as for `sys.exit`: None is 0, words are told and are 1.
+    That would take a second or more. Functions registered with `atexit` run, threads that are not
+    daemons are joined, and files that the user's game still has open are flushed.
     """
     if isinstance(code, str):
         print(code, file=sys.stderr)
@@ -31,20 +27,20 @@ def leave(code: str | int | None) -> NoReturn:
     atexit._run_exitfuncs()
     failed = _flush_outputs()
     _end_files()
-    if _flush_outputs() or failed:  # the output has no reader any more, or the disk is full
-        code = code or 120  # as the interpreter says it
+    if _flush_outputs() or failed:  # the output was closed, or the disk is full
+        code = code or 120  # the interpreter's exit code for this
     os._exit((code or 0) & 0xFF)
 
 
 def output_is_gone() -> bool:
-    """Whether what is printed has no reader any more."""
+    """Return whether nothing reads standard output any more."""
     output = select.poll()
     output.register(1, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0))
 
 
 def _flush_outputs() -> bool:
-    """Write what the outputs hold, as they are now; returns whether one of them could not be."""
+    """Flush standard output and error; returns whether one of them failed."""
     failed = False
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -56,13 +52,9 @@ def _flush_outputs() -> bool:
 
 
 def _end_files() -> None:
-    """Do with files that are still open what an interpreter does when it ends.
-
-    What they hold is written. Those that are more than a file of the system's are closed, as a
-    packed one needs an end, and a temporary one is not to stay.
-    """
-    # The class of the interpreter that all files are of: to ask `io.IOBase`, an abstract one, takes
-    # a tenth of a millisecond for each type.
+    """Flush open files, and close archives and temporary files, as the interpreter does."""
+    # The concrete base class of all files: a check against `io.IOBase`, which is abstract, takes a
+    # tenth of a millisecond for each type.
     kinds: tuple[type, ...] = (_io._IOBase,)
     if "tempfile" in sys.modules:
         from tempfile import _TemporaryFileCloser, _TemporaryFileWrapper  # type: ignore[attr-defined]
@@ -72,21 +64,21 @@ def _end_files() -> None:
         from zipfile import ZipFile
 
         kinds += (ZipFile,)
-    gc.unfreeze()  # what is laid aside from the garbage collector is not among its objects
+    gc.unfreeze()  # frozen objects are not among `get_objects`
     objects = gc.get_objects()
-    # A type is asked once: there are some thousand of them, and a million objects.
-    asked = {each for each in set(map(type, objects)) if issubclass(each, kinds)}
-    left = [found for found in objects if type(found) in asked]
+    # Each type is checked once: there are some thousand of them, and a million objects.
+    file_types = {each for each in set(map(type, objects)) if issubclass(each, kinds)}
+    left = [found for found in objects if type(found) in file_types]
     for file in _inwards(left, kinds):
-        # What `__del__` does is what an interpreter does: close it. A file of the system's is left
-        # open, as are the outputs, since whatever is closed after it may write into it.
+        # `__del__` closes it, as the interpreter would. Plain files stay open, since others may
+        # write into them when they are closed.
         closes = type(file).__module__ != "_io" and hasattr(file, "__del__")
         with suppress(BaseException):
             file.__del__() if closes else file.flush()
 
 
 def _inwards(files: Sequence[Any], kinds: tuple[type, ...]) -> list[Any]:
-    """These and what they write to, each before those that it writes to."""
+    """Return these files and those that they write to, each before those that it writes to."""
     found: list[Any] = []
     seen: set[int] = set()
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 NOTHING = "–"
-"""Stands where there is no number."""
+"""Shown if there is no number."""
 
 
 def number(value: float | None) -> str:
-    """A measured number, with as many digits as are worth reading."""
+    """Return a measured number with as many digits as are useful."""
     if value is None or not math.isfinite(value):
         return NOTHING
     size = abs(value)
@@ -24,18 +24,16 @@ def number(value: float | None) -> str:
 
 
 def with_error(mean: float | None, error: float | None) -> str:
-    """A mean and its standard error; None: there is none."""
+    """Return a mean and its standard error."""
     if mean is None:
         return NOTHING
     return number(mean) if error is None else f"{number(mean)} ± {number(error)}"
 
 
 def to_width(values: Sequence[float], width: float) -> tuple[str, ...]:
-    """Numbers with as many digits as show an interval of this width to two digits.
+    """Return numbers with the digits that show an interval of this width to two digits.
 
-    Args:
-        values: such as an estimate, and the ends of its interval.
-        width: of the interval; 0 or not known: digits as of `number`.
+    If the width is 0 or not known, the digits are as of `number`.
     """
     known = [abs(value) for value in values if math.isfinite(value)]
     if not known or not math.isfinite(width) or width <= 0.0:
@@ -50,14 +48,14 @@ def to_width(values: Sequence[float], width: float) -> tuple[str, ...]:
 
 
 def between(low: float, high: float) -> str:
-    """An interval with as many digits as its width needs: `152 to 168`."""
+    """Return an interval with the digits that its width needs: `152 to 168`."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return NOTHING
     return " to ".join(to_width((low, high), high - low))
 
 
 def rate(value: float | None) -> str:
-    """A rate to three digits: more of them would only flicker."""
+    """Return a rate to three digits: more of them would only flicker."""
     if value is None or not math.isfinite(value):
         return NOTHING
     if abs(value) < 100:
@@ -67,12 +65,12 @@ def rate(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of one."""
+    """Return a share of one as a percentage."""
     return NOTHING if share is None or not math.isfinite(share) else f"{share:.0%}"
 
 
 def clock(seconds: float | None) -> str:
-    """A duration as on a clock: `0:07`, `12:30`, `1:02:03`."""
+    """Return a duration as on a clock: `0:07`, `12:30`, `1:02:03`."""
     if seconds is None or not math.isfinite(seconds):
         return NOTHING
     minutes, rest = divmod(round(seconds), 60)
@@ -81,7 +79,7 @@ def clock(seconds: float | None) -> str:
 
 
 def restarted(restarts: Mapping[str, int]) -> str:
-    """How often roles were restarted, in words."""
+    """Return in words how often roles were restarted."""
     if not restarts:
         return "nothing had to be restarted"
     total = sum(restarts.values())
@@ -90,5 +88,17 @@ def restarted(restarts: Mapping[str, int]) -> str:
 
 
 def waited(count: int) -> str:
-    """How often the actor waited for a learner, in words."""
+    """Return in words how often the actor waited for a learner."""
     return {0: "never waited", 1: "waited once"}.get(count, f"waited {count:,} times")
+
+
+def distinct(names: Iterable[str], form: str = "{} ({})") -> list[str]:
+    """Return names of which those that occurred before get a number, from 2 on."""
+    found: list[str] = []
+    for base in names:
+        name, count = base, 1
+        while name in found:
+            count += 1
+            name = form.format(base, count)
+        found.append(name)
+    return found

@@ -179,7 +179,7 @@ class Picture:
             )
         for name, course in list(self._courses.items())[:shown]:
             if course.last:
-                table.add_row(Text(name), *(column.tell(course, course.last) for column in columns))
+                table.add_row(Text(name), *(column.cell(course, course.last) for column in columns))
         return table
 
 

@@ -1,4 +1,4 @@
-"""`remuda.tournament`: what it is told is checked, and a terminal shows how far it is."""
+"""`remuda.tournament`: its arguments are checked, and a terminal shows its progress."""
 
 from __future__ import annotations
 
@@ -22,29 +22,34 @@ from remuda.errors import UsageError
 from remuda.evaluation import Limits
 from remuda.own_code import name_scripted
 from remuda.policy_inputs import check_switch
-from remuda.tournaments.setup import TournamentSetup
-from remuda.tournaments.until import Look
+from remuda.tournaments.until import MATCHES
 from remuda.trained import Policy
+from remuda.ui.numbers import distinct
 
 
 @dataclass(frozen=True)
-class HowFar:
-    """When a tournament ends, and how many processes play it; see `remuda.tournament`."""
+class Length:
+    """The end of a tournament, and the processes that play it; see `remuda.tournament`."""
 
-    episodes: int
+    episodes: int | None
     until: str
-    matches: int
+    matches: int | None
     seconds: float | None
     processes: int | None
 
-    def check(self) -> None:
-        """Raise a `UsageError` for what is out of bounds; `episodes` was checked."""
+    def __post_init__(self) -> None:
+        if self.until and self.episodes is not None:
+            raise UsageError(
+                "until says how far it goes, and so does episodes; leave out one of them"
+            )
+        if not self.until and self.matches is not None:
+            raise UsageError("matches is for until; without it, episodes says how many there are")
         if not isinstance(self.until, str):
             raise UsageError(f"until: a text, as in 'the best is 95% sure'; this is {self.until!r}")
-        for name, value in (("matches", self.matches), ("processes", self.processes)):
-            if name == "processes" and value is None:
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        for name in ("matches", "processes"):
+            value = getattr(self, name)
+            is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            if value is not None and not is_count:
                 raise UsageError(f"{name}: a whole number, one at least; this is {value!r}")
         seconds = self.seconds
         if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
@@ -58,52 +63,43 @@ def play_in_python(
     seed: int,
     deterministic: bool,
     directory: Path | str | None,
-    how_far: HowFar,
+    length: Length,
     scripted: Mapping[str, str | Callable[..., Any]] | None = None,
 ) -> Tournament:
-    """Play a tournament of single policies.
-
-    Args:
-        game: its name.
-        options: of the game; None: none.
-        entrants: by name.
-        seed: of the games.
-        deterministic: whether policies are greedy; else they explore as at the end of training.
-        directory: where matches are kept as they end, and gone on from; None: nowhere.
-        how_far: when it ends.
-        scripted: by agent, who takes its seat for good; None: nobody does.
-
-    Raises:
-        UsageError: something is of the wrong kind, an option is no plain data, or `how_far` is out
-            of bounds; and as `remuda.crossplay.play_across` does.
-    """
-    how_far.check()
+    """Play a tournament of single policies; see `remuda.tournament`."""
     check_switch(deterministic, "deterministic")
     if not (options is None or isinstance(options, Mapping)):
         raise UsageError(f"options: a mapping by name, or None; this is {options!r}")
-    where = _directory(directory)
+    place = _directory(directory)
     try:
         plain: dict[str, Any] = plain_data(dict(options or {}), "options")
     except ValueError as error:
         raise UsageError(str(error)) from None
     taken = None if scripted is None else name_scripted(scripted, "scripted")
     setup = setup_of_entrants(game, plain, entrants, seed, not deterministic, taken)
-    limits = Limits(how_far.seconds)
-    if not sys.stderr.isatty():
-        return _play(setup, where, how_far, limits)
 
     from remuda.ui.tournament import MatchProgress
 
+    limits = Limits(length.seconds)
     with MatchProgress(setup.game, limits.interrupted) as progress:
-        return _play(setup, where, how_far, replace(limits, watch=progress), progress.look)
+        is_shown = sys.stderr.isatty()
+        limits = replace(limits, watch=progress) if is_shown else limits
+        if not length.until:
+            episodes = 100 if length.episodes is None else length.episodes
+            return play_setup(setup, episodes, place, None, limits, length.processes)
+        return play_setup_until(
+            setup,
+            length.until,
+            place,
+            None,
+            limits,
+            MATCHES if length.matches is None else length.matches,
+            progress.look if is_shown else None,
+            length.processes,
+        )
 
 
 def _directory(given: Path | str | None) -> Path | None:
-    """Where matches are kept.
-
-    Raises:
-        UsageError: it is no path.
-    """
     if given is None:
         return None
     if not isinstance(given, str | Path):
@@ -113,60 +109,23 @@ def _directory(given: Path | str | None) -> Path | None:
     return Path(given).expanduser()
 
 
-def _play(
-    setup: TournamentSetup,
-    directory: Path | None,
-    how_far: HowFar,
-    limits: Limits,
-    told: Callable[[Look], None] | None = None,
-) -> Tournament:
-    if not how_far.until:
-        return play_setup(setup, how_far.episodes, directory, None, limits, how_far.processes)
-    return play_setup_until(
-        setup,
-        how_far.until,
-        directory,
-        None,
-        limits,
-        how_far.matches,
-        told,
-        how_far.processes,
-    )
-
-
-def check_together(episodes: int | None, until: str, matches: int | None) -> None:
-    """Raise a `UsageError` for ways to say how far it goes that do not belong together."""
-    if until and episodes is not None:
-        raise UsageError("until says how far it goes, and so does episodes; leave out one of them")
-    if not until and matches is not None:
-        raise UsageError("matches is for until; without it, episodes says how many there are")
-
-
-def check_entrants(entrants: object) -> None:
-    """Raise a `UsageError` for what are no entrants of a tournament."""
+def named_entrants(entrants: object) -> dict[str, Policy | str]:
+    """Return entrants by name; if a name occurs twice, the second gets a number."""
     if isinstance(entrants, str | Policy):
         name = entrants if isinstance(entrants, str) else entrants.name
         raise UsageError(f"entrants: give a list of them, as in [{name!r}]")
     if not isinstance(entrants, Mapping | Sequence):
         raise UsageError(f"entrants: give a list of them; this is {entrants!r}")
-    for who in entrants.values() if isinstance(entrants, Mapping) else entrants:
+    listed = list(entrants.values() if isinstance(entrants, Mapping) else entrants)
+    for who in listed:
         if not isinstance(who, str | Policy):
             raise UsageError(
-                f"entrants: {who!r} is no remuda.Policy, nor the name of one that plays without "
-                "having learned, such as 'random'"
+                f"entrants: {who!r} is no remuda.Policy, nor the name of a scripted policy, such "
+                "as 'random'"
             )
-    if not entrants:
+    if not listed:
         raise UsageError("entrants: there are none")
-
-
-def named_entrants(entrants: Sequence[Policy | str]) -> dict[str, Policy | str]:
-    """Named as they are; those of the same name are numbered."""
-    named: dict[str, Policy | str] = {}
-    for who in entrants:
-        name = own = who if isinstance(who, str) else who.name
-        number = 1
-        while name in named:
-            number += 1
-            name = f"{own} ({number})"
-        named[name] = who
-    return named
+    if isinstance(entrants, Mapping):
+        return dict(entrants)
+    names = distinct(who if isinstance(who, str) else who.name for who in listed)
+    return dict(zip(names, listed, strict=True))

@@ -1,7 +1,6 @@
-"""The policies that a tournament was begun with, found again in their runs.
+"""Find the entrants of a recorded tournament again, by version and weights.
 
-A tournament that is gone on with plays the same policies as before, by version and weights, even
-where runs have saved newer ones meanwhile.
+A tournament that continues plays the same policies, even if their runs saved newer ones meanwhile.
 """
 
 from __future__ import annotations
@@ -25,59 +24,37 @@ Key = tuple[str, int, str]
 """Policy, version and digest of its weights."""
 
 
-def recorded_setup(directory: Path, sources: Mapping[str, str]) -> TournamentSetup:
-    """The tournament that was begun in a directory, with the same policies.
+def recorded_setup(directory: Path) -> tuple[TournamentSetup, Mapping[str, str]]:
+    """Return the tournament of a directory, and by entrant the directory of its run.
 
-    Args:
-        directory: of the tournament.
-        sources: by entrant, the directory of its run; those that play without having learned have
-            none.
+    Scripted entrants have no run.
 
     Raises:
-        UsageError: a policy that plays is not kept any more.
+        UsageError: the weights of an entrant no longer exist.
         RunDirectoryError: the directory or a run is missing or damaged.
     """
-    told = read_description(directory)
-    check_counted(directory, told)
-    players = _find_all(directory, told["entrants"], sources)
-    game, options, seed = told["game"], told["options"], told["seed"]
-    if told["asked"].get("checkpoints_of"):
+    record = read_description(directory)
+    asked, sources = record["asked"], record["asked"]["sources"]
+    players = _find_all(directory, record["entrants"], sources)
+    seed, sampled = record["seed"], record["sampled"]
+    if asked.get("checkpoints_of"):
         snapshots = {
             each["name"]: {
                 member["policy"]: players[sources[each["name"]], _key(member)].snapshot
                 for member in each["members"]
                 if "scripted" not in member
             }
-            for each in told["entrants"]
+            for each in record["entrants"]
         }
-        config = RunDirectory.open(Path(told["asked"]["checkpoints_of"])).read_config()
-        return setup_of_snapshots(config, snapshots, seed, told["sampled"])
+        config = RunDirectory.open(Path(asked["checkpoints_of"])).read_config()
+        return setup_of_snapshots(config, snapshots, seed, sampled), sources
     entrants: dict[str, Entrant] = {}
-    for each in told["entrants"]:
+    for each in record["entrants"]:
         (member,) = each["members"]
         name = each["name"]
-        scripted = member.get("scripted")
-        entrants[name] = scripted or players[sources[name], _key(member)]
-    taken = told.get("scripted")
-    return setup_of_entrants(game, options, entrants, seed, told["sampled"], taken)
-
-
-def check_counted(directory: Path, told: Mapping[str, Any]) -> None:
-    """Raise a `UsageError` where a tournament counted for entrants what taken seats earned.
-
-    Args:
-        directory: of the tournament.
-        told: what its description says.
-    """
-    if "scripted" not in told and any(
-        "scripted" in member and len(each["members"]) > 1
-        for each in told.get("entrants", ())
-        for member in each["members"]
-    ):
-        raise UsageError(
-            f"{directory} was begun by an earlier version, in which what is earned on seats that "
-            "env.scripted takes counted for the entrants; begin another tournament"
-        )
+        entrants[name] = member.get("scripted") or players[sources[name], _key(member)]
+    played = (record["game"], record["options"], entrants, seed, sampled)
+    return setup_of_entrants(*played, record.get("scripted")), sources
 
 
 def _key(member: Mapping[str, Any]) -> Key:
@@ -87,7 +64,7 @@ def _key(member: Mapping[str, Any]) -> Key:
 def _find_all(
     directory: Path, entrants: list[Any], sources: Mapping[str, str]
 ) -> dict[tuple[str, Key], Player]:
-    """By run and key, the trained policies that play."""
+    """Return the trained policies that play, by run and key."""
     wanted: dict[str, dict[Key, str]] = {}
     for each in entrants:
         for member in each["members"]:
@@ -97,25 +74,25 @@ def _find_all(
     weights = kept_weights(directory)
     for run, names in wanted.items():
         saved = SavedPolicies(RunDirectory.open(Path(run)))
-        found |= {(run, key): player for key, player in _kept_here(saved, names, weights).items()}
-        others = {key: name for key, name in names.items() if (run, key) not in found}
-        found |= {(run, key): player for key, player in _find(saved, others).items()}
-        gone = [key for key in names if (run, key) not in found]
+        players = _in_tournament(saved, names, weights)
+        players |= _in_run(saved, {key: name for key, name in names.items() if key not in players})
+        found |= {(run, key): player for key, player in players.items()}
+        gone = [key for key in names if key not in players]
         if gone:
             policy, version, _ = gone[0]
             more = f" (and {len(gone) - 1} others)" if len(gone) > 1 else ""
             raise UsageError(
-                f"{directory} cannot be gone on with: {names[gone[0]]}{more} played version "
+                f"{directory} cannot be continued: {names[gone[0]]}{more} played version "
                 f"{version} of {policy}, which {run} does not keep any more; begin another "
                 "tournament"
             )
     return found
 
 
-def _kept_here(
+def _in_tournament(
     saved: SavedPolicies, names: Mapping[Key, str], weights: Mapping[str, Floats]
 ) -> dict[Key, Player]:
-    """Those of these policies whose weights the tournament kept itself."""
+    """Return those of the policies whose weights the tournament kept itself."""
     specs = {spec.name: spec for spec in saved.specs}
     found = {}
     for key in names:
@@ -127,8 +104,8 @@ def _kept_here(
     return found
 
 
-def _find(saved: SavedPolicies, names: Mapping[Key, str]) -> dict[Key, Player]:
-    """Those of these policies that a run still keeps."""
+def _in_run(saved: SavedPolicies, names: Mapping[Key, str]) -> dict[Key, Player]:
+    """Return those of the policies that a run still keeps."""
     if not names:
         return {}
     versions = {version for _, version, _ in names}
@@ -150,11 +127,10 @@ def _find(saved: SavedPolicies, names: Mapping[Key, str]) -> dict[Key, Player]:
 
 
 def _kept(saved: SavedPolicies) -> Iterator[tuple[str, Snapshot]]:
-    """All that a run keeps, by policy: its end first, then its checkpoints from the newest on."""
+    """Yield all snapshots of a run by policy: final weights, then checkpoints, newest first."""
     for number in (None, *reversed(saved.files.checkpoints.numbers())):
         try:
-            which = "final" if number is None else number
-            yield from load_run(saved.files, which)[1].items()
+            yield from load_run(saved.files, "final" if number is None else number)[1].items()
             yield from saved.copies(number)
         except (CheckpointError, RunDirectoryError):
-            continue  # what was in it is found elsewhere, or told as gone
+            continue  # its content is found elsewhere, or reported as gone

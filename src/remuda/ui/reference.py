@@ -1,4 +1,4 @@
-"""docs/configuration.md and docs/commands.md: every key and every command, from their declarations.
+"""Generate docs/configuration.md and docs/commands.md from the declarations of keys and options.
 
 python -m remuda.ui.reference docs
 """
@@ -21,17 +21,17 @@ CONFIGURATION = """# The configuration
 
 One tree holds everything about a run. A key is a flag (`--policy.learning_rate 1e-3`), a line of a
 YAML file (`--config FILE`), and an argument of Python (`remuda.train(..., policy={"learning_rate":
-1e-3})`). What of it differs for one policy stands in `policies`
-(`--policies.agent_0.learning_rate 1e-4`). A key that contradicts another is
-refused; of one that has no effect beside the others the run tells so when it begins, and goes on.
-The defaults here are those of IQN; [what PPO has in their place](tuning.md#defaults-by-algorithm)
-stands on a page of its own. This page is made from the declarations of the keys:
+1e-3})`). Settings of a single policy are keys of `policies`
+(`--policies.agent_0.learning_rate 1e-4`). A key that contradicts another is refused; a key without
+effect is reported when the run begins. The defaults here are those of IQN; see also
+[the defaults of PPO](tuning.md#defaults-by-algorithm). This page is generated from the declarations
+of the keys:
 
     python -m remuda.ui.reference docs
 """
 COMMAND_PAGE = """# Commands
 
-Made from the declarations of the options, as the `--help` of each command is:
+Generated from the declarations of the options, like the `--help` of each command:
 
     python -m remuda.ui.reference docs
 """
@@ -39,7 +39,7 @@ CONSTRAINTS = {"Gt": "above {}", "Ge": "at least {}", "Lt": "below {}", "Le": "a
 
 
 def configuration_page() -> str:
-    """The whole of docs/configuration.md."""
+    """Return docs/configuration.md."""
     parts = [CONFIGURATION, "## At the top\n", *_table(Config, "")]
     for key, section in _sections(Config, ""):
         parts += [f"\n## {key}\n", *_table(section, f"{key}.")]
@@ -47,7 +47,7 @@ def configuration_page() -> str:
 
 
 def commands_page() -> str:
-    """The whole of docs/commands.md."""
+    """Return docs/commands.md."""
     parts = [COMMAND_PAGE]
     for name, command in COMMANDS.items():
         parts += [f"## remuda {name}\n", f"{command.summary}\n"]
@@ -85,7 +85,7 @@ def _table(model: type[BaseModel], prefix: str, flags: bool = False) -> list[str
             else f"`{_plain(info.get_default(call_default_factory=True, validated_data={}))}`"
         )
         meaning = " ".join((info.description or "").split())
-        rows.append(f"| `{key}` | {_cell(_kind(info))} | {_cell(default)} | {_cell(meaning)} |")
+        rows.append(f"| `{key}` | {_cell(_type(info))} | {_cell(default)} | {_cell(meaning)} |")
     if not rows:
         return []
     return ["| key | type | default | meaning |", "| --- | --- | --- | --- |", *rows]
@@ -95,34 +95,23 @@ def _without_marks(kind: Any) -> Any:
     return _without_marks(get_args(kind)[0]) if get_origin(kind) is Annotated else kind
 
 
-def _kind(info: FieldInfo) -> str:
-    bounds = [
-        CONSTRAINTS[type(mark).__name__].format(getattr(mark, type(mark).__name__.lower()))
-        for mark in info.metadata
-        if type(mark).__name__ in CONSTRAINTS
-    ]
-    return ", ".join([_words(info.annotation), *bounds])
+def _type(info: FieldInfo) -> str:
+    return ", ".join([_words(info.annotation), *_bounds(info.metadata)])
 
 
 def _words(kind: Any) -> str:
-    """A type in words that are read without knowing Python."""
+    """Return a type in words for readers who do not know Python."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        bounds = [
-            CONSTRAINTS[type(mark).__name__].format(getattr(mark, type(mark).__name__.lower()))
-            for mark in _marks(parts[1:])
-        ]
-        return ", ".join([_words(parts[0]), *bounds])
+        return ", ".join([_words(parts[0]), *_bounds(parts[1:])])
     if origin is Literal:
         return " or ".join(f"`{part}`" for part in parts)
     if origin in (Union, types.UnionType):
         return " or ".join(_words(part) for part in parts)
-    if origin is tuple:
+    if origin in (tuple, list):
         return f"list of {_words(parts[0])}"
     if origin is dict:
         return f"by name: {_words(parts[1])}"
-    if origin is list:
-        return f"list of {_words(parts[0])}"
     plain = {
         int: "whole number",
         float: "number",
@@ -136,12 +125,13 @@ def _words(kind: Any) -> str:
     return plain.get(kind, getattr(kind, "__name__", str(kind)))
 
 
-def _marks(marks: Any) -> Iterator[Any]:
+def _bounds(marks: Any) -> Iterator[str]:
     for mark in marks:
-        if type(mark).__name__ in CONSTRAINTS:
-            yield mark
+        name = type(mark).__name__
+        if name in CONSTRAINTS:
+            yield CONSTRAINTS[name].format(getattr(mark, name.lower()))
         elif isinstance(mark, FieldInfo):
-            yield from _marks(mark.metadata)
+            yield from _bounds(mark.metadata)
 
 
 def _plain(value: Any) -> str:
@@ -159,7 +149,7 @@ def _cell(text: str) -> str:
 
 
 def main() -> None:
-    """Write both pages into a folder."""
+    """Write both pages to a folder."""
     folder = Path(sys.argv[1])
     (folder / "configuration.md").write_text(configuration_page())
     (folder / "commands.md").write_text(commands_page())

@@ -1,4 +1,4 @@
-"""What a reader of a run's table must know besides: what went wrong in it, and what would help."""
+"""Remarks on the results of a run: problems, and how to fix them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from remuda.ui.summary import END, PolicySummary, RunSummary, returns, weighted_
 
 
 def remarks(summary: RunSummary) -> list[str]:
-    """What a reader of the table must know besides."""
+    """Return remarks on the results of a run."""
     ending, found = summary.ending, []
     for name in ending.get("halted", ()):
         found.append(
@@ -32,27 +32,21 @@ def remarks(summary: RunSummary) -> list[str]:
 
 
 MISSED = 0.5
-"""The share of the asked replay ratio below which a remark says that it was missed."""
-
-
+"""A replay ratio below this share of `experience.replay_ratio` is reported as missed."""
 ENOUGH = 20
-"""Updates from which on a replay ratio tells something."""
-
-
+"""Updates that are needed to judge a replay ratio."""
 ENTIRE = 0.75
-"""The share of its time from which on a learner is said to have had a processor, or to be busy."""
-
-
+"""A learner with at least this share of the time has a processor, or is busy."""
 LOST = 0.5
-"""The share of what was learned that greedy play has to lose until a remark says so."""
-ERRORS = 3.0
-"""Standard errors that what was learned, and what is lost, have to be apart from nothing."""
+"""Greedy play is reported as worse if it loses this share of what was learned,"""
 NOTABLE = 0.1
-"""The share of the return in training that has to be lost as well."""
+"""this share of the return in training,"""
+ERRORS = 3.0
+"""and this many standard errors."""
 
 
 def _worse_greedily(summary: RunSummary) -> Iterator[str]:
-    """Say which policies play far worse by their likeliest actions than by drawn ones."""
+    """Report policies whose greedy return is far below their return in training."""
     worse = []
     for policy in summary.policies if summary.way == "greedy" else ():
         greedy, error = policy.evaluated_return, policy.standard_error
@@ -76,16 +70,15 @@ def _worse_greedily(summary: RunSummary) -> Iterator[str]:
         yield (
             f"{name} earned {number(greedy)} an episode in greedy play, and {number(training)} in "
             f"training, where actions are drawn{more}; a run with --run.evaluate_sampled true is "
-            f"judged by those, and of this one remuda evaluate {summary.files.path} --sampled "
+            f"judged by these, and of this one remuda evaluate {summary.files.path} --sampled "
             "measures that"
         )
 
 
 def _mean_of(intervals: Sequence[tuple[float, int]]) -> tuple[float, float]:
-    """A mean over episodes and its standard error, by how much intervals differ.
+    """Return the mean over episodes and its standard error, estimated from several intervals.
 
-    Args:
-        intervals: the mean and the number of episodes of each. Of one alone no error is known.
+    `intervals` holds the mean and the number of episodes of each; of one, no error is known.
     """
     count = sum(n for _, n in intervals)
     if len(intervals) < 2:
@@ -96,16 +89,16 @@ def _mean_of(intervals: Sequence[tuple[float, int]]) -> tuple[float, float]:
 
 
 def _missed_ratios(summary: RunSummary) -> Iterator[str]:
-    """Say of each ratio that was asked for which policies did not come near it."""
+    """Report the policies that missed their `experience.replay_ratio`."""
     try:
         config = load_config(summary.config)
     except ConfigError:  # of another version
         return
     missed: dict[float, list[PolicySummary]] = {}
     for policy in summary.policies:
-        asked = config.policy_of(policy.name)
-        ratio = asked.experience.replay_ratio
-        if ratio is None or asked.rollout_length or policy.replay_ratio is None:
+        settings = config.policy_of(policy.name)
+        ratio = settings.experience.replay_ratio
+        if ratio is None or settings.rollout_length or policy.replay_ratio is None:
             continue
         if policy.updates >= ENOUGH and policy.replay_ratio < MISSED * ratio:
             missed.setdefault(ratio, []).append(policy)
@@ -129,12 +122,10 @@ def _missed_ratios(summary: RunSummary) -> Iterator[str]:
 def _ratio_since_resume(
     summary: RunSummary, starts: Mapping[str, int], saves_replay: bool
 ) -> float | None:
-    """The least replay ratio of some policies in the last session; None: there was one only.
+    """Return the smallest replay ratio of some policies in the last session; None: it is the first.
 
-    Args:
-        summary: of the run.
-        starts: by policy, steps that are collected before the first update.
-        saves_replay: whether a session goes on with the steps of the one before.
+    `starts` holds, by policy, the steps that are collected before the first update; without
+    `saves_replay` each session collects them again.
     """
     earlier = [record for record in summary.records if record.seconds <= summary.earlier]
     if not earlier or len(earlier) == len(summary.records):
@@ -150,16 +141,13 @@ def _ratio_since_resume(
             steps = now.steps - begin
         else:
             samples -= before.replay_ratio * (before.steps - begin)
-            steps -= 0 if saves_replay else begin  # they are waited for anew
+            steps -= 0 if saves_replay else begin
         ratios.append(samples / steps if steps > 0 else 0.0)
     return min(ratios, default=None)
 
 
 def _why_missed(summary: RunSummary) -> str:
-    """Why learners fell behind: by what they were seen to have, and by what they did with it.
-
-    Both are of the last session only.
-    """
+    """Explain why learners fell behind in the last session, by their processor and busy time."""
     waiting = "policy.experience.on_full wait, by which the game waits for them,"
     had = [
         share
@@ -188,17 +176,17 @@ def _why_missed(summary: RunSummary) -> str:
         )
     return (
         f"the learners trained for {busy:.0%} of the time only: they began late, were restarted, "
-        "or waited for something; their logs tell"
+        "or waited for something; see their logs"
     )
 
 
 def busy_share(records: Sequence[Record], since: float = 0.0) -> float | None:
-    """Learners that trained on average from so many seconds on, all of their policies together."""
+    """Return the mean number of learners that trained at a time, from so many seconds on."""
     seconds = [0.0, *(record.seconds for record in records)]
     shares = []
     for record, (start, end) in zip(records, pairwise(seconds), strict=True):
         busy = [policy.busy for policy in record.policies.values() if policy.busy is not None]
         passed = end - max(start, since)
-        if busy and passed > 0.0:  # where a learner was restarted, as much as of the others
+        if busy and passed > 0.0:  # a restarted learner has no value; assume the mean of the others
             shares.append((sum(busy) * len(record.policies) / len(busy), passed))
     return weighted_mean(shares)

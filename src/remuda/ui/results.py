@@ -1,4 +1,4 @@
-"""What came of a run, printed at its end: tables, remarks, and where its files are."""
+"""The results of a run in the terminal: tables, remarks, and the paths of its files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-
 Column = tuple[str, Callable[[PolicySummary], str]]
-
+"""A heading, and the cell of a policy."""
 
 COLUMNS: tuple[Column, ...] = (
     ("in training", lambda p: number(p.training_return)),
@@ -28,19 +27,22 @@ COLUMNS: tuple[Column, ...] = (
     ("staleness", lambda p: number(p.staleness)),
     ("replay ratio", lambda p: number(p.replay_ratio)),
 )
-"""What is shown of each policy beside its name: the heading, and the words."""
-
-
 STANDING: tuple[Column, ...] = (
     ("rating", lambda p: p.rating),
     ("wins", lambda p: percent(p.member.win_rate if p.member else None)),
     ("games", lambda p: f"{p.member.games:,}" if p.member else NOTHING),
 )
-"""Likewise, of a population."""
+"""More columns of a population."""
+LEARNED = ("updates", "version", "staleness", "replay ratio")
+"""Columns that are empty for scripted policies."""
+LEFT_OUT = ("version", "episodes", "games", "staleness", "updates", "replay ratio", "wins")
+"""Columns that a narrow terminal has no room for, the least important first."""
+NAME = 24
+"""Characters of a policy's name that are shown."""
 
 
 def columns_of(summary: RunSummary) -> tuple[Column, ...]:
-    """What there is to tell of each policy."""
+    """Return the columns of the table of policies."""
     evaluated: Column = (f"{summary.way} return", lambda p: p.evaluated)
     in_training, *others = COLUMNS
     if not any(policy.member for policy in summary.policies):
@@ -49,50 +51,40 @@ def columns_of(summary: RunSummary) -> tuple[Column, ...]:
     return (evaluated, in_training, *STANDING, *others)
 
 
-LEARNED = ("updates", "version", "staleness", "replay ratio")
-"""The columns that are of a learner: there is nothing to tell of who never learns."""
-
-
 def cells_of(policy: PolicySummary, columns: tuple[Column, ...]) -> Iterator[str]:
-    """What each column tells of a policy."""
-    for heading, tell in columns:
-        yield NOTHING if policy.scripted and heading in LEARNED else tell(policy)
-
-
-LEFT_OUT = ("version", "episodes", "games", "staleness", "updates", "replay ratio", "wins")
-"""Columns that a terminal may be too narrow for, in the order in which they are left out."""
-NAME = 24
-"""Letters of a policy's name that are shown."""
+    """Yield the cells of a policy's row."""
+    for heading, cell in columns:
+        yield NOTHING if policy.scripted and heading in LEARNED else cell(policy)
 
 
 def print_summary(run: Path, console: Console | None = None) -> None:
-    """Print what came of a run, and where its files are.
-
-    Raises:
-        RunDirectoryError: the run's files are missing or damaged.
-    """
+    """Print the results of a run and the paths of its files."""
     print_results(run, console)
     print_files(run, console)
 
 
 def print_files(run: Path, console: Console | None = None) -> None:
-    """Print where what a run left behind is."""
+    """Print the paths of the report, the picture and the weights of a run."""
     from rich.console import Console
     from rich.text import Text
 
-    console = console or Console()
-    for name, path in _files(RunDirectory(run)):
-        console.print(Text.assemble((f"{name:<9}", "dim"), str(path)), soft_wrap=True)
+    console, files = console or Console(), RunDirectory(run)
+    paths = {
+        "report": files.path / "report.html",
+        "picture": files.recording,
+        "weights": files.weights,
+    }
+    for name, path in paths.items():
+        if path.exists():
+            console.print(Text.assemble((f"{name:<9}", "dim"), str(path)), soft_wrap=True)
 
 
 def print_results(run: Path, console: Console | None = None) -> None:
-    """Print what came of a run: how it ended, a table of its policies, and what to know of them.
-
-    Raises:
-        RunDirectoryError: the run's files are missing or damaged.
-    """
+    """Print how a run ended, a table of its policies, and remarks."""
     from rich.console import Console
     from rich.text import Text
+
+    from remuda.ui.tables import table_of
 
     console = console or Console()
     summary = read_run(run)
@@ -110,22 +102,26 @@ def print_results(run: Path, console: Console | None = None) -> None:
         )
     )
     console.print()
-    console.print(_table(summary, console))
+    console.print(_fitting_table(summary, console))
     console.print()
     if summary.records and summary.records[-1].members:
         console.print(Text(population_words(summary.records[-1]), "dim"))
         console.print()
     if summary.episode_metrics:
-        console.print(_episode_metrics_table(summary))
+        table = table_of("of an episode", summary.way, "in training")
+        for metric in summary.episode_metrics:
+            table.add_row(metric.words, metric.evaluated_words, number(metric.training))
+        console.print(table)
         console.print()
-    for words in remarks(summary):
+    notes = remarks(summary)
+    for words in notes:
         console.print(Text(words, "yellow"))
-    if remarks(summary):
+    if notes:
         console.print()
 
 
 def population_words(record: Record) -> str:
-    """How large a population is, and how much it played."""
+    """Return in words how large a population is, and how much it played."""
     fixed = [name for name, member in record.members.items() if not member.learns]
     scripted = sum("@" not in name for name in fixed)  # these have no versions
     frozen, live = record.num_frozen - scripted, record.num_live
@@ -136,8 +132,8 @@ def population_words(record: Record) -> str:
     return f"{record.matches:,} matches of {policies}{others}"
 
 
-def _table(summary: RunSummary, console: Console) -> Table:
-    """A row for each policy, with as many columns as there is width for."""
+def _fitting_table(summary: RunSummary, console: Console) -> Table:
+    """Return a table of the policies with as many columns as fit into the terminal."""
     columns = columns_of(summary)
     name = min(max((len(policy.title) for policy in summary.policies), default=0), NAME)
     for heading in LEFT_OUT:
@@ -149,45 +145,18 @@ def _table(summary: RunSummary, console: Console) -> Table:
 
 
 def _excess(table: Table, console: Console) -> int:
-    """The columns of a terminal that a table is too wide by; negative: it is narrower."""
+    """Return how many characters a table is too wide; negative: it is narrower."""
     wide = console.options.update(max_width=1_000)
     return console.measure(table, options=wide).maximum - console.width
 
 
 def _policies_table(summary: RunSummary, columns: tuple[Column, ...], name: int) -> Table:
-    """A row for each policy, whose names take so many letters."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
-    table.add_column("policy", style="bold", overflow="ellipsis", no_wrap=True, width=name)
-    for heading, _ in columns:
-        table.add_column(heading, justify="right", no_wrap=True)
+    from remuda.ui.tables import table_of
+
+    headings = (heading for heading, _ in columns)
+    table = table_of("policy", *headings, overflow="ellipsis", no_wrap=True, width=name)
     for policy in summary.policies:
         table.add_row(Text(policy.title), *cells_of(policy, columns))
     return table
-
-
-def _episode_metrics_table(summary: RunSummary) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
-    table.add_column("of an episode", style="bold")
-    for heading in (summary.way, "in training"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for metric in summary.episode_metrics:
-        table.add_row(metric.words, metric.evaluated_words, number(metric.training))
-    return table
-
-
-def _files(files: RunDirectory) -> Iterator[tuple[str, Path]]:
-    paths = {
-        "report": files.path / "report.html",
-        "picture": files.recording,
-        "weights": files.weights,
-    }
-    for name, path in paths.items():
-        if path.exists():
-            yield name, path

@@ -1,4 +1,4 @@
-"""The same command again: a run that was not finished is offered to be gone on with."""
+"""Offer to resume an unfinished run when the same command is entered again."""
 
 from __future__ import annotations
 
@@ -17,36 +17,35 @@ from remuda.ui.commands.configuration import AUTO
 
 
 def offer_to_resume(config: Config, base: Path = Path("runs")) -> Path | None:
-    """The newest unfinished run of this very configuration, if the user wants to go on with it.
+    """Return the newest unfinished run of this configuration if the user wants to resume it.
 
-    Where the user cannot be asked, it is only told, and None is returned.
+    Without a terminal it prints how to resume the run, and returns None.
     """
     path = find_unfinished(config, base)
     if path is None:
         return None
-    told = f"{path} was started by the same command and not finished ({_progress(path)})"
+    found = f"{path} was started by the same command and not finished ({_progress(path)})"
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print(
-            f"{told}; to go on with it: remuda train --resume {path}, or the same command with "
+            f"{found}; to resume it: remuda train --resume {path}, or the same command with "
             f"--resume {AUTO}"
         )
         return None
     try:
-        answer = input(f"{told}. Go on with it? [Y/n] ")
-    except (EOFError, OSError):  # Ctrl-D, or the terminal is gone: there will be no answer
+        answer = input(f"{found}. Resume it? [Y/n] ")
+    except (EOFError, OSError):  # Ctrl-D, or the terminal is closed
         print()
         return None
     return path if answer.strip().lower() in ("", "y", "yes") else None
 
 
 def resume_at_once(config: Config, base: Path = Path("runs")) -> Path | None:
-    """The run that `--resume auto` continues; None: a new one begins.
+    """Return the run that `--resume auto` continues; None: begin a new one.
 
-    That of the directory which the command names, else the newest unfinished one of this very
-    configuration.
+    It is that of `run.directory`, else the newest unfinished run of this configuration.
 
     Raises:
-        RunDirectoryError: another process is running the one that is named.
+        RunDirectoryError: another process is running it.
     """
     named = config.run.directory
     if named is not None:
@@ -58,7 +57,7 @@ def resume_at_once(config: Config, base: Path = Path("runs")) -> Path | None:
 
 
 def find_unfinished(config: Config, base: Path) -> Path | None:
-    """The newest run under `base` of this configuration that has a checkpoint and can go on."""
+    """Return the newest unfinished run under `base` of this configuration that has a checkpoint."""
     for path in sorted(base.glob("*/config.yaml"), reverse=True):
         run = RunDirectory(path.parent)
         try:
@@ -83,7 +82,7 @@ def _progress(path: Path) -> str:
 
 
 def without_directory(config: Config) -> dict[str, Any]:
-    """All settings of a run but where it is kept."""
+    """Return all settings of a run but its directory."""
     tree = resolved(config)
     tree["run"]["directory"] = None
     return tree

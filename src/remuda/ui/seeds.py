@@ -1,4 +1,4 @@
-"""`remuda train --seeds N`: the same run with several seeds, in one directory, with one report."""
+"""`remuda train --seeds N`: one run with several seeds, in one directory, with one report."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError, RemudaError, RunDirectoryError
 from remuda.evaluation import WAYS, way_of
 from remuda.ui.commands.several_runs import ONE_OF_SEEDS, SEEDS
-from remuda.ui.interrupts import HALTED, tell_at_the_end
+from remuda.ui.interrupts import HALTED, set_exit_hints
 from remuda.ui.resuming import without_directory
 
 MEASURED_BY = ("evaluate_episodes", "evaluate_sampled", "evaluate_seconds")
-"""Of `run`: what play after training is asked for."""
-GLANCE = 0.1
-"""Seconds between two looks at runs that train beside each other."""
+"""Keys of `run` that determine the evaluation after training."""
+POLL_SECONDS = 0.1
+"""Seconds between two checks of processes that train."""
 
 
 @dataclass(frozen=True)
@@ -40,21 +40,17 @@ class Seeds:
 
     directory: Path
     config: Config
-    """Of all of them, but for the seed and the directory."""
+    """The configuration of each, but for the seed and the directory."""
     seeds: tuple[int, ...]
 
     @staticmethod
     def create(config: Config, count: int) -> Seeds:
-        """Make the directory that `config` names, or a new one under `runs/`.
-
-        Raises:
-            RunDirectoryError: it holds runs already, or cannot be written.
-        """
+        """Create the directory: `run.directory`, or a new one under `runs/`."""
         directory = config.run.directory or _new_directory(config)
         if (directory / SEEDS).exists() or RunDirectory(directory).config.exists():
             raise RunDirectoryError(
-                f"{directory} holds runs already; go on with `remuda train --resume {directory}`, "
-                "or name another run.directory"
+                f"{directory} holds runs already; continue with `remuda train --resume "
+                f"{directory}`, or name another run.directory"
             )
         made = Seeds(directory, config, tuple(range(config.seed, config.seed + count)))
         made.save()
@@ -62,13 +58,9 @@ class Seeds:
 
     @staticmethod
     def begun(config: Config, count: int, base: Path = Path("runs")) -> Seeds | None:
-        """The same seeds if they were begun before; None: they were not, or all are done.
+        """Return the same seeds if the same command began them, and not all are done.
 
-        Those in the directory that `config` names, else the newest of this very configuration that
-        are not all done.
-
-        Raises:
-            RunDirectoryError: the directory cannot be written.
+        They are in `run.directory`, else in the newest directory of this configuration.
         """
         wanted = tuple(range(config.seed, config.seed + count))
         if config.run.directory is not None:
@@ -88,12 +80,7 @@ class Seeds:
 
     @staticmethod
     def open(directory: Path, settings: Mapping[str, Any]) -> Seeds:
-        """Those that were begun before, with settings over theirs.
-
-        Raises:
-            RunDirectoryError: what is known of them is damaged.
-            ConfigError: anything in the settings that is wrong.
-        """
+        """Open seeds that were begun before, with settings over theirs."""
         try:
             found = checked(read_json(directory / SEEDS), {"seeds": list, "config": dict})
         except (OSError, ValueError) as error:
@@ -102,16 +89,12 @@ class Seeds:
         config = load_config(overlay(saved, settings))
         sweep(directory)
         opened = Seeds(directory, config, tuple(int(seed) for seed in found["seeds"]))
-        if settings:  # they hold for whatever goes on later, too
+        if settings:  # they hold for later sessions, too
             opened.save()
         return opened
 
     def save(self) -> None:
-        """Write which seeds there are to be, and how configured.
-
-        Raises:
-            RunDirectoryError: the disk is full or not writable.
-        """
+        """Write the seeds and their configuration to the directory."""
         plain = {"seeds": list(self.seeds), "config": self.config.model_dump(mode="json")}
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -120,11 +103,11 @@ class Seeds:
             raise RunDirectoryError(f"cannot write {self.directory}: {error.strerror}") from None
 
     def path(self, seed: int) -> Path:
-        """The run directory of one seed."""
+        """Return the run directory of a seed."""
         return self.directory / f"seed_{seed}"
 
     def is_done(self, seed: int) -> bool:
-        """Whether the run of one seed reached its end, and that is the end asked for now."""
+        """Return whether the run of a seed reached the end that is configured now."""
         run = RunDirectory(self.path(seed))
         if not run.is_finished():
             return False
@@ -132,10 +115,10 @@ class Seeds:
         return (was.turns, was.seconds) == (wanted.turns, wanted.seconds)
 
     def is_measured(self, seed: int) -> bool:
-        """Whether what a run that is over earned is known as it is asked for now.
+        """Return whether a finished run was evaluated as it is configured now.
 
-        That is, by play of that kind, in as many episodes or more. What was cut, or failed, is so
-        again unless its limits are other ones now.
+        That is greedily or not, in as many episodes or more. An evaluation that was cut or failed
+        is repeated only if its limits have changed.
         """
         run = RunDirectory(self.path(seed))
         was, wanted = run.read_config().run, self.config.run
@@ -150,68 +133,57 @@ class Seeds:
         return enough and not (found.get("cut") and was.evaluate_seconds != wanted.evaluate_seconds)
 
     def done(self) -> list[Path]:
-        """The runs that reached their end."""
+        """Return the runs that reached their end."""
         return [self.path(seed) for seed in self.seeds if self.is_done(seed)]
 
     def config_of(self, seed: int) -> Config:
-        """The configuration of one of the runs."""
+        """Return the configuration of the run of a seed."""
         tree = self.config.model_dump(mode="json")
         return load_config(overlay(tree, {"seed": seed, "run": {"directory": self.path(seed)}}))
 
     def prepare(self, seed: int) -> bool:
-        """Whether the run of one seed has something to go on from.
-
-        One that was begun and has no whole checkpoint begins anew; its directory is kept aside.
+        """Return whether the run of a seed can continue; one without a checkpoint begins again.
 
         Raises:
-            RunDirectoryError: it is running elsewhere, or cannot be put aside.
+            RunDirectoryError: it is running elsewhere, or its old directory cannot be moved aside.
         """
         return continues(RunDirectory(self.path(seed)), print)
 
 
 def number_of(words: str, option: str) -> int:
-    """A number of one at least.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """Return a whole number of at least 1, or raise a `ConfigError`."""
     if not re.fullmatch(r"[0-9]+", words) or int(words) < 1:
         raise ConfigError(f"{option} is {words!r}; it is a whole number, 1 or more")
     return int(words)
 
 
-def train_seeds(seeds: Seeds, jobs: int, said: Collection[str], flags: Sequence[str]) -> int:
-    """Train those that are not done, or not measured, `jobs` at a time; returns the exit code.
+def train_seeds(
+    seeds: Seeds, jobs: int, explicit_keys: Collection[str], flags: Sequence[str]
+) -> int:
+    """Train the seeds that are not done, `jobs` at a time; returns the exit code.
 
-    Args:
-        seeds: which there are to be.
-        jobs: so many at a time.
-        said: keys that the user wrote.
-        flags: the words by which he wrote them.
-
-    Raises:
-        RemudaError: one of them cannot be trained; those that are done stay done.
+    `explicit_keys` are the keys that the user wrote, `flags` the words of the command line.
     """
     left = [s for s in seeds.seeds if not (seeds.is_done(s) and seeds.is_measured(s))]
-    go_on = f"remuda train --resume {seeds.directory}"
+    resume = f"remuda train --resume {seeds.directory}"
     print(f"{len(seeds.seeds)} seeds of {seeds.config.game} in {seeds.directory}")
     if len(left) < len(seeds.seeds):
         print(f"done already: {len(seeds.seeds) - len(left)}")
-    tell_at_the_end(f"what is done is kept; go on with: {go_on}")
+    set_exit_hints(f"what is done is kept; continue with: {resume}")
     try:
         if jobs > 1:
-            caught, halted = _side_by_side(seeds, left, jobs, flags)
+            caught, halted = _in_parallel(seeds, left, jobs, flags)
         else:
-            caught, halted = _in_turn(seeds, left, said)
+            caught, halted = _one_by_one(seeds, left, explicit_keys)
     except RemudaError as error:
         if seeds.done():
-            error.args = (f"{error}. The other seeds: {go_on}",)
+            error.args = (f"{error}. The other seeds: {resume}",)
         raise
     done = seeds.done()
     if done:
-        _tell(seeds, done)
+        _report(seeds, done)
     if len(done) < len(seeds.seeds):
-        print(f"{len(done)} of {len(seeds.seeds)} seeds are done; go on with: {go_on}")
+        print(f"{len(done)} of {len(seeds.seeds)} seeds are done; continue with: {resume}")
     if caught is not None:
         return 128 + caught
     if len(done) < len(seeds.seeds):
@@ -219,7 +191,7 @@ def train_seeds(seeds: Seeds, jobs: int, said: Collection[str], flags: Sequence[
     return HALTED if halted else 0
 
 
-def _tell(seeds: Seeds, done: Sequence[Path]) -> None:
+def _report(seeds: Seeds, done: Sequence[Path]) -> None:
     from remuda.ui.comparison import compare, print_comparison
 
     found = compare(done)
@@ -230,8 +202,10 @@ def _tell(seeds: Seeds, done: Sequence[Path]) -> None:
         print(f"note: no report: {error}")
 
 
-def _in_turn(seeds: Seeds, left: Sequence[int], said: Collection[str]) -> tuple[int | None, bool]:
-    """Train in this process; returns the signal that ended it, and whether a policy halted."""
+def _one_by_one(
+    seeds: Seeds, left: Sequence[int], explicit_keys: Collection[str]
+) -> tuple[int | None, bool]:
+    """Train in this process; returns the signal that ended it, and whether a policy stopped."""
     from remuda.finish import Callbacks
     from remuda.training import train
     from remuda.ui.live import make_view
@@ -244,7 +218,7 @@ def _in_turn(seeds: Seeds, left: Sequence[int], said: Collection[str]) -> tuple[
         progress = Progress()
         try:
             view = make_view(seeds.config.run.live)
-            result = train(seeds.config_of(seed), view, resumed, Callbacks(progress), said)
+            result = train(seeds.config_of(seed), view, resumed, Callbacks(progress), explicit_keys)
         finally:
             progress.close()
         for note in (*result.notes, *result.unsaved):
@@ -255,19 +229,19 @@ def _in_turn(seeds: Seeds, left: Sequence[int], said: Collection[str]) -> tuple[
     return None, halted
 
 
-def _side_by_side(
+def _in_parallel(
     seeds: Seeds, left: Sequence[int], jobs: int, flags: Sequence[str]
 ) -> tuple[int | None, bool]:
-    """Train so many at a time, each by a command of its own whose output goes to a file.
+    """Train `jobs` seeds at a time, each in a process whose output goes to a file.
 
-    They are stopped by this process only, which hands on the first signal: a terminal's Ctrl-C
-    does not reach them, where it would be their second. If this process dies, they stop in order.
+    Only this process stops them, with the first signal that it gets: a terminal's Ctrl-C does not
+    reach them, since it would be their second signal. If this process dies, they stop in order.
     """
     from remuda.coordinator.coordinator import Signals
 
     waiting, running = list(left), dict[int, subprocess.Popen[bytes]]()
     codes: dict[int, int] = {}
-    signals, told = Signals(), False
+    signals, is_stopping = Signals(), False
     with signals.watching():
         try:
             while waiting or running:
@@ -275,14 +249,12 @@ def _side_by_side(
                     seed = waiting.pop(0)
                     running[seed] = _start(seeds, seed, flags)
                     print(f"seed {seed} begins; its output: {_log(seeds, seed)}", flush=True)
-                time.sleep(GLANCE)
-                if signals.stopped() and not told:
+                time.sleep(POLL_SECONDS)
+                if signals.stopped() and not is_stopping:
                     waiting.clear()
-                    told = True
+                    is_stopping = True
                     _stop(running.values(), signals.caught or signal.SIGTERM)
-                for seed in [
-                    seed for seed, process in running.items() if process.poll() is not None
-                ]:
+                for seed in [s for s, process in running.items() if process.poll() is not None]:
                     codes[seed] = running.pop(seed).returncode
                     print(f"seed {seed}: {_ended(seeds, seed, codes[seed])}", flush=True)
         finally:
@@ -297,7 +269,7 @@ def _start(seeds: Seeds, seed: int, flags: Sequence[str]) -> subprocess.Popen[by
     file = seeds.directory / f"seed_{seed}.json"
     file.write_text(json.dumps(seeds.config_of(seed).model_dump(mode="json")))
     words = ["--config", str(file)]
-    if resumed:  # the flags are in the file, too, and are told where they have no effect
+    if resumed:  # flags without effect are reported, although the file holds them
         words = [*flags, *words, "--resume", str(seeds.path(seed))]
     with _log(seeds, seed).open("ab") as log:
         return subprocess.Popen(
@@ -310,7 +282,7 @@ def _start(seeds: Seeds, seed: int, flags: Sequence[str]) -> subprocess.Popen[by
 
 
 def stop_with_parent() -> None:
-    """In the child: get SIGTERM once the process that started it is gone, where the system can."""
+    """Send this child process SIGTERM once its parent is gone (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -322,7 +294,7 @@ from remuda.__main__ import main
 main()
 """
 PR_SET_PDEATHSIG = 1
-"""Of `prctl`: the signal that a process gets when its parent dies."""
+"""The option of `prctl` for the signal that a process gets when its parent dies."""
 
 
 def _stop(processes: Iterable[subprocess.Popen[bytes]], number: int) -> None:
@@ -337,7 +309,7 @@ def _log(seeds: Seeds, seed: int) -> Path:
 def _ended(seeds: Seeds, seed: int, code: int) -> str:
     if seeds.is_done(seed):
         return str(RunDirectory(seeds.path(seed)).read_summary()["ended"])
-    return f"not finished (exit code {code}); {_log(seeds, seed)} tells more"
+    return f"not finished (exit code {code}); {_log(seeds, seed)} explains it"
 
 
 def _new_directory(config: Config) -> Path:

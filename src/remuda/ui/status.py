@@ -1,4 +1,4 @@
-"""`remuda status`: what a run is doing, as a table."""
+"""`remuda status`: the state of a run, as tables."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ from remuda.errors import RunDirectoryError
 from remuda.evaluation import way_of
 from remuda.ui.numbers import clock, number, percent, rate
 from remuda.ui.population_line import population_line
+from remuda.ui.tables import open_table
 
 LATE = 5.0
-"""Seconds without a sign of life after which a role is shown as late."""
+"""Seconds without a heartbeat after which a role is shown as late."""
 WIDEST = 24
 """Characters of a name that is not broken."""
 STYLES = {"running": "green", "done": "cyan", "starting": "yellow", "waiting to restart": "red"}
+TEXTS = ("role", "policy", "member", "parent", "state", "last problem")
+"""Columns of texts."""
 
 
 def current_status(run: RunDirectory) -> dict[str, Any]:
-    """The newest status of a run, with `age` in seconds, and whether it is `running`.
+    """Return the newest status of a run, with its `age` in seconds and whether it is `running`.
 
     Raises:
         RunDirectoryError: the run has not begun, or ended before its first status.
@@ -44,7 +47,7 @@ def current_status(run: RunDirectory) -> dict[str, Any]:
 
 
 def print_status(path: Path, status: dict[str, Any], console: Console | None = None) -> None:
-    """Print a status for people."""
+    """Print a status of a run as tables."""
     console = console or Console()
     console.print(_headline(path, status))
     console.print(
@@ -66,16 +69,14 @@ def print_status(path: Path, status: dict[str, Any], console: Console | None = N
 
 
 def _headline(path: Path, status: dict[str, Any]) -> Text:
+    coordinator = status["coordinator"]
     if status["running"] and not status["ended"]:
-        state = Text(f"running, process {status['coordinator']}", "bold green")
+        state = Text(f"running, process {coordinator}", "bold green")
     elif status["ended"]:
         state = Text(f"ended: {status['ended']}", "bold")
     else:
-        state = Text(
-            f"not running: its coordinator {status['coordinator']} is gone; "
-            f"{way_on(RunDirectory(path))}",
-            "bold red",
-        )
+        way = way_on(RunDirectory(path))
+        state = Text(f"not running: its coordinator {coordinator} is gone; {way}", "bold red")
     seen = f"  (seen {status['age']:.0f} s ago)" if status["age"] > LATE else ""
     return Text.assemble(str(path), f"  {status['schedule']}  ", state, (seen, "dim"))
 
@@ -84,28 +85,26 @@ def _checkpoints(status: dict[str, Any]) -> str:
     numbers, best = status["checkpoints"], status["best"]
     if not numbers:
         return "no checkpoint yet"
-    words = f"checkpoint {numbers[-1]}"
-    if best:
-        words += (
-            f" (best: {best['checkpoint']}, {way_of(best)} return {number(best['mean_return'])})"
-        )
-    return words
+    if not best:
+        return f"checkpoint {numbers[-1]}"
+    mean = f"{way_of(best)} return {number(best['mean_return'])}"
+    return f"checkpoint {numbers[-1]} (best: {best['checkpoint']}, {mean})"
 
 
 def _roles(status: dict[str, Any]) -> Table:
-    several = any(role.get("node") for role in status["roles"])
+    nodes = ["node"] if any(role.get("node") for role in status["roles"]) else []
     columns = ("role", "process", "state", "heartbeat", "restarts", "last problem")
-    table = _table(*(("node",) if several else ()), *columns)
-    for column in table.columns[: 1 + several]:
-        names = [role["name" if column.header == "role" else "node"] for role in status["roles"]]
-        column.min_width = min(max(map(len, names), default=0), WIDEST)
+    table = open_table(*nodes, *columns, texts=TEXTS)
+    for column, key in zip(table.columns, [*nodes, "name"], strict=False):
+        longest = max((len(role[key]) for role in status["roles"]), default=0)
+        column.min_width = min(longest, WIDEST)
     for role in status["roles"]:
         age, process, state = role["heartbeat_age"], role["pid"], role["state"]
         heartbeat = Text(f"{age:.1f} s ago", "red" if age > LATE else "")
-        if status["ended"] or not status["running"]:  # what was last heard of it
+        if status["ended"] or not status["running"]:
             process, state, heartbeat = None, "ended", Text("–")
         table.add_row(
-            *((role["node"],) if several else ()),
+            *(role[key] for key in nodes),
             role["name"],
             str(process or ""),
             Text(state, STYLES.get(state, "")),
@@ -117,19 +116,8 @@ def _roles(status: dict[str, Any]) -> Table:
 
 
 def _policies(status: dict[str, Any]) -> Table:
-    table = _table(
-        "policy",
-        "return",
-        "total",
-        "version",
-        "slot",
-        "updates",
-        "stale",
-        "behind",
-        "replay",
-        "busy",
-        "not finite",
-    )
+    counts = ("return", "total", "version", "slot", "updates", "stale", "behind", "replay", "busy")
+    table = open_table("policy", *counts, "not finite", texts=TEXTS)
     for name, policy in status["policies"].items():
         halted = Text(f"{policy['nonfinite']}, stopped", "red")
         table.add_row(
@@ -149,10 +137,10 @@ def _policies(status: dict[str, Any]) -> Table:
 
 
 def _members(status: dict[str, Any]) -> Table:
-    born = any(m["learns"] and m["parent"] for m in status["members"].values())
-    table = _table("member", "rating", "wins", "games", "mean return", "total", *["parent"] * born)
-    ranked = sorted(status["members"].items(), key=lambda pair: -pair[1]["rating"])
-    for name, member in ranked:
+    parents = ["parent"] * any(m["learns"] and m["parent"] for m in status["members"].values())
+    columns = ("member", "rating", "wins", "games", "mean return", "total", *parents)
+    table = open_table(*columns, texts=TEXTS)
+    for name, member in sorted(status["members"].items(), key=lambda pair: -pair[1]["rating"]):
         table.add_row(
             Text(name, "" if member["learns"] else "dim"),
             f"{member['rating']:.1f} ± {member['uncertainty']:.1f}",
@@ -160,14 +148,6 @@ def _members(status: dict[str, Any]) -> Table:
             f"{member['games']:,}",
             number(member["mean_return"]),
             number(member["total_reward"]),
-            *[Text(member["parent"] or "", "dim")] * born,
+            *(Text(member[key] or "", "dim") for key in parents),
         )
-    return table
-
-
-def _table(*headings: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for heading in headings:
-        words = heading in ("role", "policy", "member", "parent", "state", "last problem")
-        table.add_column(heading, justify="left" if words else "right", overflow="fold")
     return table

@@ -1,4 +1,4 @@
-"""What came of a run, read from its directory."""
+"""The results of a run, read from its directory."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from remuda.evaluation import WAYS, way_of
 from remuda.ui.numbers import NOTHING, with_error
 
 END = 0.1
-"""The share of the run's turns, its last, over which the training return is averaged."""
+"""The training return is averaged over this last share of the turns."""
 
 
 @dataclass(frozen=True)
 class PolicySummary:
-    """What came of one policy. None: there was nothing to measure."""
+    """The results of one policy. None: not measured."""
 
     name: str
     evaluated_return: float | None = None
     """Mean over the episodes of the evaluation."""
     standard_error: float | None = None
-    """Of that mean."""
     training_return: float | None = None
-    """Mean over the episodes of the last tenth of training, exploration included."""
+    """Mean over the episodes of the last tenth of training, with exploration."""
     episodes: int = 0
     updates: int = 0
     version: int = 0
@@ -38,16 +37,16 @@ class PolicySummary:
     member: MemberRecord | None = None
     """Its record in a population whose seats are dealt."""
     scripted: str = ""
-    """Who takes its seat without learning (`env.scripted`); empty: it plays itself."""
+    """The scripted policy of its seat (`env.scripted`); empty: none."""
 
     @property
     def title(self) -> str:
-        """Its name, and who takes its seat."""
+        """Its name, and the scripted policy of its seat."""
         return f"{self.name} ({self.scripted})" if self.scripted else self.name
 
     @property
     def rating(self) -> str:
-        """What is believed of its skill, and how sure that is."""
+        """Its rating and uncertainty in words."""
         found = self.member
         return NOTHING if found is None else f"{found.rating:.1f} ± {found.uncertainty:.1f}"
 
@@ -59,19 +58,18 @@ class PolicySummary:
 
 @dataclass(frozen=True)
 class EpisodeMetric:
-    """One of the game's metrics of its episodes. None: there was nothing to measure."""
+    """One of the environment's episode metrics. None: not measured."""
 
     name: str
     evaluated: float | None
     """Mean over the episodes of the evaluation."""
     standard_error: float | None
-    """Of that mean."""
     training: float | None
-    """Mean over the last tenth of training, exploration included."""
+    """Mean over the last tenth of training, with exploration."""
 
     @property
     def words(self) -> str:
-        """The name as it is read."""
+        """The name without underscores."""
         return self.name.replace("_", " ")
 
     @property
@@ -82,7 +80,7 @@ class EpisodeMetric:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What came of a run."""
+    """The results of a run."""
 
     files: RunDirectory
     config: dict[str, Any]
@@ -92,43 +90,34 @@ class RunSummary:
     records: tuple[Record, ...]
     """The content of `metrics.jsonl`."""
     policies: tuple[PolicySummary, ...]
-
     episode_metrics: tuple[EpisodeMetric, ...] = ()
-    """Of the game."""
     damaged: int = 0
     """Lines of `metrics.jsonl` that could not be read."""
 
     @property
     def earlier(self) -> float:
-        """Seconds of the run before its last session; 0: it was not resumed."""
+        """Seconds before the last session; 0: the run was not resumed."""
         return float(self.ending.get("earlier", 0.0))
 
     @property
     def way(self) -> str:
-        """How policies played in the evaluation: `greedy` or `sampled`, that is with exploration.
-
-        Where there was none, as it would have been.
-        """
+        """How policies played in the evaluation: `greedy`, or `sampled` (with exploration)."""
         evaluation = self.ending.get("evaluation")
-        return way_of(evaluation) if evaluation else self.way_asked
+        return way_of(evaluation) if evaluation else self.way_configured
 
     @property
-    def way_asked(self) -> str:
-        """How they were to play, as of `way`: they did otherwise where that was measured before."""
+    def way_configured(self) -> str:
+        """How policies are to play by the configuration; an older evaluation may differ."""
         return WAYS[bool((self.config.get("run") or {}).get("evaluate_sampled"))]
 
     @property
     def episodes_evaluated(self) -> int:
-        """Episodes played after training; 0: none."""
+        """Episodes played after training."""
         return int((self.ending.get("evaluation") or {}).get("episodes", 0))
 
 
 def read_run(path: Path) -> RunSummary:
-    """Read what a run left behind.
-
-    Raises:
-        RunDirectoryError: the configuration, the metrics or the summary is missing or damaged.
-    """
+    """Read the results of a run; missing or damaged files are a `RunDirectoryError`."""
     files = RunDirectory.open(path)
     ending, config = files.read_summary(), read_config(files.config)
     damaged: list[int] = []
@@ -167,7 +156,7 @@ def _policies(
     trained = records[-1].playing if records else {}
     members = records[-1].members if records else {}
     away = [name for name in evaluation.get("policies", {}) if name not in trained]
-    # One who is away at the end stands where it stood at the beginning.
+    # Policies that are absent at the end keep the order of the beginning.
     order = {name: at for at, name in enumerate(records[0].playing if records else ())}
     listed = sorted([*trained, *away], key=lambda name: order.get(name, len(order)))
     for name in listed or evaluated:
@@ -190,13 +179,13 @@ def _policies(
             weighted_mean(_staleness(records, name)),
             last.replay_ratio,
             members.get(name),
-            # Where seats are dealt who takes one for good is a member, and no policy.
+            # In a population a scripted policy is a member.
             str(scripted.get(name, "")) if not members else "",
         )
 
 
 def returns(records: Sequence[Record], policy: str) -> Iterator[tuple[int, float, int]]:
-    """Turns, mean return and number of episodes of each interval in which an episode ended."""
+    """Yield turns, mean return and number of episodes of each interval with an episode's end."""
     before = 0
     for record in records:
         numbers = record.policies.get(policy)
@@ -221,7 +210,7 @@ def _staleness(records: Sequence[Record], policy: str) -> Iterator[tuple[float, 
 def weighted_mean(
     pairs: Iterator[tuple[float, float]] | Sequence[tuple[float, float]],
 ) -> float | None:
-    """Mean of the first of each pair, weighted by the second; None: there is none."""
+    """Return the mean of the first of each pair, weighted by the second; None: no pairs."""
     pairs = list(pairs)
     if not pairs:
         return None

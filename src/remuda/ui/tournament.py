@@ -1,4 +1,4 @@
-"""A tournament as a matrix in the terminal, better cells greener."""
+"""The cross-play matrix of a tournament in the terminal, and its progress."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 import numpy as np
-from rich import box
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.progress import (
@@ -18,7 +17,6 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 from rich.text import Text
 
 from remuda.crossplay import Tournament
@@ -26,28 +24,23 @@ from remuda.tournaments.doubt import in_words
 from remuda.tournaments.until import Look
 from remuda.types import Integers
 from remuda.ui.progress import Progress as PlainProgress
+from remuda.ui.tables import table_of
 
 POOR, GOOD = np.array([120, 60, 60]), np.array([40, 110, 70])
-"""Backgrounds of the least and the greatest mean."""
+"""Background colours of the smallest and the largest mean."""
 
 
 class MatchProgress:
-    """How far a tournament is: a bar in a terminal, else a line now and then; on standard error."""
+    """The progress of a tournament on standard error: a bar in a terminal, else plain lines."""
 
     def __init__(
         self, game: str, stopped: Callable[[], bool], console: Console | None = None
     ) -> None:
-        """Show nothing yet.
-
-        Args:
-            game: its name.
-            stopped: whether the matches under way are the last.
-            console: a terminal or not; None: standard error.
-        """
+        """Prepare; `stopped` returns whether the running matches are the last."""
         self.done = self.wanted = 0
-        """Matches that are over, and those that were asked for."""
+        """Matches that are over, and that are to be played."""
         self._game, self._stopped = game, stopped
-        self._sure = game
+        self._description = game
         self._console = console or Console(stderr=True)
         self._bar: Progress | None = None
         self._task = TaskID(0)
@@ -80,34 +73,34 @@ class MatchProgress:
         self._plain.close()
 
     def __call__(self, done: int, wanted: int) -> None:
-        """Take note of the matches that are over, and those wanted."""
+        """Show the matches that are over, and those wanted."""
         self.done, self.wanted = done, wanted
         if self._bar is None:
             self._plain(f"tournament of {self._game}", done, wanted)
             return
         task = self._bar.tasks[0]
         rate = f"{task.speed:,.0f}/s" if task.speed else ""
-        what = f"{self._game}: the last matches" if self._stopped() else self._sure
+        what = f"{self._game}: the last matches" if self._stopped() else self._description
         self._bar.update(self._task, completed=done, total=wanted, rate=rate, description=what)
 
     def look(self, found: Look) -> None:
-        """Tell what is known after a round, and what is the least sure."""
-        told = f"{found.words}: {in_words(found.sure)}"
+        """Show the answer after a round, and its least certain part."""
+        answer = f"{found.words}: {in_words(found.sure)}"
         if self._bar is None:
             print(
-                f"remuda: after {found.matches:,} matches {told}; least sure: {found.unsure}",
+                f"remuda: after {found.matches:,} matches {answer}; least sure: {found.unsure}",
                 file=sys.stderr,
                 flush=True,
             )
         else:
-            self._sure = in_words(found.sure)
+            self._description = in_words(found.sure)
             self._bar.console.print(
-                Text(f"{found.matches:,} matches: {told}; least sure: {found.unsure}", "dim")
+                Text(f"{found.matches:,} matches: {answer}; least sure: {found.unsure}", "dim")
             )
 
 
 def print_tournament(game: str, found: Tournament, console: Console | None = None) -> None:
-    """Print the matrix: rows earn, columns are whom they play among."""
+    """Print the matrix of mean returns: each row plays among agents of each column."""
     console = console or Console()
     known = found.means[~np.isnan(found.means)]
     size = float(np.abs(known).max(initial=0.0))
@@ -131,20 +124,17 @@ def print_tournament(game: str, found: Tournament, console: Console | None = Non
         about += f"; {agent} is {who} in every match"
     console.print(Text(about))
     for columns in _folded(heads, labels, cells, console.width):
-        table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
-        table.add_column("", style="bold", no_wrap=True)
-        for column in columns:
-            table.add_column(Text(heads[column]), justify="right", no_wrap=True)
+        table = table_of("", *(Text(heads[column]) for column in columns), no_wrap=True)
         for label, row in zip(labels, cells, strict=True):
             table.add_row(Text(label), *(row[column] for column in columns))
         console.print(table)
-    told = f"{found.episodes:,} episodes for each pair and seat"
+    count = f"{found.episodes:,} episodes for each pair and seat"
     if found.matches is not None and (found.cut or not found.episodes):
         why = f"{found.cut}: " if found.cut else ""
         apart = ~np.eye(len(found.matches), dtype=np.bool_) | (found.episodes > 0)
-        told = f"{why}{_range(found.matches[apart])} matches in each cell"
-    told += "; ± standard error" if with_errors else "; standard errors with --format json"
-    console.print(f"[dim]{told}[/]")
+        count = f"{why}{_range(found.matches[apart])} matches in each cell"
+    count += "; ± standard error" if with_errors else "; standard errors with --format json"
+    console.print(f"[dim]{count}[/]")
     if found.until is not None:
         console.print(Text(_known(found.until)), soft_wrap=True)
     if found.directory is not None:
@@ -152,7 +142,7 @@ def print_tournament(game: str, found: Tournament, console: Console | None = Non
 
 
 def _known(look: Look) -> str:
-    """What was found, or that it was not, in a line."""
+    """Return the answer, or that it is not certain enough, in a line."""
     wanted = f"{100.0 * look.wanted:g}%"
     if look.reached:
         return f"{look.words}: {wanted} sure after {look.matches:,} matches"
@@ -163,15 +153,15 @@ def _known(look: Look) -> str:
 
 
 GAP = 3
-"""Columns of the terminal between two of the table."""
+"""Characters between two columns."""
 
 
 def _columns(
     found: Tournament, decimals: int, width: int
 ) -> tuple[Sequence[str], Sequence[str], bool]:
-    """Heads and labels that fit into the terminal, and whether standard errors do.
+    """Return headings and row labels that fit, and whether there is room for standard errors.
 
-    Where names are too long the columns have numbers, which stand before the rows' names, too.
+    If names are too long, the columns are numbered, and each row's label begins with its number.
     """
     means = [f"{mean:.{decimals}f}" for mean in found.means.flat]
     errors = [f"±{error:.{decimals}f}" for error in found.errors.flat]
@@ -192,14 +182,14 @@ def _columns(
 
 
 def _widest(words: Sequence[str]) -> int:
-    """Columns of a terminal that the widest of these takes: some letters take two."""
+    """Return the width of the widest word in a terminal, where some letters take two columns."""
     return max(map(cell_len, words))
 
 
 def _folded(
     heads: Sequence[str], labels: Sequence[str], cells: Sequence[Sequence[Text]], width: int
 ) -> list[list[int]]:
-    """The columns of each table below another, so that all fit into the terminal."""
+    """Split the columns among tables that fit into the terminal."""
     free = width - _widest(labels)
     tables: list[list[int]] = []
     left = 0
@@ -216,8 +206,8 @@ def _folded(
 def _cell(mean: float, error: float | None, decimals: int, share: float) -> Text:
     if np.isnan(mean):
         return Text("-", "dim")
-    told = f"{mean:.{decimals}f}" + ("" if error is None else f"±{error:.{decimals}f}")
-    return Text(told, f"white on {_shade(share)}")
+    words = f"{mean:.{decimals}f}" + ("" if error is None else f"±{error:.{decimals}f}")
+    return Text(words, f"white on {_shade(share)}")
 
 
 def _range(matches: Integers) -> str:

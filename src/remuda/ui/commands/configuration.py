@@ -1,4 +1,4 @@
-"""The configuration that the words behind `remuda train` stand for."""
+"""The configuration that the words behind `remuda train` describe."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from remuda.config import (
     read_config,
 )
 from remuda.errors import ConfigError, UsageError
-from remuda.ui.arguments import parse_flags, several_values, take_options
+from remuda.ui.arguments import flags_with_several, parse_flags, take_options
 
 AUTO = "auto"
 """After `--resume`: continue what the same command began, else begin; for batch queues."""
 
 
 def read_arguments(words: Sequence[str]) -> Config:
-    """The configuration from flags over YAML files over presets over the defaults.
+    """Return the configuration: flags override YAML files, which override presets and defaults.
 
-    Of several files, or presets, each goes over those before it.
+    Of several files, or presets, each overrides those before it.
 
     Raises:
-        ConfigError: anything in them that is wrong, in one line.
+        ConfigError: something in them is wrong; the message is one line.
     """
     words, sources = take_configs(words)
     base = _read_sources(sources)
@@ -45,19 +45,14 @@ def read_arguments(words: Sequence[str]) -> Config:
 
 
 OWN_GAME = re.compile(r"[\w./]+:\w+")
-"""How a game of the user's own is named."""
+"""The form of the name of a user's game."""
 
 
 def _check_last_words(words: Sequence[str], game: str) -> None:
-    """Raise a `ConfigError` where a game that the user names is read as a value of an option.
-
-    Args:
-        words: the flags.
-        game: that would be trained instead.
-    """
+    """Raise a `ConfigError` if a game is read as a value of an option, and `game` is trained."""
     from remuda.envs.registry import is_known
 
-    for name, (*others, last) in several_values(words, Config):
+    for name, (*others, last) in flags_with_several(words, Config):
         own = OWN_GAME.fullmatch(last) and not any(":" in other for other in others)
         if last != game and (is_known(last) or own):
             raise ConfigError(
@@ -67,46 +62,36 @@ def _check_last_words(words: Sequence[str], game: str) -> None:
 
 
 class Sources(NamedTuple):
-    """Where settings stand besides flags, in order."""
+    """Names of presets, and paths of YAML files that override them, in order."""
 
     presets: list[str]
-    """Names."""
     files: list[str]
-    """Paths of YAML files, which go over presets."""
 
 
 def take_configs(words: Sequence[str]) -> tuple[list[str], Sources]:
-    """The words without any `--preset NAME` and `--config FILE`, and these.
-
-    Raises:
-        ConfigError: one is there without a name or a file.
-    """
+    """Return the words without any `--preset NAME` and `--config FILE`, and these."""
     words, presets = take_options(words, "--preset", "the name of a preset")
     words, files = take_options(words, "--config", "the path of a YAML file")
     return words, Sources(presets, files)
 
 
 def without_configs(words: Sequence[str], directory: Path) -> Sequence[str]:
-    """The words behind `--resume`, among which there is no `--preset` and no `--config`.
-
-    Raises:
-        ConfigError: there is one.
-    """
+    """Return the words behind `--resume`; a `--preset` or `--config` is a `ConfigError`."""
     words, sources = take_configs(words)
     if sources.presets or sources.files:
         raise ConfigError(
-            f"--preset and --config are for runs that begin; --resume goes on with the settings of "
-            f"{directory}, and flags go over them"
+            f"--preset and --config are for new runs; --resume continues with the settings of "
+            f"{directory}, and flags override them"
         )
     return words
 
 
 def _read_sources(sources: Sources) -> dict[str, Any]:
-    """The tree of presets and files, each over those before it.
+    """Return the tree of presets and files, each over those before it.
 
     Raises:
-        ConfigError: there is no such preset, or files leave nothing of it; a file cannot be read,
-            or files are wrong together: as the fault of the first one with which they are.
+        ConfigError: there is no such preset, or files override all of it; a file cannot be read,
+            or the files are wrong together: then it names the first file with which they are.
     """
     own: dict[str, Any] = {}
     trees = []
@@ -117,19 +102,19 @@ def _read_sources(sources: Sources) -> dict[str, Any]:
     try:
         load_config(base)
     except ConfigError:
-        # Not before: a setting that another in this file needs may stand in the next.
+        # Not before: a setting that this file needs may be in the next.
         for tree, source in zip(trees, sources.files, strict=True):
             load_config(tree, source)
     return base
 
 
 def read_resumed(words: Sequence[str], directory: Path) -> Config:
-    """The configuration of the run in `directory`, with flags over it.
+    """Return the configuration of the run in `directory`, with flags over it.
 
     Raises:
         RunDirectoryError: there is no such run.
-        ConfigError: anything in the flags that is wrong, in one line.
-        UsageError: they name another directory.
+        ConfigError: something in the flags is wrong; the message is one line.
+        UsageError: the flags name another directory.
     """
     from remuda.coordinator.run_directory import RunDirectory
 
@@ -138,7 +123,7 @@ def read_resumed(words: Sequence[str], directory: Path) -> Config:
     named = flags.get("run", {}).get("directory")
     if named is not None and Path(str(named)).expanduser().resolve() != directory.resolve():
         raise UsageError(
-            f"--run.directory is {named}, and --resume goes on in {directory}: leave one of them "
+            f"--run.directory is {named}, and --resume continues in {directory}: leave one of them "
             "out"
         )
     tree = overlay(saved, flags)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from remuda.config import Section
 from remuda.errors import RemudaError, RunDirectoryError
-from remuda.ui.arguments import parse_flags, validate
+from remuda.ui.commands.options import PictureOptions, PrintOptions, RunOptions
 
 if TYPE_CHECKING:
     from remuda.coordinator.run_directory import RunDirectory
@@ -20,103 +19,72 @@ if TYPE_CHECKING:
 
 
 def needs_run(what: str, command: str) -> Mapping[str, str]:
-    """What is said where a command about a run has none; `what`: it does with one."""
+    """Return the message for a missing run."""
     return {
         "run": f"name the run to {what}, as in `remuda {command} RUN`; `remuda runs` lists runs"
     }
 
 
-class EvaluateOptions(Section):
-    """What a run's policies earn, greedily or not: each agent's mean return, and its error."""
+class EvaluateOptions(PrintOptions, RunOptions):
+    """Evaluate a run's policies: the mean return of each agent, and its standard error."""
 
     NEEDED = needs_run("evaluate", "evaluate")
 
-    run: Path
-    """The run directory."""
     episodes: PositiveInt = 200
     """Episodes to play."""
     seconds: PositiveFloat | None = None
-    """Seconds after which those that are over must do. None: as long as it takes."""
+    """Seconds after which play ends with the episodes that are over. None: no limit."""
     seed: NonNegativeInt = 0
     """Seed of the games."""
     sampled: bool | None = None
     """Let policies explore as at the end of training, or, with `false`, be greedy. None: as the run
-    itself measures them, which is greedily unless it has `run.evaluate_sampled`."""
+    evaluates them itself, which is greedily unless it has `run.evaluate_sampled`."""
     checkpoint: Literal["final", "best"] | PositiveInt = "final"
-    """`final`: the weights at the end of the run, or the newest there are; `best`: those of the
-    checkpoint that did best in evaluation; or a checkpoint's number."""
+    """`final`: the weights at the end of the run, or the newest; `best`: those of the checkpoint
+    with the best evaluation; or a checkpoint's number."""
     scripted: dict[str, str] = Field(default_factory=dict)
-    """By agent, who plays in its place without having learned, as in `--scripted.agent_1 random`:
+    """By agent, a scripted policy that plays in its place, as in `--scripted.agent_1 random`:
     `random`, one that `remuda games GAME` lists, or your own as `module:callable`."""
     histories: Path | None = None
-    """Where all moves of each episode are written, a line of JSON each, as OpenSpiel numbers them;
-    for its games."""
-    format: Literal["table", "json"] = "table"
-    """A table to read, or one line of JSON."""
+    """The file to write all moves of each episode to, one line of JSON each, numbered as in
+    OpenSpiel; for its games."""
 
 
-class WatchOptions(Section):
-    """A picture of a run's policies at play."""
+class WatchOptions(PictureOptions, RunOptions):
+    """Write a GIF of a run's policies at play."""
 
     NEEDED = needs_run("watch", "watch")
 
-    run: Path
-    """The run directory."""
-    out: Path | None = None
-    """The GIF to write, or the film, as `play.mp4`. None: `play.gif` in the run directory."""
-    turns: PositiveInt = 100
-    """The most turns to show; an episode's end comes first."""
-    seed: NonNegativeInt = 0
-    """Seed of the game."""
     sampled: bool | None = None
     """As for `remuda evaluate`."""
     checkpoint: Literal["final", "best"] | PositiveInt = "final"
     """As for `remuda evaluate`."""
-    frames_per_second: PositiveInt = 8
-    """Turns shown in a second."""
 
 
-class StatusOptions(Section):
-    """What a run is doing, from another terminal."""
+class StatusOptions(PrintOptions, RunOptions):
+    """Show what a run is doing, from another terminal."""
 
     NEEDED = needs_run("look at", "status")
 
-    run: Path
-    """The run directory."""
-    format: Literal["table", "json"] = "table"
-    """A table to read, or the whole status as JSON; `--json` is short for the latter."""
 
-
-class ReportOptions(Section):
-    """What came of a run: its results, its picture and its report, made again."""
+class ReportOptions(RunOptions):
+    """Show the results of a run, and make its picture and its report again."""
 
     NEEDED = needs_run("report on", "report")
 
-    run: Path
-    """The run directory."""
 
-
-def status(words: Sequence[str]) -> int:
-    """Tell what a run is doing, from another terminal."""
-    options = validate(parse_flags(words, StatusOptions, positional="run"), StatusOptions)
-
+def status(options: StatusOptions) -> int:
+    """Show what a run is doing, from another terminal."""
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.ui.status import current_status, print_status
 
     found = current_status(RunDirectory.open(options.run))
-    if options.format == "json":
-        import json
-
-        print(json.dumps(found))
-    else:
-        print_status(options.run, found)
+    options.show(lambda: found, lambda: print_status(options.run, found))
     return 0
 
 
-def evaluate(words: Sequence[str]) -> int:
-    """Play a run's policies, and print what each agent earns."""
-    options = validate(parse_flags(words, EvaluateOptions, positional="run"), EvaluateOptions)
-
+def evaluate(options: EvaluateOptions) -> int:
+    """Evaluate a run's policies, and print the mean return of each agent."""
     from remuda.coordinator.coordinator import Signals
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.evaluate import evaluate as play
@@ -126,7 +94,7 @@ def evaluate(words: Sequence[str]) -> int:
     from remuda.ui.progress import Progress
 
     run = RunDirectory.open(options.run)
-    _tell_of_best(run, options.checkpoint)
+    _note_best(run, options.checkpoint)
     config, snapshots = load_run(run, options.checkpoint)
     if options.histories:
         check_histories(config)
@@ -154,12 +122,7 @@ def evaluate(words: Sequence[str]) -> int:
         return code or 1
     if options.histories:
         write_histories(options.histories, config, evaluation)
-    if options.format == "json":
-        import json
-
-        print(json.dumps(evaluation.as_summary(), allow_nan=False))
-    else:
-        _print_evaluation(options, config.game, evaluation)
+    options.show(evaluation.as_summary, lambda: _print_evaluation(options, config.game, evaluation))
     return code
 
 
@@ -188,15 +151,13 @@ def _print_evaluation(options: EvaluateOptions, game: str, evaluation: Evaluatio
         print(f"  {name.replace('_', ' ')}: {what}")
 
 
-def watch(words: Sequence[str]) -> int:
+def watch(options: WatchOptions) -> int:
     """Write a GIF of a run's policies at play."""
-    options = validate(parse_flags(words, WatchOptions, positional="run"), WatchOptions)
-
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.ui.ending import draw_play
 
     run = RunDirectory.open(options.run)
-    _tell_of_best(run, options.checkpoint)
+    _note_best(run, options.checkpoint)
     path = options.out or run.recording
     wrote = draw_play(
         run,
@@ -213,26 +174,24 @@ def watch(words: Sequence[str]) -> int:
     return 0
 
 
-def report(words: Sequence[str]) -> int:
-    """Tell what came of a run, and make its picture and report again."""
-    options = validate(parse_flags(words, ReportOptions, positional="run"), ReportOptions)
-
+def report(options: ReportOptions) -> int:
+    """Show the results of a run, and make its picture and report again."""
     from remuda.coordinator.run_directory import RunDirectory
-    from remuda.ui.ending import make_report, tell_results
+    from remuda.ui.ending import make_report, show_results
     from remuda.ui.results import print_files
 
     run = RunDirectory.open(options.run)
     if not run.read_summary()["turns"]:
         raise RunDirectoryError(f"no report of {run.path}: no turn was played in it")
-    failed = [*tell_results(run), *make_report(run)]
+    failed = [*show_results(run), *make_report(run)]
     print_files(run.path)
-    if failed:  # all of it was asked for
+    if failed:
         raise RemudaError("; ".join(failed))
     return 0
 
 
-def _tell_of_best(run: RunDirectory, checkpoint: int | str) -> None:
-    """Say which checkpoint stands in where the best is asked for, and none was measured."""
+def _note_best(run: RunDirectory, checkpoint: int | str) -> None:
+    """Say that the newest checkpoint replaces the best if none was evaluated."""
     numbers = run.checkpoints.numbers()
     if checkpoint == "best" and numbers and run.checkpoints.best() is None:
         print(

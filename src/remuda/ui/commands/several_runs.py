@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from remuda.config import Section
 from remuda.errors import ConfigError
-from remuda.ui.arguments import parse_flags, validate
-from remuda.ui.commands.games import GameOptions
+from remuda.ui.arguments import validate
+from remuda.ui.commands.options import GameOptions, PrintOptions
 
 if TYPE_CHECKING:
     from remuda.tournaments.setup import TournamentSetup
 
 ONE_OF_SEEDS = "train-one-of-seeds"
-"""The command, not listed, by which `remuda train --seeds` trains one of them in a process."""
+"""The unlisted command by which `remuda train --seeds` trains one seed in a process."""
 SEEDS = "seeds.json"
-"""In a directory of runs that differ by their seed: which there are to be, and how configured."""
+"""The file in a directory of several seeds that lists the seeds and their configuration."""
 
 
-class RunsOptions(Section):
-    """The runs in a directory: game, when, how they ended, what they earned."""
+class RunsOptions(PrintOptions):
+    """The runs in a directory: game, last activity, how they ended, their best return."""
 
     directory: Path = Path("runs")
-    """Where they are; directories in it are looked into, too."""
-    format: Literal["table", "json"] = "table"
-    """A table to read, or a list as JSON; `--json` is short for the latter."""
+    """The directory of the runs; its subdirectories are searched, too."""
 
 
-class CompareOptions(Section):
+class CompareOptions(PrintOptions):
     """Runs side by side; those that differ by nothing but their seed are one group."""
 
     NEEDED = MappingProxyType(
@@ -48,184 +44,147 @@ class CompareOptions(Section):
     """The run directories, or directories of runs, as `--seeds` makes them."""
     out: Path = Path("comparison")
     """The directory that the page and its picture are written into."""
-    format: Literal["table", "json"] = "table"
-    """A table to read, or all of it as JSON; `--json` is short for the latter."""
 
 
-class TournamentOptions(Section):
-    """All against all: the checkpoints of a run, or policies of any runs."""
+class TournamentOptions(PrintOptions):
+    """Cross-play of all against all: the checkpoints of a run, or policies of any runs."""
 
     run: tuple[str, ...] = ()
-    """A run, whose checkpoints play; or several that play: `RUN:policy`, with `@VERSION`, `@best`
-    or `@checkpoint-N` behind it for others than its newest weights, `RUN:all` for all policies of
-    a run and `RUN:all@frozen` for their frozen copies and scripted members, or one that plays
-    without having learned, such as `random`."""
+    """A run, whose checkpoints play; or several entrants: `RUN:policy`, with `@VERSION`, `@best`
+    or `@checkpoint-N` for weights other than the newest; `RUN:all` for all policies of a run;
+    `RUN:all@frozen` for its frozen copies and scripted members; or a scripted policy such as
+    `random`."""
     checkpoints: tuple[PositiveInt, ...] = ()
-    """Of a single run, which; none: all there are, and the weights at the end of the run."""
+    """Checkpoints of a single run; none: all of them, and the weights at the end of the run."""
     game: str = ""
-    """What several play; empty: the game of the first run, with its options."""
+    """The game that several entrants play; empty: the game of the first run, with its options."""
     env: GameOptions = GameOptions()
     scripted: dict[str, str] = Field(default_factory=dict)
-    """By agent, who takes its seat for good without having learned, as in `--scripted.agent_1
-    random`: no entrant sits there, and what is earned there counts for nobody. Those that are not
-    named: as in `env.scripted` of the first run, unless `--game` is named."""
+    """By agent, the scripted policy that plays its seat in every match, as in `--scripted.agent_1
+    random`: no entrant plays there, and its returns count for no entrant. Other seats: as in
+    `env.scripted` of the first run, unless `--game` is used."""
     episodes: PositiveInt = 100
     """Episodes for each pair and seat."""
     until: str = ""
-    """Play in rounds, each of those matches on which the answer hangs, until it is as sure as this
-    says: `rank of the top 3 is 95% sure`, `the best is 95% sure` or `the response graph is 95%
-    sure`. Empty: `--episodes` says how many there are."""
+    """Play in rounds, each of the matches that matter most, until the answer is this certain: `rank
+    of the top 3 is 95% sure`, `the best is 95% sure` or `the response graph is 95% sure`. Empty:
+    play `--episodes`."""
     matches: PositiveInt = 1_000_000
-    """With `--until`: matches at most, over all pairs."""
+    """With `--until`: the most matches, over all pairs."""
     seconds: PositiveFloat | None = None
-    """Begin no match after so many seconds; None: it takes as long as it takes."""
+    """Start no match after so many seconds; None: no limit."""
     sampled: bool = False
     """Let policies explore as at the end of training; else they are greedy."""
     seed: NonNegativeInt = 0
     """Seed of the games."""
     processes: PositiveInt | None = None
-    """That play at once; what comes of it is the same. None: as many as are useful, one for each
-    core at most."""
+    """Processes that play in parallel; the result does not depend on it. None: as many as are
+    useful, at most one for each core."""
     directory: Path | None = None
-    """Where matches are kept as they end; the same command goes on with what is there. None: a
-    directory under `runs/tournaments/` that is named after the game and all that the matches
-    follow from."""
+    """The directory to keep matches in; the same command continues with those that are there. None:
+    one under `runs/tournaments/`, named after the game and all settings that determine the
+    matches."""
     resume: Path | None = None
-    """A tournament's directory to go on with, with no other option than how far: `--episodes`,
-    `--matches`, `--seconds`."""
-    format: Literal["table", "json"] = "table"
-    """A table to read, or one line of JSON."""
+    """The directory of a tournament to continue; allowed with it are only `--episodes`,
+    `--matches`, `--seconds`, `--processes` and `--format`."""
 
 
-def runs(words: Sequence[str]) -> int:
-    """List the runs in a directory: game, when, how they ended, the best return."""
-    options = validate(parse_flags(words, RunsOptions, positional="directory"), RunsOptions)
-
+def runs(options: RunsOptions) -> int:
+    """List the runs in a directory: game, last activity, how they ended, the best return."""
     from remuda.ui.found_runs import list_runs, print_runs
 
     found = list_runs(options.directory)
-    if options.format == "json":
-        print(json.dumps([run.as_summary() for run in found]))
-    else:
-        print_runs(options.directory, found)
+    options.show(
+        lambda: [run.as_summary() for run in found], lambda: print_runs(options.directory, found)
+    )
     return 0
 
 
-def compare(words: Sequence[str]) -> int:
+def compare(options: CompareOptions) -> int:
     """Compare runs: a table with mean and standard error over seeds, and learning curves."""
-    options = validate(parse_flags(words, CompareOptions, positional="runs"), CompareOptions)
-
     from remuda.ui.comparison import compare as comparison_of
     from remuda.ui.comparison import print_comparison
 
     found = comparison_of(options.runs)
     page = found.report(options.out)
-    if options.format == "json":
-        print(json.dumps(found.as_summary()))
-    else:
-        print_comparison(found)
+    options.show(found.as_summary, lambda: print_comparison(found))
+    if options.format == "table":
         print(f"wrote {page}")
     return 0
 
 
-def tournament(words: Sequence[str]) -> int:
+def tournament(options: TournamentOptions) -> int:
     """Let a run's checkpoints, or policies of any runs, play against each other."""
-    tree = parse_flags(words, TournamentOptions, positional="run")
-    if "resume" in tree:
-        from remuda.ui.crossplay import asked_before
+    given = options.model_dump(include=options.model_fields_set)
+    if options.resume is not None:
+        from remuda.ui.crossplay import recorded_options
 
-        tree = asked_before(tree)
-    options = validate(tree, TournamentOptions)
+        options = validate(recorded_options(options.resume, given), TournamentOptions)
     if not options.run:
         raise ConfigError(
             "name what plays: a run, several as RUN:policy, or --resume DIR; `remuda runs` lists "
             "runs"
         )
-    _check_how_far(tree, options)
+    _check_length(options, set(given))
 
     from remuda.coordinator.coordinator import Signals
     from remuda.crossplay import play_setup, play_setup_until
     from remuda.evaluation import Limits
     from remuda.tournaments.until import SPENT
-    from remuda.ui.crossplay import asked_by, directory_of
+    from remuda.ui.crossplay import directory_of, options_to_record
     from remuda.ui.tournament import MatchProgress, print_tournament
 
-    setup, sources = _tournament_of(options)
+    setup, sources = _setup(options)
     directory = directory_of(setup, options.resume or options.directory, options.until)
-    asked = asked_by(options.model_dump(mode="json"), options.run, sources)
+    record = options_to_record(options.model_dump(mode="json"), options.run, sources)
     signals = Signals()
     with signals.watching(), MatchProgress(setup.game, signals.stopped) as progress:
         limits = Limits(options.seconds, interrupted=signals.stopped, watch=progress)
+        common = (directory, record, limits)
         if options.until:
             found = play_setup_until(
-                setup,
-                options.until,
-                directory,
-                asked,
-                limits,
-                options.matches,
-                progress.look,
-                options.processes,
+                setup, options.until, *common, options.matches, progress.look, options.processes
             )
         else:
-            found = play_setup(setup, options.episodes, directory, asked, limits, options.processes)
+            found = play_setup(setup, options.episodes, *common, options.processes)
     code = 0 if signals.caught is None else 128 + signals.caught
-    if options.format == "json":
-        print(json.dumps(found.as_summary()))
-    else:
-        print_tournament(setup.game, found)
+    options.show(found.as_summary, lambda: print_tournament(setup.game, found))
     if found.cut:
         enough = 2 * max(options.matches, progress.done)
         more = f" --matches {enough}" if found.cut == SPENT else ""
         print(
             f"remuda: {found.cut} after {progress.done:,} of {progress.wanted:,} matches; "
-            f"`remuda tournament --resume {directory}{more}` goes on",
+            f"`remuda tournament --resume {directory}{more}` continues",
             file=sys.stderr,
         )
     return code if found.cut else 0
 
 
-def _check_how_far(tree: Mapping[str, Any], options: TournamentOptions) -> None:
-    """Raise a `ConfigError` for ways to say how far it goes that do not belong together.
-
-    And a `UsageError` for a question that is none, such as one without quotes around its words.
-    """
+def _check_length(options: TournamentOptions, given: set[str]) -> None:
+    """Raise an error if options about the number of matches contradict each other."""
     if options.until:
         from remuda.analysis.plan import parse_until
 
         parse_until(options.until)
-    if options.until and "episodes" in tree and options.resume is None:
+    if options.resume is not None:
+        return
+    if options.until and "episodes" in given:
         raise ConfigError(
             "--until says how far it goes, and so does --episodes; leave out one of them"
         )
-    if not options.until and "matches" in tree and options.resume is None:
+    if not options.until and "matches" in given:
         raise ConfigError(
             "--matches is for --until; without it, --episodes says how many there are"
         )
 
 
-def _tournament_of(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, str]]:
-    """Who plays what, and by entrant the run that it is of."""
-    from remuda.ui.crossplay import check_unchanged, recorded_sources
-
-    if options.resume is None:
-        return _tournament_of_named(options)
-    directory = options.resume.expanduser()
-    sources = recorded_sources(directory)
-    if sources is None:
-        setup, named = _tournament_of_named(options)
-        check_unchanged(setup, directory)
-        return setup, named
-
+def _setup(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, str]]:
+    """Return the tournament, and by entrant the directory of its run."""
+    from remuda.ui.crossplay import is_among_checkpoints, set_up
     from remuda.ui.recorded_tournament import recorded_setup
 
-    return recorded_setup(directory, sources), sources
-
-
-def _tournament_of_named(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, str]]:
-    """Likewise, by the names that entrants have now."""
-    from remuda.ui.crossplay import is_among_checkpoints, set_up
-
+    if options.resume is not None:
+        return recorded_setup(options.resume.expanduser())
     if is_among_checkpoints(options.run):
         return _among_checkpoints(options)
     if options.checkpoints:
@@ -240,7 +199,6 @@ def _tournament_of_named(options: TournamentOptions) -> tuple[TournamentSetup, M
 
 
 def _among_checkpoints(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, str]]:
-    """The tournament of the checkpoints of a single run."""
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.crossplay import setup_of_snapshots
     from remuda.saved_weights import load_run

@@ -18,14 +18,14 @@ from remuda.ui.commands.configuration import (
     without_configs,
 )
 from remuda.ui.commands.several_runs import SEEDS
-from remuda.ui.interrupts import HALTED, tell_at_the_end
+from remuda.ui.interrupts import HALTED, set_exit_hints
 
 
 def train(words: Sequence[str]) -> int:
     """Train the policies of a game."""
     words, count = take_option(words, "--seeds", "how many seeds to train")
     words, jobs = take_option(words, "--jobs", "how many seeds to train at a time")
-    words, resumed = take_option(words, "--resume", "the directory of the run to go on with")
+    words, resumed = take_option(words, "--resume", "the directory of the run to continue")
     resumed = os.path.expanduser(resumed)
     if resumed == AUTO:
         return _train_or_resume(words, count, jobs)
@@ -36,13 +36,13 @@ def train(words: Sequence[str]) -> int:
 
 
 def train_one_of_seeds(words: Sequence[str]) -> int:
-    """Train one of several seeds, which have one report together, by a file that says all."""
-    words, resumed = take_option(words, "--resume", "the directory of the run to go on with")
+    """Train one of several seeds, which have one report together."""
+    words, resumed = take_option(words, "--resume", "the directory of the run to continue")
     return _train_run(read_arguments(words), words, resumed, with_report=False)
 
 
 def _train_or_resume(words: Sequence[str], count: str, jobs: str) -> int:
-    """Go on with what the same command began, else begin."""
+    """Continue the run that the same command began, or begin one."""
     if count or jobs:
         return _train_seeds(words, "", count, jobs, is_auto=True)
     config = read_arguments(words)
@@ -70,7 +70,7 @@ def _train_run(
     from remuda.result import Result
     from remuda.training import train as run_training
     from remuda.ui.drawing import Preparation
-    from remuda.ui.ending import tell_files, tell_results
+    from remuda.ui.ending import show_files, show_results
     from remuda.ui.live import make_view
     from remuda.ui.progress import Progress
     from remuda.ui.resuming import offer_to_resume
@@ -80,40 +80,40 @@ def _train_run(
         if unfinished is not None:
             is_auto = True
             config, resumed = read_resumed(without_config, unfinished), str(unfinished)
-    said = frozenset(by_leaf(parse_flags(without_config, Config, positional="game")))
-    if resumed and is_auto:  # the same command again: what has evolved since is no fault of it
-        said = frozenset()
+    explicit_keys = frozenset(by_leaf(parse_flags(without_config, Config, positional="game")))
+    if resumed and is_auto:  # the same command again, although settings may have evolved since
+        explicit_keys = frozenset()
     progress = Progress()
     shown: list[str] = []
 
-    def results_are_in(result: Result) -> None:
+    def on_results(result: Result) -> None:
         progress.close()
-        for note in tell_results(RunDirectory.open(result.directory)):
+        for note in show_results(RunDirectory.open(result.directory)):
             print(f"note: {note}")
         if not result.finished:
             print(f"{result.ended}; {way_on(RunDirectory(result.directory))}")
         sys.stdout.flush()
         shown.extend(result.notes)
-        tell_at_the_end(f"its report can be made by: remuda report {result.directory}")
+        set_exit_hints(f"its report can be made by: remuda report {result.directory}")
 
     preparation = Preparation()
 
     def prepare(directory: Path, turns: int) -> None:
         again = f"they can be measured by: remuda evaluate {directory}"
-        tell_at_the_end("the policies are saved", again)
+        set_exit_hints("the policies are saved", again)
         if with_report:
             preparation.begin(RunDirectory.open(directory), turns > 0)
 
-    callbacks = Callbacks(progress, prepare, results_are_in)
+    callbacks = Callbacks(progress, prepare, on_results)
     try:
         view = make_view(config.run.live)
-        result = run_training(config, view, bool(resumed), callbacks, said)
+        result = run_training(config, view, bool(resumed), callbacks, explicit_keys)
     finally:
         progress.close()
         preparation.end()
     later = [note for note in result.notes if note not in shown]
     if with_report:
-        tell_files(RunDirectory.open(result.directory), later, preparation.picture)
+        show_files(RunDirectory.open(result.directory), later, preparation.picture)
     if result.unsaved:
         raise RunDirectoryError(missing_words(RunDirectory.open(result.directory), result.unsaved))
     if result.signal is not None:
@@ -122,7 +122,7 @@ def _train_run(
 
 
 def _begin_processes(config: Config) -> None:
-    """Let what starts child processes load libraries meanwhile, if there will be any."""
+    """Start to load libraries in the fork server, if the run has child processes."""
     if config.schedule != "sequential" or config.env.workers > 1:
         from remuda.forkserver.program import load_and_begin
 
@@ -132,7 +132,7 @@ def _begin_processes(config: Config) -> None:
 def _train_seeds(
     words: Sequence[str], resumed: str, count: str, jobs: str, is_auto: bool = False
 ) -> int:
-    """Train several seeds of one run."""
+    """Train several seeds of one run; `resumed` is their directory."""
     from remuda.config import by_leaf
     from remuda.ui.seeds import Seeds, number_of, train_seeds
 
@@ -141,15 +141,13 @@ def _train_seeds(
     flags = parse_flags(without_config, Config, positional="game")
     if resumed:
         if count:
-            raise ConfigError(
-                "--seeds is for runs that begin; --resume goes on with those there are"
-            )
+            raise ConfigError("--seeds is for new runs; --resume continues those in the directory")
         if not (Path(resumed) / SEEDS).is_file():
             raise ConfigError(
                 f"--jobs: {resumed} does not hold several seeds, as --seeds makes them"
             )
         if "seed" in flags or "directory" in flags.get("run", {}):
-            raise ConfigError("--seed and --run.directory cannot change for seeds that go on")
+            raise ConfigError("--seed and --run.directory cannot change for seeds that continue")
         without_configs(words, Path(resumed))
         seeds = Seeds.open(Path(resumed), flags)
     elif not count:

@@ -19,7 +19,7 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RemudaError
 from remuda.loggers.common import flat
 from remuda.ui.comparison import ASIDE
-from remuda.ui.found_runs import FoundRun, find_runs, look_at
+from remuda.ui.found_runs import FoundRun, find_runs, summarise
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +175,7 @@ class Catalogue:
 def _read_run(run: str, path: Path) -> CataloguedRun:
     try:
         settings = _settings(path)
-        return CataloguedRun(run, look_at(path), settings, _group(settings))
+        return CataloguedRun(run, summarise(path), settings, _group(settings))
     except Exception as error:  # another person's file may hold anything
         log.warning("cannot read the run %s", path, exc_info=error)
         words = f"{type(error).__name__}: {error}"[:LONGEST]
