@@ -152,7 +152,7 @@ def held(state: Any) -> Any:
 
 def lockstep(results: Results, options: argparse.Namespace) -> None:
     """The same run in `sequential`, in `lockstep` here and over two nodes, and of another seed."""
-    for what, whole in (("seats for good", FIXED), ("dealt, with births", DEALT)):
+    for what, whole in (("fixed seats", FIXED), ("dealt, with births", DEALT)):
         turns = round(whole["run"]["turns"] * options.scale)
         tree = overlay(whole, {"run": {"turns": turns}})
         over_two = overlay(tree, {"schedule": "lockstep", "cluster": {"local": 2}})

@@ -419,7 +419,7 @@ def frozen(results: Results, options: argparse.Namespace) -> None:
         else:
             epochs = found["epoch"] - hit.epoch
             results.bar(
-                f"{name}: taken back, and placed anew all the same", epochs, most=0, least=0
+                f"{name}: taken back, yet placed again", epochs, most=0, least=0
             )
         if seconds < found["silence"]:
             results.bar(f"{name}: given up", bool(gone), most=0, least=0)
@@ -427,7 +427,7 @@ def frozen(results: Results, options: argparse.Namespace) -> None:
             after = gone[0] if gone else seconds + AFTER
             results.bar(f"{name}: given up after, s", after, most=found["silence"] + LATE)
         results.bar(
-            f"{name}: actors and policies that went on",
+            f"{name}: actors and policies that continued",
             all_on,
             most=far.shape[1],
             least=far.shape[1],

@@ -275,7 +275,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "twice as many nodes that learn (policy.node)": {"learning": 0.5},
     "a quarter as many (policy.node)": {"learning": 0.0625},
     "actor.processes: one on each node": {"actors": 1},
-    "seats for good, no population": {"dealt": False},
+    "fixed seats, no population": {"dealt": False},
     "rollouts of four times as many steps": {"batch": 4 * 4096.0},
 }
 """What a user may set, as the model knows it..."""

@@ -3,8 +3,8 @@
 python benchmarks/population.py kuhn --seeds 5         self-play against a pool: exploitability
 python benchmarks/population.py kuhn_anchor --seeds 5  held by an anchor: the last 100 versions
 python benchmarks/population.py connect_four           20 minutes of self-play: wins, ratings
-python benchmarks/population.py speed --rounds 3       dealt seats against seats for good
-python benchmarks/population.py teams --rounds 3       teams of unlike sizes against seats for good
+python benchmarks/population.py speed --rounds 3       dealt seats against fixed seats
+python benchmarks/population.py teams --rounds 3       teams of unlike sizes against fixed seats
 python benchmarks/population.py many                   8 and 64 policies: cost and memory
 python benchmarks/population.py actors --rounds 3      a slow game, dealt by one actor and by two
 """
@@ -200,7 +200,7 @@ def compare(
     rounds: int,
     bar: float,
 ) -> None:
-    """Trained agent-steps a second of dealt seats, against the same with seats for good."""
+    """Trained agent-steps a second of dealt seats, against the same with fixed seats."""
     found = in_turns(trees, seconds, rounds)
     fixed, dealt = ([rate for rate, _ in found[name]] for name in ("fixed", "dealt"))
     ratios = [d / f for d, f in zip(dealt, fixed, strict=True)]
@@ -219,7 +219,7 @@ def compare(
 
 
 def speed(results: Results, seconds: float, rounds: int) -> None:
-    """The same policies on seats for good and dealt by a round robin."""
+    """The same policies on fixed seats and dealt by a round robin."""
     for game in ("treasure_hunt", "bucket_brigade"):
         trees = {"fixed": {"game": game}, "dealt": {"game": game, "population": DEALT}}
         compare(results, game, trees, seconds, rounds, 0.85)

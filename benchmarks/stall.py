@@ -240,7 +240,7 @@ def main() -> None:
         results.bar(f"{on_full}: longest standstill while one is stopped, s", worst, most=limit)
         if on_full == "wait":
             times = max(run.stopped.given_up for run in runs)
-            results.bar("wait: times that the game stood still for it", times, most=1)
+            results.bar("wait: times that the game waited for it", times, most=1)
         else:
             waits = max(run.waits for run in runs)
             results.bar("overwrite: waits in the whole run", waits, most=0, least=0)
@@ -249,7 +249,7 @@ def main() -> None:
         went_on = sum(run.all_go_on for run in runs)
         rounds = len(runs)
         results.bar(
-            f"{on_full}: runs in which all eight went on", went_on, most=rounds, least=rounds
+            f"{on_full}: runs in which all eight continued", went_on, most=rounds, least=rounds
         )
     results.finish(options)
 

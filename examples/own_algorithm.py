@@ -1,4 +1,4 @@
-"""Two algorithms of one's own: A2C on rollouts, and soft actor-critic on single steps.
+"""Write your own algorithms: A2C on rollouts, and soft actor-critic on single steps.
 
 python examples/own_algorithm.py [A2C|SAC] [TURNS]
 """
@@ -17,7 +17,7 @@ class A2C(remuda.RolloutAlgorithm):
     unused = ("ppo.clip", "ppo.value_clip")
 
     def losses(self, rows):
-        """The loss of the policy and of the value, of every row of the minibatch: [G, B] each."""
+        """Return the losses of policy and value for every row of the minibatch: [G, B] each."""
         policy = -rows.advantages * rows.log_probs
         value = 0.5 * (rows.targets - rows.values).square()
         return policy, value
@@ -33,7 +33,7 @@ class SAC(remuda.TransitionAlgorithm):
     unused = ("dqn.double", "dqn.huber", "dqn.target_every", "network.dueling")
 
     def loss(self, batch, part):
-        """The loss of every sample [G, B], and the value of its action."""
+        """Return the loss of every sample [G, B], and the value of its action."""
         temperature = self.setting(part, "temperature").unsqueeze(-1)
         with torch.no_grad():
             log_pi = self.head(part, "policy", batch.s_t).log_softmax(-1)

@@ -1,4 +1,4 @@
-"""Train with a network of one's own: any torch module from observations to features.
+"""Train with your own network: any torch module from observations to features.
 
 python examples/own_network.py [TURNS]
 """
@@ -23,7 +23,7 @@ PPO = {
 
 
 def main() -> None:
-    """Train CartPole, and look at what was trained."""
+    """Train CartPole, and show the trained weights."""
     turns = int(sys.argv[1]) if len(sys.argv) > 1 else 150_000
     result = remuda.train(
         "gymnasium:CartPole-v1",

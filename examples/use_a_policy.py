@@ -1,6 +1,6 @@
-"""Train, open the run, and ask a policy for actions.
+"""Train, open the run, and act with a policy.
 
-python examples/use_a_policy.py [RUN]    trains for a few seconds where no run is named
+python examples/use_a_policy.py [RUN]    trains for a few seconds if no run is named
 """
 
 import sys
@@ -11,7 +11,7 @@ import remuda
 
 
 def main() -> None:
-    """Train or open a run, and ask its policies."""
+    """Train or open a run, and use its policies."""
     if len(sys.argv) > 1:
         run = remuda.load(sys.argv[1])
     else:
@@ -32,7 +32,7 @@ def main() -> None:
     print("a batch:", policy.act(observations))
     print("exploring:", policy.act(observations, deterministic=False, rng=1))
 
-    # What it chooses by, with gradients, as a module of torch.
+    # The network, with gradients, as a torch module.
     import torch
 
     module = policy.module()
@@ -42,7 +42,7 @@ def main() -> None:
         sum(p.numel() for p in module.parameters()),
     )
 
-    # What the run did, and what it earns.
+    # The metrics of the run, and an evaluation.
     metrics = run.metrics()
     print(f"{metrics['turns'][-1]:,.0f} turns, {metrics['agent_0/updates'][-1]:,.0f} updates")
     played = run.evaluate(episodes=20)
