@@ -418,9 +418,7 @@ def frozen(results: Results, options: argparse.Namespace) -> None:
             )
         else:
             epochs = found["epoch"] - hit.epoch
-            results.bar(
-                f"{name}: taken back, yet placed again", epochs, most=0, least=0
-            )
+            results.bar(f"{name}: taken back, yet placed again", epochs, most=0, least=0)
         if seconds < found["silence"]:
             results.bar(f"{name}: given up", bool(gone), most=0, least=0)
         elif seconds > found["silence"] + LATE:

@@ -236,7 +236,11 @@ def grown_of(results: Results, driver: Any, page: str, updates: int) -> None:
         told = driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
         found.append({each["name"]: each["value"] for each in told if each["name"] in HELD})
     early, late = found
-    row: dict[str, Any] = {"page": page, "requests": asked, "minutes": (time.monotonic() - begun) / 60}
+    row: dict[str, Any] = {
+        "page": page,
+        "requests": asked,
+        "minutes": (time.monotonic() - begun) / 60,
+    }
     results.row(row | {words: late[name] for name, words in HELD.items()})
     for name, words in HELD.items():
         results.bar(f"{page}: {words}, at the end by a quarter", late[name] / early[name], most=1.2)
