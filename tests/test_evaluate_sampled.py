@@ -19,7 +19,7 @@ from remuda.effects import without_effect
 from remuda.evaluation import Evaluation, Limits
 from remuda.judge import judged
 from remuda.loggers.common import evaluated
-from remuda.result import is_told
+from remuda.result import is_reported
 from remuda.ui import status
 from remuda.ui.cli import run as command
 from remuda.ui.comparison import compare, print_comparison
@@ -282,8 +282,8 @@ def test_fewer_episodes_of_what_is_asked_for_are_told(tmp_path):
     before = json.loads((tmp_path / "run" / "summary.json").read_text())
     first = remuda.load(tmp_path / "run").evaluate(2, sampled=True)
     cut = replace(first, cut="the time was up", asked=EPISODES)
-    assert is_told(SimpleNamespace(before=before), cut)
-    assert not is_told(SimpleNamespace(before=before), replace(cut, sampled=False))
+    assert is_reported(SimpleNamespace(before=before), cut)
+    assert not is_reported(SimpleNamespace(before=before), replace(cut, sampled=False))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 import remuda
 from remuda.config import load_config, overlay
-from remuda.result import cut_words, is_told, summarise
+from remuda.result import cut_words, is_reported, summarise
 from remuda.ui.live import PlainView
 
 SMALL = {
@@ -230,9 +230,9 @@ def test_a_measurement_that_was_cut_does_not_replace_a_longer_one(tmp_path):
     assert "1 of 2 episodes; the returns are those" in cut_words(
         load_config({}), again, cut, interrupted=False
     )
-    assert not is_told(again, cut)
-    assert is_told(again, first.evaluation)
-    assert is_told(first, cut)
+    assert not is_reported(again, cut)
+    assert is_reported(again, first.evaluation)
+    assert is_reported(first, cut)
 
 
 def test_returns_of_before_stay_where_greedy_play_fails(tmp_path, monkeypatch):

@@ -85,9 +85,11 @@ def train(
     find_game(whole.game)
     check_presets(preset, whole.game)
     view = make_view(whole.run.live) if view is None else view
-    said = written_in(config, settings | given, resume is not None)
+    explicit_keys = written_in(config, settings | given, resume is not None)
     try:
-        return run_training(whole, view, resume is not None, said=said, user_callbacks=callbacks)
+        return run_training(
+            whole, view, resume is not None, explicit_keys=explicit_keys, user_callbacks=callbacks
+        )
     except UnguardedScriptError as error:
         raise error.with_traceback(None) from None  # the line says all, and the script is at fault
 

@@ -1,4 +1,4 @@
-"""The end of a run: its weights and results are saved, as far as the disk allows, and measured."""
+"""The end of a run: save its weights and results, as far as the disk allows, and evaluate it."""
 
 from __future__ import annotations
 
@@ -22,48 +22,48 @@ from remuda.evaluation import Limits
 from remuda.events import Events
 from remuda.judge import Judge, judge_last
 from remuda.publish.snapshot import Snapshot
-from remuda.result import Result, cut_words, failed_words, is_told, played_words, summarise
+from remuda.result import Result, cut_words, failed_words, is_reported, played_words, summarise
 from remuda.saved_weights import save_weights
 from remuda.user_code import where_raised
 
 log = logging.getLogger(__name__)
 
 HEADER = 8_192
-"""Bytes of a file of weights beside the weights and the names of the policies."""
+"""Bytes of a file of weights besides the weights and the names of the policies."""
 
 
 @dataclass(frozen=True)
-class Callbacks:
-    """Who is told of the end of a run while it lasts."""
+class FinishHooks:
+    """Functions that are called while a run ends."""
 
     progress: Callable[[str, int, int], None] = lambda what, done, wanted: None  # noqa: ARG005
-    """Of what is being played: episodes that are over, and those that are wanted."""
+    """Called during evaluation with its name, finished episodes, and wanted episodes."""
     trained: Callable[[Path, int], None] = lambda directory, turns: None  # noqa: ARG005
-    """Once, when weights and first results are saved, with the turns that were played."""
+    """Called once with the turns played, when weights and first results are saved."""
     results: Callable[[Result], None] = lambda result: None  # noqa: ARG005
-    """Once, when the results are saved: what comes after may take long, fail or be interrupted."""
+    """Called once when the results are saved; later steps may take long, fail or be interrupted."""
 
 
 @dataclass(frozen=True)
 class Finish:
-    """What is done once nothing is trained any more.
+    """The steps after training.
 
-    A file that cannot be written, such as on a full disk, costs only itself: everything else is
-    still done, and an error at the very end says what is missing.
+    A file that cannot be written, for example on a full disk, costs only itself: everything else is
+    still done, and an error at the very end lists the missing files.
     """
 
     config: Config
     view: GuardedView
     assembly: Assembly
     run: RunDirectory
-    callbacks: Callbacks
+    hooks: FinishHooks
     events: Events
     signals: Signals
     unsaved: list[str] = field(default_factory=list)
-    """Why weights or results could not be saved, in words."""
+    """Why weights or results could not be saved."""
 
     def hold_room(self) -> None:
-        """Hold the room on the disk that the last weights and the results will need."""
+        """Reserve disk space for the final weights and the results."""
         snapshots = self.assembly.snapshots()
         facts = HEADER + sum(len(name) + 1 for name in snapshots)
         self.run.reserve.hold(sum(s.weights.nbytes + facts for s in snapshots.values()))
@@ -80,20 +80,20 @@ class Finish:
         self, coordinator: Coordinator, result: Result, snapshots: Mapping[str, Snapshot]
     ) -> Result:
         """Measure the trained policies, save and report the results, rank the last checkpoint."""
-        config, run, callbacks, signals = self.config, self.run, self.callbacks, self.signals
+        config, run, hooks, signals = self.config, self.run, self.hooks, self.signals
         self.events.take_no_more_requests()
         limits, begun = Limits(config.run.evaluate_seconds, signals.stopped), time.monotonic()
         result = self._save_results(result)  # whatever comes after it
-        callbacks.trained(run.path, result.record.turns)
+        hooks.trained(run.path, result.record.turns)
         if config.run.evaluate_episodes and not (signals.stopped() or self.events.failure):
-            limits = replace(limits, watch=partial(callbacks.progress, played_words(config)))
+            limits = replace(limits, watch=partial(hooks.progress, played_words(config)))
             result = _measure(config, result, snapshots, limits)
             result = self._save_results(result)
         result = replace(result, signal=signals.caught)
-        callbacks.results(result)
+        hooks.results(result)
         if result.evaluation is not None:
             limits = limits.part(0, 1, time.monotonic() - begun)
-            watch = partial(callbacks.progress, "play against the best so far")
+            watch = partial(hooks.progress, "play against the best so far")
             judge = Judge(config, self.assembly.specs, run, replace(limits, watch=watch))
             result = judge_last(config, result, coordinator, judge, snapshots)
             result = self._save_results(result)
@@ -104,7 +104,7 @@ class Finish:
         return result
 
     def _save_results(self, result: Result) -> Result:
-        """Save the results; they come back with what was told of environments meanwhile."""
+        """Save the results; return them with new notes of environments."""
         layout, noted = self.assembly.describe(), result.with_notes(faults())
         self._try(lambda: self.run.save_summary(summarise(self.config, noted, layout)))
         return noted
@@ -119,33 +119,33 @@ class Finish:
 
 
 def missing_words(run: RunDirectory, unsaved: Sequence[str]) -> str:
-    """What could not be saved of a run, what is there all the same, and what to do."""
+    """Describe what could not be saved of a run, what exists, and what to do."""
     return f"{'; '.join(unsaved)}. {_kept(run)}. Free some space, and {way_on(run)}"
 
 
 def _kept(run: RunDirectory) -> str:
-    """The newest checkpoint, in words."""
+    """Describe the newest checkpoint."""
     for number in reversed(run.checkpoints.numbers()):
         try:
             turns = run.checkpoints.manifest(number).turns
         except CheckpointError:
             continue
-        return f"Checkpoint {number} holds the run as it was after {turns:,} turns"
+        return f"Checkpoint {number} holds the run after {turns:,} turns"
     return "There is no checkpoint"
 
 
 def _measure(
     config: Config, result: Result, snapshots: Mapping[str, Snapshot], limits: Limits
 ) -> Result:
-    """The result with what policies earn, as far as that got."""
+    """Return the result with an evaluation, as far as that got."""
     try:
         evaluation = evaluate(
             config, snapshots, config.run.evaluate_episodes, config.seed, limits=limits
         )
     except Exception as error:  # the user's game; the run is worth more than its measurement
         log.exception("%s failed", played_words(config))
-        told = where_raised(error) or f"{type(error).__name__}: {error}"
-        return result.with_note(failed_words(config, result, told))
+        words = where_raised(error) or f"{type(error).__name__}: {error}"
+        return result.with_note(failed_words(config, result, words))
     if evaluation.cut:
         result = result.with_note(cut_words(config, result, evaluation, limits.interrupted()))
-    return replace(result, evaluation=evaluation if is_told(result, evaluation) else None)
+    return replace(result, evaluation=evaluation if is_reported(result, evaluation) else None)

@@ -1,4 +1,4 @@
-"""What is looked at before a run is made: its game, its policies, and what cannot be."""
+"""Checks of a run before anything is allocated: its environment, policies and memory."""
 
 from __future__ import annotations
 
@@ -31,49 +31,49 @@ from remuda.types import AgentSpec
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is known of a run before anything of it is made."""
+    """The environment and policies of a run, before anything is allocated."""
 
     agents: tuple[AgentSpec, ...]
     facts: tuple[str, ...]
-    """What the game tells of an episode, by name."""
+    """Names of the episode metrics."""
     specs: tuple[PolicySpec, ...]
     layout: Layout
-    """As it is by cores and memory; a trial may change it."""
+    """Chosen by cores and memory; a trial may change it."""
     copy_size: int
-    """Bytes that one more copy of the game takes."""
+    """Bytes of one more environment copy."""
 
-    def notes(self, config: Config, said: Collection[str], resumed: bool) -> list[str]:
-        """Return what the user should know before it begins."""
+    def notes(self, config: Config, explicit_keys: Collection[str], resumed: bool) -> list[str]:
+        """Return notes for the user before the run begins."""
         names = [spec.name for spec in self.specs]
-        unused = without_effect(config, said, resumed, names)
+        unused = without_effect(config, explicit_keys, resumed, names)
         beyond = without_steps(config, self.specs, len(self.agents))
         return [*space_notes(self.specs), *unused, *beyond]
 
     def check_memory(self, config: Config, layout: Layout) -> None:
-        """Refuse what there is no memory for."""
+        """Refuse a run that does not fit into the memory."""
         check_memory(config, self.specs, self.agents, layout, self.copy_size)
 
 
 def with_fixed_trace(config: Config) -> Config:
-    """The same run, whose trace does not follow the current directory that user code may change."""
+    """Make the path of the trace absolute: user code may change the current directory."""
     if config.trace is None:
         return config
     return config.model_copy(update={"trace": config.trace.absolute()})
 
 
 def prepare(config: Config) -> Prepared:
-    """Look at the game and the policies of a run."""
+    """Inspect the environment and the policies of a run."""
     here = os.getcwd()
     try:
         return _with_copy_size(config)
     finally:
-        os.chdir(here)  # whatever the game does: it is only looked at here
+        os.chdir(here)  # the environment may have changed it
 
 
 def _with_copy_size(config: Config) -> Prepared:
     env = make_env(config.game, 1, **config.env.made_with)
     try:
-        found, one = _looked_at(config, env), size_of_arrays(env)
+        found, one = _inspected(config, env), size_of_arrays(env)
         lasting = lasting_state(env)
         if lasting:
             note(lasting_words(lasting))
@@ -88,8 +88,8 @@ def _with_copy_size(config: Config) -> Prepared:
         two.close()
 
 
-def _looked_at(config: Config, env: VectorEnv) -> Prepared:
-    """What is known of a run by one copy of its game; the size of a copy is not."""
+def _inspected(config: Config, env: VectorEnv) -> Prepared:
+    """Inspect a run by one environment copy; the size of a copy is still unknown."""
     agents, specs = env.agents, policy_specs(config, env.agents)
     if config.population.dealt:
         check_population(config, Roster.of(config, agents))
@@ -106,7 +106,7 @@ def _looked_at(config: Config, env: VectorEnv) -> Prepared:
     game = find_game(config.game)
     with_scripted(game, env, config.env.scripted, np.random.default_rng(0))
     load_scripted(game, config.population.scripted, config.env.workers)
-    cores = 1 if config.cluster.used else None  # it is made anew once there are nodes
+    cores = 1 if config.cluster.used else None  # made again once the nodes are known
     devices = [spec.config.device for spec in specs]
     layout = make_layout(config, len(specs), own_devices=devices, cores=cores)
     return Prepared(agents, env.facts, specs, layout, 0)

@@ -1,4 +1,4 @@
-"""What came of a run."""
+"""The result of a run."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ PLAYED = (
     "layout",
     "halted",
 )
-"""Of a summary, what is of the playing and training itself."""
+"""Keys of a summary that describe playing and training."""
 
 BEFORE = "; the returns are those that were measured before"
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a run."""
+    """The result of a run."""
 
     directory: Path
     ended: str
-    """How it ended, in words."""
+    """How the run ended."""
     finished: bool
-    """Whether it reached the end that it was given; if not, it can be resumed."""
+    """True if it reached its end; otherwise it can be resumed."""
     record: Record
     """This session of the run as one interval."""
     evaluation: Evaluation | None
     signal: int | None
     """The signal that stopped it, if one did."""
     earlier: float
-    """Seconds of play in the sessions before this one."""
+    """Seconds of play in earlier sessions."""
     restarts: Mapping[str, int]
-    """How often each role was restarted, those that were."""
+    """Restarts of each role that was restarted."""
     processors: Mapping[str, float]
-    """Processors that each role had on average, where that is known."""
+    """Mean number of processors of each role, if known."""
     notes: tuple[str, ...] = ()
-    """What failed after training, why a resumed run is not exact, and what to change: spaces that
-    policies cannot use well, episodes so short that experience stays mostly empty, and what the
-    environment noted."""
+    """Failures after training, why a resumed run is not exact, and advice: spaces that policies
+    cannot use well, episodes too short for the experience, and notes of the environment.
+    """
     unsaved: tuple[str, ...] = ()
-    """What else could not be written, and why: the last checkpoint, on a full disk."""
+    """Other files that could not be written, and why: the last checkpoint on a full disk."""
     before: Mapping[str, object] = field(default_factory=dict)
-    """The run's summary so far, where nothing was left to do."""
+    """The run's earlier summary, if nothing was left to do."""
 
     @property
     def halted(self) -> tuple[str, ...]:
@@ -65,18 +65,19 @@ class Result:
         return tuple(name for name, policy in self.record.policies.items() if policy.halted)
 
     def with_notes(self, notes: Iterable[str]) -> Result:
-        """The same, with those of these notes that it lacks."""
+        """Return the result with additional notes."""
         return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes))))
 
     def with_note(self, note: str) -> Result:
-        """The same, with one more of its `notes`."""
+        """Return the result with one more note."""
         return replace(self, notes=(*self.notes, note))
 
 
-def is_told(result: Result, evaluation: Evaluation) -> bool:
-    """Whether this is told, and not what an earlier session measured with more episodes.
+def is_reported(result: Result, evaluation: Evaluation) -> bool:
+    """Return whether to report this evaluation instead of an earlier one with more episodes.
 
-    What was played otherwise before, greedily or not, is not what was asked for now.
+    An earlier evaluation that was greedy where this one is sampled, or the reverse, is never
+    preferred.
     """
     played, before = len(evaluation.returns), result.before.get("evaluation")
     is_alike = isinstance(before, dict) and way_of(before) == evaluation.way
@@ -84,27 +85,27 @@ def is_told(result: Result, evaluation: Evaluation) -> bool:
 
 
 def played_words(config: Config) -> str:
-    """What measures the policies of a run, in words."""
+    """Name the evaluation of a run."""
     return f"{WAYS[config.run.evaluate_sampled]} play"
 
 
 def cut_words(config: Config, result: Result, evaluation: Evaluation, interrupted: bool) -> str:
-    """That the play that measures was cut short, and what the returns are of that are told."""
+    """Say that the evaluation was cut short, and which returns are reported."""
     why = "was interrupted" if interrupted else "ran out of run.evaluate_seconds"
     played, asked = len(evaluation.returns), evaluation.asked
-    told = "; the returns are of those" if played else ""
-    if _episodes_before(result) and not is_told(result, evaluation):
-        told = _before_words(config, result)
-    return f"{played_words(config)} {why} after {played:,} of {asked:,} episodes{told}"
+    words = "; the returns are of those" if played else ""
+    if _episodes_before(result) and not is_reported(result, evaluation):
+        words = _before_words(config, result)
+    return f"{played_words(config)} {why} after {played:,} of {asked:,} episodes{words}"
 
 
 def failed_words(config: Config, result: Result, error: str) -> str:
-    """That the play that measures failed, and what the returns are of that are told."""
+    """Say that the evaluation failed, and which returns are reported."""
     return f"{played_words(config)} failed: {error}{_before_words(config, result)}"
 
 
 def _before_words(config: Config, result: Result) -> str:
-    """That what an earlier session measured stands, and how; empty: it measured nothing."""
+    """Say that an earlier evaluation is reported, and of which kind; empty if there was none."""
     before = result.before.get("evaluation")
     if not isinstance(before, dict) or not _episodes_before(result):
         return ""
@@ -113,10 +114,10 @@ def _before_words(config: Config, result: Result) -> str:
 
 
 def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
-    """What came of a run, as plain data.
+    """Return the result as plain data.
 
-    Where nothing was left to do, what was played stays as it was told, and what was measured until
-    it is measured anew.
+    If nothing was left to do, the earlier data of playing and training stay, and the evaluation
+    until there is a new one.
     """
     record, evaluation = result.record, result.evaluation
     summary: dict[str, object] = {
@@ -142,7 +143,7 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
     }
     before = result.before
     stays: tuple[str, ...] = PLAYED
-    if _episodes_before(result) and (evaluation is None or not is_told(result, evaluation)):
+    if _episodes_before(result) and (evaluation is None or not is_reported(result, evaluation)):
         stays = (*PLAYED, "evaluation")
         noted = [*_listed(before["notes"]), *result.notes]  # what was noted of it holds, too
         summary["notes"] = list(dict.fromkeys(noted))
@@ -150,7 +151,7 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
 
 
 def _episodes_before(result: Result) -> int:
-    """That an earlier session measured."""
+    """Return the episodes of an earlier evaluation, or 0."""
     evaluation = result.before.get("evaluation")
     return int(evaluation["episodes"]) if isinstance(evaluation, dict) else 0
 

@@ -1,4 +1,4 @@
-"""Going on with a run: from which checkpoint, and with which settings changed."""
+"""Resuming a run: the checkpoint, and the changed settings."""
 
 from __future__ import annotations
 
@@ -32,36 +32,35 @@ ACTOR = "actor"
 
 @dataclass(frozen=True)
 class Resumed:
-    """What a run goes on from."""
+    """The checkpoint and settings from which a run resumes."""
 
     checkpoint: Manifest
     changes: tuple[Change, ...]
-    """What is not as it was, all of it allowed."""
+    """Changed settings, all of them allowed."""
     hyperparameters: dict[str, dict[str, float]]
-    """By policy, those that are to be others from now on than a population remembers."""
+    """Hyperparameters of each policy that replace those a population remembers."""
     over: str = ""
-    """How it ended, where it has had all that it is to have; empty: it goes on."""
+    """How the run ended if it is complete; empty if it continues."""
     final: Mapping[str, Snapshot] | None = None
-    """Of a run that is over, the weights that it ended with, all of which are whole: nothing more
-    is trained. None: it goes on, or has to end once more."""
+    """The intact final weights of a complete run; None if it continues or must end once more."""
     inexact: str = ""
-    """Why an exact schedule does not continue exactly, in words; empty: it does."""
+    """Why an exact schedule does not continue exactly; empty if it does."""
 
 
-def confirmed(config: Config, said: Collection[str], say: Callable[[str], None]) -> Config:
+def confirmed(config: Config, explicit_keys: Collection[str], say: Callable[[str], None]) -> Config:
     """Return the settings of a resumed run, without places that only its own file names.
 
-    The run may be another person's. What it writes stays inside its directory, and it connects to
-    no machine, unless the user gives these settings again.
+    The run may belong to another user. It writes only inside its directory, and connects to no
+    other machine, unless the user sets these keys again.
     """
     address = config.cluster.address
-    if address not in ("", "auto") and "cluster.address" not in said:
+    if address not in ("", "auto") and "cluster.address" not in explicit_keys:
         raise ConfigError(
             f"cluster.address is {address} in the run's config.yaml: to connect to that machine "
             f"again, add --cluster.address {address}"
         )
     trace, directory = config.trace, config.run.directory
-    if trace is None or directory is None or "trace" in said:
+    if trace is None or directory is None or "trace" in explicit_keys:
         return config
     if trace.resolve().is_relative_to(directory.resolve()):
         return config
@@ -80,7 +79,7 @@ def find_checkpoint(
     run: RunDirectory,
     policies: Sequence[str],
     say: Callable[[str], None],
-    said: Collection[str] = (),
+    explicit_keys: Collection[str] = (),
 ) -> Resumed:
     """Find the newest intact checkpoint; where it cannot be resumed, change nothing on disk."""
     found = run.checkpoints.newest_whole(say, lambda each: _check(config, run, each))
@@ -90,16 +89,16 @@ def find_checkpoint(
         if count:
             why = "the only one is damaged" if count == 1 else f"all {count} are damaged"
         raise CheckpointError(
-            f"{run.path} has no checkpoint to go on from: {why}. Nothing was changed; "
+            f"{run.path} has no checkpoint to resume from: {why}. Nothing was changed; "
             f"{begin_anew(run)}"
         )
-    say(f"goes on from checkpoint {found.number}: {found.turns:,} turns, {found.seconds:,.0f} s")
+    say(f"resumes from checkpoint {found.number}: {found.turns:,} turns, {found.seconds:,.0f} s")
     before = _before(config, run, found)
     set_back, noted = [], _noted(run, found)
-    if said or noted:
+    if explicit_keys or noted:
         saved = run.checkpoints.read(found.number, COORDINATOR)
         with run.checkpoints.restoring(COORDINATOR):
-            set_back = _set_back(config, saved, policies, said, noted)
+            set_back = _set_back(config, saved, policies, explicit_keys, noted)
     hyperparameters = _hyperparameters(before, config, policies)
     changed = list(changes(before, config))
     for policy, (name, live, value) in set_back:
@@ -114,7 +113,7 @@ def find_checkpoint(
 
 
 def _inexact(before: Config, config: Config, run: RunDirectory, found: Manifest) -> str:
-    """Return why an exact schedule begins new episodes instead of continuing those it had."""
+    """Return why an exact schedule begins new episodes instead of continuing the saved ones."""
     if not config.exact:
         return ""
     if not (before.saves_replay and config.saves_replay):
@@ -136,7 +135,7 @@ def _inexact(before: Config, config: Config, run: RunDirectory, found: Manifest)
 
 
 def _reached(config: Config, found: Manifest) -> dict[str, str]:
-    """By how a run ended that has had all of something, what it would go on with."""
+    """Map each limit that the run has reached to the option that would extend it."""
     turns, seconds, reached = config.run.turns, config.run.seconds, {}
     if turns is not None and found.turns >= turns:
         reached[ALL_PLAYED] = f"--run.turns above {found.turns:,}"
@@ -146,18 +145,17 @@ def _reached(config: Config, found: Manifest) -> dict[str, str]:
 
 
 def nothing_left(config: Config, resumed: Resumed) -> str:
-    """That a run is over, and how it would go on, in words."""
+    """Say that a run is complete, and how to extend it."""
     more = " and ".join(_reached(config, resumed.checkpoint).values())
-    return (
-        f"{resumed.over}: nothing was left to do, and nothing more is trained; to go on, add {more}"
-    )
+    over = f"{resumed.over}: nothing was left to do, and nothing more is trained"
+    return f"{over}; to extend it, add {more}"
 
 
 def note_changes(run: RunDirectory, resumed: Resumed, say: Callable[[str], None]) -> None:
-    """Append what was changed to `changes.jsonl`: a line for each resume that changed anything.
+    """Append the changes to `changes.jsonl`, one line for each resume that changed anything.
 
-    It is told only then: what holds from now on holds, whatever becomes of this session. A value
-    that was written again stands nowhere else until the next checkpoint.
+    Changes are reported only once they are written: from then on they hold, whatever happens to
+    this session. A hyperparameter that was set again is in no other file until the next checkpoint.
     """
     if not resumed.changes:
         return
@@ -174,19 +172,19 @@ def note_changes(run: RunDirectory, resumed: Resumed, say: Callable[[str], None]
     except OSError as error:
         raise RunDirectoryError(f"cannot write {run.changes}: {error.strerror}") from None
     for change in resumed.changes:
-        if change.key.startswith("polic"):  # the others say themselves what they do
+        if change.key.startswith("polic"):  # the others are visible elsewhere
             say(f"{change} from now on")
 
 
 def _ended(lines: bytes) -> bytes:
-    """Lines, the last of which ends, though who wrote it may have been killed."""
+    """Return lines with the last one ended; its writer may have been killed."""
     return lines if not lines or lines.endswith(b"\n") else lines + b"\n"
 
 
 def _noted(run: RunDirectory, found: Manifest) -> dict[str, float]:
-    """By key, what resumes from this very checkpoint changed of policies, the latest of each.
+    """Return the latest changes of policies by resumes from this very checkpoint.
 
-    They were followed by no checkpoint that is whole, so nothing else may know of it.
+    No intact checkpoint followed them, so no other file has them.
     """
     try:
         lines = read_file(run.changes).decode(errors="replace").splitlines()
@@ -205,12 +203,12 @@ def _noted(run: RunDirectory, found: Manifest) -> dict[str, float]:
 
 
 def _check(config: Config, run: RunDirectory, found: Manifest) -> None:
-    """Raise a `CheckpointError` where a run may not go on from a checkpoint with these settings."""
-    try:  # what this version knows and that one did not has its default
+    """Raise a `CheckpointError` if a checkpoint cannot be resumed with these settings."""
+    try:  # settings that are new in this version have their defaults
         refused = [
             str(each) for each in changes(_before(config, run, found), config) if not each.allowed
         ]
-    except ConfigError:  # what that one knew and this version does not
+    except ConfigError:  # settings that this version does not have
         refused = list(differences(found.config, lasting(config)))
     if refused:
         raise CheckpointError(
@@ -221,13 +219,13 @@ def _check(config: Config, run: RunDirectory, found: Manifest) -> None:
 
 
 def _before(config: Config, run: RunDirectory, found: Manifest) -> Config:
-    """What the run had been going on with: what lasts by its checkpoint, the rest by its file.
+    """Return the previous settings: lasting ones by the checkpoint, others by the run's file.
 
-    That the user's code was mended is no difference: it is named as it is now.
+    Changed user code is no difference: both name its present version.
     """
     try:
         plain = run.read_config()
-    except RemudaError:  # the checkpoint tells what counts
+    except RemudaError:  # the checkpoint has the settings that count
         plain = config
     made = load_config(with_digests_of(found.config, config.model_dump(mode="json")))
     rest = {name: getattr(plain, name) for name in Config.model_fields if name not in found.config}
@@ -238,7 +236,7 @@ def _before(config: Config, run: RunDirectory, found: Manifest) -> Config:
 def _hyperparameters(
     before: Config, after: Config, policies: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """By policy, the hyperparameters whose configured values are not what they were."""
+    """Return by policy the hyperparameters whose configured values have changed."""
     found = {}
     for policy in policies:
         one, other = (values_of(config.policy_of(policy)) for config in (before, after))
@@ -250,16 +248,16 @@ def _set_back(
     config: Config,
     saved: Mapping[str, Any],
     policies: Sequence[str],
-    said: Collection[str],
+    explicit_keys: Collection[str],
     noted: Mapping[str, float],
 ) -> list[tuple[str, tuple[str, float, float]]]:
-    """What the user wrote that is not what policies are trained with now."""
+    """Return hyperparameters that the user set and whose live values differ."""
     found, common = [], values_of(config.policy)
     for policy, live in zip(policies, _live(saved, policies), strict=True):
         for name, value in values_of(config.policy_of(policy)).items():
-            of_all = f"policy.{name}" in said and common.get(name) == value
+            of_all = f"policy.{name}" in explicit_keys and common.get(name) == value
             key = f"policies.{policy}.{name}"
-            if not (of_all or key in said or noted.get(key) == value):
+            if not (of_all or key in explicit_keys or noted.get(key) == value):
                 continue
             if live.get(name, value) != value:
                 found.append((policy, (name, live[name], value)))
@@ -267,7 +265,7 @@ def _set_back(
 
 
 def _live(saved: Mapping[str, Any], policies: Sequence[str]) -> list[dict[str, float]]:
-    """By place, the hyperparameters that were not as configured, or all those of a population."""
+    """Return the live hyperparameters of each place: changed ones, or all those of a population."""
     if saved.get("population") is None:
         changed = branch(saved, "hyperparameters")
         found = [branch(changed, name) if name in changed else {} for name in policies]
@@ -281,9 +279,9 @@ def _live(saved: Mapping[str, Any], policies: Sequence[str]) -> list[dict[str, f
     ]
 
 
-def tell_of_damage(damaged: Sequence[int], view: View) -> None:
-    """Say how many lines of the metrics are damaged, if any are."""
+def report_damage(damaged: Sequence[int], view: View) -> None:
+    """Report damaged lines of the metrics, if there are any."""
     if damaged:
         lines = "1 line" if len(damaged) == 1 else f"{len(damaged)} lines"
         verb = "is" if len(damaged) == 1 else "are"
-        view.say(f"{lines} of metrics.jsonl {verb} damaged, and passed over")
+        view.say(f"{lines} of metrics.jsonl {verb} damaged, and skipped")

@@ -1,4 +1,4 @@
-"""Policies as runs saved them, found by name: `RUN`, `RUN:policy` or `RUN:policy@version`."""
+"""Saved policies of runs, found as `RUN`, `RUN:policy` or `RUN:policy@version`."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from remuda.saved_weights import find_checkpoint, load_run, published
 from remuda.types import AgentSpec
 
 ALL, FROZEN = "all", "frozen"
-"""`RUN:all`: all policies of a run; `RUN:all@frozen`: all members that do not change."""
+"""`RUN:all`: all policies of a run; `RUN:all@frozen`: all its fixed members."""
 CHECKPOINT = "checkpoint-"
-"""Before a checkpoint's number, where a version is named: `RUN:policy@checkpoint-7`."""
+"""Prefix of a checkpoint's number in a version: `RUN:policy@checkpoint-7`."""
 HOW = (
     "name it RUN:policy, with @VERSION (of a frozen copy or a checkpoint), @best, @final or "
-    f"@{CHECKPOINT}N behind it for others than the newest weights that are saved, or @{LIVE} for "
+    f"@{CHECKPOINT}N behind it for weights other than the newest saved ones, or @{LIVE} for "
     "those that a run plays with now"
 )
 SAVED = f"leave out @{LIVE} for the newest weights that it saved"
 
 
 class UnknownPolicyError(UsageError, KeyError):
-    """A policy that a run does not have."""
+    """The error for a policy that a run does not have."""
 
     def __init__(self, name: object, known: list[str]) -> None:
         super().__init__(f"there is no policy {name!r}; there are {', '.join(known)}")
@@ -51,32 +51,26 @@ class Saved:
     """A policy that was found."""
 
     name: str
-    """As the run calls it; of a frozen copy `policy@version`."""
+    """Its name in the run; `policy@version` for a frozen copy."""
     player: Player
     checkpoint: int | None
-    """The checkpoint that it is from; None: the weights at the end of the run, or live ones."""
+    """The checkpoint of the weights; None for final or live weights."""
     is_frozen: bool = False
     is_live: bool = False
-    """Whether a run which goes on played with these weights when it was asked."""
+    """The weights are those that a running run played with."""
 
 
 class SavedPolicies:
-    """The policies of one run, as far as they are saved."""
+    """The saved policies of one run."""
 
     def __init__(self, files: RunDirectory, config: Config | None = None) -> None:
-        """Look into a run's directory.
-
-        Args:
-            files: the directory.
-            config: of the run, where that was read already.
-        """
         self.files = files
         self.config = files.read_config() if config is None else config
         self._live: dict[str, Saved] = {}
 
     @cached_property
     def agents(self) -> tuple[AgentSpec, ...]:
-        """Of the game."""
+        """The agents of the game."""
         env = make_env(self.config.game, 1, **self.config.env.made_with)
         agents = tuple(env.agents)
         env.close()
@@ -84,19 +78,19 @@ class SavedPolicies:
 
     @cached_property
     def specs(self) -> tuple[PolicySpec, ...]:
-        """Of all policies that the run can have."""
+        """The specs of all policies that the run can have."""
         return policy_specs(self.config, self.agents)
 
     @property
     def scripted(self) -> dict[str, str]:
-        """The members of its population that are written by hand: by name, who plays."""
+        """The hand-written members of its population: the scripted policy of each name."""
         return dict(self.config.population.scripted)
 
     @property
     def unplayed(self) -> dict[str, str]:
-        """Policies that have learned nothing, since another has their seat for good: by name, who.
+        """Policies that never learn, each with the scripted policy that takes its seat.
 
-        One that began with weights of another run is none of them.
+        A policy that began with weights of another run is not one of them.
         """
         config = self.config
         taken = {} if config.population.dealt else config.env.scripted
@@ -105,7 +99,7 @@ class SavedPolicies:
         }
 
     def names(self) -> tuple[str, ...]:
-        """The policies that there are weights of; none while nothing is saved."""
+        """Return the policies with saved weights; empty while nothing is saved."""
         names = [spec.name for spec in self.specs]
         files = self.files
         if not files.checkpoints.numbers() and not any(map(files.has_weights, names)):
@@ -115,12 +109,9 @@ class SavedPolicies:
         return tuple(load_run(files, "final", self.config)[1])
 
     def copies(self, number: int | None = None) -> list[tuple[str, Snapshot]]:
-        """The frozen copies in a checkpoint, each with its policy; None: in the newest.
+        """Return the policy and snapshot of each frozen copy in a checkpoint (None: the newest).
 
-        Members from other runs are among them.
-
-        Raises:
-            CheckpointError: it is missing or damaged.
+        Members from other runs are included.
         """
         numbers = self.files.checkpoints.numbers()
         if not self.config.population.dealt or not numbers:
@@ -136,26 +127,24 @@ class SavedPolicies:
         return [*found, *((member.origin.name, member.snapshot) for member in members)]
 
     def frozen(self) -> tuple[str, ...]:
-        """The frozen copies in the newest checkpoint, as `policy@version`."""
+        """Return the frozen copies in the newest checkpoint as `policy@version`."""
         return tuple(f"{name}@{snapshot.version}" for name, snapshot in self.copies())
 
     def all(self) -> dict[str, Player]:
-        """All policies by name, of one moment, read once; none while nothing is saved."""
+        """Return all policies of one moment; empty while nothing is saved."""
         if not self.names():
             return {}
         found = load_run(self.files, "final", self.config)[1]
         return {name: self._player(name, snapshot) for name, snapshot in found.items()}
 
     def find(self, name: str, checkpoint: int | str = "final") -> Saved:
-        """One policy.
+        """Find a policy, or `policy@version` for a frozen copy.
 
-        Args:
-            name: of a policy, or `policy@version` of a frozen copy.
-            checkpoint: whose weights: a number, `final` or `best`; of a frozen copy a number, or
-                `final`: the newest.
+        `checkpoint` is a number, `final` or `best`; for a frozen copy a number, or `final` for the
+        newest.
 
         Raises:
-            UsageError: there is none of this name; it is a `KeyError` of mappings, too.
+            UsageError: there is no such policy; it is a `KeyError` too.
             RunDirectoryError: weights are missing or damaged.
             CheckpointError: the checkpoint is missing or damaged.
         """
@@ -180,14 +169,9 @@ class SavedPolicies:
         return Saved(name, self._player(name, found[name]), taken)
 
     def version(self, name: str, version: int) -> Saved:
-        """A policy as it was under one version: a frozen copy, the end of the run or a checkpoint.
+        """Find a version of a policy: a frozen copy, the end of the run or a checkpoint.
 
-        Of frozen copies, those of older checkpoints too: the newest may have let go of one.
-
-        Raises:
-            UsageError: nothing of that version is kept.
-            RunDirectoryError: weights are missing or damaged.
-            CheckpointError: a checkpoint is damaged.
+        Frozen copies of older checkpoints are searched too: the newest may have dropped one.
         """
         kept = {snapshot.version for policy, snapshot in self.copies() if policy == name}
         if version in kept:
@@ -206,12 +190,9 @@ class SavedPolicies:
         )
 
     def live(self, name: str) -> Saved:
-        """A policy with the weights that the run, which goes on, plays with now.
+        """Return a policy with the weights that a running run plays with now.
 
-        The run is asked for them, by a file in its directory, and once for each policy.
-
-        Raises:
-            UsageError: there is none of this name, or the run does not go on or does not answer.
+        It requests them through a file in the run's directory, once for each policy.
         """
         if name in self._live:
             return self._live[name]
@@ -219,7 +200,7 @@ class SavedPolicies:
         if spec is None:
             raise UnknownPolicyError(name, [spec.name for spec in self.specs])
         if not self.files.is_running():
-            raise UsageError(f"{self.files.path} does not go on, so it has nothing {LIVE}; {SAVED}")
+            raise UsageError(f"{self.files.path} is not running, so it has nothing {LIVE}; {SAVED}")
         size = layout_size(spec.network().shapes)
         try:
             snapshot = ask_weights(self.files.path, name, size)
@@ -229,17 +210,9 @@ class SavedPolicies:
         return self._live[name]
 
     def learning(self, name: str, version: int, kept: set[int] | None = None) -> Saved | None:
-        """A policy that learned, as it was under one version; None: nothing of it is kept.
+        """Find a version of a learning policy, final or in a checkpoint; None if it is not kept.
 
-        Args:
-            name: of the policy.
-            version: at the end of the run, or in a checkpoint.
-            kept: other versions that are, are added to it.
-
-        Raises:
-            UsageError: there is none of this name.
-            RunDirectoryError: weights are missing or damaged.
-            CheckpointError: a checkpoint is damaged.
+        Other versions that exist are added to `kept`.
         """
         kept = set() if kept is None else kept
         final = self.find(name)
@@ -255,7 +228,7 @@ class SavedPolicies:
         return None
 
     def agent_of(self, spec: PolicySpec) -> AgentSpec:
-        """An agent that a policy may play."""
+        """Return an agent that a policy may play."""
         for agent in self.agents:
             if agent.name == spec.name:
                 return agent
@@ -274,21 +247,21 @@ class SavedPolicies:
 
 @dataclass(frozen=True)
 class Reference:
-    """Which policy of which run is meant."""
+    """A reference to a policy of a run."""
 
     text: str
-    """As the user wrote it."""
+    """The user's text."""
     run: Path
     policy: str = ""
-    """Empty: none was named."""
+    """Empty if none was named."""
     which: str = ""
-    """What stands behind the `@`; empty: the newest weights."""
+    """The part behind the `@`; empty for the newest weights."""
 
     @staticmethod
     def parse(text: str) -> Reference:
-        """From `RUN`, `RUN:policy` or `RUN:policy@WHICH`; nothing is looked up but directories.
+        """Parse `RUN`, `RUN:policy` or `RUN:policy@WHICH`; only directories are looked up.
 
-        Names of directories and of policies may hold a colon: the longest directory counts.
+        Names of directories and of policies may contain colons: the longest directory counts.
         """
         whole = Path(os.path.expanduser(text))
         if os.path.isdir(whole):  # False of names that are too long for the disk, too
@@ -307,24 +280,16 @@ class Reference:
         return Reference(text, Path(os.path.expanduser(run)), name, which)
 
     def open(self) -> SavedPolicies:
-        """The run's policies.
-
-        Raises:
-            RunDirectoryError: there is no such run.
-        """
+        """Open the run's policies."""
         return SavedPolicies(RunDirectory.open(self.run))
 
     def find(self, saved: SavedPolicies | None = None, default: str = "") -> Saved:
-        """The policy that is meant.
+        """Find the policy; `default` is its name if the reference has none.
 
-        Args:
-            saved: of the run, where it was opened already.
-            default: the policy's name where none is given; where the run has none of that name it
-                is the only one that the run has.
+        If the run has no policy `default`, its only policy is used.
 
         Raises:
-            UsageError: there is none of this name or version, or none is named where there are
-                several.
+            UsageError: there is no such policy or version, or none is named and there are several.
             RunDirectoryError: there is no such run, or its weights are missing or damaged.
             CheckpointError: the checkpoint is missing or damaged.
         """
@@ -347,13 +312,7 @@ class Reference:
         raise UsageError(f"{self.text}: {self.which!r} is no version; {HOW}")
 
     def find_learned(self, saved: SavedPolicies, default: str = "") -> Saved:
-        """Likewise, but none whose weights are those that it began with at random.
-
-        Raises:
-            UsageError: it is one, or as `find` does.
-            RunDirectoryError: as `find` does.
-            CheckpointError: likewise.
-        """
+        """Find the policy as `find` does, but refuse one that never learned."""
         found = self.find(saved, default)
         if who := saved.unplayed.get(found.name):
             word = self.text if self.policy else f"{self.text}:{found.name}"
@@ -364,13 +323,10 @@ class Reference:
         return found
 
     def several(self, saved: SavedPolicies) -> dict[str, Entrant]:
-        """All policies of a run, or all that do not change, by name, if these are meant; else none.
+        """Return all learned policies of a run, or all fixed members, if the reference means these.
 
-        Who has learned nothing, since another has its seat for good, is left out. Those that do not
-        change are frozen copies, policies of other runs and scripted ones, which are named.
-
-        Raises:
-            UsageError: there are none of them.
+        Fixed members are frozen copies, policies of other runs and scripted ones, which are
+        returned as names. For other references the result is empty.
         """
         if self.policy != ALL or ALL in {spec.name for spec in saved.specs}:
             return {}
@@ -405,6 +361,6 @@ class Reference:
 
 
 def is_of_run(text: str) -> bool:
-    """Whether a text names a run, or a policy of one, rather than one that plays untrained."""
+    """Return whether a text refers to a run or its policy, and not to a scripted policy."""
     run = Reference.parse(text).run
     return "/" in text or os.path.isfile(run / "config.yaml")  # False of names too long, too

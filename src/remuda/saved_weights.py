@@ -1,4 +1,4 @@
-"""The weights that a run saved: at its end, or in a checkpoint."""
+"""Saved weights of a run: at its end, or in a checkpoint."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def save_weights(
 def load_run(
     run: RunDirectory, checkpoint: int | str = "final", config: Config | None = None
 ) -> tuple[Config, dict[str, Snapshot]]:
-    """The configuration of a run, and its policies as they were saved."""
+    """Return the configuration of a run, and the snapshots of its policies."""
     config = run.read_config() if config is None else config
     env = make_env(config.game, 1, **config.env.made_with)
     specs = policy_specs(config, env.agents)
@@ -60,7 +60,7 @@ def load_run(
 def final_weights(
     run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...]
 ) -> dict[str, Snapshot] | None:
-    """The weights that a run ended with, by policy; None: one is missing or damaged."""
+    """Return the final weights of a run by policy; None if any is missing or damaged."""
     try:
         return _at_the_end(run, config, specs)
     except RunDirectoryError:
@@ -85,9 +85,9 @@ def _at_the_end(
 def _ended_with(
     run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...]
 ) -> tuple[PolicySpec, ...]:
-    """Those whose weights are to be there once the run has ended.
+    """Return the policies whose weights must exist once the run has ended.
 
-    Of a population, those that the run saved together: this does not depend on any checkpoint.
+    For a population these are the policies saved together, independently of any checkpoint.
     """
     if not config.population.dealt:
         return specs
@@ -100,7 +100,7 @@ def _ended_with(
 def find_checkpoint(
     run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...], checkpoint: int | str
 ) -> int | None:
-    """The number of the checkpoint that is meant; None: the weights at the end of the run."""
+    """Return the number of the checkpoint; None for the final weights."""
     numbers = run.checkpoints.numbers()
     if checkpoint == "final":
         ended = all(run.has_weights(spec.name) for spec in _ended_with(run, config, specs))
@@ -119,10 +119,10 @@ def find_checkpoint(
 def published(
     run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...], number: int
 ) -> dict[str, Snapshot]:
-    """What was published when a checkpoint was taken, of the policies that lived then.
+    """Return the weights published at a checkpoint, of the policies that lived then.
 
-    Of a population, those whose places were not empty, and who had not retired: for an empty place
-    too there are weights, which no learner trained.
+    Empty places of a population have weights too, which no learner trained; they and retired
+    policies are left out.
     """
     found = run.checkpoints.read(number, COORDINATOR)
     saved, population = found["published"], found["population"]
@@ -140,7 +140,7 @@ def published(
 
 
 def _plays(config: Config, population: State, place: int, policies: int) -> bool:
-    """Whether a policy was in a population, or a copy stood in for it."""
+    """Return whether a policy was in a population, or a copy in its place."""
     places, copies = [place], copies_of(config.population)
     if config.population.has_stand_ins:  # the last of its copies
         places.append(policies + (place + 1) * copies - 1)
@@ -150,7 +150,7 @@ def _plays(config: Config, population: State, place: int, policies: int) -> bool
 
 
 def _count(facts: Mapping[str, str], name: str) -> int:
-    """A count among the facts that are saved with weights; 0: there is none, or it is damaged."""
+    """Return a count saved with weights; 0 if it is missing or damaged."""
     found = facts.get(name, "")
     return int(found) if found.isdecimal() else 0
 

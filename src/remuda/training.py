@@ -28,7 +28,7 @@ from remuda.errors import (
     UserCodeError,
 )
 from remuda.events import Events
-from remuda.finish import Callbacks, Finish
+from remuda.finish import Finish, FinishHooks
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import check_guard
 from remuda.output import unfailing
@@ -43,7 +43,7 @@ from remuda.resume import (
     find_checkpoint,
     note_changes,
     nothing_left,
-    tell_of_damage,
+    report_damage,
 )
 from remuda.runtime.layout import Layout, make_layout
 from remuda.runtime.runtime import Runtime
@@ -61,29 +61,33 @@ def train(
     config: Config,
     view: View,
     resume: bool = False,
-    callbacks: Callbacks | None = None,
-    said: Collection[str] = (),
+    hooks: FinishHooks | None = None,
+    explicit_keys: Collection[str] = (),
     user_callbacks: Iterable[object] | None = (),
 ) -> Result:
-    """Train every policy of `config`, save them, and measure them by play."""
+    """Train every policy of `config`, save them, and evaluate them.
+
+    `explicit_keys` are the settings that the user wrote; unused ones among them are always
+    reported.
+    """
     check_guard()
     guarded = GuardedView(view)
     with unfailing(), listening(guarded.say):
-        return _train_watched(config, guarded, resume, callbacks, said, user_callbacks)
+        return _train_watched(config, guarded, resume, hooks, explicit_keys, user_callbacks)
 
 
 def _train_watched(
     config: Config,
     view: GuardedView,
     resume: bool,
-    callbacks: Callbacks | None,
-    said: Collection[str],
+    hooks: FinishHooks | None,
+    explicit_keys: Collection[str],
     user_callbacks: Iterable[object] | None,
 ) -> Result:
-    """As `train`, with a view that cannot fail."""
-    config = confirmed(config, said, view.say) if resume else config
+    """Train with a view that cannot fail."""
+    config = confirmed(config, explicit_keys, view.say) if resume else config
     if config.schedule != "sequential" or config.env.workers > 1:
-        forkserver.begin()  # if it has not begun before; it imports beside what is done here
+        forkserver.begin()  # unless it runs already; it imports in parallel with this process
     else:
         forkserver.end()
     events = Events(config, user_callbacks, view.say)
@@ -98,69 +102,69 @@ def _train_watched(
     prepared.check_memory(config, prepared.layout)
     run = _claim(config, resume)
     _keep_beginnings(run, beginnings, imported, view)
-    for words in prepared.notes(config, said, resume):
+    for words in prepared.notes(config, explicit_keys, resume):
         view.say(words)
     try:
         with (
             log_to(run.logs / "coordinator.log", config.run.log_level),
             telling_of_compiling(view.say),
         ):
-            begin = _Beginning(config, view, run, prepared, callbacks or Callbacks(), events)
-            return begin.train(resume, said)
+            launch = _Launch(config, view, run, prepared, hooks or FinishHooks(), events)
+            return launch.train(resume, explicit_keys)
     finally:
         run.unlock()
 
 
 @dataclass(frozen=True)
-class _Beginning:
-    """A run whose directory is there, and what it is put together from."""
+class _Launch:
+    """A run whose directory exists, with the parts to train it."""
 
     config: Config
     view: GuardedView
     run: RunDirectory
     prepared: Prepared
-    callbacks: Callbacks
+    hooks: FinishHooks
     events: Events
 
-    def train(self, resume: bool, said: Collection[str]) -> Result:
-        """Put it together, from its newest checkpoint if it is gone on with, and train."""
+    def train(self, resume: bool, explicit_keys: Collection[str]) -> Result:
+        """Assemble the run, from its newest checkpoint if it resumes, and train."""
         config, view, run, prepared = self.config, self.view, self.run, self.prepared
         names = [spec.name for spec in prepared.specs]
-        resumed = self._resumed(names, said) if resume else None
+        resumed = self._resumed(names, explicit_keys) if resume else None
         if resumed is not None and resumed.final is not None:
-            layout = prepared.layout  # nothing is left for any process, or any node
+            layout = prepared.layout  # nothing is left to do for any process or node
         elif config.cluster.used:
             return self._in_cluster(resumed)
         else:
             layout = choose_layout(config, prepared.agents)
             prepared.check_memory(config, layout)
         assembly = self._assemble(config, layout, resumed)
-        found = self._tell(assembly, resumed)
+        found = self._note_resume(assembly, resumed)
         with self.events.lasting(run, assembly, found):
             try:
-                return _train(config, view, assembly, run, resumed, self.callbacks, self.events)
+                return _train(config, view, assembly, run, resumed, self.hooks, self.events)
             except CannotStartError as error:
                 if not config.run.fallback:
                     raise
-                view.say(f"{error.what}; it goes on in one process (run.fallback)")
+                view.say(f"{error.what}; it continues in one process (run.fallback)")
                 config = _fall_back(config, len(layout.copies), view)
                 devices = [spec.config.device for spec in prepared.specs]
                 alone = make_layout(config, len(devices), own_devices=devices)
                 # config.yaml stays: a resume may find room for more.
                 assembly = self._assemble(config, alone, resumed)
                 self.events.attach(assembly)
-                return _train(config, view, assembly, run, resumed, self.callbacks, self.events)
+                return _train(config, view, assembly, run, resumed, self.hooks, self.events)
 
-    def _resumed(self, names: Sequence[str], said: Collection[str]) -> Resumed:
-        """From what the run goes on; and whether it is over, with weights that are all whole."""
+    def _resumed(self, names: Sequence[str], explicit_keys: Collection[str]) -> Resumed:
+        """Find the checkpoint; if the run is complete, also its final weights."""
         config, run, say = self.config, self.run, self.view.say
-        resumed = find_checkpoint(config, run, names, say, said)
+        resumed = find_checkpoint(config, run, names, say, explicit_keys)
         if not resumed.over:
             return resumed
         final = final_weights(run, config, self.prepared.specs)
         if final is None:
             say(
-                f"{resumed.over}, but the weights that it ended with are missing or damaged: it "
+                f"{resumed.over}, but its final weights are missing or damaged: it "
                 "ends once more, from this checkpoint"
             )
             return resumed
@@ -168,13 +172,13 @@ class _Beginning:
         return replace(resumed, final=final)
 
     def _in_cluster(self, resumed: Resumed | None) -> Result:
-        """Train on the nodes of a cluster, this machine the head of them."""
+        """Train on the nodes of a cluster, with this machine as the head."""
         config, view, run, prepared = self.config, self.view, self.run, self.prepared
         with gathered(config, view.say) as cluster:
             layout = choose_layout(config, prepared.agents, cluster.cores)
             prepared.check_memory(config, layout)
             assembly = self._assemble(config, layout, resumed)
-            found = self._tell(assembly, resumed)
+            found = self._note_resume(assembly, resumed)
             runtime = cluster.runtime(
                 assembly,
                 prepared.facts,
@@ -189,16 +193,16 @@ class _Beginning:
             assembly.where = runtime.describe()
             with self.events.lasting(run, assembly, found):
                 return _train(
-                    config, view, assembly, run, resumed, self.callbacks, self.events, runtime
+                    config, view, assembly, run, resumed, self.hooks, self.events, runtime
                 )
 
-    def _tell(self, assembly: Assembly, resumed: Resumed | None) -> Manifest | None:
-        """Write down from what the run goes on, and with which changes; returns that checkpoint."""
+    def _note_resume(self, assembly: Assembly, resumed: Resumed | None) -> Manifest | None:
+        """Record the checkpoint and the changes of a resume; return the checkpoint's manifest."""
         run, config = self.run, self.config
         if resumed is None:
             return None
         turns = resumed.checkpoint.turns
-        tell_of_damage(run.rewind(turns, assembly.records, resumed.final is not None), self.view)
+        report_damage(run.rewind(turns, assembly.records, resumed.final is not None), self.view)
         run.save_code(config)
         run.save_config(config)
         note_changes(run, resumed, self.view.say)
@@ -223,22 +227,22 @@ class _Beginning:
 
 
 def in_one_process(config: Config) -> Config:
-    """The same run in the schedule `sequential`."""
+    """Return the same run in the schedule `sequential`."""
     alone: dict[str, object] = {"schedule": "sequential", "env": {"workers": 1}}
     alone |= {"actor": {"processes": "auto"}, "learners": {"processes": "auto", "threads": "auto"}}
     try:
         return load_config(overlay(config.model_dump(), alone))
     except ConfigError as error:
         raise ConfigError(
-            f"run.fallback is true, and this run could not go on in one process: {error}"
+            f"run.fallback is true, and this run could not continue in one process: {error}"
         ) from error
 
 
 def _fall_back(config: Config, actors: int, view: View) -> Config:
-    """The same run in one process, where several actors could not be started.
+    """Return the same run in one process, after several actors could not be started.
 
-    An actor cannot go on with the experience of another number of them. So it is not restored, and
-    not saved either: the next resume may find room for all of them again.
+    An actor cannot use the experience of another number of actors. So it is neither restored nor
+    saved: the next resume may have room for all of them again.
     """
     alone = in_one_process(config)
     if actors == 1 or not config.saves_replay:
@@ -257,20 +261,20 @@ def _train(
     assembly: Assembly,
     run: RunDirectory,
     resumed: Resumed | None,
-    callbacks: Callbacks,
+    hooks: FinishHooks,
     events: Events,
     runtime: Runtime | None = None,
 ) -> Result:
-    """Train, unless all is done, and finish the run; `runtime`: on several nodes.
+    """Train, unless everything is done, and finish the run.
 
-    Signals are watched to its end: one stops what is going on, and nothing long is begun after it.
-    A second one ends the process at once.
+    Signals are watched to the end: the first stops the current work, and no long work begins after
+    it. A second one ends the process at once.
     """
     final = resumed.final if resumed is not None else None
     found = resumed.checkpoint if resumed is not None else None
     inexact = [resumed.inexact] if resumed is not None and resumed.inexact else []
     signals = Signals()
-    finish = Finish(config, view, assembly, run, callbacks, events, signals)
+    finish = Finish(config, view, assembly, run, hooks, events, signals)
     if final is None:
         finish.hold_room()
     with signals.watching():
@@ -293,7 +297,7 @@ def _train(
                 else:
                     ending = coordinator.run(config.run, config.checkpoint.every, signals)
             except (CannotStartError, UnguardedScriptError):
-                began = False  # nothing was trained, and what an earlier session saved is newer
+                began = False  # nothing was trained, and the saved weights are newer
                 raise
             except (RoleDiedError, UserCodeError) as error:
                 error.args = (_with_next_step(error, run),)
@@ -324,7 +328,7 @@ def _train(
 
 
 def _with_next_step(error: RemudaError, run: RunDirectory) -> str:
-    """An error's words, with where to read more and how the run goes on once that is mended."""
+    """Add to an error's message where to read more and how to continue the run."""
     words = str(error)
     if isinstance(error, UserCodeError) and error.__cause__ is not None:
         words += f". Its traceback is in {run.logs / 'coordinator.log'}"
@@ -337,7 +341,7 @@ def _keep_beginnings(
     imported: Sequence[Imported],
     view: View,
 ) -> None:
-    """Write what is taken from other runs into a new run's directory, and tell where it is from."""
+    """Write the initial weights from other runs into a new run's directory, and report them."""
     try:
         run.initial.write(beginnings)
         run.imported.write(imported)
@@ -349,7 +353,7 @@ def _keep_beginnings(
 
 
 def _claim(config: Config, resume: bool) -> RunDirectory:
-    """The run's directory, claimed for this process."""
+    """Open or create the run's directory, and lock it for this process."""
     if not resume or config.run.directory is None:
         return RunDirectory.create(config)
     run = RunDirectory.open(config.run.directory)

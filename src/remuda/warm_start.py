@@ -1,4 +1,4 @@
-"""Warm starts: which weights of other runs the policies of a new run begin with."""
+"""Warm starts: initial weights and fixed members from other runs."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from remuda.saved import Reference, Saved, SavedPolicies
 from remuda.saved_weights import published
 
 GREEDY = "+greedy"
-"""Behind the name of a member from another run: it takes its best action, and draws none."""
+"""Suffix of a member from another run that always takes its best action."""
 TOLD = 4
-"""Policies that are told of one by one; of more only how many."""
+"""Up to so many policies are reported one by one."""
 
 
 def find_beginnings(config: Config, specs: Sequence[PolicySpec]) -> dict[str, Beginning]:
-    """By policy, what `init_from` lets it begin with.
+    """Return the initial weights of policies with `init_from`.
 
-    Places for policies that are born later begin with it too, where the director commands a birth
-    without a parent; a place without a namesake in a run that is named alone keeps random weights.
+    Places for later births have them too, for births without a parent; a place without a namesake
+    in a run that is named without a policy keeps random weights.
     """
     found: dict[str, Beginning] = {}
     opened: dict[str, SavedPolicies] = {}
@@ -60,13 +60,13 @@ def find_beginnings(config: Config, specs: Sequence[PolicySpec]) -> dict[str, Be
 
 
 def _key(config: Config, policy: str) -> str:
-    """The setting that says what a policy begins with."""
+    """Return the key of a policy's `init_from`."""
     own = "init_from" in config.policies.get(policy, {})
     return f"policies.{policy}.init_from" if own else "policy.init_from"
 
 
 def _beginning(spec: PolicySpec, saved: SavedPolicies, taken: Saved) -> Beginning:
-    """What a policy begins with."""
+    """Return a policy's initial weights."""
     different = list(differences(taken.player.spec, spec))
     if different:
         raise ConfigError(
@@ -90,10 +90,10 @@ def _beginning(spec: PolicySpec, saved: SavedPolicies, taken: Saved) -> Beginnin
 
 
 def _learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str, Any]]:
-    """What the learner of a policy had saved, and the policy with the weights that belong to it.
+    """Return a policy and its learner's saved state, with the weights that belong to it.
 
-    Weights at the end of a run are a few updates newer than its last checkpoint, which is taken for
-    them. Of a frozen copy it is what the policy had that was published under the same version.
+    Weights at the end of a run are a few updates newer than its last checkpoint, which is used
+    instead. A frozen copy uses the learner's state that was published under the same version.
     """
     if found.is_live:
         raise UsageError(
@@ -120,7 +120,7 @@ def _learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str,
         if part["generation"] != population["orders"][place, ORDERED]:
             raise UsageError(
                 f"{name} of {saved.files.path} had just been born in checkpoint {number}, which "
-                "holds no optimizer of its own; take another"
+                "holds no optimizer for it yet; take another"
             )
     state, player = part["algorithm"], found.player
     version = published(saved.files, saved.config, saved.specs, number)[name].version
@@ -129,10 +129,10 @@ def _learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str,
 
 
 def differences(there: PolicySpec, here: PolicySpec) -> Iterator[str]:
-    """What the meaning of a weight depends on and is not the same in two policies, in words.
+    """Yield the differences that change the meaning of a weight, in words.
 
-    Algorithm, observations, actions, the network's settings; where all of these are equal, the
-    shapes of its parameters.
+    These are algorithm, observations, actions and network settings; if they are equal, the shapes
+    of the parameters.
     """
     equal = True
 
@@ -146,8 +146,8 @@ def differences(there: PolicySpec, here: PolicySpec) -> Iterator[str]:
     yield from differ("algorithm", algorithm, other_algorithm)
     yield from differ("the shape of an observation", there.observation, here.observation)
     yield from differ("n_frames", there.config.n_frames, here.config.n_frames)
-    yield from differ("what observations are multiplied by", there.scale, here.scale)
-    yield from differ("actions", _actions(there), _actions(here))
+    yield from differ("the scale of observations", there.scale, here.scale)
+    yield from differ("actions", repr(there.actions), repr(here.actions))
     if algorithm == other_algorithm:
         first, second = (spec.config.shares_network for spec in (there, here))
         yield from differ("network.shared", first, second)
@@ -158,7 +158,7 @@ def differences(there: PolicySpec, here: PolicySpec) -> Iterator[str]:
                 without_digests(getattr(spec.config.network, name)) for spec in (there, here)
             )
             yield from differ(f"network.{name}", one, other)
-        if here.config.entry.section == "iqn":  # of quantiles any number: no weight belongs to one
+        if here.config.entry.section == "iqn":  # the number of quantiles does not matter
             one, other = (spec.config.iqn.cosines for spec in (there, here))
             yield from differ("iqn.cosines", one, other)
         if here.config.entry.takes == "rollouts":
@@ -171,13 +171,8 @@ def differences(there: PolicySpec, here: PolicySpec) -> Iterator[str]:
             yield from differ(f"the shape of {name}", shapes.get(name), others.get(name))
 
 
-def _actions(spec: PolicySpec) -> str:
-    """What a policy can do, in words that differ where it does."""
-    return repr(spec.actions)
-
-
 def describe(beginnings: Mapping[str, Beginning]) -> list[str]:
-    """What the user is told of warm starts."""
+    """Describe warm starts to the user."""
     if len(beginnings) > TOLD:
         runs = ", ".join(sorted({found.source.run for found in beginnings.values()}))
         return [f"{len(beginnings)} policies begin with weights from {runs}"]
@@ -193,7 +188,7 @@ def describe(beginnings: Mapping[str, Beginning]) -> list[str]:
 
 
 def find_imported(config: Config, specs: Sequence[PolicySpec]) -> tuple[Imported, ...]:
-    """The policies of other runs that `population.members_from` names."""
+    """Return the policies of other runs that `population.members_from` names."""
     found: list[Imported] = []
     opened: dict[str, SavedPolicies] = {}
     for text in config.population.members_from:
@@ -207,7 +202,7 @@ def find_imported(config: Config, specs: Sequence[PolicySpec]) -> tuple[Imported
             raise ConfigError(f"population.members_from {text}: {error}") from error
         this = found[-1].origin
         if any((o.name, o.version) == (this.name, this.version) for o in _origins(found[:-1])):
-            raise ConfigError(f"population.members_from {text}: it is named twice")
+            raise ConfigError(f"population.members_from {text}: it appears twice")
         if this.name in [spec.name for spec in specs]:
             raise ConfigError(
                 f"population.members_from {text}: it would be called {this.name}, as a policy "
@@ -233,7 +228,7 @@ def _imported(
     before: Sequence[Origin],
     is_greedy: bool,
 ) -> Imported:
-    """A policy of another run as a member."""
+    """Return a policy of another run as a member."""
     there, snapshot = taken.player.spec, taken.player.snapshot
     different = {spec.name: list(differences(there, spec)) for spec in specs}
     like = next((name for name, differs in different.items() if not differs), None)
@@ -259,9 +254,9 @@ def _imported(
 
 
 def _name_of(run: Path, policy: str, before: Sequence[Origin]) -> str:
-    """What a policy of another run is called here: the run's name, and its own.
+    """Return the name of an imported policy: its run's name and its own.
 
-    Where runs in several places have one name, those named later have a number besides.
+    If runs in different places have the same name, later ones get a number.
     """
     plain = "".join("_" if letter in "/@." else letter for letter in f"{run.name}-{policy}")
     name = base = plain[-LONGEST:].lstrip("- ")
@@ -273,7 +268,7 @@ def _name_of(run: Path, policy: str, before: Sequence[Origin]) -> str:
 
 
 def describe_imported(members: Sequence[Imported]) -> list[str]:
-    """What the user is told of members from other runs."""
+    """Describe members from other runs to the user."""
     if len(members) > TOLD:
         return [f"{len(members)} policies of other runs are members of the population"]
     return [

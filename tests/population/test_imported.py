@@ -214,7 +214,7 @@ def test_a_run_whose_members_are_missing_is_not_gone_on_with(other, tmp_path):
         ({"matchmaker": "fixed"}, "members_from is for matchmakers that deal seats"),
         ({"members_from": ("nowhere:a",)}, "members_from nowhere:a: nowhere is no run directory"),
         ({"members_from": ("{}",)}, "has several policies; name one of agent_0, agent_1"),
-        ({"members_from": ("{}:agent_0", "{}:agent_0")}, "it is named twice"),
+        ({"members_from": ("{}:agent_0", "{}:agent_0")}, "it appears twice"),
         (
             {"members_from": ("{}:agent_0",), "policies": ("old_run-agent_0", "b")},
             "it would be called old_run-agent_0, as a policy here is",

@@ -202,7 +202,7 @@ def best_of(directory):
 
 def whole(directory, said):
     """Whether everything that came of a run is there, but for what judging adds."""
-    assert "greedy return" in said.out.split("goes on from checkpoint")[1]
+    assert "greedy return" in said.out.split("resumes from checkpoint")[1]
     assert "Traceback" not in said.out + said.err
     assert (directory / "report.html").exists()
     summary = summary_of(directory)
@@ -254,6 +254,6 @@ def test_results_come_before_judging(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr("remuda.judge.margin", late)
     assert duel(tmp_path / "run", "") == 0
-    assert "greedy return" in seen[0].split("goes on from checkpoint")[1]
+    assert "greedy return" in seen[0].split("resumes from checkpoint")[1]
     assert seen[1] == 7
     assert best_of(tmp_path / "run") == 2

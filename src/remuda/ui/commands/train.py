@@ -66,7 +66,7 @@ def _train_run(
     from remuda.config import by_leaf
     from remuda.coordinator.continuing import way_on
     from remuda.coordinator.run_directory import RunDirectory
-    from remuda.finish import Callbacks, missing_words
+    from remuda.finish import FinishHooks, missing_words
     from remuda.result import Result
     from remuda.training import train as run_training
     from remuda.ui.drawing import Preparation
@@ -104,7 +104,7 @@ def _train_run(
         if with_report:
             preparation.begin(RunDirectory.open(directory), turns > 0)
 
-    callbacks = Callbacks(progress, prepare, on_results)
+    callbacks = FinishHooks(progress, prepare, on_results)
     try:
         view = make_view(config.run.live)
         result = run_training(config, view, bool(resumed), callbacks, explicit_keys)
