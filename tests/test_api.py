@@ -117,7 +117,7 @@ def test_a_run_that_is_over_says_what_would_go_on_with_it(tmp_path, capsys):
     remuda.train(resume=first, view=PlainView())
     output = capsys.readouterr().out
     assert "all turns were played: nothing was left to do" in output
-    assert "to go on, add --run.turns" in output
+    assert "to extend it, add --run.turns" in output
     remuda.train(resume=first, run={"turns": 500}, view=PlainView())
     assert "nothing more" not in capsys.readouterr().out
 

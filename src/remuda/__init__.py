@@ -1,13 +1,11 @@
-"""Remuda trains many reinforcement-learning policies at once, in games that agents share.
-
-The front door for Python is here; docs/api.md tells how to use it:
+"""Remuda trains many reinforcement-learning policies at once, in multi-agent environments.
 
     result = remuda.train("tag", policy={"algorithm": "ppo"}, run={"seconds": 60})
     run = remuda.load(result)
     action = run["agent_0"].act(observation)
 
-What stands in `__all__` may be leaned on, and so may the modules that docs/api.md names; others are
-private. All of it is loaded when it is used first, so that `import remuda` takes milliseconds.
+The names in `__all__` and the modules in docs/api.md are public; all others are private. Names are
+imported at first use, so that `import remuda` takes milliseconds.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -88,7 +86,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name of the front door (PEP 562)."""
+    """Import a public name (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module 'remuda' has no attribute {name!r}")
     from importlib import import_module

@@ -29,7 +29,7 @@ def main() -> None:
     except OSError as error:
         if error.errno not in output.GONE or not output_is_gone():
             raise
-        leave(1)  # what reads the output wants no more of it, as in `remuda train --help | head`
+        leave(1)  # the reader of the output has closed it, as in `remuda train --help | head`
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Which algorithms there are, and all that the rest of Remuda asks of one: the registry.
+"""The registry of algorithms, with everything that other modules need to know of one.
 
-An entry is light: what trains is imported only where something is trained. An algorithm of one's
-own is a class named `module:Class`, which tells the same of itself (`remuda.policies.algorithms`).
+Entries are light: the class that trains is imported only where it trains. A user's algorithm is a
+class named `module:Class` with the same attributes (`remuda.policies.algorithms`).
 """
 
 from __future__ import annotations
@@ -15,41 +15,43 @@ from remuda.errors import ConfigError
 from remuda.loading import load
 
 Takes = Literal["rollouts", "transitions"]
-"""`rollouts`: whole segments, an update for each rollout that was played. `transitions`: single
-steps drawn from all that is kept, as often as the replay ratio has it."""
+"""`rollouts`: whole segments, and an update for each rollout. `transitions`: single steps sampled
+from all experience, as often as the replay ratio demands.
+"""
 
 
 Section = Literal["dqn", "iqn", "ppo"]
-"""A section of `policy`. Algorithms of one's own that take rollouts have PPO's, others DQN's."""
+"""A section of `policy`. Users' algorithms that take rollouts use PPO's, others DQN's."""
 
 
 @dataclass(frozen=True)
 class AlgorithmEntry:
-    """What the rest of Remuda knows of an algorithm."""
+    """The properties of an algorithm that other modules use."""
 
     name: str
     home: str
     """The class that trains, as `module:Class`."""
     takes: Takes
-    """What experience it learns from."""
+    """Kind of experience."""
     section: Section
-    """Where its own settings stand, under `policy`."""
+    """Section of its settings, under `policy`."""
     presets: tuple[Mapping[str, Any], ...] = ()
-    """The defaults of a policy that differ from those of the fields; the later ones go over the
-    earlier ones."""
+    """Defaults of a policy that differ from those of the fields; later ones override earlier ones.
+    """
     hyperparameters: tuple[str, ...] = ()
-    """Settings that may change while it learns, besides those that every policy has."""
+    """Settings that may change during training, besides those that every policy has."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What `policy.settings` may name, with the defaults; for algorithms of one's own."""
+    """Names and defaults of `policy.settings`, for users' algorithms."""
     unused: tuple[str, ...] = ()
-    """Settings of a policy that it has no use for, though others that take the same have."""
+    """Settings that it ignores, though similar algorithms use them."""
     samples: bool = False
-    """Whether it explores by drawing from a distribution that its network describes; else it
-    takes the action of the greatest value, or any with the probability epsilon."""
+    """It explores by sampling from its network's distribution; otherwise it takes the action with
+    the greatest value, or a random one with probability epsilon.
+    """
     masks: bool = True
-    """Whether it can learn where the game tells which actions are allowed."""
+    """It can learn with action masks."""
     own: bool = False
-    """Whether a user brought it."""
+    """It is a user's algorithm."""
 
     def load(self) -> Any:
         """Import the class that trains, a subclass of `remuda.policies.algorithms`' `Algorithm`."""
@@ -99,12 +101,12 @@ BUILT_IN = {
         ),
     )
 }
-"""By name, those that come with Remuda."""
+"""The algorithms of Remuda."""
 
 
 @cache
 def find_algorithm(name: str) -> AlgorithmEntry:
-    """Find an algorithm by its name, or one's own as `module:Class`."""
+    """Find an algorithm of Remuda, or a user's as `module:Class`."""
     if name in BUILT_IN:
         return BUILT_IN[name]
     if ":" not in name:
@@ -140,8 +142,8 @@ def find_algorithm(name: str) -> AlgorithmEntry:
 
 
 def _numbers(settings: Mapping[str, Any]) -> list[str]:
-    """The names of those that may change while a policy is trained: floats, by their defaults.
+    """Return the settings that may change during training: those with float defaults.
 
-    An integer counts something, such as units or steps, and may shape what is computed.
+    An integer is a count, such as units or steps, which may determine shapes.
     """
     return [name for name, default in settings.items() if isinstance(default, float)]

@@ -1,6 +1,6 @@
-"""The front door: train from Python, open what runs left behind, ask their policies.
+"""The Python API: train, open runs, play their policies.
 
-`remuda/__init__.py` hands these on; nothing else of Remuda imports them.
+`remuda/__init__.py` exports these names; no other module imports them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from remuda.training import train as run_training
 from remuda.ui.python_tournament import Length, named_entrants, play_in_python
 
 Checkpoint = int | Literal["final", "best"]
-"""A checkpoint's number; `final`: the weights at the end of the run, or its newest checkpoint where
-it has not ended; `best`: that which did best in evaluation."""
+"""A checkpoint's number; `final`: the weights at the end of the run, or of its newest checkpoint if
+it has not ended; `best`: the checkpoint with the best evaluation.
+"""
 
 
 def train(
@@ -46,31 +47,31 @@ def train(
     callbacks: Iterable[object] | None = (),
     **settings: Any,
 ) -> Result:
-    """Train the policies of a game, and measure them by play.
+    """Train the policies of a game, and evaluate them.
 
-    What the command `remuda train` does, but for picture and report (`Run.report` makes them).
+    This is the command `remuda train` without picture and report (`Run.report` makes them).
 
     Args:
-        game: its name, `module:Class`, or the class or function itself, also one of a notebook's
-            cell: a `VectorEnv`, a Gymnasium or a PettingZoo environment, or what makes one; None:
-            that of `config`, or Treasure Hunt.
-        preset: names of settings that suit a kind of world, under all others: `mpe`.
-        config: settings as a YAML file, a nested mapping, or those of another run
-            (`run.config`), whose directory this one does not take.
-        resume: a run to go on with from its newest checkpoint; settings go over its own.
-        view: who watches; None: the live view in a terminal, else plain lines.
-        callbacks: objects with methods of `Callback`, which are told what happens in the run, may
-            end it and may change hyperparameters.
-        settings: sections of the configuration as the command line has them, over `config`:
-            `policy={"algorithm": "ppo"}, run={"turns": 100_000}, seed=3`. A section of another
-            run's configuration (`run.config.policy`) stands for all that was set in it.
+        game: name, `module:Class`, or the class or function itself, also from a notebook: a
+            `VectorEnv`, a Gymnasium or PettingZoo environment, or a function that makes one. None:
+            the game of `config`, or Treasure Hunt.
+        preset: names of presets for kinds of games, overridden by all other settings: `mpe`.
+        config: settings as a YAML file, a nested mapping, or another run's `run.config` (without
+            its directory).
+        resume: a run to resume from its newest checkpoint; settings override its own.
+        view: the display; None: the live view in a terminal, otherwise plain lines.
+        callbacks: objects with methods of `Callback`. They are notified of events, may end the run
+            and may change hyperparameters.
+        settings: sections of the configuration, which override `config`: `policy={"algorithm":
+            "ppo"}, run={"turns": 100_000}, seed=3`. A section may also be that of another run
+            (`run.config.policy`).
 
     Returns:
-        What came of it; `remuda.load` takes it.
+        The result; `remuda.load` accepts it.
 
     Raises:
         UserCodeError: the game's own code raised; the message says where.
-        RemudaError: something else that can be mended; the message says how.
+        RemudaError: any other error that you can fix; the message says how.
     """
     from remuda.ui.live import make_view
 
@@ -109,41 +110,41 @@ def tournament(
     seconds: float | None = None,
     processes: int | None = 1,
 ) -> Tournament:
-    """Let policies of any runs play against each other, themselves included.
+    """Play policies of any runs against each other and themselves.
 
-    All meetings are played at once, each match with random numbers that follow from the seed and
-    its number. In a game of more than two seats one agent of the row sits on each seat in turn
-    among agents of the column.
+    All meetings are played at once. The random numbers of a match follow from the seed and its
+    number. In a game of more than two seats, one agent of the row sits on each seat in turn among
+    agents of the column.
 
     Args:
-        entrants: policies, and names of such as play without having learned (`random`, or what
-            `remuda games GAME` lists); by name, or named as they are.
-        game: that all of them can play, as `train` takes it.
-        options: of the game, as `env.options`.
-        scripted: by agent, who takes its seat for good, as `env.scripted`: no entrant sits there.
-        episodes: for each pair, and each seat of the first of it; None: 100. Not with `until`.
-        seed: of the games; every pair plays others.
-        deterministic: let them be greedy; else they explore as at the end of training.
-        directory: where matches are written as they end (`ledger.bin`, and who played in
-            `tournament.json`); the same call goes on with it, up to `episodes`. None: nowhere.
-        until: play in rounds, each of those matches on which the answer hangs, until it is as sure
-            as this says, such as `rank of the top 3 is 95% sure`. Empty: as `episodes` says.
-        matches: at most, with `until`; None: a million.
-        seconds: after which no match is begun; None: it takes as long as it takes.
-        processes: that play; 1: this one; None: as many as are useful, one for each core at most.
-            A script that asks for more than 1 needs `if __name__ == "__main__":`.
+        entrants: policies, and names of scripted policies (`random`, or from `remuda games GAME`),
+            with names or as a list.
+        game: a game that all of them can play, as in `train`.
+        options: options of the game, as `env.options`.
+        scripted: scripted policies by agent, as `env.scripted`: no entrant takes these seats.
+        episodes: episodes for each pair and each seat of its first; None: 100. Not with `until`.
+        seed: seed of the games; every pair has different ones.
+        deterministic: play greedily; otherwise explore as at the end of training.
+        directory: where matches are saved (`ledger.bin` and `tournament.json`); the same call
+            continues it, up to `episodes`. None: nothing is saved.
+        until: play in rounds, on the matches that decide a question, until it is answered, such as
+            `rank of the top 3 is 95% sure`. Empty: play `episodes`.
+        matches: at most so many, with `until`; None: a million.
+        seconds: start no match after so many seconds; None: no limit.
+        processes: number of processes; 1: this one; None: as many as useful, at most one per core.
+            A script that uses more than 1 needs `if __name__ == "__main__":`.
 
     Returns:
-        `entrants`; `means` and `errors` [N, N]: what an agent of the row earns when all others are
-        of the column, averaged over the seats, and its standard error; `matches` [N, N]; with
-        `until` also `until`: what is known in the end.
+        `entrants`; `means` and `errors` [N, N]: the mean return of an agent of the row when all
+        others are of the column, averaged over the seats, and its standard error; `matches` [N, N];
+        with `until` also `until`, the final state of the question.
 
     Raises:
-        UsageError: there are no entrants, one cannot play the game, `episodes` and `until` or
-            `matches` do not belong together, or the directory holds another tournament.
-        UnguardedScriptError: a process that plays reads the script, which calls this as it is read.
+        UsageError: there are no entrants, one cannot play the game, `episodes`, `until` and
+            `matches` contradict each other, or the directory holds another tournament.
+        UnguardedScriptError: the script calls this at import in a process of the tournament.
         RunDirectoryError: the directory is in use, damaged, or cannot be written.
-        ConfigError: there is no such game, or no such policy that plays without having learned.
+        ConfigError: there is no such game, or no such scripted policy.
     """
     check_guard()
     named = named_entrants(entrants)
@@ -171,10 +172,7 @@ def _is_count(value: object) -> bool:
 
 
 def load(run: Result | Path | str) -> Run:
-    """Open what a run left behind.
-
-    Args:
-        run: its directory, or what `train` returned.
+    """Open a run: its directory, or the result of `train`.
 
     Raises:
         RunDirectoryError: it is no run's directory, or damaged.
@@ -183,9 +181,9 @@ def load(run: Result | Path | str) -> Run:
 
 
 class Run(Mapping[str, Policy]):
-    """A run's directory; as a mapping, its policies by name.
+    """A run's directory, and a mapping of its policies.
 
-    It may be of a run that still goes on: then `final` is the newest checkpoint.
+    The run may still be running: then `final` is the newest checkpoint.
     """
 
     path: Path
@@ -194,11 +192,6 @@ class Run(Mapping[str, Policy]):
     """The configuration that it was started with."""
 
     def __init__(self, path: Path) -> None:
-        """Open it.
-
-        Raises:
-            RunDirectoryError: it is no run's directory, or damaged.
-        """
         self._files = RunDirectory.open(path)
         self.path = path
         self._saved = SavedPolicies(self._files)
@@ -212,7 +205,7 @@ class Run(Mapping[str, Policy]):
 
     @property
     def game(self) -> str:
-        """The game's name."""
+        """The name of its game."""
         return self.config.game
 
     @property
@@ -232,10 +225,10 @@ class Run(Mapping[str, Policy]):
 
     @property
     def initial(self) -> dict[str, dict[str, Any]]:
-        """By policy, where its first weights are from (`init_from`); those of others are random.
+        """Sources of initial weights (`init_from`) by policy; other policies began at random.
 
-        Of each `run`, `policy`, `version`, `learner_step`, `checkpoint` (None: the end of the run,
-        or what it played with when it was asked: then `live` is true).
+        Each has `run`, `policy`, `version`, `learner_step`, `checkpoint` (None for final or live
+        weights) and `live`.
         """
         return self._files.initial.sources()
 
@@ -254,18 +247,18 @@ class Run(Mapping[str, Policy]):
         return self.policy(name)
 
     def items(self) -> ItemsView[str, Policy]:
-        """Its policies by name, all of one moment, read once."""
+        """Return names and policies, all of one moment, read once."""
         return self._all().items()
 
     def values(self) -> ValuesView[Policy]:
-        """Its policies, all of one moment, read once."""
+        """Return its policies, all of one moment, read once."""
         return self._all().values()
 
     def _all(self) -> dict[str, Policy]:
         return {name: self._made(name, player) for name, player in self._saved.all().items()}
 
     def _made(self, name: str, player: Player, checkpoint: int | None = None) -> Policy:
-        """A policy; `checkpoint`: that it is from, where it is neither frozen nor the last one."""
+        """Return a policy; `checkpoint` is set if it is neither frozen nor from the last one."""
         which = (
             f"@{player.snapshot.version}" if checkpoint is None else f"@{CHECKPOINT}{checkpoint}"
         )
@@ -273,14 +266,12 @@ class Run(Mapping[str, Policy]):
         return Policy(player.spec, player.snapshot, player.agent, name, self.game, reference)
 
     def policy(self, name: str, checkpoint: Checkpoint = "final") -> Policy:
-        """One of its policies, ready to act.
+        """Return one of its policies, ready to act.
 
-        Args:
-            name: of a policy, or `policy@version` of a frozen copy.
-            checkpoint: whose weights; of a frozen copy a number, or `final`: the newest.
+        `name` may be `policy@version` for a frozen copy, whose `checkpoint` is a number or `final`.
 
         Raises:
-            UsageError: there is none of this name; it is a `KeyError` of the mapping, too.
+            UsageError: there is no such policy; it is a `KeyError` too.
             RunDirectoryError: weights are missing or damaged.
             CheckpointError: the checkpoint is missing or damaged.
         """
@@ -291,31 +282,30 @@ class Run(Mapping[str, Policy]):
         return self._made(name, found.player, None if found.is_frozen else found.checkpoint)
 
     def summary(self) -> dict[str, Any]:
-        """What came of it, as plain data: the content of `summary.json`.
+        """Return the content of `summary.json`.
 
         Raises:
-            RunDirectoryError: it has not ended.
+            RunDirectoryError: the run has not ended.
         """
         return self._files.read_summary()
 
     def metrics(self) -> Frame:
-        """What it did, interval by interval; columns are float64, NaN: nothing was measured.
+        """Return its metrics, a row for each interval; columns are float64, NaN: not measured.
 
-        `seconds`, `turns` and `steps` (of agents) are totals; the others are named as TensorBoard
-        shows them: `agent_0/mean_return`, `run/turns_per_second`. docs/metrics.md describes all.
+        `seconds`, `turns` and `steps` (of agents) are totals; other columns are named as in
+        TensorBoard: `agent_0/mean_return`, `run/turns_per_second`. docs/metrics.md describes all.
 
         Raises:
-            RunDirectoryError: there are none, or no line of them is one.
+            RunDirectoryError: there are none, or all lines are damaged.
         """
         return Frame.of_rows([row_of(record) for record in self._files.read_metrics()], "metrics")
 
     def ledger(self) -> Frame:
-        """The matches that were over, a row for each, where seats are dealt (`population`).
+        """Return the finished matches, a row for each, if seats are dealt (`population`).
 
-        Columns: `match`, its number; `truncated`, whether it was cut off; and for each agent of the
-        game `agent_0/policy`, who sat on its seat (of a frozen copy `policy@version`),
-        `agent_0/return`, `agent_0/oldest_version` and `agent_0/newest_version` of the weights that
-        acted.
+        Columns: `match`, its number; `truncated`; and for each agent of the game `agent_0/policy`
+        (for a frozen copy `policy@version`), `agent_0/return`, and `agent_0/oldest_version` and
+        `agent_0/newest_version` of the weights that acted.
 
         Raises:
             RunDirectoryError: the run has no ledger, or it is damaged.
@@ -323,17 +313,16 @@ class Run(Mapping[str, Policy]):
         return read_ledger(self._files, self.agents)
 
     def lineage(self) -> Frame:
-        """The policies that were born while the run went on, a row for each, in order.
+        """Return the births of policies during the run, a row for each, in order.
 
-        Where policies evolve (`population.evolution`) or play in a league, those come first that
-        it began with.
+        If policies evolve (`population.evolution`) or play in a league, the initial policies come
+        first.
 
-        Columns: `policy`, the place in which it was born, and `generation`, how many had been in it
-        before; `matches` that were over then; `parent`, `parent_generation` and `parent_version` of
-        the weights that it began with (an empty name: they were drawn); `optimizer_steps` behind
-        the moments that it took over; `fitness` of the policy before it in its place and
-        `parent_fitness`, NaN where they were not judged; and by name each hyperparameter that it
-        began with.
+        Columns: `policy`, the place of the birth, and `generation`, the number of its predecessors
+        there; `matches` finished before; `parent`, `parent_generation` and `parent_version` of the
+        inherited weights (an empty name: random weights); `optimizer_steps` behind the inherited
+        moments; `fitness` of its predecessor and `parent_fitness`, NaN if not estimated; and each
+        initial hyperparameter.
 
         Raises:
             RunDirectoryError: the run has no ledger, or it is damaged.
@@ -343,20 +332,20 @@ class Run(Mapping[str, Policy]):
     def payoffs(
         self, most: int | None = None, *, wins: bool = False, roles: bool = False
     ) -> Payoffs:
-        """What policies earned against each other in the matches of the ledger, and how sure.
+        """Return the returns of policies against each other in the ledger's matches, with errors.
 
-        A live policy is one, whatever version of it acted; each of its frozen copies is another.
+        A live policy counts as one in all its versions; each of its frozen copies is another.
 
         Args:
-            most: so many policies at most: the live ones, then the newest frozen copies; None: all.
-            wins: count wins, with draws as half of one, instead of returns.
-            roles: keep the earlier and the later seat of a meeting apart; else they are pooled.
+            most: at most so many policies: live ones, then the newest frozen copies; None: all.
+            wins: count wins, with draws as half, instead of returns.
+            roles: separate the earlier and the later seat of a meeting; otherwise they are pooled.
 
         Returns:
             `names` [N]; `matrix` [N, N], the mean return of the row against the column, NaN where
             they never met; `errors[0]` [N, N], its standard errors; `counts` [N, N] of matches;
-            `intervals(0.95)[:, 0]` [2, N, N]. `remuda.analysis` takes it, and `to_pandas()` gives
-            the means with their names.
+            `intervals(0.95)[:, 0]` [2, N, N]. Pass it to `remuda.analysis`; `to_pandas()` gives the
+            means with their names.
 
         Raises:
             UsageError: `most` is less than 1, or no match is over.
@@ -373,20 +362,19 @@ class Run(Mapping[str, Policy]):
         scripted: Mapping[str, str | Callable[..., Any]] | None = None,
         sampled: bool | None = None,
     ) -> Evaluation:
-        """Play, and tell what each agent earned.
+        """Play episodes, and return what each agent earned.
 
         Args:
-            episodes: how many.
+            episodes: their number.
             checkpoint: whose weights.
-            seed: of the games.
-            scripted: by agent, who plays in its place without having learned: `random`, what
-                `remuda games GAME` lists, `module:callable`, or such a function itself.
-            sampled: whether policies explore as they do at the end of training, or are greedy;
-                None: as the run itself measures them, `run.evaluate_sampled`.
+            seed: seed of the environments.
+            scripted: scripted policies by agent: `random`, a name from `remuda games GAME`,
+                `module:callable`, or such a function.
+            sampled: explore as at the end of training; False: greedy; None: `run.evaluate_sampled`.
 
         Raises:
-            UsageError: no episodes, a seed below zero, what is no checkpoint, or a function that
-                cannot be named.
+            UsageError: wrong `episodes`, `seed` or `checkpoint`, or a function that cannot be
+                named.
             RunDirectoryError: weights are missing or damaged.
             CheckpointError: the checkpoint is missing or damaged.
             ConfigError: there is no such agent, or no such scripted policy.
@@ -397,7 +385,7 @@ class Run(Mapping[str, Policy]):
         return play_episodes(config, snapshots, episodes, seed, named, sampled)
 
     def report(self) -> Path:
-        """Make its picture and its report; returns the page's path.
+        """Make its picture and its report; return the page's path.
 
         Raises:
             RunDirectoryError: it has not ended, or no turn was played, or it cannot be written.
@@ -413,11 +401,7 @@ class Run(Mapping[str, Policy]):
 
 
 def _checked_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
-    """A checkpoint that may be asked for, a number of numpy's as one of Python's.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """Return a checkpoint's number or name, or raise UsageError."""
     if _is_count(checkpoint):
         return int(checkpoint)
     if isinstance(checkpoint, str) and checkpoint in ("final", "best"):
@@ -426,11 +410,7 @@ def _checked_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _path(run: Run | Result | Path | str, name: str = "run") -> Path:
-    """A run's directory, absolute; `name`: of the argument, for the message.
-
-    Raises:
-        UsageError: it is no run.
-    """
+    """Return a run's absolute directory; `name` is the argument's, for the error."""
     if isinstance(run, Run):
         return run.path
     run = run.directory if isinstance(run, Result) else run

@@ -1,4 +1,4 @@
-"""How the parts of a run are put together."""
+"""The parts of a run, assembled: shared memory, recipes of roles, coordinator and runtime."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ from remuda.types import AgentSpec, State
 from remuda.weights_layout import population_table, published_weights, training_layouts
 
 PATIENCE = 0.005
-"""Seconds that a stack of policies waits for those fed last in a turn."""
+"""Seconds that a stack of policies waits for those that are fed last in a turn."""
 
 
 class Assembly:
-    """What actors and learners share, and the recipe of each.
+    """Shared memory of actors and learners, and the recipe of each role.
 
     Data runs from actors through experience to learners, and back through published weights.
     """
@@ -77,7 +77,7 @@ class Assembly:
         imported: Sequence[Imported] = (),
         sparse: bool = False,
     ) -> None:
-        """Make what they share."""
+        """Allocate it; `sparse`: this is one of several nodes, which needs only a part."""
         self._initial, self._agents = initial, agents
         in_one = config.schedule == "sequential"
         check_limit(0 if in_one else len(layout.copies) + len(layout.groups))
@@ -112,9 +112,9 @@ class Assembly:
         self.layout = layout
         self._timelines: dict[str, Timeline] = {}
         self.where = ""
-        """Which role lives on which node, in words, where there are several."""
+        """Description of the placement on nodes, if there are several."""
         self.spans_elsewhere: dict[str, Spans] = {}
-        """Of roles that lived on other nodes, for the trace."""
+        """Recorded spans of roles on other nodes, for the trace."""
         self._resumed = False
         self._seconds = 0.0
 
@@ -125,7 +125,7 @@ class Assembly:
         changed: Mapping[str, Mapping[str, float]] | None = None,
         over: bool = False,
     ) -> None:
-        """Hold what was held at a checkpoint; the roles will restore their own parts."""
+        """Restore the coordinator's part of a checkpoint, and the experience."""
         with checkpoints.restoring(COORDINATOR):
             saved = checkpoints.read(found.number, COORDINATOR)
             self._restore_own(saved, changed or {})
@@ -133,7 +133,7 @@ class Assembly:
             part = checkpoints.read(found.number, file_name(spec.name))
             with checkpoints.restoring(file_name(spec.name)):
                 held = self.config.saves_replay and not over and part["experience"] is not None
-                if self.table is not None:  # of another generation: another policy's, before it
+                if self.table is not None:  # another generation: a predecessor's experience
                     held &= whole(part, "generation") == self.table.births.all[i, ORDERED]
                 contents = branch(part, "experience") if held else None
                 steps = Range(0, self.scoreboard.most_steps(len(self._agents)))
@@ -142,7 +142,7 @@ class Assembly:
         self._resumed, self._seconds = True, found.seconds
 
     def _restore_own(self, saved: State, changed: Mapping[str, Mapping[str, float]]) -> None:
-        """Hold what the coordinator's part of a checkpoint holds."""
+        """Restore the coordinator's part of a checkpoint."""
         self.scoreboard.restore(branch(saved, "scoreboard"))
         published = branch(saved, "published")
         for spec in self.specs:
@@ -155,12 +155,12 @@ class Assembly:
 
     @property
     def records(self) -> int:
-        """How many records the ledger of matches has, by the table; 0: seats are not dealt."""
+        """Number of records in the ledger of matches; 0 if seats are not dealt."""
         return self.table.word(RECORDS) if self.table is not None else 0
 
     def state(self) -> State:
-        """The coordinator's part of a checkpoint."""
-        # The population first: the weights of a policy born meanwhile may come along too soon.
+        """Return the coordinator's part of a checkpoint."""
+        # The population first: the weights of a policy born meanwhile do no harm.
         population = self.table.state() if self.table is not None else None
         return {
             "scoreboard": self.scoreboard.state(),
@@ -179,7 +179,7 @@ class Assembly:
         events: RunEvents | None = None,
         runtime: Runtime | None = None,
     ) -> Coordinator:
-        """The one who runs it all."""
+        """Return the coordinator of the run."""
         config = self.config
         contents = Contents(
             parts=self.parts, gather=self.state, config=lasting(config), exact=config.exact
@@ -213,7 +213,7 @@ class Assembly:
         return tuple(part for role in self.roles() for part in role.parts)
 
     def runtime(self, logs: Path, checkpoints: Checkpoints) -> Runtime:
-        """The roles, and the place where the schedule lets them live."""
+        """Return the runtime of the schedule, with all roles."""
         config = self.config
         roles = self.roles()
         if config.schedule == "sequential":
@@ -230,7 +230,7 @@ class Assembly:
         here: Collection[int] | None = None,
         bridge: Place | None = None,
     ) -> ProcessRuntime:
-        """The roles in processes of their own; where there are several nodes, those of this one."""
+        """Return a runtime with the roles in processes; in a cluster, those of this node."""
         config, roles = self.config, self.roles()
         loops: list[RoleLoop] = [AsyncLoop() for _ in roles]
         if config.schedule == "lockstep":
@@ -264,23 +264,23 @@ class Assembly:
 
     @property
     def wakeups(self) -> tuple[Wakeup, ...]:
-        """By role: the actors', then the learners'."""
+        """Wake-ups of the actors, then of the learners."""
         return (*self._actors, *self._learners)
 
     def snapshots(self, training: bool = False) -> dict[str, Snapshot]:
-        """The newest weights of every policy, those whose places are empty too."""
+        """Return the newest weights of every policy, including those of empty places."""
         reader = self.published.reader()
         return {spec.name: reader.newest(spec.name, training) for spec in self.specs}
 
     def playing(self, only: str = "") -> dict[str, Snapshot]:
-        """The newest weights of the policies that play; with `only`, of this one, if it does."""
+        """Return the newest weights of the policies that play, or of `only` this one."""
         living = self.table.occupants.living if self.table is not None else None
         names = [spec.name for spec in self.specs if only in ("", spec.name)]
         reader = self.published.reader()
         return {name: reader.newest(name) for name in names if living is None or name in living}
 
     def write_trace(self, view: View) -> None:
-        """Write what every process did when, if the user asked for it."""
+        """Write the trace of all processes, if requested."""
         path = self.config.trace
         if path is None:
             return
@@ -297,18 +297,18 @@ class Assembly:
             view.say(f"wrote {count:,} spans into {path}: open it in https://ui.perfetto.dev")
 
     def describe(self) -> str:
-        """Its processes, and where they live, in one line."""
+        """Describe the processes and their placement in one line."""
         names = [spec.name for spec in self.specs]
         described = self.layout.describe(self.config.schedule, names)
         return f"{described}; {self.where}" if self.where else described
 
     def spans(self) -> dict[str, list[tuple[Span, float, float]]]:
-        """What every role here did when, as far as the user asked for a trace."""
+        """Return the recorded spans of every role here, if a trace is requested."""
         kept = {role: list(timeline.spans()) for role, timeline in self._timelines.items()}
         return {role: spans for role, spans in kept.items() if spans}
 
     def roles(self) -> tuple[ActorRole | LearnerRole, ...]:
-        """The recipes of the actors, then of the learners."""
+        """Return the recipes of the actors, then of the learners."""
         config, layout = self.config, self.layout
         actors = [
             self._actor_role(
@@ -349,13 +349,13 @@ class Assembly:
         return tuple(replace(role, timeline=self._timeline(role.name)) for role in roles)
 
     def _experience_of(self, group: Sequence[int]) -> dict[str, Experience]:
-        """What these policies live through, and all who share theirs with them."""
+        """Return the experience of these policies, and of all that share theirs with them."""
         own = [self.specs[i].name for i in group]
         names = {*own, *(other for name in own for other in self._shares[name])}
         return {name: found for name, found in self.experience.items() if name in names}
 
     def _timeline(self, role: str) -> Timeline | None:
-        """The timeline of a role, if the user asked for a trace."""
+        """Return the timeline of a role, if a trace is requested."""
         if self.config.trace is None:
             return None
         role = "main" if self.config.schedule == "sequential" else role
@@ -364,10 +364,10 @@ class Assembly:
         return self._timelines[role]
 
     def _publish_first_weights(self) -> None:
-        """Publish every policy's first weights as version 1: drawn, or from another run.
+        """Publish every policy's first weights as version 1: random, or from another run.
 
-        So the actor has something to act with, and a learner something to begin from. By one
-        thread, as in a child: with more, hundreds of small decompositions wait for each other.
+        So the actor can act, and the learner has a start. With one thread, as in a child: with
+        more, hundreds of small decompositions wait for each other.
         """
         with threads(1):
             for spec in self.specs:

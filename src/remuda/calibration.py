@@ -1,4 +1,4 @@
-"""A short trial before a run: what playing and training cost here, to choose the layout by.
+"""A short trial before a run that measures the costs of play and training, to choose the layout.
 
 The trial is the run itself in small: the same game and policies play and train in this process for
 a moment, and all of it is thrown away.
@@ -29,24 +29,25 @@ from remuda.types import AgentSpec, Worker
 log = logging.getLogger(__name__)
 
 PATIENCE = 4
-"""So many times as long as it was to take, a trial goes on for want of updates."""
+"""A trial that lacks updates is extended up to so many times."""
 FEWEST = 32
-"""Steps of a policy in a minibatch that tell what a step of training costs. With fewer, an update
-takes the time that it takes for any number."""
+"""Minimal steps of a policy in a minibatch that show the cost of a training step. With fewer, an
+update takes constant time.
+"""
 SHORT = 10_000
-"""Agent-steps of a run that is over, as a rule, before a trial has paid."""
+"""Agent-steps of a run that usually ends before a trial has paid."""
 MINIBATCH = 512
-"""Steps in a minibatch beyond which an update costs no less a step."""
+"""Steps in a minibatch above which the cost of a step falls no more."""
 MANY_THREADS = 8
-"""More threads than this are not tried."""
+"""The most threads to try."""
 WORTH_A_THREAD = 0.8
-"""More threads are used where an update then takes no longer than this share of the time."""
+"""Threads are added if an update then takes at most this share of the time."""
 
 
 def choose_layout(
     config: Config, agents: tuple[AgentSpec, ...], cores: int | None = None
 ) -> Layout:
-    """The layout of a run, by a trial where there is something to choose."""
+    """Choose the layout of a run, by a trial if there is a choice."""
     specs = policy_specs(config, agents)
     devices = [spec.config.device for spec in specs]
     plain = make_layout(config, len(specs), own_devices=devices, cores=cores)
@@ -71,8 +72,8 @@ def choose_layout(
                 if 0.0 < more.learn < costs.learn * WORTH_A_THREAD:
                     layout = replace(layout, threads=1 + spare)
         except Exception:
-            # Whatever is wrong will show in a role, where it is told by name and with its log.
-            log.exception("the trial failed; the layout is chosen by the cores alone")
+            # The error will appear again in a role, and be reported with its name and log.
+            log.exception("the trial failed; the layout is chosen by the number of cores")
             layout = plain
         _free()  # also what the exception held
     return layout
@@ -80,12 +81,11 @@ def choose_layout(
 
 @contextmanager
 def _older_objects_left_alone() -> Iterator[None]:
-    """Inside the `with` the garbage collector looks at no object that was there before.
+    """Exclude existing objects from garbage collection meanwhile.
 
-    There are hundreds of thousands, of the libraries above all, and a trial is collected several
-    times.
+    There are hundreds of thousands, mostly of libraries, and a trial is collected several times.
     """
-    if is_laid_aside_by_others():  # who may want it to stay so
+    if is_laid_aside_by_others():  # the user's own freeze stays
         yield
         return
     gc.freeze()
@@ -98,7 +98,7 @@ def _older_objects_left_alone() -> Iterator[None]:
 def measure(
     config: Config, agents: tuple[AgentSpec, ...], seconds: float, num_threads: int = 1
 ) -> Costs:
-    """Play and train for about so many seconds, in this process, and see what a step costs."""
+    """Play and train for about `seconds` in this process; return the cost of a step."""
     try:
         return _measure(config, agents, seconds, num_threads)
     finally:
@@ -108,9 +108,9 @@ def measure(
 def _with_short_rollouts(
     config: Config, agents: tuple[AgentSpec, ...], seconds: float, costs: Costs
 ) -> Costs:
-    """The same costs with what training costs, where the game was too slow to see it in the time.
+    """Measure the cost of training again, if no rollout was completed.
 
-    A second trial has as long rollouts as fit. What it sees is a bound, from above.
+    The second trial has the longest rollouts that fit. Its cost is an upper bound.
     """
     turns = int(PATIENCE / 2 * seconds / (costs.play * config.env.num_envs * len(agents)))
     policies = [config.policy, *map(config.policy_of, config.policies)]
@@ -125,10 +125,10 @@ def _with_short_rollouts(
 
 
 def _free() -> None:
-    """Give back what a trial took.
+    """Free the memory of a trial.
 
-    Its parts refer to each other, and it may be long until the garbage collector looks at objects
-    that are as old; until then its shared memory is as large as the run's own.
+    Its parts refer to each other, and the garbage collector may not look at old objects for long;
+    until then its shared memory is as large as the run's own.
     """
     gc.collect()
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
@@ -160,7 +160,7 @@ def _measure(
 
 
 def _split(config: Config, agents: tuple[AgentSpec, ...], seconds: float, costs: Costs) -> Costs:
-    """What of playing a step is shared by the copies of a turn: seen by playing half as many."""
+    """Separate the fixed cost of a turn from that of a step, by playing half as many copies."""
     copies = config.env.num_envs
     half = copies // 2
     fewer = config.model_copy(update={"env": config.env.model_copy(update={"num_envs": half})})
@@ -171,12 +171,11 @@ def _split(config: Config, agents: tuple[AgentSpec, ...], seconds: float, costs:
 
 
 def _in_small(config: Config, turns: int | None = None) -> Config:
-    """The same run with updates that come sooner and cost as much a step; it saves nothing.
+    """Return the same run with earlier updates at the same cost of a step, and without files.
 
-    With `turns` rollouts have no more, even if a step of training costs more then.
-
-    On a GPU smaller updates cost more a step, and so does each policy by itself: updates stay as
-    they are there, and policies are trained as stacks.
+    With `turns`, rollouts have no more, even if a training step then costs more. On a GPU smaller
+    updates cost more for a step, and so does each policy alone: there updates are unchanged and
+    policies are trained as stacks.
     """
     tree = config.model_dump()
     device = devices_of(config)[0]
@@ -202,7 +201,7 @@ def _sooner(policy: PolicyConfig, num_envs: int, turns: int | None) -> dict[str,
 
 
 def _never_pauses(spec: PolicySpec) -> bool:
-    """Whether its learner takes all the time there is."""
+    """Return whether its learner uses all the time there is."""
     return not spec.config.rollout_length and spec.config.experience.replay_ratio is None
 
 
@@ -214,7 +213,7 @@ def _work(
     seconds: float,
     limit: float,
 ) -> None:
-    """Play and train in turn, for so many seconds and updates, but no longer than the limit."""
+    """Play and train in turn for so many seconds and updates, but not longer than the limit."""
     begun = time.perf_counter()
     goal = [board.learn(name)[Learn.UPDATES] + updates for name in board.policies]
     while (spent := time.perf_counter() - begun) < limit:
@@ -234,9 +233,9 @@ class _Reading:
     steps: float
     playing: float
     paid: tuple[float, ...]
-    """By policy: steps that its updates were due for."""
+    """For each policy: steps that its updates were due for."""
     learning: tuple[float, ...]
-    """By policy."""
+    """Seconds of each policy."""
 
     @staticmethod
     def of(board: Scoreboard, specs: tuple[PolicySpec, ...]) -> _Reading:
@@ -259,7 +258,7 @@ class _Reading:
         )
 
     def costs_until(self, later: _Reading) -> Costs:
-        """What a step cost between two readings; training that was never seen counts nothing."""
+        """Return the costs of a step between two readings; 0 for training that was never seen."""
         steps = later.steps - self.steps
         play = (later.playing - self.playing) / max(steps, 1.0)
         shares = [

@@ -1,4 +1,4 @@
-"""Play of trained policies: to measure them, and to make a picture of them."""
+"""Play of saved policies, to evaluate, record or draw them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from remuda.types import Array, Floats
 from remuda.user_code import naming_user_code
 
 COPIES = 100
-"""The most copies of the game that are evaluated at once."""
+"""Maximal number of copies that play at once."""
 MAKING = 0.25
-"""Of the time that play may take, the share in which copies may be made."""
+"""Share of the allowed time for making copies."""
 
 
 @naming_user_code()
@@ -49,24 +49,22 @@ def evaluate(
     seating: Mapping[str, str] | None = None,
     limits: Limits | None = None,
 ) -> Evaluation:
-    """Play `episodes` episodes, and return what each agent earned.
+    """Play episodes, and return what each agent earned.
 
-    Each copy of the game plays the same number of episodes, so that short ones do not count more.
-    Of games that are not Remuda's own there are no more copies than `env.num_envs`.
-    The seats of a population are dealt by its matchmaker, to live policies. Where no episode is
-    over when half of the time is up, a single copy goes on, which plays faster.
+    Each copy plays the same number of episodes, so that short ones do not count more. Environments
+    other than Remuda's own have at most `env.num_envs` copies. Seats of a population are dealt to
+    live policies by its matchmaker. If no episode ends in half of the time, a single copy
+    continues, which is faster.
 
     Args:
-        config: of the run.
-        snapshots: the policies, by name.
-        episodes: how many, over all copies.
-        seed: of the games.
-        scripted: by agent, who plays in its place without having learned, besides those of the run.
-        sampled: whether policies explore as they do at the end of training, or are greedy; None: as
-            `run.evaluate_sampled` says.
-        seating: by agent, the policy whose network plays it for good; `snapshots` are then those of
-            the agents.
-        limits: how long it may take, who may interrupt it, and who watches; None: nothing of these.
+        config: settings of the run.
+        snapshots: weights by policy.
+        episodes: total number, over all copies.
+        seed: seed of the environments.
+        scripted: scripted policies by agent, added to `env.scripted`.
+        sampled: explore as at the end of training; False: greedy; None: `run.evaluate_sampled`.
+        seating: fixed policy of each agent; then `snapshots` are keyed by agent.
+        limits: time limit, interruption and progress.
 
     Raises:
         ConfigError: there is no such agent, or no such scripted policy.
@@ -84,19 +82,13 @@ def evaluate(
 
 
 def _explores(config: Config, sampled: bool | None) -> bool:
-    """Whether policies explore: as was asked for, or as the run itself measures them."""
+    """Return whether policies explore."""
     return config.run.evaluate_sampled if sampled is None else sampled
 
 
 @dataclass(frozen=True)
 class RecordedPlay:
-    """What was recorded of play, and whether it came to its end.
-
-    Attributes:
-        game: with what was recorded; it is closed.
-        asked: episodes that were to be played.
-        cut: why fewer were, as of `Evaluation`; empty: all were.
-    """
+    """Recorded play: the closed game that holds it, the wanted episodes, and why it was cut."""
 
     game: Recorded
     asked: int
@@ -104,19 +96,19 @@ class RecordedPlay:
 
     @property
     def over(self) -> int:
-        """Episodes that were over."""
+        """Finished episodes."""
         return sum(self.game.episodes_over)
 
     @property
     def counted(self) -> int:
-        """Episodes of `played`."""
+        """Episodes that `played` returns."""
         return min(self.game.episodes_over) * self.game.num_envs if self.cut else self.over
 
     def played(self) -> PlayedEpisodes:
-        """The episodes that count: of play that was cut, the first ones of each copy of the game.
+        """Return the episodes that count.
 
-        Of each as many as every copy finished: what else is over by then are short ones, and means
-        with them would be of these rather than of all.
+        If play was cut, these are as many of each copy as every copy finished: others that finished
+        are mostly short ones, and would bias the means.
         """
         return self.game.played(min(self.game.episodes_over) if self.cut else None)
 
@@ -133,20 +125,10 @@ def play_recorded(
     frames: int = 1,
     seconds: float | None = None,
 ) -> RecordedPlay:
-    """Play episodes as `evaluate` does, and keep what happened in them turn by turn.
+    """Play episodes as `evaluate` does, and record every turn.
 
-    Args:
-        config: of the run.
-        snapshots: the policies, by name.
-        episodes: how many, over all copies.
-        seed: of the games.
-        sampled: as of `evaluate`.
-        states: so many observations of each agent are kept.
-        frames: each with those before it, so many together.
-        seconds: after which play ends; None: as long as it takes.
-
-    Returns:
-        What was recorded, and whether the time was up before all of it was played.
+    `states` observations of each agent are kept, each stacked with those before it to `frames`.
+    Play ends after `seconds`, if set.
     """
     explores = _explores(config, sampled)
     recorded: list[Recorded] = []
@@ -168,10 +150,10 @@ def play_recorded(
 
 
 def _copies_within(config: Config, episodes: int, limits: Limits) -> tuple[int, Limits]:
-    """How many copies are played at once, and the limits of what is left then.
+    """Return how many copies to play at once, and the limits for the rest of the time.
 
-    Of Remuda's own games as many as are quick; of others no more than the run itself plays, and as
-    many as are made in a quarter of the time: each may be a simulator that is slow to begin.
+    Remuda's own games are quick. Others have at most `env.num_envs` copies, and as many as can be
+    made in a quarter of the time: each may be a simulator that starts slowly.
     """
     if config.game in GAMES:
         return min(COPIES, episodes), limits
@@ -197,15 +179,10 @@ def play_episodes(
     copies: int,
     limits: Limits,
 ) -> Evaluation:
-    """Play episodes, as many in each copy as in any other, and return what each agent earned.
+    """Play equally many episodes in each copy, and return what each agent earned.
 
-    Args:
-        make_actor: given a number of copies, who plays them; its seats have their policies.
-        policies: by whose names is told what they earned, where seats are dealt.
-        episodes: how many, over all copies.
-        silent: agents whose policies do not play.
-        copies: in which they are played.
-        limits: as of `evaluate`.
+    `make_actor` makes an actor with so many copies; `policies` are those whose returns are reported
+    by name; policies of `silent` agents do not play.
     """
     begun = time.monotonic()
 
@@ -216,7 +193,7 @@ def play_episodes(
         return _Play(make_actor(copies), episodes, set(silent))
 
     cut = ""
-    with threads(1):  # as actors play; more of them fight where the machine has other things to do
+    with threads(1):  # as actors play; more threads compete for a busy machine
         playing = play(copies)
         try:
             while not playing.done:
@@ -237,17 +214,17 @@ def play_episodes(
 
 @dataclass(frozen=True)
 class _Episode:
-    """What came of an episode: its agents' returns, the game's metrics, and all moves."""
+    """The returns, metrics and moves of an episode."""
 
     returns: Floats
     metrics: Floats
     history: list[int] | None
     earned: tuple[tuple[str, float], ...]
-    """The policy and the return of each agent that took part, where seats are dealt."""
+    """Policy and return of each agent that took part, if seats are dealt."""
 
 
 class _Play:
-    """Episodes of play that measures, as many of each copy as of any other."""
+    """Equally many episodes in each copy of an environment."""
 
     def __init__(self, actor: Actor, episodes: int, silent: set[str]) -> None:
         copies = actor.env.num_envs
@@ -256,13 +233,13 @@ class _Play:
         self.actor, self._quota, self._silent = actor, quota, silent
         self._played: list[list[_Episode]] = [[] for _ in range(copies)]
         self.over = 0
-        """Episodes that count."""
+        """Finished episodes that count."""
         self._dealt = actor.seats if isinstance(actor.seats, MatchSeats) else None
         actor.on_episode = self._count
 
     @property
     def done(self) -> bool:
-        """Whether every copy has played its episodes."""
+        """True once every copy has played its episodes."""
         return all(len(p) >= wanted for p, wanted in zip(self._played, self._quota, strict=True))
 
     def _count(self, env: int, returns: Floats, facts: Floats) -> None:
@@ -284,13 +261,10 @@ class _Play:
         return min(map(len, self._played))
 
     def found(self, policies: Sequence[str], rounds: int | None = None) -> Evaluation:
-        """What was earned so far.
+        """Return what was earned so far, in the first `rounds` episodes of each copy or in all.
 
-        Args:
-            policies: whose returns are told by name, where seats are dealt.
-            rounds: the first episodes of each copy that count; None: all. Of play that was cut, the
-                episodes that are over are short ones more often than others, so only those count of
-                which each copy has as many.
+        If play was cut, more of the finished episodes are short, so only equally many of each copy
+        count.
         """
         env = self.actor.env
         names = tuple(agent.name for agent in env.agents)
@@ -319,10 +293,7 @@ def record(
     seconds: float | None = None,
     sampled: bool | None = None,
 ) -> list[Array]:
-    """Pictures of one copy over so many turns of play, each [height, width, 3] uint8.
-
-    After so many seconds there are no more of them. `sampled` is as of `evaluate`.
-    """
+    """Return pictures of one episode within limits, each [height, width, 3] uint8."""
     begun = time.monotonic()
     with threads(1), libraries_kept():
         actor = actor_for_play(config, snapshots, 1, seed, sampled=_explores(config, sampled))
@@ -348,18 +319,9 @@ def actor_for_play(
     seating: Mapping[str, str] | None = None,
     wrap: Callable[[VectorEnv], VectorEnv] = lambda env: env,
 ) -> Actor:
-    """The actor by which `evaluate` plays; see there.
+    """Return the actor with which `evaluate` plays; see there for the arguments.
 
-    Args:
-        config: of the run.
-        snapshots: the policies, by name.
-        copies: of the game.
-        seed: of the games.
-        scripted: by agent, who plays in its place without having learned, besides those of the run.
-        sampled: whether policies explore as they do at the end of training.
-        seating: by agent, the policy whose network plays it for good; none for those whose seats
-            `env.scripted` takes from a population.
-        wrap: makes of the copies of the game, with its scripted policies, what is played.
+    `wrap` may wrap the copies, after scripted policies have taken their seats.
     """
     seed_libraries(seed, "evaluation")
     env = make_env(config.game, copies, **config.env.made_with)
@@ -403,14 +365,9 @@ def seated_actor(
     seed: int,
     check: bool = True,
 ) -> Actor:
-    """An actor with a policy on each seat, noisy layers on their means, for play without learning.
+    """Return an actor with a policy on each seat and noise-free layers, for play without learning.
 
-    Args:
-        env: the copies that it plays.
-        specs: the policies, in the order of the agents.
-        snapshots: what they play with, by their names, at the rates that these tell.
-        seed: of the game and of exploration.
-        check: whether what the game hands over is checked.
+    `specs` are in the order of the agents; `snapshots` hold exploration rates too.
     """
     scoreboard = Scoreboard(tuple(spec.name for spec in specs))
     own = make_seats(env, specs, scoreboard, seed=seed, purpose="evaluation", noisy=False)
@@ -427,10 +384,10 @@ def _dealt(
     scoreboard: Scoreboard,
     seed: int,
 ) -> MatchSeats:
-    """Seats that are dealt to live policies as in training, in a table of their own."""
+    """Return seats that are dealt to live policies as in training, with a separate table."""
     names = [spec.name for spec in specs]
     roster = Roster.of(config, env.agents).among(names)
-    taken = tuple(config.seats_taken)  # who sits there is a member, so that seats are complete
+    taken = tuple(config.seats_taken)  # their scripted policies are members: no seat is empty
     table = Table(dict.fromkeys(names, 0), len(env.agents), 0, scripted=taken)
     league = League(
         table,

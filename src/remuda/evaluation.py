@@ -1,4 +1,4 @@
-"""What came of play that measures policies, and how far it may go."""
+"""Results of an evaluation, and its limits."""
 
 from __future__ import annotations
 
@@ -13,34 +13,35 @@ import numpy.typing as npt
 from remuda.analysis.returns import known, mean_of, standard_error
 
 Returns = Any
-"""[episodes, agents] of float64: made from a plain array with NaN, read as a masked array."""
+"""[episodes, agents] float64: made from a plain array with NaN, read as a masked array."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Returns of play that measures policies."""
+    """Returns of evaluated policies."""
 
     agents: tuple[str, ...]
     returns: Returns
     """[episodes, num_agents]: the undiscounted return of each agent in each episode.
 
-    A masked array. An entry is masked, and NaN below the mask, where the agent made no decision in
+    A masked array. An entry is masked, and NaN below the mask, if the agent made no decision in
     that episode and so has no return; `returns.mean(0)` is over the episodes in which each agent
     acted. Episodes in which no agent acted, since they were over when they began, are left out.
     """
     facts: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
-    """By name, what the game told of each episode: [episodes]."""
+    """Named metrics of each episode: [episodes]."""
     policies: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
-    """By policy, its return on each seat on which it took part, where seats are dealt: [seats]."""
+    """Returns of each policy on every seat in which it took part, if seats are dealt: [seats]."""
     asked: int = 0
-    """Episodes that were to be played."""
+    """Episodes that were requested."""
     cut: str = ""
-    """Why there are fewer: `the time was up` or `interrupted`; empty: there are not."""
+    """Why there are fewer: `the time was up` or `interrupted`; empty if there are not."""
     histories: tuple[tuple[int, ...], ...] = ()
-    """Of each episode all moves, those of chance too, as the game's library numbers them; empty
-    where it knows no such thing (OpenSpiel does)."""
+    """All moves of each episode, chance included, in the numbers of the game's library; empty if
+    the environment does not record them (OpenSpiel does).
+    """
     sampled: bool = False
-    """Whether policies explored as at the end of training; else they took their best actions."""
+    """Policies explored as at the end of training; otherwise they took their best actions."""
 
     def __post_init__(self) -> None:
         values = np.asarray(self.returns, np.float64)
@@ -54,28 +55,25 @@ class Evaluation:
 
     @property
     def way(self) -> str:
-        """How policies played, as of `way_of`."""
+        """`greedy` or `sampled`."""
         return WAYS[self.sampled]
 
     @property
     def constant_sum(self) -> bool:
-        """Whether all agents together earned the same in every episode.
-
-        False where fewer than two ever took part.
-        """
+        """True if two or more agents' returns had the same sum in every episode."""
         if self._took_part.any(0).sum() < 2:
             return False
         return bool(np.nansum(self.filled_returns, axis=1).std() <= 1e-5 * self.largest_return)
 
     @property
     def same_returns(self) -> bool:
-        """Whether every episode brought the same: a constant sum may then be a shared success."""
+        """True if all episodes had equal returns: a constant sum may then be a shared success."""
         spreads = [known(column).std() for column in self.filled_returns.T if len(known(column))]
         return bool(max(spreads, default=0.0) <= 1e-3 * self.largest_return)
 
     @property
     def largest_return(self) -> float:
-        """The largest return of an agent in an episode, whatever its sign; 0: there is none."""
+        """The largest absolute return of an agent in an episode; 0 if there is none."""
         return float(np.abs(known(self.filled_returns)).max(initial=0.0))
 
     @property
@@ -84,27 +82,27 @@ class Evaluation:
         return there
 
     def episodes(self, agent: int) -> int:
-        """In how many episodes an agent took part."""
+        """Return the number of episodes in which an agent took part."""
         return int(self._took_part[:, agent].sum())
 
     def mean(self, agent: int) -> float:
-        """Mean return of one agent, over the episodes in which it took part; NaN: in none."""
+        """Return an agent's mean return, over the episodes in which it took part; NaN if none."""
         return mean_of(self.filled_returns[:, agent])
 
     def standard_error(self, agent: int) -> float:
-        """Standard error of that mean; NaN where it took part in fewer than two episodes."""
+        """Return the standard error of that mean; NaN for fewer than two episodes."""
         return standard_error(self.filled_returns[:, agent])
 
     def metric(self, name: str) -> npt.NDArray[np.float64]:
-        """One of `facts`, in the episodes that have it: [N]."""
+        """Return one of `facts`, in the episodes that have it: [N]."""
         values = self.facts[name]
         return values[np.isfinite(values)]
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data for the run's summary; None where a number is not known: JSON has no NaN.
+        """Return plain data for the run's summary; unknown numbers are None, since JSON has no NaN.
 
-        Each mean comes with the number of `episodes` that it is of (of `policies`: of seats in
-        them); an agent with 0 took no part.
+        Each mean comes with its number of `episodes` (for `policies`: of seats in them); an agent
+        with 0 took no part.
         """
         return {
             "episodes": len(self.returns),
@@ -126,17 +124,12 @@ def _summary_of(values: npt.NDArray[np.float64]) -> dict[str, float | None]:
 
 
 def way_of(summary: Mapping[str, Any] | None) -> str:
-    """How policies played: `greedy` or `sampled`, in one word.
-
-    Args:
-        summary: as of `Evaluation.as_summary`; older ones do not say, and are of greedy play, as
-            what was not measured is taken to be.
-    """
+    """Return `greedy` or `sampled` for an `Evaluation.as_summary`; a missing one was greedy."""
     return WAYS[bool((summary or {}).get("sampled"))]
 
 
 WAYS = ("greedy", "sampled")
-"""How policies play that are measured: they take their best actions, or explore."""
+"""Ways to evaluate policies: by their best actions, or with exploration."""
 
 
 def _never() -> bool:
@@ -149,21 +142,21 @@ def _unwatched(done: int, wanted: int) -> None:  # noqa: ARG001
 
 @dataclass(frozen=True)
 class Limits:
-    """How far play that measures policies goes, and who sees it."""
+    """Time limit, interruption and progress of an evaluation."""
 
     seconds: float | None = None
-    """After which it ends, between two turns; 0: before the first; None: as long as it takes."""
+    """Time limit, checked between turns; 0: before the first; None: no limit."""
     interrupted: Callable[[], bool] = _never
-    """Whether it is to end now; asked between two turns."""
+    """Returns True to end now; called between turns."""
     watch: Callable[[int, int], None] = _unwatched
-    """Called after each turn with the episodes that are over, and those that are wanted."""
+    """Called after each turn with finished and wanted episodes."""
 
     def reached(self, gone: float) -> bool:
-        """Whether it is to end now that so many seconds are gone."""
+        """Return whether to end now, after `gone` seconds."""
         return self.interrupted() or (self.seconds is not None and gone >= self.seconds)
 
     def part(self, index: int, count: int, gone: float = 0.0) -> Limits:
-        """Of one of `count` equal parts, played one after another, with so many seconds gone."""
+        """Return the limits of one of `count` equal parts, after `gone` seconds."""
 
         def watch(done: int, wanted: int) -> None:
             self.watch(index * wanted + done, count * wanted)

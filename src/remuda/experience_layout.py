@@ -1,4 +1,4 @@
-"""How much experience each policy of a run keeps, and in which rings it lies."""
+"""The experience of each policy of a run: its size and its rings."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from remuda.population.setup import expected_shares, sits_once
 from remuda.types import AgentSpec
 
 AHEAD = 2
-"""Rollouts that an actor plays ahead where seats are dealt: some policies play more than others for
-a while, and those that play less should be trained together with them."""
+"""Rollouts that an actor plays ahead if seats are dealt: some policies play more than others for a
+while, and those that play less should be trained together with them.
+"""
 
 
 def experience_of_all(
@@ -31,7 +32,7 @@ def experience_of_all(
     actors: Sequence[Wakeup],
     arena: Arena,
 ) -> dict[str, Experience]:
-    """The experience of every policy of a run."""
+    """Return the experience of every policy of a run."""
     if config.population.dealt:
         return dealt_experience(config, specs, agents, copies, learners, actors, arena)
     return fixed_experience(specs, copies, learners, actors, arena)
@@ -44,7 +45,7 @@ def fixed_experience(
     actors: Sequence[Wakeup],
     arena: Arena,
 ) -> dict[str, Experience]:
-    """The experience of policies that each play one agent in all copies; those alike in a block."""
+    """Return the experience of policies that each play one agent; equal ones share a block."""
     alike: dict[tuple[Any, ...], list[PolicySpec]] = {}
     for spec in specs:
         keeps = spec.config.replays > 0
@@ -80,7 +81,7 @@ def make_experience(
     actors: Sequence[Wakeup],
     arena: Arena | None = None,
 ) -> Experience:
-    """The experience of a policy that plays so many copies and seats at once, by actor."""
+    """Return the experience of a policy that plays so many streams at once, by actor."""
     config = spec.config
     rollout = config.rollout_length * sum(num_streams)
     return Experience(
@@ -97,19 +98,19 @@ def make_experience(
 
 @dataclass(frozen=True)
 class DealtRings:
-    """The rings of policies that are alike and whose seats are dealt; they stand in one block."""
+    """The rings of equal policies whose seats are dealt, in one block."""
 
     members: tuple[PolicySpec, ...]
     rollout: int
-    """Steps that a learner takes at once; 0: it draws them."""
+    """Steps that a learner takes at once; 0 if it samples them."""
     streams: tuple[int, ...]
-    """By actor, those that a policy may play at once."""
+    """Maximal streams of a policy, by actor."""
     likely: tuple[int, ...]
-    """By actor, segments of a policy that are open at a time, as a rule."""
+    """Usual number of open segments of a policy, by actor."""
     segments: tuple[int, ...]
-    """By actor, those of each ring."""
+    """Segments of each ring, by actor."""
     keeps: bool
-    """Whether `capacity` steps are kept, besides what rollouts need."""
+    """`capacity` steps are kept, besides those that rollouts need."""
 
 
 def dealt_experience(
@@ -121,7 +122,7 @@ def dealt_experience(
     actors: Sequence[Wakeup],
     arena: Arena | None = None,
 ) -> dict[str, Experience]:
-    """The experience of policies whose seats are dealt, by policy."""
+    """Return the experience of policies whose seats are dealt."""
     found: dict[str, Experience] = {}
     for rings in dealt_rings(config, specs, agents, copies):
         shape, experience = stream_shape(rings.members[0]), rings.members[0].config.experience
@@ -149,10 +150,10 @@ def dealt_rings(
     agents: tuple[AgentSpec, ...],
     copies_of: Sequence[int],
 ) -> list[DealtRings]:
-    """The rings of policies whose seats are dealt; those alike in one block.
+    """Return the rings of policies whose seats are dealt, equal ones in one block.
 
-    A policy is expected to play the streams that its matchmaker deals it on average while there is
-    no past, which later takes from all alike; and may play any number of them.
+    A policy is expected to play the mean number of streams that its matchmaker gives it without a
+    past; later it may play any number.
     """
     copies, roster = sum(copies_of), Roster.of(config, agents)
     once = sits_once(config.population, roster)

@@ -1,7 +1,7 @@
-"""Seeded random streams: one for each role and policy, none shared, all from the run's one seed.
+"""Seeded random number generators: one for each role and policy, all from the run's seed.
 
-A stream is named, never numbered by order of creation, so that the same actor or learner draws the
-same numbers whether it lives alone, in one process with the others, or after a restart.
+A generator is derived from names, never from the order of creation, so that the same actor or
+learner draws the same numbers alone, together with others in one process, or after a restart.
 """
 
 import random
@@ -23,12 +23,12 @@ def _sequence(seed: int, *names: str | int) -> np.random.SeedSequence:
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
-    """The NumPy stream of `names`, for example `stream(7, "learner", "agent_0")`."""
+    """Return the NumPy generator of `names`, for example `named_rng(7, "learner", "agent_0")`."""
     return np.random.Generator(np.random.PCG64DXSM(_sequence(seed, *names)))
 
 
 def torch_stream(seed: int, *names: str | int) -> "torch.Generator":
-    """The torch stream of `names`, on the CPU."""
+    """Return the torch generator of `names`, on the CPU."""
     import torch
 
     state = _sequence(seed, *names).generate_state(1, np.uint64)[0]
@@ -38,7 +38,7 @@ def torch_stream(seed: int, *names: str | int) -> "torch.Generator":
 def seed_libraries(seed: int, *names: str | int) -> None:
     """Seed the global generators of Python, NumPy and torch, which environments may draw from.
 
-    Each process of a run takes names of its own. Torch is imported: a process that imports it later
+    Each process of a run has different names. Torch is imported: a process that imports it later
     would begin with torch's fixed default seed, as every other process.
     """
     import torch  # noqa: F401
@@ -47,7 +47,7 @@ def seed_libraries(seed: int, *names: str | int) -> None:
 
 
 def scatter_libraries() -> None:
-    """Seed those that are loaded from the system, so that no two processes draw the same."""
+    """Seed the global generators from the system: no two processes draw the same numbers."""
     _seed_libraries(np.random.SeedSequence())
 
 
@@ -61,9 +61,9 @@ def _seed_libraries(sequence: np.random.SeedSequence) -> None:
 
 @contextmanager
 def libraries_kept() -> Iterator[None]:
-    """Put the global generators back as they were at the end; also a decorator.
+    """Restore the global generators at the end; also a decorator.
 
-    For what seeds them in a process that is the user's own.
+    For code that seeds them in the user's own process.
     """
     import torch
 

@@ -1,8 +1,8 @@
-"""The timeline: what each process did when, to open in a trace viewer.
+"""The timeline: recorded spans of every process, for a trace viewer.
 
-Every role has a stretch of shared memory for its newest spans. It writes them itself, and what it
-wrote outlives it; the coordinator makes the file from all of them at the end. The clock is the
-machine's own since it started, so spans of different processes line up.
+Every role has shared memory for its newest spans. The role writes them itself, and they outlive it;
+the coordinator makes the file from all of them at the end. All processes use the machine's
+monotonic clock, so their spans line up.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import numpy as np
 from remuda.memory.shared import SharedArrays
 
 CAPACITY = 2**18
-"""Spans that are kept of each role; older ones make room."""
+"""Number of spans kept of each role; older ones are overwritten."""
 _SPAN = struct.Struct("=qdd")
 _SIZE, _pack = _SPAN.size, _SPAN.pack_into
 
 
 class Span(IntEnum):
-    """What a role can be busy with."""
+    """Activities of a role."""
 
     PLAY = 0
     """The environment's own work in a turn."""
@@ -41,7 +41,7 @@ class Span(IntEnum):
 
 
 class Timeline:
-    """The newest spans of one role: written by that role alone, in whichever process it lives."""
+    """The newest spans of one role, written only by that role, in any of its processes."""
 
     def __init__(self) -> None:
         self._shared = SharedArrays(
@@ -55,13 +55,13 @@ class Timeline:
         self._next = int(self._shared["count"][0])
 
     def add(self, what: Span, start: float, end: float) -> None:
-        """Note a span; its times are of `time.perf_counter`. Cheap enough for the hot path."""
+        """Record a span; times are of `time.perf_counter`. Cheap enough for the hot path."""
         count = self._next
         _pack(self._bytes, count % CAPACITY * _SIZE, what, start, end)
         self._next = self._count[0] = count + 1
 
     def spans(self) -> Iterator[tuple[Span, float, float]]:
-        """What is kept, oldest first."""
+        """Return the kept spans, oldest first."""
         count = int(self._count[0])
         for i in range(max(count - CAPACITY, 0), count):
             what, start, end = _SPAN.unpack_from(self._bytes, i % CAPACITY * _SPAN.size)
@@ -76,19 +76,19 @@ class Timeline:
 
 
 class Spans:
-    """Those of a role that lived on another node, by the clock of this one."""
+    """The spans of a role on another node, by the clock of this one."""
 
     def __init__(self, spans: Iterable[tuple[Span, float, float]], later: float) -> None:
-        """Keep them; `later`: how far this clock is ahead of that one, in seconds."""
+        """Keep spans; `later` is how far this clock is ahead of theirs, in seconds."""
         self._spans = [(Span(what), start + later, end + later) for what, start, end in spans]
 
     def spans(self) -> Iterator[tuple[Span, float, float]]:
-        """All, oldest first."""
+        """Return all spans, oldest first."""
         return iter(self._spans)
 
 
 def write_trace(path: Path, timelines: Mapping[str, Timeline | Spans]) -> int:
-    """Write the spans of all roles as Chrome trace events; returns how many there are.
+    """Write the spans of all roles as Chrome trace events; return their number.
 
     Open the file in Perfetto or chrome://tracing: one row for each role.
     """

@@ -1,4 +1,4 @@
-"""A trained policy, which can be asked for actions."""
+"""`Policy`: a trained policy, ready to choose actions."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from remuda.publish.snapshot import Snapshot
 from remuda.types import AgentSpec, Array, Bools, Floats
 
 KEPT_ROOMS = 16
-"""Passes of batches of different sizes that are kept ready."""
+"""Batch sizes for which forward passes are kept ready."""
 COMPUTING = threading.Lock()
-"""Held by the policy that computes, of all policies of this process."""
+"""Held by the policy that computes, among all policies of this process."""
 
 
 @dataclass
 class PolicyState:
-    """What a policy remembers of N streams, each of which plays episodes of its own.
+    """The memory of a policy for N streams, each of which plays a sequence of episodes.
 
     Made by `Policy.initial_state`. `Policy.act_from` returns a new one, `Policy.act` changes it.
     """
@@ -54,26 +54,22 @@ class PolicyState:
     starts: Bools
     """[N]: whether the next observation is the first of an episode."""
     recurrent_state: Floats
-    """[N, size]: of a recurrent network; else of size 0."""
+    """[N, size] for a recurrent network; otherwise size is 0."""
 
     def copy(self) -> PolicyState:
-        """The same, with arrays of its own."""
+        """Return a copy with new arrays."""
         return PolicyState(self.frames.copy(), self.starts.copy(), self.recurrent_state.copy())
 
     def begin(self, streams: npt.ArrayLike = True) -> None:
-        """Let episodes begin anew, in place.
-
-        Args:
-            streams: [N] bool, or one for all; of those whose next observation is an episode's
-                first.
+        """Start new episodes, in place, in these `streams`: [N] bool, or one for all.
 
         Raises:
-            UsageError: they are not so many.
+            UsageError: the shape is wrong.
         """
         chosen = np.asarray(streams, np.bool_)
         if chosen.shape not in ((), self.starts.shape):
             raise UsageError(
-                f"there are {len(self)} streams, and whether they begin is told of {chosen.shape}"
+                f"there are {len(self)} streams, and `streams` has the shape {chosen.shape}"
             )
         chosen = np.broadcast_to(chosen, self.starts.shape)
         self.starts |= chosen
@@ -86,31 +82,31 @@ class PolicyState:
 class Policy:
     """A policy as a run saved it.
 
-    1. `act` chooses exactly what an actor of the run chooses, given the same weights, observations,
-       masks and random numbers, for as many streams at once; but for the rounding of sums where the
-       actor brings several policies through the network together.
-    2. Nothing that is asked of it changes its weights.
-    3. What it refuses changes nothing, neither what it remembers nor a state that it was given.
-    4. It can be copied, pickled, and asked by several threads; what it remembers they share.
+    1. `act` chooses exactly what an actor of the run chooses, for the same weights, observations,
+       masks, random numbers and number of streams; except for rounding if the actor evaluates
+       several policies together.
+    2. No method changes its weights.
+    3. A call that raises changes nothing, neither its memory nor a `state` argument.
+    4. It can be copied, pickled, and used by several threads, which share its memory.
     """
 
     name: str
-    """As the run calls it; of a frozen copy, `policy@version`."""
+    """Its name in the run; `policy@version` for a frozen copy."""
     algorithm: str
     game: str
-    """What it was trained in."""
+    """The game of its training."""
     version: int
-    """How often it had been published."""
+    """Number of publications before."""
     learner_step: int
-    """How often it had been updated."""
+    """Number of updates before."""
     observation_space: Space[Any]
     """As the environment declares it."""
     action_space: Space[Any]
     """As the environment declares it."""
     reference: str
-    """Where it was taken from, as `RUN:policy@WHICH`; empty: from no run."""
+    """Its source as `RUN:policy@WHICH`; empty if it is from no run."""
     player: Player
-    """What a tournament seats; it is not for users."""
+    """For tournaments; not for users."""
 
     def __init__(
         self,
@@ -142,39 +138,39 @@ class Policy:
         return f"<remuda.Policy {self.name}: {self.algorithm}, version {self.version}>"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Copies and pickles are made anew, with what it remembers and its random numbers."""
+        """Copy and pickle it with its memory and its random numbers."""
         player = self.player
         made = (
             type(self),
             (player.spec, player.snapshot, player.agent, self.name, self.game, self.reference),
         )
-        with self._lock:  # another thread may be asking it; and what is copied is not shared
+        with self._lock:  # another thread may be using it; and a copy shares no memory
             own = None if self._own is None else self._own.copy()
             return (*made, {"_rng": copy.deepcopy(self._rng), "_own": own})
 
     @property
     def is_recurrent(self) -> bool:
-        """Whether its network keeps something from one step to the next."""
+        """True if its network is recurrent."""
         return self._network.memory > 0
 
     @property
     def n_frames(self) -> int:
-        """Observations that are stacked, the newest with those before it; 1: none."""
+        """Number of stacked observations; 1: no stacking."""
         return self._spec.config.n_frames
 
     @property
     def mask_size(self) -> int:
-        """Entries of a mask of allowed actions; 0: the game tells of none."""
+        """Entries of an action mask; 0 if the game has none."""
         return self._spec.actions.mask_size if self._spec.masked else 0
 
     @property
     def remembered(self) -> PolicyState | None:
-        """A copy of what `act` remembers without a state; None: it was not asked yet."""
+        """A copy of the memory that `act` keeps without a `state`; None before the first call."""
         with self._lock:
             return None if self._own is None else self._own.copy()
 
     def initial_state(self, num_streams: int = 1) -> PolicyState:
-        """What it remembers of `num_streams` streams before their first observations."""
+        """Return the memory of `num_streams` streams before their first observations."""
         return PolicyState(
             np.zeros((num_streams, self._spec.num_inputs), np.float32),
             np.ones(num_streams, np.bool_),
@@ -182,12 +178,9 @@ class Policy:
         )
 
     def begin(self, streams: npt.ArrayLike = True) -> None:
-        """Let episodes begin anew in what it remembers by itself.
+        """Start new episodes in the policy's own memory, in these `streams` ([N] bool, or one).
 
-        Needed between episodes where it stacks frames or is recurrent; else it does nothing.
-
-        Args:
-            streams: [N] bool, or one for all.
+        Needed between episodes if it stacks frames or is recurrent; otherwise it does nothing.
         """
         with self._lock:
             if self._own is not None:
@@ -205,27 +198,25 @@ class Policy:
     ) -> Any:
         """Choose an action.
 
-        Where it stacks frames or is recurrent, it remembers the streams of a batch from call to
-        call: stream i is row i. Call `begin` where episodes begin. Use `act_from` to keep that
+        A policy that stacks frames or is recurrent remembers the streams of a batch from call to
+        call: stream i is row i. Call `begin` when episodes begin. Use `act_from` to keep the memory
         yourself.
 
         Args:
-            observation: in `observation_space`, or a batch: [N, *shape], or a `Dict` or `Tuple`
-                of such parts. Parts that are no arrays, such as `Text`, are lists in a batch.
-            mask: [mask_size] bool, or [N, mask_size]: the actions that are allowed; numbers are 0
-                or 1. Also in the form of the environment's `action_mask`, each part a batch where
-                observations are. Needed where the game has masks, unless the observation comes
-                with its `action_mask`; refused elsewhere.
-            deterministic: take what is best, as in greedy play; else explore, as in training.
-            state: as of `act_from`; it is changed in place.
-            rng: random numbers to explore by, or a seed; None: the policy's own.
-            epsilon: the exploration rate of a Q-learner that explores, 0 to 1; None: that at the
-                end of training. Refused with `deterministic`, and of a policy that draws from its
-                distribution.
+            observation: in `observation_space`, or a batch: [N, *shape], or a `Dict` or `Tuple` of
+                such parts. Parts that are no arrays, such as `Text`, are lists in a batch.
+            mask: allowed actions, [mask_size] or [N, mask_size], bool or 0 and 1; or in the form of
+                the environment's `action_mask`, batched like the observations. Needed if the game
+                has masks, unless the observation contains its `action_mask`; refused otherwise.
+            deterministic: choose the best action; otherwise explore as in training.
+            state: memory as in `act_from`; changed in place.
+            rng: random numbers for exploration, or a seed; None: the policy's own.
+            epsilon: the exploration rate of a Q-learner, 0 to 1; None: that at the end of training.
+                Refused with `deterministic`, and for a policy that samples from a distribution.
 
         Returns:
-            An action in `action_space`, as the environment gets it in training: an `int` of a
-            `Discrete`. Of a batch [N, *shape], or a `Dict` or `Tuple` of such parts.
+            An action in `action_space`, as the environment gets it in training: an `int` for
+            `Discrete`. For a batch [N, *shape], or a `Dict` or `Tuple` of such parts.
 
         Raises:
             UsageError: a shape or value that does not fit; it is a `ValueError`.
@@ -248,59 +239,50 @@ class Policy:
     def act_from(
         self, state: PolicyState, observation: Any, **options: object
     ) -> tuple[Any, PolicyState]:
-        """Choose an action, given what is remembered; returns it, and what is remembered then.
+        """Choose an action from a `state`, which is not changed; return it and the next state.
 
-        Args:
-            state: from `initial_state`, or returned before; it is not changed.
-            observation: as of `act`, which takes the same options.
-            options: of `act`.
+        `state` is from `initial_state` or an earlier call; `observation` and `options` are those of
+        `act`.
         """
         after = state.copy()
         return self.act(observation, state=after, **options), after  # type: ignore[arg-type]
 
     def flatten(self, observation: Any) -> Array:
-        """An observation of the environment, or a batch, as `module` and the ONNX file take it.
+        """Return an observation, or a batch, in the form that `module` and the ONNX file take.
 
-        Returns:
-            [*shape], or [N, *shape]: without its mask; of a `Box` the same array.
+        It is [*shape] or [N, *shape], without its mask; for a `Box` the same array.
         """
         rows, single = self._observations(self._spaces.split(observation)[0])
         flat = rows.reshape(len(rows), *self._spec.observation)
         return flat[0] if single else flat
 
     def module(self) -> PolicyModule:
-        """Its network as a `torch.nn.Module`, with weights of its own, in the caller's hands.
+        """Return a copy of its network as a `torch.nn.Module`.
 
-        `module()(torch.as_tensor(observations))` gives [B, O], what `act` chooses by: values of
-        actions of a Q-learner; with PPO logits, or means and logarithms of deviations. Observations
-        are [B, *shape], or [B, n_frames, *shape] where frames are stacked, the oldest first. That
-        of a recurrent network takes the state [B, size] besides, and returns both.
+        `module()(torch.as_tensor(observations))` returns [B, O], from which `act` chooses: action
+        values of a Q-learner; for PPO logits, or means and log standard deviations. Observations
+        are [B, *shape], or [B, n_frames, *shape] if frames are stacked, the oldest first. A
+        recurrent network also takes the state [B, size], and returns both.
         """
         return PolicyModule(self._network, self._stack.parameters_of(0))
 
     def to_onnx(self, path: str | os.PathLike[str]) -> Path:
-        """Write its greedy choice as an ONNX file, which chooses without Remuda and torch.
+        """Write its greedy choice as an ONNX file, without Remuda or torch; return the path.
 
-        Inputs, each [N, ...] for any N: `observation` of the game's dtype, [N, *shape], or
-        [N, n_frames, *shape] where frames are stacked, the oldest first, and zeros before an
-        episode's start; `mask` [N, mask_size] bool where the game tells of allowed actions; of a
-        recurrent network `recurrent_state` [N, size] float32 and `starts` [N] bool, whether the
-        observation is an episode's first. Outputs: `action`, as `act` returns it; `network_output`
-        [N, O], as `module()` gives it; `next_recurrent_state` [N, size].
+        Inputs, each [N, ...] for any N: `observation` of the game's dtype, [N, *shape], or [N,
+        n_frames, *shape] if frames are stacked, the oldest first, and zeros before an episode's
+        start; `mask` [N, mask_size] bool if the game has masks; for a recurrent network
+        `recurrent_state` [N, size] float32 and `starts` [N] bool, True for the first observation of
+        an episode. Outputs: `action`, as `act` returns it; `network_output` [N, O], as from
+        `module()`; `next_recurrent_state` [N, size].
 
-        Another program may round sums otherwise, by about 1e-6 of the greatest value: where the
-        best two actions are that close it may choose the other one, and numbers of continuous
-        actions differ by so much.
-
-        Args:
-            path: of the file; one that is there is replaced, whole.
-
-        Returns:
-            The path.
+        Other programs may round sums differently, by about 1e-6 of the largest value: continuous
+        actions differ by that much, and another action may be chosen if the best two are that
+        close.
 
         Raises:
             UsageError: packages are missing (`pip install "remuda[onnx]"`), the file cannot be
-                written, or the network is made of what ONNX lacks.
+                written, or ONNX lacks a part of the network.
         """
         from remuda.policies.onnx_file import onnx_file
 
@@ -321,13 +303,13 @@ class Policy:
         return file
 
     def weights(self) -> dict[str, Floats]:
-        """Its parameters by name, copies; named as in the files of a run's `weights/`."""
+        """Return copies of its named parameters, as in the files of a run's `weights/`."""
         of = self._stack.parameters_of(0)
         return {name: values[0].cpu().numpy().copy() for name, values in of.items()}
 
     def _remembered(self, count: int) -> PolicyState:
-        """What it remembers by itself; of other streams than before it remembers nothing."""
-        if not count:  # no stream was asked: what is remembered of others stays
+        """Return its own memory; a batch of another size begins with an empty one."""
+        if not count:  # no stream: keep the memory of others
             return self.initial_state(0)
         if self._own is None or len(self._own) != count:
             self._own = self.initial_state(count)
@@ -361,7 +343,7 @@ class Policy:
         return actions
 
     def _check(self, state: PolicyState, count: int) -> None:
-        """Raise a `UsageError` where a state is not one of this policy's, of so many streams."""
+        """Raise a `UsageError` unless `state` belongs to this policy and has `count` streams."""
         if not isinstance(state, PolicyState):
             raise UsageError(f"{self.name}: a state comes from initial_state; this is {state!r}")
         if len(state) != count:
@@ -388,7 +370,7 @@ class Policy:
         return config.last_epsilon if rate is None else rate
 
     def _observations(self, observation: Any) -> tuple[Array, bool]:
-        """As a batch of the policy's dtype, and whether it was a single one."""
+        """Return the observations as a batch of the policy's dtype, and whether it was one."""
         spec = self._spec
         if self._spaces.is_array:
             return as_rows(observation, spec.observation, spec.dtype, self.name)
@@ -401,8 +383,7 @@ class Policy:
         if mask is None:
             if size:
                 raise UsageError(
-                    f"{self.name} plays a game that tells which of {size} actions are allowed; "
-                    "give them as mask="
+                    f"{self.name} plays a game with masks of {size} actions; give them as mask="
                 )
             return np.ones((count, 0), np.bool_)
         if not size:
@@ -428,11 +409,10 @@ class Policy:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Inside the `with`, let torch compute as actors do: with more threads it rounds otherwise.
+    """Let torch use one thread, as in actors: with more it rounds differently.
 
-    The number of threads is the whole process's, so one policy computes at a time: else one that
-    is done would set it back while another computes, or another would take 1 for the number that
-    was set before, and leave it so.
+    The number of threads belongs to the whole process, so one policy computes at a time: otherwise
+    one could reset it while another computes, or take 1 for the number to restore.
     """
     with COMPUTING:
         before = torch.get_num_threads()

@@ -10,7 +10,7 @@ The whole system is one ring:
         result = env.end_turn()
         write observations, actions and rewards                 (experience)
 
-    while the run goes on:                                  # a learner, by policy
+    until the run ends:                                     # a learner, by policy
         sleep until there is enough to train on                 (experience)
         batch = replay.sample(); algorithm.update(batch)        (policies)
         now and then: publish weights, epsilon and version      (publish)
@@ -39,26 +39,26 @@ Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 State = dict[str, Any]
-"""What a successor needs to go on: nested plain data, as `remuda.checkpoint.state` explains."""
+"""The state from which a successor continues: nested plain data, see `remuda.checkpoint.state`."""
 
 
 @dataclass(frozen=True)
 class AgentSpec:
-    """What an environment declares of one of its agents."""
+    """The declaration of one of an environment's agents."""
 
     name: str
     observation_space: Space[Any]
     action_space: Space[Any]
     team: str = ""
-    """Agents of one team share a fate; an empty name means that the agent stands for itself."""
+    """Agents of one team share a fate; an empty name is a team of one."""
     masked: bool = False
-    """Whether `VectorEnv.mask` tells which of its actions are allowed."""
+    """`VectorEnv.mask` gives the allowed actions."""
     layout: str = ""
-    """`hwc` or `chw`: the axes of a picture that it observes; empty: they are guessed."""
+    """`hwc` or `chw`: the axes of observed pictures; empty: they are guessed."""
     env_observation_space: Space[Any] | None = None
-    """As the library's environment declares it, where an adapter flattens it; else None."""
+    """As the library's environment declares it, if an adapter flattens it."""
     env_action_space: Space[Any] | None = None
-    """As the library's environment declares it, where an adapter converts it; else None."""
+    """As the library's environment declares it, if an adapter converts it."""
 
     @property
     def in_arrays(self) -> AgentSpec:
@@ -68,34 +68,35 @@ class AgentSpec:
 
 @dataclass(frozen=True)
 class TurnResult:
-    """What a turn brought, for all copies and agents. The arrays are the environment's own.
+    """The outcome of a turn, for all copies and agents, in the environment's own arrays.
 
-    They hold until the environment is used again; copy what must last longer.
+    They are valid until the environment is used again; copy what must last longer.
     """
 
     rewards: Floats
-    """[num_envs, num_agents]: what each agent was given during this turn, by any agent's act."""
+    """[num_envs, num_agents]: each agent's reward in this turn, caused by any agent's action."""
     terminated: Bools
-    """[num_envs, num_agents]: the rules ended this agent's episode; nothing is to come."""
+    """[num_envs, num_agents]: the rules ended this agent's episode; no return is left."""
     truncated: Bools
-    """[num_envs, num_agents]: the episode was cut off; what was to come still counts."""
+    """[num_envs, num_agents]: the episode was cut off; bootstrap from the final observation."""
     info: Mapping[str, Array] = field(default_factory=dict)
-    """By name, each [num_envs]: what `VectorEnv.facts` promises, in the copies that are over now,
-    of their whole episode; elsewhere it means nothing."""
+    """Episode metrics named by `VectorEnv.facts`, each [num_envs]: those of the whole episode in
+    copies that are over now; other entries are meaningless.
+    """
 
 
 class Worker(Protocol):
-    """An actor or a learner as a runtime sees it: something that works, and waits for work.
+    """An actor or a learner as a runtime sees it.
 
     Runtimes know nothing else of a role, and roles know nothing of runtimes (invariant 9).
     """
 
     def work(self) -> bool:
-        """Do one unit of work, a turn or an update; False when there was nothing to do."""
+        """Do one unit of work, a turn or an update; return False if there was nothing to do."""
 
     @property
     def done(self) -> bool:
-        """Whether the worker has done all that it was built for."""
+        """True once the worker has done everything."""
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:
         """Sleep in the kernel until there may be work, `interrupted()`, or `timeout` seconds."""
@@ -105,13 +106,13 @@ class Worker(Protocol):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts of a checkpoint that are this worker's, by name."""
+        """The names of this worker's parts of a checkpoint."""
 
     def state(self, part: str) -> State:
-        """All that a successor needs to go on here; taken between two calls of `work`."""
+        """Return the state from which a successor continues; called between two calls of `work`."""
 
     def restore(self, part: str, state: State) -> None:
-        """Go on from what `state` returned; called before the first `work`."""
+        """Continue from what `state` returned; called before the first `work`."""
 
 
 class Role(Protocol):
@@ -126,30 +127,29 @@ class Role(Protocol):
         """The parts of a checkpoint that its worker will save."""
 
     def build(self) -> Worker:
-        """Make the worker, in the process that is to run it."""
+        """Make the worker, in the process that will run it."""
 
     def on_process_death(self) -> None:
-        """Its process has died: let no other role wait for it before there is a successor."""
+        """After its process died: let no other role wait for it before there is a successor."""
 
 
 @dataclass(frozen=True)
 class RoleStatus:
-    """How a role is doing, as its runtime knows."""
+    """The status of a role, as its runtime knows it."""
 
     name: str
     pid: int | None
-    """None: it has no process at present."""
+    """None without a process."""
     state: str
     """`starting`, `running`, `done`, or `waiting to restart`."""
     heartbeat_age: float
     """Seconds since its last sign of life."""
     restarts: int
     problem: str = ""
-    """Why it was restarted last."""
+    """Reason of the last restart."""
     log: str = ""
-    """The path of its log; empty: it has none."""
+    """The path of its log, if any."""
     processor: float | None = None
-    """Processors that it had on average while it ran, 1 for each; an actor's workers count to it.
-    None: not known."""
+    """Mean number of processors while it ran, including an actor's workers; None if unknown."""
     node: str = ""
-    """Where it lives; empty: the run has one node."""
+    """Its node; empty if the run has one node."""
