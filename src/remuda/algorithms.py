@@ -77,18 +77,10 @@ BUILT_IN = {
     entry.name: entry
     for entry in (
         AlgorithmEntry(
-            "iqn",
-            "remuda.policies.algorithms.iqn:IQN",
-            "transitions",
-            "iqn",
-            (OF_VALUES,),
+            "iqn", "remuda.policies.algorithms.iqn:IQN", "transitions", "iqn", (OF_VALUES,)
         ),
         AlgorithmEntry(
-            "dqn",
-            "remuda.policies.algorithms.dqn:DQN",
-            "transitions",
-            "dqn",
-            (OF_VALUES,),
+            "dqn", "remuda.policies.algorithms.dqn:DQN", "transitions", "dqn", (OF_VALUES,)
         ),
         AlgorithmEntry(
             "ppo",
@@ -142,8 +134,5 @@ def find_algorithm(name: str) -> AlgorithmEntry:
 
 
 def _numbers(settings: Mapping[str, Any]) -> list[str]:
-    """Return the settings that may change during training: those with float defaults.
-
-    An integer is a count, such as units or steps, which may determine shapes.
-    """
+    """Return the settings that may change during training: floats; integers may be shapes."""
     return [name for name, default in settings.items() if isinstance(default, float)]

@@ -54,8 +54,7 @@ from remuda.timeline import Span, Spans, Timeline, write_trace
 from remuda.types import AgentSpec, State
 from remuda.weights_layout import population_table, published_weights, training_layouts
 
-PATIENCE = 0.005
-"""Seconds that a stack of policies waits for those that are fed last in a turn."""
+PATIENCE = 0.005  # seconds that a stack of policies waits for those that are fed last in a turn
 
 
 class Assembly:
@@ -111,8 +110,7 @@ class Assembly:
         self._publish_first_weights()
         self.layout = layout
         self._timelines: dict[str, Timeline] = {}
-        self.where = ""
-        """Description of the placement on nodes, if there are several."""
+        self.where = ""  # description of the placement on nodes, if there are several
         self.spans_elsewhere: dict[str, Spans] = {}
         """Recorded spans of roles on other nodes, for the trace."""
         self._resumed = False
@@ -142,7 +140,6 @@ class Assembly:
         self._resumed, self._seconds = True, found.seconds
 
     def _restore_own(self, saved: State, changed: Mapping[str, Mapping[str, float]]) -> None:
-        """Restore the coordinator's part of a checkpoint."""
         self.scoreboard.restore(branch(saved, "scoreboard"))
         published = branch(saved, "published")
         for spec in self.specs:
@@ -193,11 +190,7 @@ class Assembly:
             view,
             StatusFile(run.status, self.published, config.schedule, frozen),
             Checkpointer(
-                run.checkpoints,
-                config.checkpoint,
-                contents,
-                view.say,
-                found.turns if found else 0,
+                run.checkpoints, config.checkpoint, contents, view.say, found.turns if found else 0
             ),
             best_keeper(config, self.specs, run, view.say, stopped),
             found.turns if found else None,
@@ -355,7 +348,6 @@ class Assembly:
         return {name: found for name, found in self.experience.items() if name in names}
 
     def _timeline(self, role: str) -> Timeline | None:
-        """Return the timeline of a role, if a trace is requested."""
         if self.config.trace is None:
             return None
         role = "main" if self.config.schedule == "sequential" else role
@@ -364,11 +356,7 @@ class Assembly:
         return self._timelines[role]
 
     def _publish_first_weights(self) -> None:
-        """Publish every policy's first weights as version 1: random, or from another run.
-
-        So the actor can act, and the learner has a start. With one thread, as in a child: with
-        more, hundreds of small decompositions wait for each other.
-        """
+        """Publish every policy's first weights as version 1, with one thread, as in a child."""
         with threads(1):
             for spec in self.specs:
                 size = layout_size(spec.network().shapes)

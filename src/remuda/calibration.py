@@ -28,20 +28,15 @@ from remuda.types import AgentSpec, Worker
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 4
-"""A trial that lacks updates is extended up to so many times."""
+PATIENCE = 4  # A trial that lacks updates is extended up to so many times
 FEWEST = 32
 """Minimal steps of a policy in a minibatch that show the cost of a training step. With fewer, an
 update takes constant time.
 """
-SHORT = 10_000
-"""Agent-steps of a run that usually ends before a trial has paid."""
-MINIBATCH = 512
-"""Steps in a minibatch above which the cost of a step falls no more."""
-MANY_THREADS = 8
-"""The most threads to try."""
-WORTH_A_THREAD = 0.8
-"""Threads are added if an update then takes at most this share of the time."""
+SHORT = 10_000  # agent-steps of a run that usually ends before a trial has paid
+MINIBATCH = 512  # steps in a minibatch above which the cost of a step falls no more
+MANY_THREADS = 8  # the most threads to try
+WORTH_A_THREAD = 0.8  # threads are added if an update then takes at most this share of the time
 
 
 def choose_layout(
@@ -81,10 +76,7 @@ def choose_layout(
 
 @contextmanager
 def _older_objects_left_alone() -> Iterator[None]:
-    """Exclude existing objects from garbage collection meanwhile.
-
-    There are hundreds of thousands, mostly of libraries, and a trial is collected several times.
-    """
+    """Exclude the many existing objects from garbage collection meanwhile."""
     if is_laid_aside_by_others():  # the user's own freeze stays
         yield
         return
@@ -108,10 +100,7 @@ def measure(
 def _with_short_rollouts(
     config: Config, agents: tuple[AgentSpec, ...], seconds: float, costs: Costs
 ) -> Costs:
-    """Measure the cost of training again, if no rollout was completed.
-
-    The second trial has the longest rollouts that fit. Its cost is an upper bound.
-    """
+    """Measure an upper bound of the cost of training, with the longest rollouts that fit."""
     turns = int(PATIENCE / 2 * seconds / (costs.play * config.env.num_envs * len(agents)))
     policies = [config.policy, *map(config.policy_of, config.policies)]
     steps = turns * config.env.num_envs
@@ -201,7 +190,6 @@ def _sooner(policy: PolicyConfig, num_envs: int, turns: int | None) -> dict[str,
 
 
 def _never_pauses(spec: PolicySpec) -> bool:
-    """Return whether its learner uses all the time there is."""
     return not spec.config.rollout_length and spec.config.experience.replay_ratio is None
 
 
@@ -213,7 +201,6 @@ def _work(
     seconds: float,
     limit: float,
 ) -> None:
-    """Play and train in turn for so many seconds and updates, but not longer than the limit."""
     begun = time.perf_counter()
     goal = [board.learn(name)[Learn.UPDATES] + updates for name in board.policies]
     while (spent := time.perf_counter() - begun) < limit:
@@ -232,10 +219,8 @@ class _Reading:
 
     steps: float
     playing: float
-    paid: tuple[float, ...]
-    """For each policy: steps that its updates were due for."""
-    learning: tuple[float, ...]
-    """Seconds of each policy."""
+    paid: tuple[float, ...]  # for each policy: steps that its updates were due for
+    learning: tuple[float, ...]  # seconds of each policy
 
     @staticmethod
     def of(board: Scoreboard, specs: tuple[PolicySpec, ...]) -> _Reading:

@@ -32,10 +32,8 @@ from remuda.tournaments.entrants import stand_in
 from remuda.types import Array, Floats
 from remuda.user_code import naming_user_code
 
-COPIES = 100
-"""Maximal number of copies that play at once."""
-MAKING = 0.25
-"""Share of the allowed time for making copies."""
+COPIES = 100  # maximal number of copies that play at once
+MAKING = 0.25  # share of the allowed time for making copies
 
 
 @naming_user_code()
@@ -82,7 +80,6 @@ def evaluate(
 
 
 def _explores(config: Config, sampled: bool | None) -> bool:
-    """Return whether policies explore."""
     return config.run.evaluate_sampled if sampled is None else sampled
 
 
@@ -232,8 +229,7 @@ class _Play:
         quota[: episodes % copies] += 1
         self.actor, self._quota, self._silent = actor, quota, silent
         self._played: list[list[_Episode]] = [[] for _ in range(copies)]
-        self.over = 0
-        """Finished episodes that count."""
+        self.over = 0  # finished episodes that count
         self._dealt = actor.seats if isinstance(actor.seats, MatchSeats) else None
         actor.on_episode = self._count
 
@@ -319,10 +315,7 @@ def actor_for_play(
     seating: Mapping[str, str] | None = None,
     wrap: Callable[[VectorEnv], VectorEnv] = lambda env: env,
 ) -> Actor:
-    """Return the actor with which `evaluate` plays; see there for the arguments.
-
-    `wrap` may wrap the copies, after scripted policies have taken their seats.
-    """
+    """Return the actor with which `evaluate` plays; `wrap` may wrap its environment."""
     seed_libraries(seed, "evaluation")
     env = make_env(config.game, copies, **config.env.made_with)
     env.check = config.env.check
@@ -365,10 +358,7 @@ def seated_actor(
     seed: int,
     check: bool = True,
 ) -> Actor:
-    """Return an actor with a policy on each seat and noise-free layers, for play without learning.
-
-    `specs` are in the order of the agents; `snapshots` hold exploration rates too.
-    """
+    """Return an actor with a policy on each seat, in the order of the agents, and without noise."""
     scoreboard = Scoreboard(tuple(spec.name for spec in specs))
     own = make_seats(env, specs, scoreboard, seed=seed, purpose="evaluation", noisy=False)
     seats = FixedSeats(env, own)
@@ -378,11 +368,7 @@ def seated_actor(
 
 
 def _dealt(
-    config: Config,
-    env: VectorEnv,
-    specs: tuple[PolicySpec, ...],
-    scoreboard: Scoreboard,
-    seed: int,
+    config: Config, env: VectorEnv, specs: tuple[PolicySpec, ...], scoreboard: Scoreboard, seed: int
 ) -> MatchSeats:
     """Return seats that are dealt to live policies as in training, with a separate table."""
     names = [spec.name for spec in specs]

@@ -101,16 +101,11 @@ class DealtRings:
     """The rings of equal policies whose seats are dealt, in one block."""
 
     members: tuple[PolicySpec, ...]
-    rollout: int
-    """Steps that a learner takes at once; 0 if it samples them."""
-    streams: tuple[int, ...]
-    """Maximal streams of a policy, by actor."""
-    likely: tuple[int, ...]
-    """Usual number of open segments of a policy, by actor."""
-    segments: tuple[int, ...]
-    """Segments of each ring, by actor."""
-    keeps: bool
-    """`capacity` steps are kept, besides those that rollouts need."""
+    rollout: int  # steps that a learner takes at once; 0 if it samples them
+    streams: tuple[int, ...]  # maximal streams of a policy, by actor
+    likely: tuple[int, ...]  # usual number of open segments of a policy, by actor
+    segments: tuple[int, ...]  # segments of each ring, by actor
+    keeps: bool  # `capacity` steps are kept, besides those that rollouts need
 
 
 def dealt_experience(
@@ -150,11 +145,7 @@ def dealt_rings(
     agents: tuple[AgentSpec, ...],
     copies_of: Sequence[int],
 ) -> list[DealtRings]:
-    """Return the rings of policies whose seats are dealt, equal ones in one block.
-
-    A policy is expected to play the mean number of streams that its matchmaker gives it without a
-    past; later it may play any number.
-    """
+    """Return the rings of policies whose seats are dealt, equal ones in one block."""
     copies, roster = sum(copies_of), Roster.of(config, agents)
     once = sits_once(config.population, roster)
     expected = expected_shares(config.population, roster)

@@ -28,8 +28,7 @@ from remuda.user_code import where_raised
 
 log = logging.getLogger(__name__)
 
-HEADER = 8_192
-"""Bytes of a file of weights besides the weights and the names of the policies."""
+HEADER = 8_192  # bytes of a file of weights besides the weights and the names of the policies
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,7 @@ class Finish:
     hooks: FinishHooks
     events: Events
     signals: Signals
-    unsaved: list[str] = field(default_factory=list)
-    """Why weights or results could not be saved."""
+    unsaved: list[str] = field(default_factory=list)  # why weights or results could not be saved
 
     def hold_room(self) -> None:
         """Reserve disk space for the final weights and the results."""
@@ -124,7 +122,6 @@ def missing_words(run: RunDirectory, unsaved: Sequence[str]) -> str:
 
 
 def _kept(run: RunDirectory) -> str:
-    """Describe the newest checkpoint."""
     for number in reversed(run.checkpoints.numbers()):
         try:
             turns = run.checkpoints.manifest(number).turns

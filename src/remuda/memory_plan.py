@@ -48,10 +48,8 @@ PROCESS = 80 * 2**20
 COMPILING = 240 * 2**20
 """Measured bytes of all processes together while functions compile, in the first run of an
 installation. Always counted, since it is unknown what will compile."""
-WHAT_COMPILES = "compiling"
-"""The item of the plan for compilation."""
-COPY = 256
-"""Bytes of an environment copy for each agent, besides its arrays."""
+WHAT_COMPILES = "compiling"  # the item of the plan for compilation
+COPY = 256  # bytes of an environment copy for each agent, besides its arrays
 FLOAT = 4
 KEEP = "population.snapshots.keep"
 CGROUPS = (
@@ -283,7 +281,6 @@ def _weights_size(spec: PolicySpec) -> int:
 
 
 def _of_network(config: Config, spec: PolicySpec) -> tuple[str, ...]:
-    """Return the settings that determine the size of a policy's network."""
     keys = ["network.hidden", "n_frames", "network.recurrent"]
     if spec.config.entry.section == "iqn":
         keys += ["iqn.quantiles", "iqn.cosines"]
@@ -297,7 +294,6 @@ def _streams(config: Config, specs: Sequence[PolicySpec], agents: Sequence[Agent
 
 
 def _step_size(shape: StreamShape) -> int:
-    """Return the bytes of a step with stacked observations."""
     one = fields_of(shape, 1, 1)
     stacked = shape.n_frames * shape.size * np.dtype(shape.dtype).itemsize
     return nbytes({name: one[name] for name in ("actions", "masks", "memories")}) + stacked + 40

@@ -34,13 +34,10 @@ class Prepared:
     """The environment and policies of a run, before anything is allocated."""
 
     agents: tuple[AgentSpec, ...]
-    facts: tuple[str, ...]
-    """Names of the episode metrics."""
+    facts: tuple[str, ...]  # names of the episode metrics
     specs: tuple[PolicySpec, ...]
-    layout: Layout
-    """Chosen by cores and memory; a trial may change it."""
-    copy_size: int
-    """Bytes of one more environment copy."""
+    layout: Layout  # chosen by cores and memory; a trial may change it
+    copy_size: int  # bytes of one more environment copy
 
     def notes(self, config: Config, explicit_keys: Collection[str], resumed: bool) -> list[str]:
         """Return notes for the user before the run begins."""

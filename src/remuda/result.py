@@ -74,11 +74,7 @@ class Result:
 
 
 def is_reported(result: Result, evaluation: Evaluation) -> bool:
-    """Return whether to report this evaluation instead of an earlier one with more episodes.
-
-    An earlier evaluation that was greedy where this one is sampled, or the reverse, is never
-    preferred.
-    """
+    """Return whether to report this evaluation instead of an earlier one of the same kind."""
     played, before = len(evaluation.returns), result.before.get("evaluation")
     is_alike = isinstance(before, dict) and way_of(before) == evaluation.way
     return played > 0 and (not evaluation.cut or not is_alike or played >= _episodes_before(result))
@@ -114,11 +110,7 @@ def _before_words(config: Config, result: Result) -> str:
 
 
 def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
-    """Return the result as plain data.
-
-    If nothing was left to do, the earlier data of playing and training stay, and the evaluation
-    until there is a new one.
-    """
+    """Return the result as plain data, with that of earlier sessions if nothing was left to do."""
     record, evaluation = result.record, result.evaluation
     summary: dict[str, object] = {
         "game": config.game,
@@ -151,7 +143,6 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
 
 
 def _episodes_before(result: Result) -> int:
-    """Return the episodes of an earlier evaluation, or 0."""
     evaluation = result.before.get("evaluation")
     return int(evaluation["episodes"]) if isinstance(evaluation, dict) else 0
 

@@ -26,8 +26,7 @@ from remuda.hyperparameters import values_of
 from remuda.pickled import with_digests_of
 from remuda.publish.snapshot import Snapshot
 
-ACTOR = "actor"
-"""The part of a checkpoint that the first actor writes."""
+ACTOR = "actor"  # the part of a checkpoint that the first actor writes
 
 
 @dataclass(frozen=True)
@@ -35,16 +34,13 @@ class Resumed:
     """The checkpoint and settings from which a run resumes."""
 
     checkpoint: Manifest
-    changes: tuple[Change, ...]
-    """Changed settings, all of them allowed."""
+    changes: tuple[Change, ...]  # changed settings, all of them allowed
     hyperparameters: dict[str, dict[str, float]]
     """Hyperparameters of each policy that replace those a population remembers."""
-    over: str = ""
-    """How the run ended if it is complete; empty if it continues."""
+    over: str = ""  # how the run ended if it is complete; empty if it continues
     final: Mapping[str, Snapshot] | None = None
     """The intact final weights of a complete run; None if it continues or must end once more."""
-    inexact: str = ""
-    """Why an exact schedule does not continue exactly; empty if it does."""
+    inexact: str = ""  # why an exact schedule does not continue exactly; empty if it does
 
 
 def confirmed(config: Config, explicit_keys: Collection[str], say: Callable[[str], None]) -> Config:
@@ -182,10 +178,7 @@ def _ended(lines: bytes) -> bytes:
 
 
 def _noted(run: RunDirectory, found: Manifest) -> dict[str, float]:
-    """Return the latest changes of policies by resumes from this very checkpoint.
-
-    No intact checkpoint followed them, so no other file has them.
-    """
+    """Return changes of policies by resumes from this very checkpoint; no later one has them."""
     try:
         lines = read_file(run.changes).decode(errors="replace").splitlines()
     except OSError:
@@ -219,10 +212,7 @@ def _check(config: Config, run: RunDirectory, found: Manifest) -> None:
 
 
 def _before(config: Config, run: RunDirectory, found: Manifest) -> Config:
-    """Return the previous settings: lasting ones by the checkpoint, others by the run's file.
-
-    Changed user code is no difference: both name its present version.
-    """
+    """Return the previous settings: lasting ones by the checkpoint, others by the run's file."""
     try:
         plain = run.read_config()
     except RemudaError:  # the checkpoint has the settings that count
@@ -236,7 +226,6 @@ def _before(config: Config, run: RunDirectory, found: Manifest) -> Config:
 def _hyperparameters(
     before: Config, after: Config, policies: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """Return by policy the hyperparameters whose configured values have changed."""
     found = {}
     for policy in policies:
         one, other = (values_of(config.policy_of(policy)) for config in (before, after))

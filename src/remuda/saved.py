@@ -50,14 +50,11 @@ class UnknownPolicyError(UsageError, KeyError):
 class Saved:
     """A policy that was found."""
 
-    name: str
-    """Its name in the run; `policy@version` for a frozen copy."""
+    name: str  # its name in the run; `policy@version` for a frozen copy
     player: Player
-    checkpoint: int | None
-    """The checkpoint of the weights; None for final or live weights."""
+    checkpoint: int | None  # the checkpoint of the weights; None for final or live weights
     is_frozen: bool = False
-    is_live: bool = False
-    """The weights are those that a running run played with."""
+    is_live: bool = False  # the weights are those that a running run played with
 
 
 class SavedPolicies:
@@ -88,10 +85,7 @@ class SavedPolicies:
 
     @property
     def unplayed(self) -> dict[str, str]:
-        """Policies that never learn, each with the scripted policy that takes its seat.
-
-        A policy that began with weights of another run is not one of them.
-        """
+        """Policies that never learn, each with the scripted policy that takes its seat."""
         config = self.config
         taken = {} if config.population.dealt else config.env.scripted
         return {
@@ -109,10 +103,7 @@ class SavedPolicies:
         return tuple(load_run(files, "final", self.config)[1])
 
     def copies(self, number: int | None = None) -> list[tuple[str, Snapshot]]:
-        """Return the policy and snapshot of each frozen copy in a checkpoint (None: the newest).
-
-        Members from other runs are included.
-        """
+        """Return policy and snapshot of all fixed members in a checkpoint (None: the newest)."""
         numbers = self.files.checkpoints.numbers()
         if not self.config.population.dealt or not numbers:
             return []
@@ -142,11 +133,6 @@ class SavedPolicies:
 
         `checkpoint` is a number, `final` or `best`; for a frozen copy a number, or `final` for the
         newest.
-
-        Raises:
-            UsageError: there is no such policy; it is a `KeyError` too.
-            RunDirectoryError: weights are missing or damaged.
-            CheckpointError: the checkpoint is missing or damaged.
         """
         number = checkpoint if isinstance(checkpoint, int) else None
         if "@" in name and name not in {spec.name for spec in self.specs}:
@@ -169,10 +155,7 @@ class SavedPolicies:
         return Saved(name, self._player(name, found[name]), taken)
 
     def version(self, name: str, version: int) -> Saved:
-        """Find a version of a policy: a frozen copy, the end of the run or a checkpoint.
-
-        Frozen copies of older checkpoints are searched too: the newest may have dropped one.
-        """
+        """Find a version of a policy: final, in a checkpoint, or a frozen copy in any of them."""
         kept = {snapshot.version for policy, snapshot in self.copies() if policy == name}
         if version in kept:
             return self.find(f"{name}@{version}")
@@ -190,10 +173,7 @@ class SavedPolicies:
         )
 
     def live(self, name: str) -> Saved:
-        """Return a policy with the weights that a running run plays with now.
-
-        It requests them through a file in the run's directory, once for each policy.
-        """
+        """Return a policy with the weights that a running run plays with now, requested once."""
         if name in self._live:
             return self._live[name]
         spec = next((spec for spec in self.specs if spec.name == name), None)
@@ -210,10 +190,7 @@ class SavedPolicies:
         return self._live[name]
 
     def learning(self, name: str, version: int, kept: set[int] | None = None) -> Saved | None:
-        """Find a version of a learning policy, final or in a checkpoint; None if it is not kept.
-
-        Other versions that exist are added to `kept`.
-        """
+        """Find a version of a learning policy, if it is kept; add other versions to `kept`."""
         kept = set() if kept is None else kept
         final = self.find(name)
         if final.player.snapshot.version == version:
@@ -249,20 +226,14 @@ class SavedPolicies:
 class Reference:
     """A reference to a policy of a run."""
 
-    text: str
-    """The user's text."""
+    text: str  # the user's text
     run: Path
-    policy: str = ""
-    """Empty if none was named."""
-    which: str = ""
-    """The part behind the `@`; empty for the newest weights."""
+    policy: str = ""  # empty if none was named
+    which: str = ""  # the part behind the `@`; empty for the newest weights
 
     @staticmethod
     def parse(text: str) -> Reference:
-        """Parse `RUN`, `RUN:policy` or `RUN:policy@WHICH`; only directories are looked up.
-
-        Names of directories and of policies may contain colons: the longest directory counts.
-        """
+        """Parse `RUN`, `RUN:policy` or `RUN:policy@WHICH`; the longest directory counts."""
         whole = Path(os.path.expanduser(text))
         if os.path.isdir(whole):  # False of names that are too long for the disk, too
             return Reference(text, whole)
@@ -284,15 +255,7 @@ class Reference:
         return SavedPolicies(RunDirectory.open(self.run))
 
     def find(self, saved: SavedPolicies | None = None, default: str = "") -> Saved:
-        """Find the policy; `default` is its name if the reference has none.
-
-        If the run has no policy `default`, its only policy is used.
-
-        Raises:
-            UsageError: there is no such policy or version, or none is named and there are several.
-            RunDirectoryError: there is no such run, or its weights are missing or damaged.
-            CheckpointError: the checkpoint is missing or damaged.
-        """
+        """Find the policy; without a name it is `default`, or the only policy of the run."""
         saved = self.open() if saved is None else saved
         name = self.policy or self._only(saved, default)
         if f"{name}@{self.which}" in {spec.name for spec in saved.specs}:
@@ -323,11 +286,7 @@ class Reference:
         return found
 
     def several(self, saved: SavedPolicies) -> dict[str, Entrant]:
-        """Return all learned policies of a run, or all fixed members, if the reference means these.
-
-        Fixed members are frozen copies, policies of other runs and scripted ones, which are
-        returned as names. For other references the result is empty.
-        """
+        """Return all learned policies or all fixed members, if the reference means these."""
         if self.policy != ALL or ALL in {spec.name for spec in saved.specs}:
             return {}
         if self.which not in ("", FROZEN):

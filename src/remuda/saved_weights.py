@@ -85,10 +85,7 @@ def _at_the_end(
 def _ended_with(
     run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...]
 ) -> tuple[PolicySpec, ...]:
-    """Return the policies whose weights must exist once the run has ended.
-
-    For a population these are the policies saved together, independently of any checkpoint.
-    """
+    """Return the policies whose weights must exist at the end of a run."""
     if not config.population.dealt:
         return specs
     saved = run.saved_policies([spec.name for spec in specs])
@@ -119,11 +116,7 @@ def find_checkpoint(
 def published(
     run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...], number: int
 ) -> dict[str, Snapshot]:
-    """Return the weights published at a checkpoint, of the policies that lived then.
-
-    Empty places of a population have weights too, which no learner trained; they and retired
-    policies are left out.
-    """
+    """Return the weights published at a checkpoint, of the policies that lived then."""
     found = run.checkpoints.read(number, COORDINATOR)
     saved, population = found["published"], found["population"]
     snapshots = {}
@@ -150,7 +143,6 @@ def _plays(config: Config, population: State, place: int, policies: int) -> bool
 
 
 def _count(facts: Mapping[str, str], name: str) -> int:
-    """Return a count saved with weights; 0 if it is missing or damaged."""
     found = facts.get(name, "")
     return int(found) if found.isdecimal() else 0
 

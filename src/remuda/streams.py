@@ -61,10 +61,7 @@ def _seed_libraries(sequence: np.random.SeedSequence) -> None:
 
 @contextmanager
 def libraries_kept() -> Iterator[None]:
-    """Restore the global generators at the end; also a decorator.
-
-    For code that seeds them in the user's own process.
-    """
+    """Restore the global generators at the end; also a decorator."""
     import torch
 
     python, numpy, torchs = random.getstate(), np.random.get_state(), torch.get_rng_state()

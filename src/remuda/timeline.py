@@ -18,8 +18,7 @@ import numpy as np
 
 from remuda.memory.shared import SharedArrays
 
-CAPACITY = 2**18
-"""Number of spans kept of each role; older ones are overwritten."""
+CAPACITY = 2**18  # number of spans kept of each role; older ones are overwritten
 _SPAN = struct.Struct("=qdd")
 _SIZE, _pack = _SPAN.size, _SPAN.pack_into
 
@@ -27,12 +26,10 @@ _SIZE, _pack = _SPAN.size, _SPAN.pack_into
 class Span(IntEnum):
     """Activities of a role."""
 
-    PLAY = 0
-    """The environment's own work in a turn."""
+    PLAY = 0  # the environment's own work in a turn
     INFER = 1
     WRITE = 2
-    WEIGHTS = 3
-    """Loading snapshots."""
+    WEIGHTS = 3  # loading snapshots
     WAIT = 4
     SAMPLE = 5
     UPDATE = 6
@@ -88,10 +85,7 @@ class Spans:
 
 
 def write_trace(path: Path, timelines: Mapping[str, Timeline | Spans]) -> int:
-    """Write the spans of all roles as Chrome trace events; return their number.
-
-    Open the file in Perfetto or chrome://tracing: one row for each role.
-    """
+    """Write the spans of all roles as Chrome trace events, for Perfetto; return their number."""
     count = 0
     kept = {role: list(timeline.spans()) for role, timeline in timelines.items()}
     begin = min((spans[0][1] for spans in kept.values() if spans), default=0.0)

@@ -84,7 +84,6 @@ def _train_watched(
     explicit_keys: Collection[str],
     user_callbacks: Iterable[object] | None,
 ) -> Result:
-    """Train with a view that cannot fail."""
     config = confirmed(config, explicit_keys, view.say) if resume else config
     if config.schedule != "sequential" or config.env.workers > 1:
         forkserver.begin()  # unless it runs already; it imports in parallel with this process
@@ -142,7 +141,7 @@ class _Launch:
         found = self._note_resume(assembly, resumed)
         with self.events.lasting(run, assembly, found):
             try:
-                return _train(config, view, assembly, run, resumed, self.hooks, self.events)
+                return self._train(config, assembly, resumed)
             except CannotStartError as error:
                 if not config.run.fallback:
                     raise
@@ -153,7 +152,7 @@ class _Launch:
                 # config.yaml stays: a resume may find room for more.
                 assembly = self._assemble(config, alone, resumed)
                 self.events.attach(assembly)
-                return _train(config, view, assembly, run, resumed, self.hooks, self.events)
+                return self._train(config, assembly, resumed)
 
     def _resumed(self, names: Sequence[str], explicit_keys: Collection[str]) -> Resumed:
         """Find the checkpoint; if the run is complete, also its final weights."""
@@ -172,7 +171,6 @@ class _Launch:
         return replace(resumed, final=final)
 
     def _in_cluster(self, resumed: Resumed | None) -> Result:
-        """Train on the nodes of a cluster, with this machine as the head."""
         config, view, run, prepared = self.config, self.view, self.run, self.prepared
         with gathered(config, view.say) as cluster:
             layout = choose_layout(config, prepared.agents, cluster.cores)
@@ -192,9 +190,7 @@ class _Launch:
             )
             assembly.where = runtime.describe()
             with self.events.lasting(run, assembly, found):
-                return _train(
-                    config, view, assembly, run, resumed, self.hooks, self.events, runtime
-                )
+                return self._train(config, assembly, resumed, runtime)
 
     def _note_resume(self, assembly: Assembly, resumed: Resumed | None) -> Manifest | None:
         """Record the checkpoint and the changes of a resume; return the checkpoint's manifest."""
@@ -207,6 +203,77 @@ class _Launch:
         run.save_config(config)
         note_changes(run, resumed, self.view.say)
         return resumed.checkpoint
+
+    def _train(
+        self,
+        config: Config,
+        assembly: Assembly,
+        resumed: Resumed | None,
+        runtime: Runtime | None = None,
+    ) -> Result:
+        """Train, unless everything is done, and finish the run.
+
+        Signals are watched to the end: the first stops the current work, and no long work begins
+        after it. A second one ends the process at once.
+        """
+        view, run = self.view, self.run
+        final = resumed.final if resumed is not None else None
+        found = resumed.checkpoint if resumed is not None else None
+        inexact = [resumed.inexact] if resumed is not None and resumed.inexact else []
+        signals = Signals()
+        finish = Finish(config, view, assembly, run, self.hooks, self.events, signals)
+        if final is None:
+            finish.hold_room()
+        with signals.watching():
+            view.start(
+                Goal(
+                    config.game,
+                    config.schedule,
+                    run.path,
+                    config.run.turns,
+                    config.run.seconds,
+                    assembly.describe(),
+                )
+            )
+            try:
+                coordinator = assembly.coordinator(
+                    run, view, found, signals.stopped, self.events, runtime
+                )
+                began = final is None
+                try:
+                    if resumed is not None and not began:
+                        ending = coordinator.ended_before(resumed.over)
+                    else:
+                        ending = coordinator.run(config.run, config.checkpoint.every, signals)
+                except (CannotStartError, UnguardedScriptError):
+                    began = False  # nothing was trained, and the saved weights are newer
+                    raise
+                except (RoleDiedError, UserCodeError) as error:
+                    error.args = (_with_next_step(error, run),)
+                    raise
+                finally:
+                    if began:
+                        finish.save_weights()
+                    run.reserve.release()
+            finally:
+                view.close()
+            result = Result(
+                run.path,
+                ending.words,
+                ending.finished,
+                ending.record,
+                None,
+                signals.caught,
+                ending.earlier,
+                ending.restarts,
+                ending.processors,
+                (*space_notes(assembly.specs), *ending.notes, *inexact),
+                unsaved=ending.unsaved,
+                before=run.summary_so_far() if final is not None else {},
+            )
+            result = result.with_note(view.failed) if view.failed else result
+            snapshots = assembly.playing() if final is None else final
+            return finish.finish(coordinator, result, snapshots)
 
     def _assemble(self, config: Config, layout: Layout, resumed: Resumed | None) -> Assembly:
         assembly = Assembly(
@@ -255,78 +322,6 @@ def _fall_back(config: Config, actors: int, view: View) -> Config:
     return alone.model_copy(update={"checkpoint": checkpoint})
 
 
-def _train(
-    config: Config,
-    view: GuardedView,
-    assembly: Assembly,
-    run: RunDirectory,
-    resumed: Resumed | None,
-    hooks: FinishHooks,
-    events: Events,
-    runtime: Runtime | None = None,
-) -> Result:
-    """Train, unless everything is done, and finish the run.
-
-    Signals are watched to the end: the first stops the current work, and no long work begins after
-    it. A second one ends the process at once.
-    """
-    final = resumed.final if resumed is not None else None
-    found = resumed.checkpoint if resumed is not None else None
-    inexact = [resumed.inexact] if resumed is not None and resumed.inexact else []
-    signals = Signals()
-    finish = Finish(config, view, assembly, run, hooks, events, signals)
-    if final is None:
-        finish.hold_room()
-    with signals.watching():
-        view.start(
-            Goal(
-                config.game,
-                config.schedule,
-                run.path,
-                config.run.turns,
-                config.run.seconds,
-                assembly.describe(),
-            )
-        )
-        try:
-            coordinator = assembly.coordinator(run, view, found, signals.stopped, events, runtime)
-            began = final is None
-            try:
-                if resumed is not None and not began:
-                    ending = coordinator.ended_before(resumed.over)
-                else:
-                    ending = coordinator.run(config.run, config.checkpoint.every, signals)
-            except (CannotStartError, UnguardedScriptError):
-                began = False  # nothing was trained, and the saved weights are newer
-                raise
-            except (RoleDiedError, UserCodeError) as error:
-                error.args = (_with_next_step(error, run),)
-                raise
-            finally:
-                if began:
-                    finish.save_weights()
-                run.reserve.release()
-        finally:
-            view.close()
-        result = Result(
-            run.path,
-            ending.words,
-            ending.finished,
-            ending.record,
-            None,
-            signals.caught,
-            ending.earlier,
-            ending.restarts,
-            ending.processors,
-            (*space_notes(assembly.specs), *ending.notes, *inexact),
-            unsaved=ending.unsaved,
-            before=run.summary_so_far() if final is not None else {},
-        )
-        result = result.with_note(view.failed) if view.failed else result
-        snapshots = assembly.playing() if final is None else final
-        return finish.finish(coordinator, result, snapshots)
-
-
 def _with_next_step(error: RemudaError, run: RunDirectory) -> str:
     """Add to an error's message where to read more and how to continue the run."""
     words = str(error)
@@ -336,10 +331,7 @@ def _with_next_step(error: RemudaError, run: RunDirectory) -> str:
 
 
 def _keep_beginnings(
-    run: RunDirectory,
-    beginnings: Mapping[str, Beginning],
-    imported: Sequence[Imported],
-    view: View,
+    run: RunDirectory, beginnings: Mapping[str, Beginning], imported: Sequence[Imported], view: View
 ) -> None:
     """Write the initial weights from other runs into a new run's directory, and report them."""
     try:
@@ -353,7 +345,6 @@ def _keep_beginnings(
 
 
 def _claim(config: Config, resume: bool) -> RunDirectory:
-    """Open or create the run's directory, and lock it for this process."""
     if not resume or config.run.directory is None:
         return RunDirectory.create(config)
     run = RunDirectory.open(config.run.directory)

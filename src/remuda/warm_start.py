@@ -24,10 +24,8 @@ from remuda.requests import LIVE
 from remuda.saved import Reference, Saved, SavedPolicies
 from remuda.saved_weights import published
 
-GREEDY = "+greedy"
-"""Suffix of a member from another run that always takes its best action."""
-TOLD = 4
-"""Up to so many policies are reported one by one."""
+GREEDY = "+greedy"  # suffix of a member from another run that always takes its best action
+TOLD = 4  # up to so many policies are reported one by one
 
 
 def find_beginnings(config: Config, specs: Sequence[PolicySpec]) -> dict[str, Beginning]:
@@ -60,13 +58,11 @@ def find_beginnings(config: Config, specs: Sequence[PolicySpec]) -> dict[str, Be
 
 
 def _key(config: Config, policy: str) -> str:
-    """Return the key of a policy's `init_from`."""
     own = "init_from" in config.policies.get(policy, {})
     return f"policies.{policy}.init_from" if own else "policy.init_from"
 
 
 def _beginning(spec: PolicySpec, saved: SavedPolicies, taken: Saved) -> Beginning:
-    """Return a policy's initial weights."""
     different = list(differences(taken.player.spec, spec))
     if different:
         raise ConfigError(
@@ -228,7 +224,6 @@ def _imported(
     before: Sequence[Origin],
     is_greedy: bool,
 ) -> Imported:
-    """Return a policy of another run as a member."""
     there, snapshot = taken.player.spec, taken.player.snapshot
     different = {spec.name: list(differences(there, spec)) for spec in specs}
     like = next((name for name, differs in different.items() if not differs), None)
@@ -254,10 +249,7 @@ def _imported(
 
 
 def _name_of(run: Path, policy: str, before: Sequence[Origin]) -> str:
-    """Return the name of an imported policy: its run's name and its own.
-
-    If runs in different places have the same name, later ones get a number.
-    """
+    """Return the name of an imported policy: its run's name and its own, numbered if taken."""
     plain = "".join("_" if letter in "/@." else letter for letter in f"{run.name}-{policy}")
     name = base = plain[-LONGEST:].lstrip("- ")
     number = 1

@@ -19,7 +19,7 @@ class Begun(NodeAgent):
         self._epoch, self._wanted, self._epochs = 0, 0, threading.Condition()
         self._runtime = self._checkpoints = None
         self._node = SimpleNamespace(replace=self.note)
-        self._keeper = Keeper(watch=lambda: threading.Event().wait(0.01))
+        self.keeper = Keeper(watch=lambda: threading.Event().wait(0.01))
 
     def note(self, runtime, placement, *_):
         assert runtime is not None

@@ -34,8 +34,7 @@ class Range(NamedTuple):
         return f"{self.low} to {self.high}"
 
 
-MOST = 2**53
-"""Above every count of a run; up to here float64 counts exactly, and int64 adds safely."""
+MOST = 2**53  # above every count of a run; up to here float64 counts exactly, and int64 adds safely
 COUNT = Range(0, MOST)
 FINITE = Range(-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
 FINITE_64 = Range(-float(np.finfo(np.float64).max), float(np.finfo(np.float64).max))
@@ -49,15 +48,10 @@ Table = Mapping[str, tuple[Array, Range | None]]
 class Branch(dict[str, Any]):
     """A part of a state that was read from a file; errors about missing names give its path."""
 
-    where = ""
-    """The file, and the path of this branch in it."""
+    where = ""  # the file, and the path of this branch in it
 
     def __missing__(self, name: str) -> Any:
         raise CheckpointError(f"{where_is(self, name)} is missing")
-
-    def branch(self, name: str) -> Branch:
-        """Return a branch of this one."""
-        return branch(self, name)
 
 
 def rooted(state: State, source: str, path: str = "") -> Branch:
@@ -146,10 +140,7 @@ def require(state: Mapping[str, Any], name: str, fits: bool, allowed: str) -> No
 
 @contextmanager
 def refusing(where: str, advice: str) -> Iterator[None]:
-    """Turn errors inside into a CheckpointError with advice to the user.
-
-    This includes values that no check foresaw, such as a list in place of a word.
-    """
+    """Turn errors inside, foreseen or not, into a CheckpointError with advice to the user."""
     try:
         yield
     except CheckpointError as error:

@@ -12,8 +12,7 @@ from urllib.parse import quote
 
 from remuda.errors import RunDirectoryError
 
-LONGEST = 80
-"""Characters of a file name, beyond which a checksum replaces the rest."""
+LONGEST = 80  # characters of a file name, beyond which a checksum replaces the rest
 ROLES = re.compile(r"actor(-\d+)?|coordinator")
 """Parts of a checkpoint that belong to roles; no policy may have these names."""
 

@@ -22,8 +22,7 @@ D = TypeVar("D")
 NUMBER = (int, float)
 LARGEST_WHOLE, LARGEST = 2**63 - 1, 1e100
 """The largest numbers in a file of a run; larger ones are damage."""
-Kinds = Mapping[str, type | tuple[type, ...]]
-"""The allowed types of each named value."""
+Kinds = Mapping[str, type | tuple[type, ...]]  # the allowed types of each named value
 
 
 def checked(data: object, kinds: Kinds) -> dict[str, Any]:
@@ -72,10 +71,7 @@ def read_checked(path: Path, check: Callable[[object], D], missing: str) -> D:
 
 @cache
 def kinds_of(record: type) -> Kinds:
-    """Return the allowed types of a dataclass's fields, from their annotations.
-
-    Contents of containers are not checked.
-    """
+    """Return the allowed types of a dataclass's fields; contents of containers are not checked."""
     found = {}
     for field in fields(record):
         container, bracket, _ = str(field.type).partition("[")

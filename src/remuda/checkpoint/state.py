@@ -30,8 +30,7 @@ Buffer = bytes | memoryview
 
 TEMPORARY = re.compile(r"\..+\.(\d+)\.tmp")
 """Names of files that are being written, with the id of the writing process."""
-_REST = "state"
-"""The key in the metadata for everything but the arrays."""
+_REST = "state"  # the key in the metadata for everything but the arrays
 _NAMES = {f"float{bits}": f"F{bits}" for bits in (16, 32, 64)} | {"bool": "BOOL"}
 _NAMES |= {f"int{bits}": f"I{bits}" for bits in (8, 16, 32, 64)}
 _NAMES |= {f"uint{bits}": f"U{bits}" for bits in (8, 16, 32, 64)}
@@ -44,10 +43,7 @@ def pack(state: Mapping[str, Any]) -> bytes:
 
 
 def pieces(state: Mapping[str, Any]) -> Iterator[Buffer]:
-    """Yield the content of a state's file, one array after the other.
-
-    An array's piece is the array itself, not a copy: it must not change until it is written.
-    """
+    """Yield the content of a state's file; arrays must not change until they are written."""
     arrays: dict[str, Array] = {}
     rest = _take_arrays(state, "", arrays)
     yield from _tensor_file(arrays, {_REST: json.dumps(rest)})
@@ -190,7 +186,6 @@ def _take_arrays(state: Mapping[str, Any], prefix: str, arrays: dict[str, Array]
 
 
 def _escaped(name: str) -> str:
-    """Escape a name for use in a path."""
     return name.replace("%", "%25").replace("/", "%2F")
 
 

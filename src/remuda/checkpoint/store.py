@@ -46,8 +46,7 @@ checkpoint changes its content.
 """
 MANIFEST = "manifest.json"
 BEST = "best.json"
-PART = re.compile(r"[^/.\0][^/\0]*\.safetensors")
-"""The name of a part's file."""
+PART = re.compile(r"[^/.\0][^/\0]*\.safetensors")  # the name of a part's file
 
 
 @dataclass(frozen=True)
@@ -55,16 +54,11 @@ class Manifest:
     """The description of a checkpoint."""
 
     number: int
-    turns: int
-    """Turns played, over all copies."""
-    seconds: float
-    """Seconds played."""
-    exact: bool
-    """All parts are of one moment, so that a resumed run equals an uninterrupted one."""
-    config: Mapping[str, Any]
-    """The settings that a successor must share."""
-    files: Mapping[str, str]
-    """The SHA-256 checksum of each file."""
+    turns: int  # turns played, over all copies
+    seconds: float  # seconds played
+    exact: bool  # all parts are of one moment, so that a resumed run equals an uninterrupted one
+    config: Mapping[str, Any]  # the settings that a successor must share
+    files: Mapping[str, str]  # the SHA-256 checksum of each file
     earlier: Mapping[str, int] = field(default_factory=dict)
     """The older checkpoint that holds a file; other files are in this checkpoint's directory."""
     format: int = FORMAT
@@ -99,11 +93,7 @@ class Checkpoints:
         return self.path / f".{number:06d}.partial"
 
     def begin(self) -> int:
-        """Start the next checkpoint, and return its number.
-
-        A number is never reused, not even after it was given up: a role that wrote its part of the
-        first would not write it again.
-        """
+        """Start the next checkpoint, and return its number, which is never reused."""
         self.path.mkdir(parents=True, exist_ok=True)
         for left in self.path.glob(".*.partial"):
             shutil.rmtree(left, ignore_errors=True)
@@ -120,10 +110,7 @@ class Checkpoints:
         write_whole(self.partial(number) / _file(part), pieces(state))
 
     def carry_over(self, number: int, part: str) -> bool:
-        """Reuse an older checkpoint's part in `number`; return False if none is intact.
-
-        For a part whose owner is gone: the owner's successor restores this part.
-        """
+        """Reuse a gone owner's part of an older checkpoint in `number`; False if none is intact."""
         name = _file(part)
         if (self.partial(number) / name).exists():
             return True  # a late role has written it meanwhile
@@ -270,10 +257,7 @@ class Checkpoints:
     def newest_whole(
         self, say: Callable[[str], None], accept: Callable[[Manifest], None] = lambda _: None
     ) -> Manifest | None:
-        """Find the newest intact checkpoint, if any, and set newer damaged ones aside.
-
-        Only for the coordinator, before any role reads. Without an intact one, nothing is moved.
-        """
+        """Find the newest intact checkpoint, if any, and set newer damaged ones aside."""
         damaged: list[tuple[int, CheckpointError]] = []
         for number in reversed(self.numbers()):
             try:
@@ -335,10 +319,7 @@ class Checkpoints:
         return [int(number) for number in found if number.isdecimal()]
 
     def best(self) -> dict[str, Any] | None:
-        """Return the number and mean return of the best checkpoint; None if none was evaluated.
-
-        A damaged record counts as none: the next checkpoint that is measured becomes the best.
-        """
+        """Return the number and mean return of the best checkpoint, unless that is unknown."""
         best = self._noted_best()
         return best if best is not None and best["checkpoint"] in self.numbers() else None
 

@@ -20,8 +20,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import cloudpickle
 
@@ -46,14 +47,10 @@ from remuda.types import AgentSpec, RoleStatus
 
 log = logging.getLogger(__name__)
 
-LONGEST_LOG = 1 << 20
-"""Bytes of a log that are sent to the head."""
-TURN = 60.0
-"""Seconds that a request out of order waits for the earlier ones."""
-HOME = "remuda-node-"
-"""Prefix of an agent's directory, before its process id and a few letters."""
-LOOK = 0.1
-"""Seconds between two looks of the keeper."""
+LONGEST_LOG = 1 << 20  # bytes of a log that are sent to the head
+TURN = 60.0  # seconds that a request out of order waits for the earlier ones
+HOME = "remuda-node-"  # prefix of an agent's directory, before its process id and a few letters
+LOOK = 0.1  # seconds between two looks of the keeper
 
 
 def sweep_homes() -> None:
@@ -75,15 +72,13 @@ class NodeRecipe:
     agents: tuple[AgentSpec, ...]
     imported: tuple[Imported, ...]
     number: int
-    nodes: int
-    """Maximal number of nodes."""
+    nodes: int  # maximal number of nodes
     secret: bytes
     initial: Mapping[str, bytes]
     """The files of initial weights, for policies that do not begin at random."""
     checkpoints: str
     """Directory of the checkpoints if nodes share it; empty: parts are sent to the head."""
-    address: str
-    """Address at which this node listens."""
+    address: str  # address at which this node listens
     ports: range
 
     def packed(self) -> bytes:
@@ -101,10 +96,8 @@ class NodeStatus:
     roles: tuple[RoleStatus, ...] = ()
     news: tuple[str, ...] = ()
     fatal: RoleDiedError | None = None
-    traffic: tuple[tuple[int, ...], ...] = ()
-    """[nodes][counts] by `Count`."""
-    epoch: int = 0
-    """Epoch of the placement of its roles."""
+    traffic: tuple[tuple[int, ...], ...] = ()  # [nodes][counts] by `Count`
+    epoch: int = 0  # epoch of the placement of its roles
 
 
 @dataclass
@@ -138,6 +131,23 @@ class Keeper:
                 found.set_exception(error)
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def in_keeper(
+    method: Callable[Concatenate[NodeAgent, P], T],
+) -> Callable[Concatenate[NodeAgent, P], T]:
+    """Let the agent's keeper call a method, and wait for its result."""
+
+    @wraps(method)
+    def called(agent: NodeAgent, *args: P.args, **kwargs: P.kwargs) -> T:
+        found: T = agent.keeper.do(lambda: method(agent, *args, **kwargs))
+        return found
+
+    return called
+
+
 class NodeAgent:
     """Hosts the roles of a node. All methods may be called from any thread.
 
@@ -166,20 +176,37 @@ class NodeAgent:
         self._lock = threading.Lock()
         self._epoch, self._epochs = 0, threading.Condition()
         """The newest placement of the roles; 0 before they start."""
-        self._wanted = 0
-        """The newest placement known here, which roles must follow."""
-        self._keeper = Keeper(watch=self._watch)
+        self._wanted = 0  # the newest placement known here, which roles must follow
+        self.keeper = Keeper(watch=self._watch)
 
+    @in_keeper
     def prepare(
         self, saved: CheckpointFiles | None, changed: Mapping[str, Any] | None = None
     ) -> int:
         """Make the run's shared memory; return the port where the bridge will listen."""
-        return int(self._keeper.do(lambda: self._prepare(saved, changed)))
+        recipe = self._recipe
+        assembly = Assembly(
+            recipe.config,
+            recipe.specs,
+            recipe.layout,
+            facts=recipe.facts,
+            agents=recipe.agents,
+            initial=self._initial(),
+            imported=recipe.imported,
+            sparse=True,
+        )
+        if saved is not None:
+            if not recipe.checkpoints:
+                saved.write(self._checkpoints)
+            assembly.restore(self._checkpoints, saved.manifest, changed)
+        listener = Listener.on(recipe.address, recipe.ports)
+        self._node = Node(assembly, recipe.number, recipe.nodes, recipe.secret, listener)
+        return listener.port
 
     def start(self, placement: Placement, addresses: Addresses) -> None:
         """Start the roles that live here; `poll` shows when they are ready."""
         try:
-            self._keeper.do(lambda: self._start(placement, addresses))
+            self.keeper.do(lambda: self._start(placement, addresses))
         finally:
             self._enter(placement.epoch)
 
@@ -188,7 +215,7 @@ class NodeAgent:
         self._expect(placement.epoch)
         self._wait_for(placement.epoch - 1)
         try:
-            self._keeper.do(
+            self.keeper.do(
                 lambda: self._made.replace(
                     self._running,
                     placement,
@@ -204,14 +231,14 @@ class NodeAgent:
     def release_actor(self, actor: int, epoch: int) -> None:
         """Stop an actor that lives elsewhere in the placement of an epoch."""
         self._expect(epoch)
-        self._keeper.do(lambda: self._running.move([r for r in self._running.here if r != actor]))
+        self.keeper.do(lambda: self._running.move([r for r in self._running.here if r != actor]))
 
     def rings_of(
         self, actors: Sequence[int], policies: Sequence[str], epoch: int
     ) -> dict[tuple[str, int], Any]:
         """Return the local state of the rings of actors that move in the placement of an epoch."""
         self._expect(epoch)
-        found: dict[tuple[str, int], Any] = self._keeper.do(
+        found: dict[tuple[str, int], Any] = self.keeper.do(
             lambda: rings_of(self._made.assembly, actors, policies)
         )
         return found
@@ -219,7 +246,7 @@ class NodeAgent:
     def go(self) -> None:
         """Let the roles work."""
         self._wait_for(1)
-        self._keeper.do(self._go)
+        self.keeper.do(lambda: self._running.go())  # noqa: PLW0108 - evaluated there
 
     def poll(self) -> NodeStatus:
         """Return the node's status; each message is returned once."""
@@ -227,22 +254,46 @@ class NodeAgent:
             news, self._news = tuple(self._news), []
             return replace(self._status, news=news)
 
+    @in_keeper
     def begin_save(self, number: int) -> None:
         """Request the parts of a checkpoint from all roles, without waiting."""
-        self._keeper.do(lambda: self._begin_save(number))
+        if not self._recipe.checkpoints:
+            # If this fails, each role reports that it cannot write its part.
+            with contextlib.suppress(OSError):
+                self._checkpoints.partial(number).mkdir(parents=True, exist_ok=True)
+        self._running.want_save(number)
 
+    @in_keeper
     def save(self, number: int) -> dict[str, bytes | None]:
         """Wait for the parts of a checkpoint that this node's roles write."""
-        found: dict[str, bytes | None] = self._keeper.do(lambda: self._save(number))
-        return found
+        parts = self._running.save(number)
+        if self._recipe.checkpoints:
+            return dict.fromkeys(parts)
+        directory = self._checkpoints.partial(number)
+        return {part: (directory / f"{part}.safetensors").read_bytes() for part in parts}
 
+    @in_keeper
     def settle(self, number: int, manifest: Manifest | None) -> None:
         """Announce that a checkpoint is complete, or given up if there is no manifest."""
-        self._keeper.do(lambda: self._settle(number, manifest))
+        if self._recipe.checkpoints:
+            pass  # the head does it
+        elif manifest is None:
+            self._checkpoints.abandon(number)
+        else:
+            try:
+                for part in (part for role in self._running.roles for part in role.parts):
+                    self._checkpoints.carry_over(number, part)  # of a role that was dead or late
+                self._checkpoints.commit(replace(manifest, files={}))
+                self._checkpoints.keep(2)
+            except OSError as error:  # roles here fall back to the one before
+                log.error("cannot keep checkpoint %d: %s", number, error)
+                self._checkpoints.abandon(number)
+        self._running.settle(number)
 
+    @in_keeper
     def stamp(self) -> int:
         """Increment and return the stamp of this node."""
-        return int(self._keeper.do(self._stamp))
+        return self._made.stamp()
 
     def logs(self) -> dict[str, str]:
         """Return the ends of the logs of this node's roles."""
@@ -255,13 +306,21 @@ class NodeAgent:
         """Return this node's clock and the recorded spans of every role here."""
         return time.perf_counter(), self._made.assembly.spans()
 
+    @in_keeper
     def finish(self) -> int:
         """Stop all roles; return the stamp that follows all their writes."""
-        return int(self._keeper.do(self._finish))
+        if self._runtime is not None:
+            self._runtime.finish()
+        return self._node.stamp() if self._node is not None else 0
 
+    @in_keeper
     def stop(self) -> None:
         """Stop the bridge too, and leave nothing."""
-        self._keeper.do(self._stop)
+        if self._runtime is not None:
+            self._runtime.stop()
+            self._runtime = None
+        self._level.close()
+        self._home.cleanup()
 
     def _expect(self, epoch: int) -> None:
         """Announce a newer placement to threads that wait for the links of an older one."""
@@ -290,26 +349,6 @@ class NodeAgent:
         assert self._node is not None
         return self._node
 
-    def _prepare(self, saved: CheckpointFiles | None, changed: Mapping[str, Any] | None) -> int:
-        recipe = self._recipe
-        assembly = Assembly(
-            recipe.config,
-            recipe.specs,
-            recipe.layout,
-            facts=recipe.facts,
-            agents=recipe.agents,
-            initial=self._initial(),
-            imported=recipe.imported,
-            sparse=True,
-        )
-        if saved is not None:
-            if not recipe.checkpoints:
-                saved.write(self._checkpoints)
-            assembly.restore(self._checkpoints, saved.manifest, changed)
-        listener = Listener.on(recipe.address, recipe.ports)
-        self._node = Node(assembly, recipe.number, recipe.nodes, recipe.secret, listener)
-        return listener.port
-
     def _initial(self) -> InitialWeights | None:
         """Write the files of initial weights, if there are any."""
         if not self._recipe.initial:
@@ -324,14 +363,7 @@ class NodeAgent:
         self._runtime = self._made.runtime(placement, addresses, self._logs, self._checkpoints)
         self._runtime.spawn()
 
-    def _stamp(self) -> int:
-        return self._made.stamp()
-
-    def _go(self) -> None:
-        self._running.go()
-
     def _watch(self) -> None:
-        """Watch the roles for a moment, and record their state."""
         runtime = self._runtime
         if runtime is None:
             threading.Event().wait(LOOK)
@@ -361,45 +393,3 @@ class NodeAgent:
         with self._lock:
             self._news += runtime.news()
             self._status = status
-
-    def _begin_save(self, number: int) -> None:
-        if not self._recipe.checkpoints:
-            # If this fails, each role reports that it cannot write its part.
-            with contextlib.suppress(OSError):
-                self._checkpoints.partial(number).mkdir(parents=True, exist_ok=True)
-        self._running.want_save(number)
-
-    def _save(self, number: int) -> dict[str, bytes | None]:
-        parts = self._running.save(number)
-        if self._recipe.checkpoints:
-            return dict.fromkeys(parts)
-        directory = self._checkpoints.partial(number)
-        return {part: (directory / f"{part}.safetensors").read_bytes() for part in parts}
-
-    def _settle(self, number: int, manifest: Manifest | None) -> None:
-        if self._recipe.checkpoints:
-            pass  # the head does it
-        elif manifest is None:
-            self._checkpoints.abandon(number)
-        else:
-            try:
-                for part in (part for role in self._running.roles for part in role.parts):
-                    self._checkpoints.carry_over(number, part)  # of a role that was dead or late
-                self._checkpoints.commit(replace(manifest, files={}))
-                self._checkpoints.keep(2)
-            except OSError as error:  # roles here fall back to the one before
-                log.error("cannot keep checkpoint %d: %s", number, error)
-                self._checkpoints.abandon(number)
-        self._running.settle(number)
-
-    def _finish(self) -> int:
-        if self._runtime is not None:
-            self._runtime.finish()
-        return self._node.stamp() if self._node is not None else 0
-
-    def _stop(self) -> None:
-        if self._runtime is not None:
-            self._runtime.stop()
-            self._runtime = None
-        self._level.close()
-        self._home.cleanup()

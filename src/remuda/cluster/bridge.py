@@ -30,17 +30,12 @@ from remuda.types import State, Worker
 
 log = logging.getLogger(__name__)
 
-BRIDGE = "bridge"
-"""The name of the role."""
-TICK = 0.02
-"""Usual seconds between two rounds; writes in between cross together."""
-AGAIN = 0.1
-"""Seconds after which an unreachable node is tried again."""
+BRIDGE = "bridge"  # the name of the role
+TICK = 0.02  # usual seconds between two rounds; writes in between cross together
+AGAIN = 0.1  # seconds after which an unreachable node is tried again
 IN_PROGRESS = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
-NO_PLAN = -1
-"""The revision of a bridge that has no placement yet."""
-BEAT = 1.0
-"""Seconds after which an empty frame is sent."""
+NO_PLAN = -1  # the revision of a bridge that has no placement yet
+BEAT = 1.0  # seconds after which an empty frame is sent
 
 
 class Listener:
@@ -89,17 +84,14 @@ class BridgeRole:
     """The recipe of a bridge."""
 
     stores: Stores
-    plan: Plan
-    """The newest placement, which the bridge checks in every round."""
-    number: int
-    """Number of this node."""
+    plan: Plan  # the newest placement, which the bridge checks in every round
+    number: int  # number of this node
     secret: bytes
     listener: Listener
     wakeup: Wakeup
     traffic: Traffic
     weights_every: float = 0.0
-    silence: float = 10.0
-    """Seconds without any frame after which a link is replaced."""
+    silence: float = 10.0  # seconds without any frame after which a link is replaced
     name: str = field(default=BRIDGE, init=False)
     parts: tuple[str, ...] = field(default=(), init=False)
 
@@ -262,7 +254,6 @@ class Bridge:
             self._strangers.append(Link(connection, self._identity))
 
     def _hear_stranger(self, link: Link, now: float) -> None:
-        """Read the greeting of an incoming connection."""
         try:
             frames = list(link.frames_in())
             link.flush()
@@ -303,7 +294,6 @@ class Bridge:
         peer.link = Link(connection, self._identity, peer.number)
 
     def _serve(self, peer: Peer, now: float) -> None:
-        """Read incoming frames, and send new data."""
         link = peer.link
         assert link is not None
         try:

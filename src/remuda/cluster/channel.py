@@ -27,10 +27,8 @@ from remuda.memory.atomic import load, store
 from remuda.population.table import Table
 from remuda.types import Array, Integers
 
-SLOWLY = 0.1
-"""Seconds between two looks at words that only users and checkpoints read."""
-ROOM = 4 << 20
-"""Usual maximum of bytes of steps in a frame."""
+SLOWLY = 0.1  # seconds between two looks at words that only users and checkpoints read
+ROOM = 4 << 20  # usual maximum of bytes of steps in a frame
 
 
 class Channel:
@@ -71,12 +69,10 @@ class Channel:
         """Experience of policies that learn there and are played here."""
         self._own_actors = [i for i, at in enumerate(placement.actors) if at == me]
         self.epoch = placement.epoch
-        self.in_step = self._sent_all = False
-        """True once all data of the other end is here."""
+        self.in_step = self._sent_all = False  # True once all data of the other end is here
         self.has_report = False
         """True once the other end has reported what it holds; nothing is sent before."""
-        self.wakes: set[int] = set()
-        """Roles that live there and were rung here."""
+        self.wakes: set[int] = set()  # roles that live there and were rung here
         self.steps_in = self.steps_out = 0
 
     def _follow_population(self, table: Table, placement: Placement) -> None:
@@ -241,20 +237,12 @@ class Channel:
         self.steps_in += int((found[:, 3] - found[:, 2]).sum())
         self._in[key].write(
             RingUpdate(
-                words > 0,
-                numbers[3:first],
-                found,
-                numbers[second:].reshape(entries, ENTRY),
-                data,
+                words > 0, numbers[3:first], found, numbers[second:].reshape(entries, ENTRY), data
             )
         )
 
     def _translate(self) -> None:
-        """Let actors here watch this process while a learner elsewhere is at its first update.
-
-        It represents the link: while it lives, the other node does, whose runtime watches its
-        learners.
-        """
+        """Let actors here watch this process while a learner elsewhere is at its first update."""
         for experience in self._late:
             for actor in self._own_actors:
                 words = experience.rings[actor].counters

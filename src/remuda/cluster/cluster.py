@@ -25,8 +25,7 @@ from remuda.population.imported import Imported
 from remuda.types import AgentSpec
 
 AGENT = "remuda.cluster.agent:NodeAgent"
-SPARE = 1024
-"""Nodes that may join later."""
+SPARE = 1024  # nodes that may join later
 
 
 class Cluster:
@@ -84,11 +83,7 @@ class Cluster:
         ports = _ports(config.cluster.ports)
         head = self.infos[0]
         node = Node(
-            assembly,
-            HEAD,
-            len(self.infos) + SPARE,
-            self._secret,
-            Listener.on(head.address, ports),
+            assembly, HEAD, len(self.infos) + SPARE, self._secret, Listener.on(head.address, ports)
         )
         saved = CheckpointFiles.read(checkpoints, found.number) if found is not None else None
         recipe = NodeRecipe(

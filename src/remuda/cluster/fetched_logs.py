@@ -10,8 +10,7 @@ from pathlib import Path
 from remuda.cluster.nodes import Call
 from remuda.errors import RemudaError
 
-THERE = re.compile(r"\S*/remuda-node-[\w-]+/logs/(\S+)\.log")
-"""The path of a log on its own node."""
+THERE = re.compile(r"\S*/remuda-node-[\w-]+/logs/(\S+)\.log")  # the path of a log on its own node
 
 
 class FetchedLogs:

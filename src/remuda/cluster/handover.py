@@ -61,11 +61,7 @@ class CheckpointFiles:
         return cls(replace(manifest, earlier={}), files)
 
     def write(self, checkpoints: Checkpoints) -> None:
-        """Write it for the roles of a node, unless it is complete there.
-
-        A node may have a checkpoint of this number with only its own parts, which its roles may be
-        reading: so the manifest is written last, and each file is replaced as a whole.
-        """
+        """Write it for a node's roles, unless it is complete there; the manifest comes last."""
         number = self.manifest.number
         directory = checkpoints.directory(number)
         try:
@@ -94,8 +90,7 @@ class HandoverState:
     """State and number of written steps of each known ring, by policy and actor."""
     shards: Mapping[int, Mapping[str, Array]] = field(default_factory=dict)
     """The head's copy of each follower's shard."""
-    saved: CheckpointFiles | None = None
-    """The newest checkpoint."""
+    saved: CheckpointFiles | None = None  # the newest checkpoint
     learns: frozenset[str] = frozenset()
     """Policies that already learn there: the node has their rings, which their learner is reading.
     """
@@ -135,10 +130,7 @@ def handover_state_of(
 
 
 def take_over(assembly: Assembly, handover: HandoverState, checkpoints: Checkpoints) -> None:
-    """Write the handover state on the node that roles move to, before any of them starts.
-
-    No bridge writes there meanwhile.
-    """
+    """Write the handover state before roles start on their new node; no bridge writes then."""
     published = assembly.published
     assert isinstance(published, PublishedWeights)
     if handover.saved is not None:
@@ -190,10 +182,7 @@ def _shards(assembly: Assembly, actors: Sequence[int]) -> dict[int, dict[str, Ar
 def rings_of(
     assembly: Assembly, actors: Sequence[int], policies: Sequence[str]
 ) -> dict[tuple[str, int], Any]:
-    """Return the local state of rings that some actors write for some policies.
-
-    Rings that never arrived here are left out: other nodes know more of them.
-    """
+    """Return the local state of rings that some actors write for some policies, if it arrived."""
     found = {}
     for name in policies:
         for actor in actors:
@@ -204,10 +193,7 @@ def rings_of(
 
 
 def _bring_up(experience: Experience, actor: int, state: State, written: int) -> None:
-    """Add the steps that an actor wrote but did not send yet to a ring whose learner stays here.
-
-    It is written as a bridge does, so that the learner reads nothing torn and keeps its own words.
-    """
+    """Add unsent steps of a moved actor to a ring whose learner stays here, as a bridge would."""
     ring = experience.rings[actor]
     words = SharedArrays({"counters": ((1, COUNTERS), np.int64)})
     source = ExperienceRing(ring.shape, ring.config, ring.num_streams, ring.num_segments, words, 0)
@@ -229,11 +215,7 @@ def _was_followed(ring: ExperienceRing) -> bool:
 
 
 def _let_words_agree(ring: ExperienceRing) -> None:
-    """Record in the queue how many steps the words count, where no other data arrived.
-
-    Otherwise its learner would skip its segments but not their steps, and wake for these again and
-    again until the queue arrives.
-    """
+    """Make the queue agree with the words of a ring whose data never arrived."""
     if closed := load(ring.counters, CLOSED):
         last = (closed - 1) % ring.num_segments
         ring.shared["queue_sequence"][last] = NOTHING
@@ -253,10 +235,7 @@ def _put(ring: ExperienceRing, state: State, written: int) -> None:
 
 
 def _begin_after(ring: ExperienceRing, words: Integers) -> None:
-    """Become an empty ring that counts on from these words, or from its own if they are newer.
-
-    All its data is lost.
-    """
+    """Become an empty ring that counts on from the newer of these words and its own."""
     shared, counters = ring.shared, ring.counters
     own = counters.copy()
     if own[WRITTEN] >= words[WRITTEN] and own[CLOSED] >= words[CLOSED]:

@@ -20,8 +20,7 @@ class JoiningNodes:
     nodes: Nodes
     prepare: Callable[[NodeInfo], Call]
     """Makes the agent of a node; the call returns the port of its bridge."""
-    news: list[str] = field(default_factory=list)
-    """Messages about nodes that cannot be used."""
+    news: list[str] = field(default_factory=list)  # messages about nodes that cannot be used
     _preparing: dict[int, tuple[NodeInfo, Call]] = field(default_factory=dict)
     _beginning: dict[int, Sequence[Call]] = field(default_factory=dict)
     """Pending requests to nodes without roles, whose bridges are starting."""
@@ -56,10 +55,7 @@ class JoiningNodes:
         self._beginning[number] = calls
 
     def ready(self, members: Mapping[int, Member]) -> list[int]:
-        """Return the nodes whose bridges have newly started; they may get roles.
-
-        A node that cannot start is given up; `Nodes` then reports its loss.
-        """
+        """Return the nodes whose bridges have newly started; they may get roles."""
         found = []
         for number, calls in list(self._beginning.items()):
             member = members.get(number)

@@ -29,15 +29,11 @@ from remuda.types import Array
 MAGIC = b"remuda-1"
 HELLO = struct.Struct("<8s32s32sqq")
 """Magic, random bytes of this link, proof, epoch, number of the node."""
-DRAWN = 32
-"""Random bytes of a link."""
+DRAWN = 32  # random bytes of a link
 CALLS, ANSWERS = b"calls", b"answers"
-GREETING = 10.0
-"""Seconds within which a new connection must send its greeting."""
-BUFFER = 4 << 20
-"""Requested bytes of the connection's own buffers."""
-AT_ONCE = 64
-"""Buffers passed to the kernel in one call."""
+GREETING = 10.0  # seconds within which a new connection must send its greeting
+BUFFER = 4 << 20  # requested bytes of the connection's own buffers
+AT_ONCE = 64  # buffers passed to the kernel in one call
 
 
 class LinkLostError(RemudaError):
@@ -48,12 +44,9 @@ class LinkLostError(RemudaError):
 class Identity:
     """The common secret and epoch of a link, and the number of this end."""
 
-    secret: bytes
-    """32 random bytes of the run."""
-    epoch: int
-    """How often the roles were placed."""
-    number: int
-    """Number of this node."""
+    secret: bytes  # 32 random bytes of the run
+    epoch: int  # how often the roles were placed
+    number: int  # number of this node
 
     def hello(self, what: bytes, drawn: bytes, to: int) -> bytes:
         """Return the greeting for a node; `what` is `CALLS` or `ANSWERS`."""
@@ -78,8 +71,7 @@ class Link:
         self._connection, self._me = connection, me
         self.peer = peer
         """The expected node; of an incoming connection, the node that it claims to be."""
-        self.is_open = False
-        """True once the other end is known."""
+        self.is_open = False  # True once the other end is known
         self.began = self.heard = time.monotonic()
         """Times of its creation and of the last received data."""
         self.sent_bytes = self.received_bytes = self.frames = 0

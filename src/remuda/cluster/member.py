@@ -14,10 +14,8 @@ from remuda.errors import NodeLostError
 
 log = logging.getLogger(__name__)
 
-ASK = 0.25
-"""Seconds between two polls of a node."""
-GAP = 2.0
-"""Gaps between looks, in seconds, above which the head itself was stopped, not the node."""
+ASK = 0.25  # seconds between two polls of a node
+GAP = 2.0  # gaps between looks, in seconds, above which the head itself was stopped, not the node
 
 
 @dataclass
@@ -30,8 +28,7 @@ class Member:
     """Its last status that the head has processed."""
     unread: list[NodeStatus] = field(default_factory=list)
     """Status reports that the head has not processed yet."""
-    is_gone: bool = False
-    """True once its agent is known to be lost."""
+    is_gone: bool = False  # True once its agent is known to be lost
     _question: Call | None = None
     _asked: float = 0.0
     _looked: float = field(default_factory=time.monotonic)

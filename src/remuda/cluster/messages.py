@@ -20,41 +20,27 @@ from remuda.errors import RemudaError
 from remuda.types import Array, Integers
 
 WORD = 8
-HEADER = 4
-"""Numbers before a section."""
+HEADER = 4  # numbers before a section
 HEAD = struct.Struct("<QII")
 """Before a frame: bytes of the rest, a check of this number, and one of the rest (CRC-32)."""
-LARGEST = 1 << 34
-"""Maximal bytes of a frame."""
+LARGEST = 1 << 34  # maximal bytes of a frame
 
 
 class Kind(IntEnum):
     """The content of a section."""
 
-    HOLDS_RING = 1
-    """Report of a ring: its sequences, then its committed steps."""
-    HOLDS_WEIGHTS = 2
-    """Report of the versions of weights."""
-    RING = 3
-    """New data of a ring."""
-    WEIGHTS = 4
-    """A snapshot."""
-    FAST = 5
-    """Changed words that are checked in every round..."""
-    SLOW = 6
-    """...and those that are checked a few times a second."""
-    WAKE = 7
-    """Roles that were rung on a node where they do not live."""
-    TABLE = 9
-    """Changed words of a population's table."""
-    FROZEN = 10
-    """The weights of a frozen copy."""
-    NEWBORN = 11
-    """The initial state of a newborn."""
-    SHARD = 12
-    """Results of a follower."""
-    IN_STEP = 8
-    """All earlier data has been sent."""
+    HOLDS_RING = 1  # report of a ring: its sequences, then its committed steps
+    HOLDS_WEIGHTS = 2  # report of the versions of weights
+    RING = 3  # new data of a ring
+    WEIGHTS = 4  # a snapshot
+    FAST = 5  # changed words that are checked in every round...
+    SLOW = 6  # ...and those that are checked a few times a second
+    WAKE = 7  # roles that were rung on a node where they do not live
+    TABLE = 9  # changed words of a population's table
+    FROZEN = 10  # the weights of a frozen copy
+    NEWBORN = 11  # the initial state of a newborn
+    SHARD = 12  # results of a follower
+    IN_STEP = 8  # all earlier data has been sent
 
 
 @dataclass(frozen=True)
@@ -64,8 +50,7 @@ class Section:
     kind: int
     key: int
     numbers: Integers
-    data: Array
-    """[bytes] uint8."""
+    data: Array  # [bytes] uint8
 
 
 @dataclass

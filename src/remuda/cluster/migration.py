@@ -96,11 +96,7 @@ class Migration:
     def ask_for_rings(
         self, move: Move, gone: Collection[int]
     ) -> tuple[dict[Any, Any], dict[int, Call]]:
-        """Request the rings of actors that move.
-
-        After a node is lost, the learners of its actors know most of their rings; a living node has
-        them complete, once these actors are stopped.
-        """
+        """Request the rings of moving actors, of learners' nodes if `gone`, else of theirs."""
         assembly, epoch = self._node.assembly, move.after.epoch
         asked: dict[int, tuple[list[int], list[str]]] = {}
         for actor in move.actors:

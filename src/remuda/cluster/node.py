@@ -31,12 +31,7 @@ class Node:
     """
 
     def __init__(
-        self,
-        assembly: Assembly,
-        number: int,
-        nodes: int,
-        secret: bytes,
-        listener: Listener,
+        self, assembly: Assembly, number: int, nodes: int, secret: bytes, listener: Listener
     ) -> None:
         self.assembly, self.number = assembly, number
         self.listener, self._secret = listener, secret
@@ -45,11 +40,7 @@ class Node:
         self.stamps, self.traffic = Stamps(nodes), Traffic(nodes)
 
     def runtime(
-        self,
-        placement: Placement,
-        addresses: Addresses,
-        logs: Path,
-        checkpoints: Checkpoints,
+        self, placement: Placement, addresses: Addresses, logs: Path, checkpoints: Checkpoints
     ) -> ProcessRuntime:
         """Return the runtime of the roles that live here, and of the bridge."""
         assembly = self.assembly

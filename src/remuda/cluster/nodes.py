@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-HEAD = 0
-"""The number of this machine."""
+HEAD = 0  # the number of this machine
 
 
 @dataclass(frozen=True)
@@ -16,18 +15,12 @@ class NodeInfo:
 
     number: int
     """0 is this machine, the head. A number is never reused, even after its node is lost."""
-    name: str
-    """Name for users: its host name, or a label."""
-    address: str
-    """The IP address for the other nodes."""
-    cores: int
-    """Cores that the run may use."""
-    memory: int
-    """Bytes that the run may use."""
-    gpus: int
-    """GPUs that the run may use."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels set when the node was started."""
+    name: str  # name for users: its host name, or a label
+    address: str  # the IP address for the other nodes
+    cores: int  # cores that the run may use
+    memory: int  # bytes that the run may use
+    gpus: int  # GPUs that the run may use
+    labels: Mapping[str, str] = field(default_factory=dict)  # labels set when the node was started
 
     def has_label(self, label: str) -> bool:
         """Return whether `label` in a setting matches this node."""

@@ -12,12 +12,9 @@ from remuda.cluster.nodes import HEAD, NodeInfo
 class Placement:
     """The node of every role. Roles are numbered: the actors, then the learners."""
 
-    actors: tuple[int, ...]
-    """Node of each actor."""
-    learners: tuple[int, ...]
-    """Node of each learner process."""
-    epoch: int = 1
-    """Number of placements so far; nodes of different epochs have no links."""
+    actors: tuple[int, ...]  # node of each actor
+    learners: tuple[int, ...]  # node of each learner process
+    epoch: int = 1  # number of placements so far; nodes of different epochs have no links
 
     @property
     def homes(self) -> tuple[int, ...]:
@@ -66,10 +63,8 @@ class Offer:
     number: int
     cores: int
     gpus: int = 0
-    plays: bool = True
-    """Actors may live there."""
-    info: NodeInfo | None = None
-    """Name and labels, if any."""
+    plays: bool = True  # actors may live there
+    info: NodeInfo | None = None  # name and labels, if any
 
     @property
     def name(self) -> str:
@@ -136,10 +131,7 @@ def place(
 
 
 def relieved(placement: Placement, offers: Sequence[Offer], new: int) -> Placement | None:
-    """Give a new node actors of nodes that have more roles than cores; None if there are none.
-
-    One after another, from the node that lacks most, as long as the new one has cores left.
-    """
+    """Give a new node actors of overloaded nodes, if there are any, the most overloaded first."""
     by_number = {offer.number: offer for offer in offers}
     if not by_number[new].plays:
         return None

@@ -17,10 +17,8 @@ from remuda.cluster.placement import Placement
 from remuda.memory.atomic import fence_acquire, fence_release, load, store
 from remuda.memory.shared import SharedArrays
 
-Addresses = Mapping[int, tuple[str, int]]
-"""The address of each node's bridge."""
-NOWHERE = 0
-"""The port of a missing node."""
+Addresses = Mapping[int, tuple[str, int]]  # the address of each node's bridge
+NOWHERE = 0  # the port of a missing node
 
 
 class Plan:

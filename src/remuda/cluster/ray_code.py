@@ -22,12 +22,10 @@ from remuda.errors import RemudaError
 from remuda.pickled import is_pickled, texts_in
 from remuda.version import __version__
 
-OWN = "remuda"
-"""The package whose source must be the same on all nodes."""
+OWN = "remuda"  # the package whose source must be the same on all nodes
 NAMED = re.compile(r"([A-Za-z_]\w*)(\.\w+)*:[A-Za-z_][\w.-]*")
 """Names of code in a configuration: `module:Name`."""
-LARGEST = 50_000_000
-"""Maximal bytes of user code that are sent: code, not data."""
+LARGEST = 50_000_000  # maximal bytes of user code that are sent: code, not data
 
 
 def versions() -> dict[str, str]:

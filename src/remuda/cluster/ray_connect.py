@@ -18,14 +18,11 @@ from remuda.errors import RemudaError
 from remuda.forkserver.signals import STOPPING_SIGNALS
 
 LOG = logging.getLogger(__name__)
-OLDEST = (2, 40)
-"""The oldest supported version of Ray, as in the extra of pyproject.toml."""
-REACH_LIMIT = 3.0
-"""Seconds within which a Ray head must answer at the address."""
+OLDEST = (2, 40)  # the oldest supported version of Ray, as in the extra of pyproject.toml
+REACH_LIMIT = 3.0  # seconds within which a Ray head must answer at the address
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 """The first bytes of a gRPC client over HTTP/2 (RFC 9113, section 3.4), with empty settings."""
-SETTINGS_FRAME = 4
-"""The type of the server's first frame: the fourth byte of its header."""
+SETTINGS_FRAME = 4  # the type of the server's first frame: the fourth byte of its header
 
 
 NEVER = 10**8
@@ -155,12 +152,10 @@ def _hush(ray: ModuleType) -> None:
         worker.print_to_stdstream = _to_log
 
 
-_SPOKE: list[Any] = []
-"""Ray's own print function, while this module replaces it."""
+_SPOKE: list[Any] = []  # Ray's own print function, while this module replaces it
 
 
 def _to_log(data: Mapping[str, Any], *_: object, **__: object) -> None:
-    """Log lines that Ray would print."""
     for line in data.get("lines", ()):
         LOG.info("Ray: %s", line)
 

@@ -21,8 +21,7 @@ from remuda.cluster.ray_code import digests, versions
 from remuda.errors import RemudaError
 from remuda.loading import load
 
-THREADS = 32
-"""Calls of one agent that run at once: a few, and those that wait until it is made."""
+THREADS = 32  # calls of one agent that run at once: a few, and those that wait until it is made
 
 
 class Host:

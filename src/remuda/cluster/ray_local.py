@@ -48,8 +48,7 @@ SYSTEM = {
 """How soon Ray finds that a node is gone."""
 LONGEST_DIRECTORY = 40
 """Characters that leave enough for the paths of Ray's sockets, which have at most 107."""
-END_LIMIT = 15.0
-"""Seconds that the keeper has to end everything."""
+END_LIMIT = 15.0  # seconds that the keeper has to end everything
 
 
 class LocalNodes:
@@ -72,10 +71,8 @@ class LocalNodes:
         )
         self._buffer = b""
         self._directory: Path | None = None
-        self.address = ""
-        """Address of the head; empty before it is known."""
-        self.sessions: dict[int, int] = {}
-        """Session of processes of each node started here."""
+        self.address = ""  # address of the head; empty before it is known
+        self.sessions: dict[int, int] = {}  # session of processes of each node started here
 
     def wait(self, count: int, seconds: float) -> None:
         """Wait until `count` nodes have been started."""
@@ -289,7 +286,6 @@ def _tell(news: Mapping[str, Any]) -> None:
 
 
 def _reap() -> list[int]:
-    """Reap and return the children that have ended."""
     found = []
     with suppress(ChildProcessError):
         while child := os.waitpid(-1, os.WNOHANG)[0]:

@@ -31,8 +31,7 @@ from remuda.errors import NodeLostError, RemudaError, RoleDiedError
 from remuda.pickled import names_in
 
 LOG = logging.getLogger(__name__)
-STEP = 0.05
-"""Seconds between two looks while waiting."""
+STEP = 0.05  # seconds between two looks while waiting
 RETURN_AFTER = 5.0
 """Seconds after which a node whose agent is gone, and that Ray still lists, may be used again;
 doubled each time.
@@ -45,8 +44,7 @@ GONE_AFTER = 20.0
 """Seconds without an answer after which Ray's control service counts as gone. Ray's own processes
 end a minute after it.
 """
-KILL_LIMIT = 5.0
-"""Seconds that agents have to end."""
+KILL_LIMIT = 5.0  # seconds that agents have to end
 
 
 @dataclass
@@ -55,14 +53,11 @@ class _Node:
 
     ray_id: str
     host: Any
-    description: Any
-    """Ray's reference to the node's description."""
-    watch: Any
-    """Ray's reference that fails once its process is gone."""
+    description: Any  # Ray's reference to the node's description
+    watch: Any  # Ray's reference that fails once its process is gone
     cores: int
     gpus: int
-    entry: Mapping[str, Any]
-    """Ray's entry of the node."""
+    entry: Mapping[str, Any]  # Ray's entry of the node
     info: NodeInfo | None = None
     process: int = 0
     logs: str = ""
@@ -165,7 +160,6 @@ class RayNodes:
             time.sleep(STEP)
 
     def _ask(self, end: float) -> NodeSnapshot:
-        """Wait for a new list of nodes."""
         while (snapshot := self._poller.newest()) is None:
             if time.monotonic() > end and self._poller.waits > STEP:
                 raise RemudaError(self._silent())
@@ -173,7 +167,6 @@ class RayNodes:
         return snapshot
 
     def _silent(self) -> str:
-        """Describe that Ray does not answer."""
         again = "" if self._local is not None else "; start Ray again"
         why = f" ({self._poller.failure})" if self._poller.failure else ""
         return (
@@ -257,7 +250,6 @@ class RayNodes:
         return name if name not in taken else f"{name}-{self._number}"
 
     def _check_labels(self, infos: list[NodeInfo]) -> None:
-        """Refuse settings that name a missing node."""
         config = self._config
         named = [("actor.nodes", label) for label in config.actor.nodes]
         named.append(("policy.node", config.policy.node))

@@ -17,20 +17,16 @@ from typing import Any
 from remuda.cluster.member import GAP
 
 LOG = logging.getLogger(__name__)
-AGAIN = 1.0
-"""Seconds after which a failed query is repeated."""
-END = 1.0
-"""Seconds that a running query has at the end."""
+AGAIN = 1.0  # seconds after which a failed query is repeated
+END = 1.0  # seconds that a running query has at the end
 
 
 @dataclass(frozen=True)
 class NodeSnapshot:
     """Ray's list of nodes."""
 
-    entries: Sequence[Mapping[str, Any]]
-    """Entries of the living nodes, this machine's first."""
-    free: Mapping[str, Mapping[str, float]]
-    """Free resources of each node, by Ray's node id."""
+    entries: Sequence[Mapping[str, Any]]  # entries of the living nodes, this machine's first
+    free: Mapping[str, Mapping[str, float]]  # free resources of each node, by Ray's node id
 
 
 class NodePoller:
@@ -44,8 +40,7 @@ class NodePoller:
         self._looked = time.monotonic()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
-        self.failure = ""
-        """The exception of the running query, in words."""
+        self.failure = ""  # the exception of the running query, in words
 
     def newest(self) -> NodeSnapshot | None:
         """Return a new answer once, if there is one; start a query if none is running."""

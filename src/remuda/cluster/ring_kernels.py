@@ -25,14 +25,7 @@ from remuda.experience.ring import (
     WRITTEN,
 )
 from remuda.kernels import njit
-from remuda.memory.atomic import (
-    exchange,
-    fence_acquire,
-    fence_full,
-    fence_release,
-    load,
-    store,
-)
+from remuda.memory.atomic import exchange, fence_acquire, fence_full, fence_release, load, store
 from remuda.types import Array, Integers
 
 WORDS = 7
@@ -42,16 +35,13 @@ CLOSED_STEPS, WRITTEN.
 SLOT, SEQUENCE, BEGIN, END, CLOSED_AS, NUMBER, STREAM, IS_NEW = range(8)
 """Columns of a sent segment; its steps from BEGIN to END are included."""
 COLUMNS = 8
-ENTRY = 4
-"""Numbers of a queue entry: its number, its place, that place's sequence, steps so far."""
+ENTRY = 4  # numbers of a queue entry: its number, its place, that place's sequence, steps so far
 FITS, SKIPPED, CUT = range(3)
 """Outcomes of `collect`: everything; everything but segments that were being written; or until the
 buffer was full.
 """
-MOST = 1 << 24
-"""Maximal number of queue entries that are skipped one by one."""
-NOT_THE_SAME = -1
-"""Result of `follow` for steps of another segment than the ring has."""
+MOST = 1 << 24  # maximal number of queue entries that are skipped one by one
+NOT_THE_SAME = -1  # result of `follow` for steps of another segment than the ring has
 
 
 class RingParts(NamedTuple):
@@ -65,8 +55,7 @@ class RingParts(NamedTuple):
     queue_steps: Integers
     numbers: Integers
     streams: Integers
-    memories: Array
-    """[segments, bytes]."""
+    memories: Array  # [segments, bytes]
     counters: Integers
 
 
@@ -75,8 +64,7 @@ class Sent(NamedTuple):
 
     sequence: Integers
     committed: Integers
-    words: Integers
-    """[WORDS] last sent."""
+    words: Integers  # [WORDS] last sent
 
 
 @njit(cache=True)
@@ -249,8 +237,8 @@ def follow(
     """Write the data that `collect` copied; return 1 if the learner must be rung, otherwise 0.
 
     Args:
-        fields: as in `collect`.
-        layout: as in `collect`.
+        fields: as in `collect`, like `layout`.
+        layout: [fields, 3].
         parts: the ring here.
         words: [WORDS]; empty if more of the ring follows.
         heads: [segments, COLUMNS].
@@ -318,10 +306,7 @@ def follow(
 
 @njit(cache=True)
 def mend(parts: RingParts) -> None:
-    """Repair the counts of a ring whose bridge died while it wrote.
-
-    Data that it left incomplete comes again: its successor reports what it has.
-    """
+    """Repair the counts of a ring whose bridge died while it wrote; its data comes again."""
     counters = parts.counters
     if counters[CLOSED] > 0 and counters[HEAD] > 0:  # else it was never followed here
         last = parts.queue_steps[(counters[CLOSED] - 1) % parts.queue_steps.size]

@@ -30,16 +30,11 @@ STEPS = ("actions", "log_probs", "rewards", "discounts", "versions")
 class RingUpdate:
     """New data of a ring."""
 
-    is_whole: bool
-    """It is complete; otherwise nothing is counted before the rest arrives."""
-    words: Integers
-    """[WORDS], or empty while it is incomplete."""
-    heads: Integers
-    """[segments, COLUMNS]."""
-    entries: Integers
-    """[entries, ENTRY] of the queue."""
-    payload: Array
-    """[bytes] uint8 of the segments."""
+    is_whole: bool  # it is complete; otherwise nothing is counted before the rest arrives
+    words: Integers  # [WORDS], or empty while it is incomplete
+    heads: Integers  # [segments, COLUMNS]
+    entries: Integers  # [entries, ENTRY] of the queue
+    payload: Array  # [bytes] uint8 of the segments
 
 
 class RingOut:
@@ -176,7 +171,6 @@ def _bytes_of(ring: ExperienceRing) -> tuple[tuple[Array, ...], Integers]:
 
 
 def _flat(array: Array) -> Array:
-    """View an array as [segments, bytes]."""
     segments = len(array)
     if not array.size:
         return np.zeros((segments, 0), np.uint8)

@@ -37,14 +37,10 @@ from remuda.types import RoleStatus
 
 log = logging.getLogger(__name__)
 
-REACH = 5.0
-"""Seconds to wait for nodes while roles move."""
-START = 60.0
-"""Seconds within which a node must have begun to start its roles."""
-GONE = "is gone"
-"""Description of a node that is known to be lost."""
-GLANCE = 0.002
-"""Seconds between two looks while waiting."""
+REACH = 5.0  # seconds to wait for nodes while roles move
+START = 60.0  # seconds within which a node must have begun to start its roles
+GONE = "is gone"  # description of a node that is known to be lost
+GLANCE = 0.002  # seconds between two looks while waiting
 
 
 class ClusterRuntime:
@@ -74,8 +70,7 @@ class ClusterRuntime:
         self._offer = offer
         self._members = {o.number: Member(o.number, o.name) for o in offers if o.number != HEAD}
         self._joining = JoiningNodes(nodes, prepare)
-        self._gone: dict[int, str] = {}
-        """Nodes that were found to be lost, and why."""
+        self._gone: dict[int, str] = {}  # nodes that were found to be lost, and why
         self._migration = Migration(node, nodes, checkpoints)
         self._news: list[str] = []
         self._moved = MoveCounts()
@@ -186,7 +181,6 @@ class ClusterRuntime:
         return self._offers[number].name if number in self._offers else str(number)
 
     def _look(self, seconds: float) -> None:
-        """Watch for `seconds`."""
         end = time.monotonic() + seconds
         while True:
             left = max(end - time.monotonic(), 0.0)
@@ -297,7 +291,6 @@ class ClusterRuntime:
         self._joining.news.clear()
 
     def _relieve(self, number: int) -> None:
-        """Give a new node actors of nodes that have too many roles."""
         after = relieved(self.placement, list(self._offers.values()), number)
         words = f"the node {self._name(number)} came"
         if after is not None:
@@ -307,7 +300,6 @@ class ClusterRuntime:
         self._news.append(words)
 
     def _move(self, after: Placement, gone: Collection[int]) -> None:
-        """Change to another placement."""
         move = Move(self.placement, after)
         if not gone:
             for actor in move.actors:
@@ -347,7 +339,6 @@ class ClusterRuntime:
 
     @property
     def _roles(self) -> list[str]:
-        """The names of all roles."""
         return [role.name for role in self._node.assembly.roles()]
 
     def _call_all(self, method: str, *args: Any, without: int = HEAD) -> dict[int, Call]:
@@ -355,17 +346,13 @@ class ClusterRuntime:
         return {number: self._nodes.call(number, method, *args) for number in numbers}
 
     def _wait_for(self, calls: Mapping[int, Call], limit: float | None = None) -> dict[int, Any]:
-        """Wait for the answers of nodes; lost or silent nodes have none.
-
-        The roles here are watched meanwhile.
-        """
+        """Wait for the answers of nodes, while watching the roles here; lost ones have none."""
         limit = self._silence if limit is None else limit
         return answers_of(
             calls, self._members, self._nodes, self._silence, limit, self._work_meanwhile
         )
 
     def _work_meanwhile(self) -> None:
-        """Watch the roles here for a moment while waiting."""
         with contextlib.suppress(RemudaError):  # a role's death: `_look` reports it
             self._local.run_for(GLANCE)
 
@@ -383,7 +370,6 @@ class ClusterRuntime:
         return wanted.keys() == stamps.keys() & set(linked)
 
     def _fetch_logs(self, numbers: Sequence[int]) -> None:
-        """Copy the logs of other nodes' roles beside those of the run: `ROLE@NODE.log`."""
         calls = {n: self._nodes.call(n, "logs") for n in numbers}
         for number, logs in self._wait_for(calls, REACH).items():
             self._logs.keep(self._name(number), logs)

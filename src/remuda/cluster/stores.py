@@ -13,21 +13,6 @@ from remuda.cluster.tables import table_words
 from remuda.cluster.words import Words
 from remuda.experience import ring
 from remuda.experience.experience import Experience
-from remuda.experience.ring import (
-    CLOSED,
-    CLOSED_STEPS,
-    CONSUMED,
-    COUNTERS,
-    EXCUSED,
-    LOST,
-    NEXT_OVERWRITTEN,
-    OVERWRITTEN,
-    ROOM_WANTED,
-    TAKEN,
-    TAKEN_STEPS,
-    UPDATE_TIME,
-    WRITTEN,
-)
 from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
@@ -41,16 +26,16 @@ from remuda.runtime.control import Control
 from remuda.scoreboard import Play, Scoreboard
 from remuda.types import Array
 
-LEARNERS_WORDS = (EXCUSED, CONSUMED, TAKEN, TAKEN_STEPS, UPDATE_TIME)
+LEARNERS_WORDS = (ring.EXCUSED, ring.CONSUMED, ring.TAKEN, ring.TAKEN_STEPS, ring.UPDATE_TIME)
 """The words of a ring that its learner writes, in the order in which they must become visible."""
 ACTORS_WORDS = (
     ring.HEAD,
-    NEXT_OVERWRITTEN,
-    OVERWRITTEN,
-    LOST,
-    CLOSED,
-    CLOSED_STEPS,
-    WRITTEN,
+    ring.NEXT_OVERWRITTEN,
+    ring.OVERWRITTEN,
+    ring.LOST,
+    ring.CLOSED,
+    ring.CLOSED_STEPS,
+    ring.WRITTEN,
 )
 """The same for its actor."""
 Parts = list[tuple[Array, list[int] | slice]]
@@ -77,8 +62,7 @@ class Stores:
     """The shared memory of a node that crosses to others."""
 
     policies: tuple[str, ...]
-    groups: tuple[tuple[int, ...], ...]
-    """Numbers of the policies of each learner process."""
+    groups: tuple[tuple[int, ...], ...]  # numbers of the policies of each learner process
     experience: Mapping[str, Experience]
     published: PublishedWeights
     scoreboard: Scoreboard
@@ -87,8 +71,7 @@ class Stores:
     stamps: Stamps
     actors: tuple[Wakeup, ...]
     learners: tuple[Wakeup, ...]
-    in_turns: bool
-    """Actor and learners take turns, as in `lockstep`."""
+    in_turns: bool  # actor and learners take turns, as in `lockstep`
     table: Table | None = None
     """The population's table, if seats are dealt; the lead, the first actor, lives on the head."""
 
@@ -138,7 +121,7 @@ class Stores:
                 parts.append(self._words(placement, name, ACTORS_WORDS, without=to))
                 parts.append(self._words(placement, name, LEARNERS_WORDS))
             if self._learns_at(placement, policy) == to:
-                parts.append(self._words(placement, name, (ROOM_WANTED,), at=home))
+                parts.append(self._words(placement, name, (ring.ROOM_WANTED,), at=home))
         turns, board = [int(Play.TURNS)], self.scoreboard.arrays["play"]
         if home == HEAD:  # which forwards the turns of actors elsewhere
             parts += [(board[actor], turns) for actor in self._others(placement, to)]
@@ -219,7 +202,6 @@ class Stores:
         return Words([(array, where) for array, where in parts if where != []])
 
     def _others(self, placement: Placement, node: int) -> list[int]:
-        """Return the actors elsewhere, for a node that has some."""
         if node not in placement.actors:
             return []
         return [actor for actor, at in enumerate(placement.actors) if at != node]
@@ -242,4 +224,4 @@ class Stores:
             for actor, home in enumerate(placement.actors)
             if at in (None, home) and home != without
         ]
-        return counters, [actor * COUNTERS + word for actor in actors for word in words]
+        return counters, [actor * ring.COUNTERS + word for actor in actors for word in words]

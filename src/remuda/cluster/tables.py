@@ -24,8 +24,7 @@ from remuda.population.table_layout import MATCHES, MOVES, ORDERED, REVISION
 from remuda.types import Array, Integers
 
 RESULTS = ("records", "places", "returns", "metrics")
-AT_ONCE = 2048
-"""Results in a frame."""
+AT_ONCE = 2048  # results in a frame
 FOR_FOLLOWERS = ("numbers", "pairs", "recent", "clear")
 FOR_ALL = ("identity", "leaving", "hyperparameters", "sequence")
 
@@ -55,8 +54,7 @@ class TableOut:
         places = len(table.places)
         self._frozen: Integers = np.full(places, -1, np.int64)
         self._copies = copies
-        self.is_read = False
-        """True if it was read as a whole in this round."""
+        self.is_read = False  # True if it was read as a whole in this round
 
     def read(self) -> None:
         """Read the words, unless the lead is changing them; before rings and weights."""

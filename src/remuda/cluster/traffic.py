@@ -24,10 +24,8 @@ class Count(IntEnum):
     FRAMES = 2
     STEPS_OUT = 3
     STEPS_IN = 4
-    IS_OPEN = 5
-    """1 while the other node is reached."""
-    IN_STEP = 6
-    """The last epoch in which all data of the other node arrived."""
+    IS_OPEN = 5  # 1 while the other node is reached
+    IN_STEP = 6  # the last epoch in which all data of the other node arrived
 
 
 def in_all(counts: Sequence[Iterable[Sequence[int]]]) -> tuple[int, int]:

@@ -55,13 +55,7 @@ class WeightsOut:
         training = found.training
         epsilon = np.array([found.epsilon]).view(np.int64)[0]
         numbers: Integers = np.array(
-            [
-                found.version,
-                found.learner_step,
-                epsilon,
-                len(found.weights),
-                training is not None,
-            ],
+            [found.version, found.learner_step, epsilon, len(found.weights), training is not None],
             np.int64,
         )
         arrays = [found.weights.copy()]

@@ -48,10 +48,7 @@ class Words:
         return len(self._now)
 
     def read(self) -> Integers:
-        """Read all of them; valid until the next call.
-
-        The last is read first: its writer had written the earlier ones before.
-        """
+        """Read all of them, the last first; valid until the next call."""
         load_all(self._addresses, self._now)
         return self._now
 
@@ -77,7 +74,6 @@ class Words:
 
 
 def _words_of(array: Array) -> Integers:
-    """View an array as 64-bit words."""
     assert array.dtype.itemsize == 8
     assert array.flags.c_contiguous
     words: Integers = array.reshape(-1).view(np.int64)

@@ -12,10 +12,8 @@ from remuda.errors import RemudaError
 
 PER_PROCESS = 6
 """The coordinator's descriptors for each process, rounded up: wake-up, start, watch, end."""
-BESIDES = 64
-"""Descriptors for everything else: logs, metrics, checkpoints, shared memory."""
-HIGHEST = 1 << 16
-"""The limit to ask for where the system has none."""
+BESIDES = 64  # descriptors for everything else: logs, metrics, checkpoints, shared memory
+HIGHEST = 1 << 16  # the limit to ask for where the system has none
 
 
 def raise_limit() -> int:

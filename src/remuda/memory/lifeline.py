@@ -30,10 +30,7 @@ class Lifeline:
 
 
 def die_with_parent(lifeline: int, thread: bool = True) -> int | None:
-    """End this child by SIGKILL when the other end of the pipe closes.
-
-    On Linux the kernel sends the signal even to a stopped process or one inside native code.
-    """
+    """End this child by SIGKILL when the pipe closes; on Linux even if it is stopped."""
     own = _be_signalled(lifeline) if sys.platform == "linux" else None
     if thread:
         threading.Thread(target=_watch, args=(lifeline,), name="lifeline", daemon=True).start()

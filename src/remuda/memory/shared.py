@@ -18,13 +18,10 @@ from remuda.memory.descriptors import explained
 from remuda.types import Array
 
 CACHE_LINE = 64
-PAGE = 4096
-"""Each set of arrays begins on a new page, so that its alignment is always the same."""
-SMALLEST_FILE = 64 * 2**20
-"""Bytes of an arena's first file. Untouched pages take no memory."""
+PAGE = 4096  # each set of arrays begins on a new page, so that its alignment is always the same
+SMALLEST_FILE = 64 * 2**20  # bytes of an arena's first file. Untouched pages take no memory.
 
-Fields = Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]
-"""Shapes and dtypes of named arrays."""
+Fields = Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]  # shapes and dtypes of named arrays
 
 
 class MappedFile:

@@ -43,10 +43,8 @@ from remuda.memory.shared import Arena, SharedArrays
 from remuda.publish.training_state import TrainingLayout, TrainingRows, TrainingState
 from remuda.types import Floats, Integers, State
 
-ROWS = 2
-"""Copies of each policy's weights: one of them is whole at any instant."""
-TRIES = 1000
-"""Copies that may be overtaken in a row, where one must be had."""
+ROWS = 2  # copies of each policy's weights: one of them is whole at any instant
+TRIES = 1000  # copies that may be overtaken in a row, where one must be had
 
 
 class PublishedWeights:
@@ -107,14 +105,10 @@ class PublishedWeights:
 class Snapshot:
     """A policy's published state, copied out of shared memory."""
 
-    weights: Floats
-    """[size] float32."""
-    version: int
-    """1 for the first publication."""
-    learner_step: int
-    """Updates behind these weights."""
-    epsilon: float
-    """The exploration rate to act with."""
+    weights: Floats  # [size] float32
+    version: int  # 1 for the first publication
+    learner_step: int  # updates behind these weights
+    epsilon: float  # the exploration rate to act with
     training: TrainingState | None = None
     """Training state of these weights; None if it is not published or was not requested."""
 
@@ -226,8 +220,7 @@ class SnapshotReader:
         self._versions: Integers = published.board["versions"]
         self._seen: Integers = np.zeros(len(published.policies), np.int64)
         self._copies: dict[str, Snapshot] = {}
-        self.overtaken = 0
-        """Copies that were thrown away because the learner published meanwhile."""
+        self.overtaken = 0  # copies that were thrown away because the learner published meanwhile
 
     def has_update(self) -> bool:
         """Return whether any policy has a version that this reader has not copied."""

@@ -16,16 +16,14 @@ from remuda.types import Array, Floats, State
 
 MOMENTS = ("mean", "square")
 """Vectors that are an optimizer's moments of the gradients; any other is a copy of weights."""
-STEPS = "steps"
-"""The number of steps behind these moments."""
+STEPS = "steps"  # the number of steps behind these moments
 EXPLORED, BEGUN = "explored", "begun"
 """Numbers of an exploration schedule: steps since it began, and steps written when it began (which
 may be negative).
 """
 
 
-RANGES = {"mean": FINITE, "square": SQUARES}
-"""Allowed ranges of the moments."""
+RANGES = {"mean": FINITE, "square": SQUARES}  # allowed ranges of the moments
 
 
 @dataclass(frozen=True)
@@ -51,8 +49,7 @@ class TrainingLayout:
 class TrainingState:
     """One policy's training state, copied out of shared memory."""
 
-    vectors: dict[str, Floats]
-    """[P] float32 each."""
+    vectors: dict[str, Floats]  # [P] float32 each
     numbers: dict[str, float]
 
     def state(self) -> State:

@@ -16,8 +16,7 @@ from remuda.types import Floats, State
 class WeightPublisher(Protocol):
     """A learner's end: publishes the weights of one policy."""
 
-    version: int
-    """Version of the newest publication; 0 before the first."""
+    version: int  # version of the newest publication; 0 before the first
 
     @property
     def training(self) -> TrainingLayout | None:
@@ -46,8 +45,7 @@ class WeightReader(Protocol):
     4. Published weights can always be had.
     """
 
-    overtaken: int
-    """Copies that were thrown away because the learner published meanwhile."""
+    overtaken: int  # copies that were thrown away because the learner published meanwhile
 
     def has_update(self) -> bool:
         """Return whether any policy has a version that this reader has not copied."""

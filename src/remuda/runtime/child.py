@@ -23,10 +23,8 @@ from remuda.types import Role
 
 LOGGED = re.compile(r"^\d+-\d\d-\d\d [\d:,]+ [A-Z]+ [^:]*: ")
 """Prefix of a log line (`LOG_FORMAT` in forkserver/logs.py)."""
-AT_THE_END = 2**16
-"""Bytes at the end of a log in which its last line is searched."""
-EVERY = 1.0
-"""Seconds between two measurements of a role's processor time."""
+AT_THE_END = 2**16  # bytes at the end of a log in which its last line is searched
+EVERY = 1.0  # seconds between two measurements of a role's processor time
 
 
 @dataclass(frozen=True)
@@ -44,12 +42,9 @@ class Place:
 class ProcessorTime:
     """The processor time of a role, measured from outside."""
 
-    used: float = 0.0
-    """Seconds of processor time, including its workers..."""
-    watched: float = 0.0
-    """...within so many seconds of watching."""
-    _last: tuple[int, float] | None = None
-    """Process id and time of the last measurement."""
+    used: float = 0.0  # seconds of processor time, including its workers...
+    watched: float = 0.0  # ...within so many seconds of watching
+    _last: tuple[int, float] | None = None  # process id and time of the last measurement
     _had: dict[ProcessId, float] = field(default_factory=dict)
     """Processor time of each process at that measurement."""
 
@@ -82,12 +77,9 @@ class Child:
     log: Path
     process: Process | None = None
     silence: Silence = field(default_factory=Silence)
-    lost: int = 0
-    """Processes in a row that were lost with the fork server before they began."""
-    was_ready: bool = False
-    """True once any process of this role was ready."""
-    due: float = 0.0
-    """Without a process: when to spawn the next one."""
+    lost: int = 0  # processes in a row that were lost with the fork server before they began
+    was_ready: bool = False  # True once any process of this role was ready
+    due: float = 0.0  # without a process: when to spawn the next one
     deaths: deque[float] = field(default_factory=deque)
     """Times of deaths within the window of the restart budget."""
     restarts: int = 0

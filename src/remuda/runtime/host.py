@@ -30,11 +30,9 @@ class Hosting:
     nice: int
     loop: RoleLoop
     checkpoints: Checkpoints
-    restore: bool
-    """Resume the role from the newest checkpoint, if there is one."""
+    restore: bool  # resume the role from the newest checkpoint, if there is one
     timeline: Timeline | None
-    starts: int = 0
-    """Earlier processes of this role; each draws different random numbers."""
+    starts: int = 0  # earlier processes of this role; each draws different random numbers
     threads: tuple[int, int] = (1, 1)
     """Torch threads, and parts of its work that may run in parallel (`policies.side_by_side`)."""
 
@@ -82,11 +80,7 @@ def _fail(control: Control, hosting: Hosting, code: int = EXCEPTION) -> None:
 
 @contextlib.contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Set the number of torch threads meanwhile.
-
-    With all cores in each process, processes compete and may hang. With one thread, sums are the
-    same in every schedule.
-    """
+    """Set torch's threads meanwhile: more threads compete, and sum in another order."""
     import torch
 
     before = torch.get_num_threads()

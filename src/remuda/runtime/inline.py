@@ -42,10 +42,7 @@ class InlineRuntime:
         stopped: Callable[[], bool],  # noqa: ARG002
         ready: Callable[[], None] = lambda: None,
     ) -> None:
-        """Build every role, and restore it from the newest checkpoint of a resumed run.
-
-        If a role cannot be built, `stop` finishes the roles before it.
-        """
+        """Build every role, and restore it from the newest checkpoint of a resumed run."""
         self._stack.enter_context(threads(1))
         for role in self.roles:
             self._workers = (*self._workers, role.build())
@@ -101,11 +98,7 @@ class InlineRuntime:
 
     @naming_user_code(log)
     def stop(self) -> None:
-        """Finish every role that was built, the actor first, even if one of them raises.
-
-        An environment that cannot be closed does not fail a finished run; the log has its
-        exception.
-        """
+        """Finish every role, the actor first, even if one raises."""
         workers, self._workers = self._workers, ()
         with self._stack:
             if workers:

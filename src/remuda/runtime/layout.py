@@ -17,30 +17,23 @@ from remuda.errors import ConfigError
 if TYPE_CHECKING:
     import torch
 
-PROCESS_MEMORY = 800 * 2**20
-"""Bytes to plan for a process: the interpreter, torch, and its work."""
-NICE = 3
-"""Niceness of learners where there are fewer cores than processes: half the share of time."""
-NICEST = 19
-"""The highest niceness of the kernel."""
+PROCESS_MEMORY = 800 * 2**20  # bytes to plan for a process: the interpreter, torch, and its work
+NICE = 3  # niceness of learners where there are fewer cores than processes: half the share of time
+NICEST = 19  # the highest niceness of the kernel
 SLOW = 100e-6
 """Seconds to play an agent-step from which several actors are chosen for a population: their
 communication costs little by comparison. Users may request several at any speed.
 """
-WORTH_IT = 0.1
-"""The share by which a layout must be faster than one with fewer processes."""
+WORTH_IT = 0.1  # the share by which a layout must be faster than one with fewer processes
 
 
 @dataclass(frozen=True)
 class Costs:
     """The cost of an agent-step on one core of this machine, in seconds."""
 
-    play: float
-    """Play, whatever the number of copies: environment, action, experience."""
-    learn: float
-    """Train as much as one more step makes due."""
-    turn: float = 0.0
-    """The fixed cost of a turn; the copies share it."""
+    play: float  # play, whatever the number of copies: environment, action, experience
+    learn: float  # train as much as one more step makes due
+    turn: float = 0.0  # the fixed cost of a turn; the copies share it
 
     def playing(self, copies: float) -> float:
         """Return the cost of playing a step with so many copies in one actor."""
@@ -56,17 +49,12 @@ class Costs:
 class Layout:
     """The copies of each actor, and the policies and devices of each learner."""
 
-    copies: tuple[int, ...]
-    """Environment copies, by actor process."""
-    groups: tuple[tuple[int, ...], ...]
-    """Numbers of policies, by learner process."""
-    devices: tuple[str, ...]
-    """Device of each policy."""
+    copies: tuple[int, ...]  # environment copies, by actor process
+    groups: tuple[tuple[int, ...], ...]  # numbers of policies, by learner process
+    devices: tuple[str, ...]  # device of each policy
     threads: int = 1
-    reason: str = ""
-    """Why it was chosen."""
-    shares_parts: bool = False
-    """Learner processes may compute parts of a minibatch in parallel."""
+    reason: str = ""  # why it was chosen
+    shares_parts: bool = False  # learner processes may compute parts of a minibatch in parallel
 
     def describe(self, schedule: str, names: Sequence[str]) -> str:
         """Learner processes may compute parts of a minibatch in parallel."""
@@ -152,10 +140,7 @@ def is_open(config: Config, own_devices: Sequence[str], cores: int | None = None
 
 
 def niceness(
-    config: Config,
-    layout: Layout,
-    priorities: Sequence[float],
-    here: Collection[int] | None = None,
+    config: Config, layout: Layout, priorities: Sequence[float], here: Collection[int] | None = None
 ) -> list[int]:
     """Return the niceness of each role's process; that of actors is 0.
 
@@ -172,10 +157,7 @@ def niceness(
 
 
 def parts_at_once(layout: Layout, here: Collection[int] | None = None) -> int:
-    """Return how many parts each learner process computes in parallel, on cores that are idle.
-
-    An actor waits for learners of images most of the time, so one actor is not counted.
-    """
+    """Return how many parts each learner process computes in parallel, on idle cores."""
     actors = len(layout.copies)
     roles = range(actors + len(layout.groups)) if here is None else here
     playing = sum(number < actors for number in roles)
@@ -191,10 +173,7 @@ def spare_cores(layout: Layout) -> int:
 
 
 def rate(costs: Costs, copies: int, actors: int, processes: int, cores: int) -> float:
-    """Return the agent-steps per second that are played and trained.
-
-    The bound is the scarcest of the actors' time, the learners' time, and the shared cores.
-    """
+    """Return the agent-steps per second, bounded by actors, learners and their shared cores."""
     play = costs.playing(copies / actors)
     rates = [actors / play, cores / (play + costs.learn)]
     if costs.learn > 0.0:
@@ -209,7 +188,6 @@ def _choose(
     costs: Costs | None,
     cores: int | None = None,
 ) -> tuple[int, int]:
-    """Choose the number of actors and of learner processes."""
     free = max(int(psutil.virtual_memory().available // PROCESS_MEMORY), 2)
     if cores is not None:  # of several nodes, each with separate memory
         free = max(free, cores)
@@ -270,11 +248,7 @@ def _groups(
 
 
 def _by_device(devices: Sequence[str], processes: int) -> tuple[tuple[int, ...], ...]:
-    """Group policies that have individual devices.
-
-    A process uses one device if there are enough processes; spare ones go where a process has most
-    policies.
-    """
+    """Group policies that have individual devices, one device for a process if possible."""
     members: dict[str, list[int]] = {}
     for policy, device in enumerate(devices):
         members.setdefault(device, []).append(policy)
@@ -293,7 +267,6 @@ def _by_device(devices: Sequence[str], processes: int) -> tuple[tuple[int, ...],
 
 
 def _shares(count: int, parts: int) -> tuple[int, ...]:
-    """Split `count` into `parts` that are as equal as possible."""
     share, extra = divmod(count, parts)
     return tuple(share + (i < extra) for i in range(parts))
 

@@ -26,14 +26,10 @@ from remuda.types import Role, RoleStatus
 log = logging.getLogger(__name__)
 
 STATES = {STARTING: "starting", RUNNING: "running", DONE: "done", FAILED: "failed"}
-GLANCE = 0.005
-"""Seconds between two looks at roles that are saving."""
-ENDING = 1.0
-"""Seconds that a process has to end after an exception, before it is killed."""
-KILLING = 0.5
-"""Seconds of each wait for a killed process."""
-ATTEMPTS = 3
-"""Starts that may be lost with the fork server before they count as a death."""
+GLANCE = 0.005  # seconds between two looks at roles that are saving
+ENDING = 1.0  # seconds that a process has to end after an exception, before it is killed
+KILLING = 0.5  # seconds of each wait for a killed process
+ATTEMPTS = 3  # starts that may be lost with the fork server before they count as a death
 
 
 class ProcessRuntime:
@@ -104,10 +100,7 @@ class ProcessRuntime:
         return {name: pid for name, pid in found.items() if pid is not None}
 
     def start(self, stopped: Callable[[], bool], ready: Callable[[], None] = lambda: None) -> None:
-        """Spawn every role, and let them work once all are ready.
-
-        No turn is played before the learners are ready.
-        """
+        """Spawn every role, and let them work once all are ready."""
         compiling = Progress(self._news.append)
         self.spawn()
         while not stopped():
@@ -187,10 +180,7 @@ class ProcessRuntime:
         self._control.want_save(number)
 
     def save(self, number: int) -> set[str]:
-        """Ask every role for its part of a checkpoint; return the names of those written.
-
-        It does not wait for a role that died, hangs or failed.
-        """
+        """Ask every role for its part of a checkpoint; return the parts written."""
         control = self._control
         asked = [(c, c.process) for c in self._children if not self._is(c.index, STARTING)]
         asked = [(c, process) for c, process in asked if process is not None]
@@ -258,7 +248,6 @@ class ProcessRuntime:
         self._end([child for child in self._children if child is not self._bridge])
 
     def _end(self, children: Sequence[Child]) -> None:
-        """Wait for children that must finish, and kill those that do not."""
         for child in children:
             if child.process is not None and self._is(child.index, STARTING):
                 child.process.kill()  # it has done nothing since its last state was kept
@@ -377,7 +366,6 @@ class ProcessRuntime:
         return f"ended with exit code {code}"
 
     def _start_again(self, child: Child, process: Process) -> None:
-        """Start a child again that was lost with the fork server."""
         log.warning("the fork server died before it started %s; it is started again", child.name)
         process.close()
         child.process, child.lost = None, child.lost + 1

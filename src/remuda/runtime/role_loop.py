@@ -18,8 +18,7 @@ from remuda.types import State, Worker
 
 log = logging.getLogger(__name__)
 
-BEAT = 1.0
-"""Seconds after which a waiting role looks up, to give a sign of life."""
+BEAT = 1.0  # seconds after which a waiting role looks up, to give a sign of life
 
 
 class RoleLoop(Protocol):
@@ -48,10 +47,7 @@ class RoleContext:
         return self.control.stopped or self.save_due()
 
     def save(self, worker: Worker) -> None:
-        """Write this role's part of the requested checkpoint.
-
-        A full disk costs the checkpoint, and nothing else.
-        """
+        """Write this role's part of the requested checkpoint; a full disk costs only that."""
         start = time.perf_counter()
         number = self.control.save
         failed = False

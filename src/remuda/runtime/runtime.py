@@ -1,7 +1,7 @@
 """`Runtime`: where the roles of a run live, as the coordinator sees it.
 
-`InlineRuntime` holds them in the coordinator's process, `ProcessRuntime` each in one of its own.
-Another, such as one that spreads them over machines, passes the same contract:
+`InlineRuntime` holds them in the coordinator's process, `ProcessRuntime` each in a separate one.
+Any other, such as one that spreads them over machines, passes the same contract:
 `tests/contracts/test_runtime.py`.
 """
 

@@ -11,10 +11,8 @@ from collections.abc import Sequence
 
 from remuda.forkserver.activity import Activity, ProcessId
 
-MOST = 1.0
-"""Seconds that count at most between two looks: for longer, the watcher itself was away."""
-LOOK = 1.0
-"""Seconds of silence after which the process's own activity is considered."""
+MOST = 1.0  # seconds that count at most between two looks: for longer, the watcher itself was away
+LOOK = 1.0  # seconds of silence after which the process's own activity is considered
 
 
 class AwakeClock:
