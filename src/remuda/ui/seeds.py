@@ -202,17 +202,11 @@ def _report(seeds: Seeds, done: Sequence[Path]) -> None:
         print(f"note: no report: {error}")
 
 
-<<<<<<< HEAD
 def _one_by_one(
     seeds: Seeds, left: Sequence[int], explicit_keys: Collection[str]
 ) -> tuple[int | None, bool]:
     """Train in this process; returns the signal that ended it, and whether a policy stopped."""
-    from remuda.finish import Callbacks
-=======
-def _in_turn(seeds: Seeds, left: Sequence[int], said: Collection[str]) -> tuple[int | None, bool]:
-    """Train in this process; returns the signal that ended it, and whether a policy halted."""
     from remuda.finish import FinishHooks
->>>>>>> 83713762 (Training, resume, warm start, saved policies in plain words: FinishHooks, _Launch, explicit_keys; a shorter memory plan)
     from remuda.training import train
     from remuda.ui.live import make_view
     from remuda.ui.progress import Progress
@@ -224,11 +218,9 @@ def _in_turn(seeds: Seeds, left: Sequence[int], said: Collection[str]) -> tuple[
         progress = Progress()
         try:
             view = make_view(seeds.config.run.live)
-<<<<<<< HEAD
-            result = train(seeds.config_of(seed), view, resumed, Callbacks(progress), explicit_keys)
-=======
-            result = train(seeds.config_of(seed), view, resumed, FinishHooks(progress), said)
->>>>>>> 83713762 (Training, resume, warm start, saved policies in plain words: FinishHooks, _Launch, explicit_keys; a shorter memory plan)
+            result = train(
+                seeds.config_of(seed), view, resumed, FinishHooks(progress), explicit_keys
+            )
         finally:
             progress.close()
         for note in (*result.notes, *result.unsaved):
