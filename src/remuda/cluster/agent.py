@@ -141,7 +141,7 @@ def in_keeper(
     """Let the agent's keeper call a method, and wait for its result."""
 
     @wraps(method)
-    def called(agent: NodeAgent, *args: P.args, **kwargs: P.kwargs) -> T:
+    def called(agent: NodeAgent, /, *args: P.args, **kwargs: P.kwargs) -> T:
         found: T = agent.keeper.do(lambda: method(agent, *args, **kwargs))
         return found
 
