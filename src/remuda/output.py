@@ -1,11 +1,11 @@
-"""The standard streams of a process: what cannot be printed never ends the work.
+"""Standard streams that never fail: a broken or stalled output does not end a run.
 
-`install` puts a `_Sink` behind `sys.stdout` and `sys.stderr`. Everything printed passes it, whether
-Remuda or the user's code prints. Characters that the encoding lacks are replaced.
+`install` puts a `_Sink` behind `sys.stdout` and `sys.stderr`, for Remuda and the user's code.
 
-Inside `unfailing()`, the sink neither raises nor waits for a reader (a stopped terminal, a pipe
-that is not read). A thread writes; text that finds the queue full is lost, and a line in its place
-says so. Outside of `unfailing()`, printing blocks and raises as Python's own streams do.
+1. Characters that the encoding lacks are replaced.
+2. Inside `unfailing()`, printing neither raises nor waits for a reader (a stopped terminal, an
+   unread pipe). A thread writes; text that finds the queue full is lost, and a line says so.
+3. Outside of it, printing blocks and raises as Python's own streams do.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 ERRORS = "remuda.replace"
 """Name of the codec error handler of installed streams."""
 IN_ASCII = {"±": "+/-", "–": "-", "—": "-", "…": "...", "•": "*", "×": "x", "→": "->"}
-"""Replacements that still read well; every other character becomes a question mark."""
+"""Readable replacements; every other character becomes a question mark."""
 MOST = 256 * 1024
-"""Bytes that wait for a reader at most."""
+"""The most bytes that wait for a reader."""
 PIECE = 65_536
-"""Bytes that are written by one call at most, so that a slow reader is seen to read."""
+"""The most bytes of one write, so that a slow reader counts as progress."""
 AT_ONCE = 0.05
-"""Seconds that one write may wait, once per stall: an ordinary line is out when `print` returns."""
+"""The longest wait of a write, once per stall: normally a line is out when `print` returns."""
 PATIENCE = 10.0
-"""Seconds without progress after which `unfailing()` gives up what still waits at its end."""
+"""Seconds without progress after which the end of `unfailing()` drops waiting text."""
 GONE = (errno.EPIPE, errno.EIO, errno.EBADF, errno.ECONNRESET, errno.ENXIO, errno.ENOTCONN)
 """Errors after which an output never works again."""
 
@@ -49,13 +49,12 @@ class OutputError(RemudaError):
 
 
 def _replaced(error: UnicodeError) -> tuple[bytes, int]:
-    """Encode what an encoding lacks; bytes of odd file names stay as they were."""
+    """Encode characters that an encoding lacks; undecodable bytes of file names are kept."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     found = bytearray()
     for character in error.object[error.start : error.end]:
-        is_byte = 0xDC80 <= ord(character) <= 0xDCFF and error.encoding.startswith("utf")
-        if is_byte:
+        if 0xDC80 <= ord(character) <= 0xDCFF and error.encoding.startswith("utf"):
             found.append(ord(character) - 0xDC00)
         else:
             found += IN_ASCII.get(character, "?").encode("ascii")
@@ -66,15 +65,14 @@ codecs.register_error(ERRORS, _replaced)
 
 
 class _Sink(io.RawIOBase):
-    """The bytes of one descriptor, which it does not own."""
+    """A raw stream over a descriptor, which the process owns."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._changed = threading.Condition()
         self._forget()
 
     def _forget(self) -> None:
-        """Start with nothing queued and no thread, as a forked child does."""
+        """Start with an empty queue and no thread; a forked child calls it, too."""
         self._changed = threading.Condition()
         self._queue: deque[bytes] = deque()
         self._size = self._lost = self._written = 0
@@ -82,30 +80,30 @@ class _Sink(io.RawIOBase):
         self._thread: threading.Thread | None = None
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """Return the descriptor."""
         return self._descriptor
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
+        """Return whether the output is a terminal."""
         return os.isatty(self._descriptor)
 
     def close(self) -> None:
-        """Nothing: the descriptor belongs to the process, which may print to its very end."""
+        """Do nothing: the process may print until it ends."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write all of it, or, inside `unfailing()`, queue it.
+        """Write all data, or queue it inside `unfailing()`.
 
         Raises:
             OutputError: the disk is full; only outside of `unfailing()`.
-            OSError: the reader is gone; likewise.
+            OSError: the reader is gone; only outside of `unfailing()`.
         """
         whole = bytes(data)
         if _open or self._size:
-            self._hand_over(whole)
+            self._enqueue(whole)
         else:
             self._write_now(whole)
         return len(whole)
@@ -114,14 +112,14 @@ class _Sink(io.RawIOBase):
         while data:
             try:
                 data = data[os.write(self._descriptor, data) :]
-            except BlockingIOError:  # the descriptor does not wait by itself
+            except BlockingIOError:  # a non-blocking descriptor
                 select.select([], [self._descriptor], [])
             except OSError as error:
                 if error.errno in GONE:
                     raise
                 raise OutputError(f"the output cannot be written: {error.strerror}") from None
 
-    def _hand_over(self, data: bytes) -> None:
+    def _enqueue(self, data: bytes) -> None:
         with self._changed:
             if self._gone or not self._has_thread():
                 return
@@ -135,7 +133,7 @@ class _Sink(io.RawIOBase):
                 self._stalled = not self._changed.wait_for(lambda: not self._size, AT_ONCE)
 
     def _has_thread(self) -> bool:
-        """Whether a thread writes what is queued; starts it if need be."""
+        """Start the thread if need be; return False if that is impossible."""
         if self._thread is None or not self._thread.is_alive():
             thread = threading.Thread(target=self._drain, name="output", daemon=True)
             try:
@@ -146,7 +144,7 @@ class _Sink(io.RawIOBase):
         return True
 
     def _drain(self) -> None:
-        """Write what is queued, for as long as the process lives."""
+        """Write the queue, in the thread, as long as the process lives."""
         changed = self._changed
         while True:
             with changed:
@@ -170,7 +168,7 @@ class _Sink(io.RawIOBase):
             self._size += len(words)
 
     def _write_some(self, data: bytes) -> int:
-        """Return how many bytes are done with; what a full disk refuses is lost."""
+        """Write a piece and return how many bytes are done; text for a full disk is lost."""
         try:
             return os.write(self._descriptor, data[:PIECE])
         except BlockingIOError:
@@ -178,17 +176,15 @@ class _Sink(io.RawIOBase):
                 select.select([], [self._descriptor], [], 1.0)
             return 0
         except OSError as error:
-            self._gone = error.errno in GONE
-            return len(data) + (self._drop_all() if self._gone else 0)
-
-    def _drop_all(self) -> int:
-        with self._changed:
-            dropped = sum(map(len, self._queue))
-            self._queue.clear()
-            return dropped
+            if error.errno not in GONE:
+                return len(data)
+            with self._changed:
+                self._gone = True
+                self._queue.clear()
+                return self._size
 
     def finish(self, patience: float) -> bool:
-        """Wait until everything is written; False: nothing was for so many seconds."""
+        """Wait until all is written; return False if nothing is for so many seconds."""
         with self._changed:
             before = -1
             while self._size and not self._gone and self._written != before:
@@ -198,10 +194,10 @@ class _Sink(io.RawIOBase):
 
 
 _open: list[object] = []
-"""One entry for each `unfailing()` that is open."""
+"""An entry for each open `unfailing()`."""
 _lock = threading.Lock()
 _streams: dict[int, tuple[_Sink, TextIO]] = {}
-"""By descriptor, its sink and the stream over it; kept, since a log handler may hold the stream."""
+"""The sink and stream of each descriptor; kept, since a log handler may hold the stream."""
 
 
 def _forget_all() -> None:
@@ -213,14 +209,12 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 def install() -> dict[str, tuple[TextIO, TextIO]]:
-    """Put sinks behind `sys.stdout` and `sys.stderr`.
+    """Put sinks behind `sys.stdout` and `sys.stderr`, and move log handlers to them.
 
-    A stream of another kind, as a notebook's or a test's, stays as it is.
-
-    Log handlers that write to one of them follow.
+    A stream of another kind, such as a notebook's or a test's, is left alone.
 
     Returns:
-        By name, the stream that was there before, and the one that is there now.
+        For each name in `sys`, the stream before and the stream now.
     """
     changed: dict[str, tuple[TextIO, TextIO]] = {}
     for name in ("stdout", "stderr"):
@@ -228,10 +222,10 @@ def install() -> dict[str, tuple[TextIO, TextIO]]:
         descriptor = _descriptor_of(stream)
         if descriptor is None:
             continue
-        with suppress(Exception):  # what it still holds comes first
+        with suppress(Exception):  # its buffered text comes first
             stream.flush()
         if descriptor not in _streams:
-            _streams[descriptor] = _over(_Sink(descriptor), stream)
+            _streams[descriptor] = _sink_like(stream, descriptor)
         changed[name] = stream, _streams[descriptor][1]
         setattr(sys, name, changed[name][1])
         _move_handlers(*changed[name])
@@ -239,10 +233,7 @@ def install() -> dict[str, tuple[TextIO, TextIO]]:
 
 
 def _move_handlers(before: TextIO, now: TextIO) -> None:
-    """Let the handlers of all loggers that write to one stream write to another.
-
-    A script often sets up logging before it begins a run.
-    """
+    """Move log handlers of one stream to another: a script may have set up logging before."""
     loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
     for logger in loggers:
         for handler in getattr(logger, "handlers", ()):  # a placeholder has none
@@ -251,13 +242,13 @@ def _move_handlers(before: TextIO, now: TextIO) -> None:
 
 
 def never_fail() -> None:
-    """Let nothing that is printed raise or block, to the end of this process."""
+    """Enter `unfailing()` until the end of this process."""
     install()
     _open.append(never_fail)
 
 
 def _descriptor_of(stream: object) -> int | None:
-    """The descriptor of a stream that Python opened for a process; None: it is another kind."""
+    """Return the descriptor of a stream that Python opened at start; None: another kind."""
     if type(stream) is not io.TextIOWrapper:
         return None
     try:
@@ -267,8 +258,9 @@ def _descriptor_of(stream: object) -> int | None:
         return None
 
 
-def _over(sink: _Sink, stream: io.TextIOWrapper) -> tuple[_Sink, TextIO]:
-    """A text stream over a sink, with the encoding and the buffering of another."""
+def _sink_like(stream: io.TextIOWrapper, descriptor: int) -> tuple[_Sink, TextIO]:
+    """Make a sink and a text stream over it, with the encoding and buffering of a stream."""
+    sink = _Sink(descriptor)
     text = io.TextIOWrapper(
         io.BufferedWriter(sink),
         encoding=stream.encoding,
@@ -282,10 +274,9 @@ def _over(sink: _Sink, stream: io.TextIOWrapper) -> tuple[_Sink, TextIO]:
 
 @contextmanager
 def unfailing() -> Iterator[None]:
-    """Inside the `with`, nothing that is printed raises or blocks for longer than a moment.
+    """Inside the `with`, printing neither raises nor blocks for longer than a moment.
 
-    For work that must not end, or wait, with its output: training, tournaments. At its end, what
-    still waits is written, unless the reader takes nothing for `PATIENCE` seconds.
+    Its end writes the queue, unless the reader takes nothing for `PATIENCE` seconds.
     """
     with _lock:
         changed = install()
@@ -307,7 +298,7 @@ def unfailing() -> Iterator[None]:
 
 
 def finish(patience: float = PATIENCE) -> None:
-    """Write what was printed so far, unless the reader takes nothing for so many seconds."""
+    """Write all that is queued, unless the reader takes nothing for so many seconds."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
@@ -317,7 +308,7 @@ def finish(patience: float = PATIENCE) -> None:
 
 
 def write_at_once(descriptor: int, data: bytes) -> None:
-    """Write if that is possible without waiting; for signal handlers."""
+    """Write if that needs no waiting; for signal handlers."""
     with suppress(OSError, ValueError):
         if select.select([], [descriptor], [], 0)[1]:
             os.write(descriptor, data)

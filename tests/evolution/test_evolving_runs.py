@@ -12,7 +12,7 @@ from remuda.config import load_config, overlay
 from remuda.errors import ConfigError
 from remuda.population.lineage import ancestors, read_lineage
 from remuda.training import train
-from remuda.ui.charts import MOST, payoff_chart
+from remuda.ui.charts import MOST, payoffs_picture
 from remuda.ui.live import PlainView
 from remuda.ui.report import write_report
 from remuda.ui.summary import read_run
@@ -147,7 +147,7 @@ def test_a_report_of_evolved_policies_is_written(evolved):
 
 def test_the_heat_map_of_training_leaves_out_who_had_the_places_before(evolved):
     """Red before: what all policies of a place had earned stood there as the newest one's."""
-    shown = payoff_chart(read_run(evolved)).axes[0].images[0].get_array()
+    shown = payoffs_picture(read_run(evolved)).figure.axes[0].images[0].get_array()
     expected = remuda.load(evolved).payoffs(most=MOST)
     assert np.array_equal(shown.filled(np.nan), expected.matrix, equal_nan=True)
 

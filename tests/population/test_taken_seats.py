@@ -32,7 +32,7 @@ from remuda.runtime.layout import make_layout
 from remuda.saved_weights import published
 from remuda.training import train
 from remuda.ui.analysis_sources import open_sources
-from remuda.ui.charts import _payoffs_of
+from remuda.ui.charts import payoffs_picture
 from remuda.ui.dashboard.population import population_of as population_page
 from remuda.ui.live import PlainView
 from remuda.ui.summary import read_run
@@ -390,9 +390,9 @@ def test_it_is_no_strategy_in_any_picture(tmp_path):
     shown = population_page(RunDirectory(tmp_path / "run"))["payoffs"]
     assert set(shown["names"]) == names
     assert shown["matches"] == exact.met.tolist()
-    drawn, means = _payoffs_of(read_run(tmp_path / "run"))
-    assert set(drawn) == names
-    assert np.array_equal(means, exact.matrix, equal_nan=True)
+    drawn = payoffs_picture(read_run(tmp_path / "run")).figure.axes[0]
+    assert {label.get_text().split()[0] for label in drawn.get_yticklabels()} == names
+    assert np.array_equal(drawn.images[0].get_array().filled(np.nan), exact.matrix, equal_nan=True)
 
 
 def test_it_is_rated_in_pictures_as_in_training(tmp_path):

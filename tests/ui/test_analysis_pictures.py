@@ -21,8 +21,8 @@ from remuda.analysis.structure import split
 from remuda.config import load_config, write_config
 from remuda.errors import UsageError
 from remuda.population.ledger import FREEZE, LedgerFile, record_type
-from remuda.ui.pictures.drawing import FORMATS, Picture, shorten
-from remuda.ui.pictures.gallery import draw_pictures, write_pictures
+from remuda.ui.pictures.drawing import FORMATS, Picture, shorten, write_pictures
+from remuda.ui.pictures.gallery import draw_pictures
 from remuda.ui.pictures.maps import cyclic_planes
 from remuda.ui.pictures.page import draw_into
 from remuda.ui.pictures.pareto import Objectives, objectives_of, pareto_picture
@@ -390,7 +390,7 @@ def a_population(path: Path, policies: int, matches: int = 300) -> Path:
     return run
 
 
-HEADING = "Who is good, who exploits whom"
+HEADING = "Strengths and exploitation"
 
 
 def test_a_report_without_a_population_has_no_such_section(tmp_path: Path) -> None:

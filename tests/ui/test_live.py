@@ -13,7 +13,7 @@ from remuda.ui import live
 from remuda.ui.columns import sparkline
 from remuda.ui.courses import History, Recent
 from remuda.ui.live import LiveView, PlainView, make_view
-from remuda.ui.picture import Picture
+from remuda.ui.live_picture import LivePicture
 
 GOAL = Goal(
     game="treasure_hunt",
@@ -65,15 +65,15 @@ def a_console(width: int, height: int = 30) -> Console:
     return Console(width=width, height=height, file=io.StringIO(), force_terminal=False)
 
 
-def lines_of(picture: Picture, width: int, height: int = 30) -> list[str]:
+def lines_of(picture: LivePicture, width: int, height: int = 30) -> list[str]:
     console = a_console(width, height)
     console.print(picture)
     assert isinstance(console.file, io.StringIO)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def a_picture(*records: Record, goal: Goal = GOAL) -> Picture:
-    picture = Picture(goal)
+def a_picture(*records: Record, goal: Goal = GOAL) -> LivePicture:
+    picture = LivePicture(goal)
     for record in records:
         picture.add(record)
     return picture
@@ -131,7 +131,7 @@ def test_what_is_not_known_yet_is_a_dash() -> None:
 
 
 def test_before_the_first_record() -> None:
-    assert "the processes are starting" in "\n".join(lines_of(Picture(GOAL), 80))
+    assert "the processes are starting" in "\n".join(lines_of(LivePicture(GOAL), 80))
 
 
 def test_64_policies_fill_the_terminal_and_no_more() -> None:
@@ -158,7 +158,7 @@ def test_names_are_no_markup() -> None:
 
 def test_a_long_path_keeps_its_end() -> None:
     goal = replace(GOAL, directory=Path("/very/long" * 20) / "treasure_hunt-7")
-    assert lines_of(Picture(goal), 80)[0].endswith("/treasure_hunt-7")
+    assert lines_of(LivePicture(goal), 80)[0].endswith("/treasure_hunt-7")
 
 
 def test_shares_above_the_whole_do_not_burst_the_bar() -> None:

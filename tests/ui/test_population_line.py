@@ -9,7 +9,7 @@ from rich.console import Console
 from remuda.coordinator.metrics import Goal, Record
 from remuda.coordinator.population_record import AnalysisNumbers, population_record
 from remuda.coordinator.records import MemberRecord
-from remuda.ui.picture import Picture
+from remuda.ui.live_picture import LivePicture
 from remuda.ui.population_line import population_line
 
 ANALYSIS = AnalysisNumbers(
@@ -57,7 +57,7 @@ def test_the_live_view_shows_it_and_fits_the_terminal(height, tmp_path):
     data |= {"waits": 0, "wait_seconds": 0.0, "overtaken": 0, "shares": {"env": 0.5}}
     data |= {"policies": dict.fromkeys(names, policy), "population": KNOWN}
     data |= {"members": dict.fromkeys(names, vars(member))}
-    picture = Picture(Goal("connect_four", "async", tmp_path, 100, None, "1 actor process"))
+    picture = LivePicture(Goal("connect_four", "async", tmp_path, 100, None, "1 actor process"))
     picture.add(Record.from_json(json.dumps(data)))
     console = Console(width=100, height=height, file=io.StringIO(), force_terminal=False)
     console.print(picture)

@@ -29,7 +29,7 @@ from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
 from remuda.ui.live import PlainView
 from remuda.ui.played_game import game_of
 from remuda.ui.playing import Moment, episode, play, write
-from remuda.ui.seated import Trained, take_seats
+from remuda.ui.seated import TrainedPlayer, take_seats
 from ui.made_runs import a_run
 
 
@@ -226,7 +226,7 @@ def test_sampled_policies_explore(trained):
     for sampled in (False, True):
         seats = take_seats(game, env, {"agent_0": run_of}, None, sampled, Console())
         own = seats.policies[0]
-        assert isinstance(own, Trained)
+        assert isinstance(own, TrainedPlayer)
         random = np.random.default_rng(0)
         found[sampled] = {int(own(env, 0, seen, random)[0]) for _ in range(50)}
     assert len(found[False]) == 1

@@ -16,8 +16,7 @@ from matplotlib.ticker import EngFormatter, PercentFormatter
 from remuda.coordinator.metrics import PolicyRecord, Record
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.matches import payoffs_of
-from remuda.ui.numbers import number
-from remuda.ui.pictures.drawing import INK, QUIET, count_along_x, encoded, look, new_figure, widest
+from remuda.ui.pictures.drawing import INK, QUIET, Picture, count_along_x, look, new_figure, widest
 from remuda.ui.summary import EpisodeMetric, RunSummary, returns
 
 log = logging.getLogger(__name__)
@@ -33,25 +32,6 @@ PALETTE = (
 FEW = len(PALETTE)
 """Policies up to which each has a distinct colour and a place in the legend."""
 
-PALETTE = (
-    "#3366b0",
-    "#d9722e",
-    "#2e9673",
-    "#b8436d",
-    "#8a63c9",
-    "#c79a1b",
-    "#3ba3c4",
-    "#7d5a44",
-    "#7d8a2e",
-    "#5b6470",
-)
-SHARE_COLOURS = {
-    "env": "#3366b0",
-    "infer": "#3ba3c4",
-    "write": "#2e9673",
-    "weights": "#8a63c9",
-    "wait": "#d9722e",
-}
 SHARE_COLOURS = {
     "env": "#3366b0",
     "infer": "#3ba3c4",
@@ -61,15 +41,29 @@ SHARE_COLOURS = {
 }
 
 
-def draw_charts(summary: RunSummary) -> dict[str, bytes]:
-    """Draw all charts that there are data for: PNG files by name."""
-    charts = {"learning": learning_chart, "throughput": throughput_chart}
-    if summary.episode_metrics:
-        charts["game"] = game_chart
-    if summary.files.ledger.is_file():
-        charts["payoff"] = payoff_chart
+def draw_charts(summary: RunSummary) -> dict[str, Picture]:
+    """Draw all charts that there are data for, by their names."""
     with look():
-        return {f"{name}.png": encoded(draw(summary)) for name, draw in charts.items()}
+        found = [
+            Picture(
+                "learning",
+                "Learning",
+                "Return and loss of each policy over the turns played.",
+                learning_chart(summary),
+            ),
+            Picture(
+                "throughput",
+                "Throughput",
+                "Speed of the actor and the learners over time.",
+                throughput_chart(summary),
+            ),
+        ]
+        if summary.episode_metrics:
+            caption = "Episode metrics over the turns played."
+            found.append(Picture("game", "Episodes", caption, game_chart(summary)))
+        if summary.files.ledger.is_file():
+            found.append(payoffs_picture(summary))
+    return {picture.name: picture for picture in found}
 
 
 def learning_chart(summary: RunSummary) -> Figure:
@@ -124,47 +118,28 @@ def game_chart(summary: RunSummary) -> Figure:
 
 
 MOST = 24
-"""Members in the chart of payoffs."""
+"""Members in the picture of payoffs in training."""
 
 
-def payoff_chart(summary: RunSummary) -> Figure:
-    """Draw the mean payoffs in training as a heat map."""
-    labels, means = _payoffs_of(summary)
-    count = len(labels)
-    figure = new_figure(WIDTH, 1.6 + 0.32 * max(count, 4))
-    figure.set_layout_engine("constrained")
-    axes = figure.subplots()
-    known = means[np.isfinite(means)]
-    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
-    if low < 0 < high:
-        low, high = -max(-low, high), max(-low, high)
-    picture = axes.imshow(means, cmap="RdBu" if low < 0 < high else "viridis", vmin=low, vmax=high)
-    axes.set_xticks(range(count), labels, rotation=90 if count > 4 else 0)
-    axes.set_yticks(range(count), labels)
-    axes.set_title("Mean payoff of the row against the column")
-    if count <= 12:
-        middle, span = (low + high) / 2, max(high - low, 1e-9)
-        for i, j in np.argwhere(np.isfinite(means)).tolist():
-            extreme = abs(means[i, j] - middle) > 0.32 * span
-            dark = extreme if low < 0 < high else means[i, j] < middle
-            colour = "white" if dark else INK
-            axes.text(j, i, number(means[i, j]), ha="center", va="center", color=colour, size=8)
-    figure.colorbar(picture, ax=axes, shrink=0.8, label="mean return")
-    return figure
+def payoffs_picture(summary: RunSummary) -> Picture:
+    """Draw the mean payoffs of members in training as a heat map."""
+    # A run without a population does not need these libraries, which load slowly.
+    from remuda.ui.pictures.rows import draw_payoffs
 
-
-def _payoffs_of(summary: RunSummary) -> tuple[Sequence[str], Numbers]:
-    """Return the members, and the payoff of the row against the column; NaN: they never met."""
+    name, heading = "payoff", "Payoffs in training"
     try:
-        found = payoffs_of(summary.files, MOST)
-    except UsageError:  # no match is over
-        return (), np.zeros((0, 0))
+        payoffs = payoffs_of(summary.files, MOST)
+    except UsageError as error:  # no match is over
+        return Picture(name, heading, f"Payoffs: {error}.")
     except RunDirectoryError:
         raise
     except Exception as error:  # the user's environment decides who meets
         log.error("no picture of payoffs", exc_info=error)
-        return (), np.zeros((0, 0))
-    return found.names, found.matrix
+        return Picture(name, heading, f"Payoffs: {type(error).__name__}: {error}.")
+    if not np.isfinite(payoffs.matrix).any():
+        return Picture(name, heading, "Payoffs: no two members have met.")
+    caption = "Mean payoff of the row in a match against the column, in training."
+    return Picture(name, heading, caption, draw_payoffs(payoffs, np.arange(len(payoffs.names))))
 
 
 def title_of(metric: EpisodeMetric) -> str:

@@ -1,4 +1,4 @@
-"""Keys of a terminal, one by one, without Enter."""
+"""Keys of a terminal, one at a time, without Enter."""
 
 from __future__ import annotations
 
@@ -15,42 +15,41 @@ from contextlib import contextmanager
 from types import FrameType
 
 ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left"}
-"""By the last character of what a terminal sends for them."""
+"""Arrow keys by the last character of the sequence that a terminal sends."""
 ENTER, BACKSPACE, END = "enter", "backspace", ""
-"""`END`: the terminal is gone, or its user typed Ctrl-D."""
+"""`END`: the terminal is gone, or the user typed Ctrl-D."""
 SEQUENCE_SECONDS = 0.1
-"""How long the rest of an arrow key may take to arrive."""
+"""The longest wait for the rest of an arrow key."""
 NAMED = {"\n": ENTER, "\r": ENTER, "\x7f": BACKSPACE, "\b": BACKSPACE, "\x04": END}
 
 
 class Keyboard:
-    """Reads keys from a terminal, while `reading` lasts."""
+    """The keys of a terminal, inside `reading`."""
 
     def __init__(self, descriptor: int | None = None) -> None:
-        """Read from a file descriptor; None: from standard input."""
         self._descriptor = sys.stdin.fileno() if descriptor is None else descriptor
         self._waiting: deque[str] = deque()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Inside the `with`, keys come at once and are not echoed; Ctrl-C works as always.
+        """Inside the `with`, keys arrive at once and are not echoed; Ctrl-C works as always.
 
-        The terminal is put back at its end, and by SIGTERM, before that does what it did.
+        The terminal is restored at the end, and before SIGTERM or SIGHUP take effect.
         """
         before = termios.tcgetattr(self._descriptor)
 
-        def put_back() -> None:
+        def restore() -> None:
             termios.tcsetattr(self._descriptor, termios.TCSANOW, before)
 
         tty.setcbreak(self._descriptor, termios.TCSANOW)
         try:
-            with _first_at_sigterm(put_back):
+            with _before_signals(restore):
                 yield
         finally:
-            put_back()
+            restore()
 
     def key(self) -> str:
-        """The next key: a character, `up`, `down`, `left`, `right`, `ENTER`, `BACKSPACE`, `END`."""
+        """Return the next key: a character, an arrow of `ARROWS`, `ENTER`, `BACKSPACE` or `END`."""
         while not self._waiting:
             data = self._read()
             if not data:
@@ -91,15 +90,15 @@ class Keyboard:
 
 
 @contextmanager
-def _first_at_sigterm(put_back: Callable[[], None]) -> Iterator[None]:
-    """Do this first at SIGTERM and SIGHUP; nothing in other threads than the main one."""
+def _before_signals(restore: Callable[[], None]) -> Iterator[None]:
+    """Call a function before SIGTERM and SIGHUP take effect; only in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)}
 
     def end(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        put_back()
+        restore()
         signal.signal(signum, before[signal.Signals(signum)])
         signal.raise_signal(signum)
 

@@ -1,4 +1,4 @@
-"""Where a run is watched: a live view for a terminal, plain lines for everything else."""
+"""Views of a run: a live picture for a terminal, plain lines for everything else."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from rich.live import Live
 from rich.text import Text
 
 from remuda.coordinator.metrics import Goal, Record, View
+from remuda.ui.live_picture import LivePicture
 from remuda.ui.numbers import NOTHING, clock, number, percent, rate
-from remuda.ui.picture import Picture
 
 
 def make_view(live: bool) -> View:
-    """The live view, where it is wanted and the output is a terminal; else plain lines."""
+    """Return the live view if the output is a terminal and `live` is set, else plain lines."""
     console = Console()
     if live and sys.stdout.isatty() and not console.is_dumb_terminal:
         return LiveView(console)
@@ -22,26 +22,26 @@ def make_view(live: bool) -> View:
 
 
 class PlainView:
-    """A line for every record that goes into the metrics; for logs and pipes."""
+    """A line for each record of the metrics; for logs and pipes."""
 
     NAMED = 4
-    """The most policies whose returns are told one by one."""
+    """Policies up to which each return is printed."""
 
     def __init__(self) -> None:
         self._goal: Goal | None = None
         self._known: dict[str, float] = {}
-        """By policy, its return in the last interval in which one of its episodes ended."""
+        """The return of each policy in the last interval with the end of an episode."""
 
     def start(self, goal: Goal) -> None:
-        """Say what is about to run."""
+        """Print the game, schedule, directory and layout."""
         self._goal = goal
         self.say(f"{goal.game}, {goal.schedule}, in {goal.directory}: {goal.layout}")
 
     def show(self, record: Record) -> None:
-        """Nothing: a log wants few lines."""
+        """Do nothing: a log needs few lines."""
 
     def log(self, record: Record) -> None:
-        """One line."""
+        """Print a record."""
         parts = [
             clock(record.seconds).rjust(7),
             f"{record.turns:,} turns",
@@ -65,43 +65,42 @@ class PlainView:
         return f"return {number(mean)} ({number(min(known))} to {number(max(known))})"
 
     def say(self, message: str) -> None:
-        """One line, at once."""
+        """Print a message."""
         print(message, flush=True)
 
     def close(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing."""
 
 
 class LiveView:
-    """A picture of the run that stays in its place in the terminal; messages appear above it."""
+    """A picture of the run that stays in place in the terminal; messages appear above it."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console()
         self._live: Live | None = None
-        self.picture: Picture | None = None
-        """What is shown."""
+        self.picture: LivePicture | None = None
 
     def start(self, goal: Goal) -> None:
-        """Draw the picture for the first time."""
-        self.picture = Picture(goal)
+        """Draw the empty picture."""
+        self.picture = LivePicture(goal)
         self._live = Live(self.picture, console=self._console, auto_refresh=False)
         self._live.start(refresh=True)
 
     def show(self, record: Record) -> None:
-        """Draw it anew."""
+        """Redraw the picture."""
         if self.picture and self._live:
             self.picture.add(record)
             self._live.refresh()
 
     def log(self, record: Record) -> None:
-        """Nothing: what is logged was shown."""
+        """Do nothing: `show` was called before."""
 
     def say(self, message: str) -> None:
-        """Print above the picture."""
+        """Print a message above the picture."""
         self._console.print(Text.assemble(("• ", "yellow"), message))
 
     def close(self) -> None:
-        """Leave the last picture where it is, and give the terminal back."""
+        """Leave the last picture in place, and release the terminal."""
         if self._live:
             self._live.stop()
             self._live = None

@@ -1,4 +1,4 @@
-"""Which game `remuda play` plays: the one that is named, or that of the runs in its seats."""
+"""The game of `remuda play`: the named one, or that of the runs in its seats."""
 
 from __future__ import annotations
 
@@ -15,39 +15,36 @@ from remuda.saved_games import check_not_both, game_of_runs, open_runs, unmeasur
 from remuda.ui.seated import ME, is_policy_of_run
 
 DEFAULT_GAME = "treasure_hunt"
-"""What is played where neither the game nor a policy of a run is named."""
 
 
 @dataclass(frozen=True)
 class PlayedGame:
-    """The game that is played, and how it is made."""
+    """The game that is played, and its options."""
 
     game: Game
     options: Mapping[str, Any]
-    """Of `Game.make`."""
+    """The arguments of `Game.make`."""
     run: str = ""
-    """Whose game it is; empty: the user named it, or nobody did."""
+    """The run that the game is from; empty: the user named it, or it is the default."""
     of_run: Mapping[str, Any] = field(default_factory=dict)
-    """Those of its options, by dotted key, that the user did not set."""
+    """The options that are from the run, by dotted key."""
     scripted: Mapping[str, str] = field(default_factory=dict)
-    """By agent, who has its seat for good in that run."""
+    """The scripted policies of that run, by agent."""
     others: tuple[str, ...] = ()
-    """A line for each other run that learned in another game than this."""
+    """A line for each other run that learned in another game."""
 
     def notes(self, seats: Sequence[str]) -> list[str]:
-        """What the user may not expect, a line each.
+        """Return lines about choices that the run made, and not the user.
 
         Args:
-            seats: agents whose seats are taken as in the run.
+            seats: agents whose players are those of the run.
         """
         if not self.run:
             return []
         taken = [f"{agent} played by {self.scripted[agent]}" for agent in seats]
-        told = [*(f"{key} {value}" for key, value in self.of_run.items()), *taken]
-        return [
-            f"{self.game.name} as in {self.run}" + ", with " * bool(told) + ", ".join(told),
-            *self.others,
-        ]
+        settings = [*(f"{key} {value}" for key, value in self.of_run.items()), *taken]
+        head = ", with ".join(filter(None, (f"as in {self.run}", ", ".join(settings))))
+        return [f"{self.game.name} {head}", *self.others]
 
 
 def game_of(
@@ -56,20 +53,20 @@ def game_of(
     seats: Mapping[str, str],
     are_all_seated: bool = False,
 ) -> PlayedGame:
-    """The game that is named, or as the first run had it that has a policy in the seats.
+    """Return the named game, or that of the first run with a policy in the seats.
 
     Args:
-        name: of the game; None: nobody named it.
-        options: that were asked for; they go over those of the run.
-        seats: by agent, who plays it.
-        are_all_seated: whether the user gave the other seats, too, whoever had them in a run.
+        name: of the game.
+        options: set by the user; they override those of the run.
+        seats: by agent, its player.
+        are_all_seated: whether the user chose all players.
 
     Raises:
-        ConfigError: no game is named, and a seat is meant for a policy of none that is known, or
-            for one that may be either of a run or scripted.
+        ConfigError: no game is named, and a seat names no known run, or a name that may be either a
+            run's policy or a scripted one.
         RunDirectoryError: there is no such run.
     """
-    words = [who for who in seats.values() if is_policy_of_run(who)]
+    words = [player for player in seats.values() if is_policy_of_run(player)]
     if name is not None:
         game = find_game(name)
         check_not_both(words, game)
@@ -79,31 +76,31 @@ def game_of(
         return PlayedGame(find_game(DEFAULT_GAME), options)
     theirs = game_of_runs(open_runs(words), options, None if are_all_seated else seats)
     check_not_both(words, theirs.game)
-    made, asked = unmeasured(theirs.options), by_leaf(options)
+    made, explicit = unmeasured(theirs.options), by_leaf(options)
     return PlayedGame(
         theirs.game,
         made,
         str(Reference.parse(words[0]).run),
-        {key: value for key, value in by_leaf(made).items() if key not in asked},
+        {key: value for key, value in by_leaf(made).items() if key not in explicit},
         theirs.scripted,
         theirs.notes,
     )
 
 
 def _check_scripted(seats: Mapping[str, str]) -> None:
-    """Raise an error where a seat is meant for a run that is not there, or for another game."""
+    """Refuse players that are neither a policy of a run nor one of the default game."""
     game = find_game(DEFAULT_GAME)
-    for agent, who in seats.items():
-        if who == ME:
+    for agent, player in seats.items():
+        if player == ME:
             continue
         try:
-            game.policy(who)
+            game.policy(player)
         except RemudaError as error:
-            reference = Reference.parse(who)
+            reference = Reference.parse(player)
             if os.path.isdir(reference.run):
-                reference.open()  # which tells what is wrong with it
+                reference.open()  # raises an error about the run
             raise ConfigError(
-                f"--seat {agent}={who}: there is no run {reference.run} (a policy of one is "
+                f"--seat {agent}={player}: there is no run {reference.run} (a policy of one is "
                 f"RUN:policy, or RUN:policy@best); and where no game is named, {game.name} is "
                 f"played: {error}"
             ) from None

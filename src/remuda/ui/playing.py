@@ -1,4 +1,4 @@
-"""`remuda play`: a game with random or scripted agents, in the terminal or as a GIF."""
+"""`remuda play`: an episode in the terminal, or as a GIF or film."""
 
 from __future__ import annotations
 
@@ -28,16 +28,14 @@ from remuda.ui.numbers import number
 from remuda.ui.played_game import PlayedGame, game_of
 from remuda.ui.recording import check_format, write_recording
 from remuda.ui.seated import (
-    Human,
+    HumanPlayer,
     LeftError,
-    Remembering,
+    StatefulPlayer,
     names_of,
     picture_of,
     take_seats,
 )
 
-MISSING = object()
-"""Stands where an option was not set."""
 LOWER_HALF = "\u2584"
 """A character whose lower half is ink: two pixels, one above the other."""
 
@@ -48,9 +46,9 @@ class Moment:
 
     turn: int
     actions: dict[str, Any]
-    """By agent, what those did that acted."""
+    """The actions of agents that acted."""
     returns: dict[str, float | None]
-    """By agent, its return so far in this episode; None: it has made no decision there."""
+    """The return of each agent so far in this episode; None: it has not acted yet."""
     picture: Array | None
     """[height, width, 3] uint8; None: the game draws none."""
     over: bool = False
@@ -69,19 +67,18 @@ def play(
     seats: Mapping[str, str] | None = None,
     sampled: bool = False,
 ) -> None:
-    """Show one episode, or the beginning of it.
+    """Show one episode, or its first turns.
 
     Args:
-        game: its name; None: that of the runs whose policies have seats.
-        policy: of all seats not in `seats`: `random`, which None stands for, or one of those
-            written for the game.
+        game: its name; None: the game of the runs whose policies have seats.
+        policy: the scripted policy on all seats not in `seats`; None: `random`.
         turns: the most to show.
         seed: of the game and the policies.
         frames_per_second: turns shown in a second.
-        out: the GIF or film to write; None: show it in the terminal.
-        options: the game's own; where no game is named they go over those of the run.
-        console: where to show it.
-        seats: by agent, who plays it: `me`, `RUN:policy`, or one that plays without learning.
+        out: the GIF or film to write; None: show the episode in the terminal.
+        options: the game's own; they override those of the run.
+        console: the terminal.
+        seats: by agent its player: `me`, `RUN:policy`, or a scripted policy.
         sampled: whether policies of runs explore as at the end of training.
 
     Raises:
@@ -89,21 +86,22 @@ def play(
             in.
         UsageError: a policy of a run cannot play there.
     """
-    console = console or Console()
-    played = game_of(game, options, seats or {}, policy is not None)
+    console, seats = console or Console(), seats or {}
+    played = game_of(game, options, seats, policy is not None)
     env = played.game.make(1, **played.options)
     if out is not None:
         check_format(out)
     scripted = played.scripted if policy is None else {}
-    taken = take_seats(played.game, env, seats or {}, policy, sampled, console, scripted)
-    as_in_run = [each.name for each in env.agents if each.name in {*scripted} - {*(seats or {})}]
+    taken = take_seats(played.game, env, seats, policy, sampled, console, scripted)
+    agents = [each.name for each in env.agents]
+    as_in_run = [name for name in agents if name in scripted and name not in seats]
     notes = [Text(note, style="dim") for note in played.notes(as_in_run)]
-    if taken.human is None:  # who plays sees them above each question
+    if taken.human is None:  # a person sees them above each question
         for note in notes:
             console.print(note, soft_wrap=True)
     moments = episode(env, taken.policies, turns, seed)
     if taken.human is not None:
-        moments = _played(env, moments, taken.human, console, notes)
+        moments = _with_human(env, moments, taken.human, console, notes)
     if out is not None:
         write(played, moments, out, frames_per_second, console)
     elif taken.human is not None:
@@ -128,12 +126,12 @@ def write(
     frames_per_second: int,
     console: Console,
 ) -> None:
-    """Write the GIF of an episode, and print how the episode stands at its end."""
+    """Write the recording of an episode, and print its last turn."""
     played = list(moments)
     pictures = [moment.picture for moment in played if moment.picture is not None]
     if not pictures:
-        mode = game.options.get("render_mode", MISSING)
-        how = "" if mode is MISSING else f" with env.options.render_mode {mode}"
+        mode = game.options.get("render_mode", "")
+        how = f" with env.options.render_mode {mode}" if "render_mode" in game.options else ""
         raise ConfigError(
             f"{game.game.name} draws no pictures{how}; leave out --out to read what happens"
         )
@@ -142,14 +140,14 @@ def write(
     console.print(_words(played[-1]))
 
 
-def _played(
-    env: VectorEnv, moments: Iterator[Moment], human: Human, console: Console, notes: list[Text]
+def _with_human(
+    env: VectorEnv,
+    moments: Iterator[Moment],
+    human: HumanPlayer,
+    console: Console,
+    notes: list[Text],
 ) -> Iterator[Moment]:
-    """The moments of an episode that a person plays in.
-
-    What is to be known of the game, the world, as it is when they are asked, and the turn before
-    stand above each question.
-    """
+    """Yield the moments of an episode; show notes, picture and last turn above each question."""
     last: Moment | None = None
 
     def above() -> list[RenderableType]:
@@ -176,13 +174,9 @@ def episode(
     turns: int,
     seed: int,
 ) -> Iterator[Moment]:
-    """The start of an episode and the end of each of its turns, one copy.
+    """Yield the start of an episode of one copy, and the end of each turn.
 
-    Args:
-        env: the game.
-        policy: of all seats, or one for each.
-        turns: the most to play.
-        seed: of the game and the policies.
+    `policy` plays all seats, or each of them has its own.
     """
     policies = [policy] * env.num_agents if callable(policy) else list(policy)
     rng = np.random.default_rng(seed)
@@ -193,8 +187,8 @@ def episode(
     names = [spec.name for spec in env.agents]
     observations = [room_for(env, agent) for agent in range(env.num_agents)]
     returns = np.zeros(len(names))
-    took_part = env.active[0].copy()
-    yield Moment(0, {}, _so_far(names, returns, took_part), picture_of(env))
+    has_acted = env.active[0].copy()
+    yield Moment(0, {}, _returns(names, returns, has_acted), picture_of(env))
     for turn in itertools.count(1):
         actions: dict[str, Any] = {}
         env.begin_turn()
@@ -205,30 +199,28 @@ def episode(
             chosen = [policies[agent](env, agent, observations[agent], rng) for agent in group]
             for agent, action, acted in zip(group, chosen, acts, strict=True):
                 env.act(agent, action)
-                took_part[agent] |= acted
+                has_acted[agent] |= acted
                 if acted:
-                    actions[names[agent]] = _called(env, agent, np.asarray(action)[0])
+                    actions[names[agent]] = _action_name(env, agent, np.asarray(action)[0])
         result = env.end_turn()
         returns += result.rewards[0]
         for agent in np.flatnonzero((result.terminated | result.truncated)[0]).tolist():
             player: object = policies[agent]
-            if isinstance(player, Remembering):
+            if isinstance(player, StatefulPlayer):
                 player.begin()
         over = not env.active.any()
-        so_far = _so_far(names, returns, took_part)
-        yield Moment(turn, actions, so_far, picture_of(env), over)
+        yield Moment(turn, actions, _returns(names, returns, has_acted), picture_of(env), over)
         if over or turn >= turns:
             return
 
 
-def _so_far(names: Sequence[str], returns: Array, took_part: Bools) -> dict[str, float | None]:
-    """By agent, its return so far; None: it has made no decision in this episode."""
-    found = zip(names, returns.tolist(), took_part.tolist(), strict=True)
-    return {name: value if there else None for name, value, there in found}
+def _returns(names: Sequence[str], returns: Array, has_acted: Bools) -> dict[str, float | None]:
+    found = zip(names, returns.tolist(), has_acted.tolist(), strict=True)
+    return {name: value if acted else None for name, value, acted in found}
 
 
-def _called(env: VectorEnv, agent: int, action: Array) -> Any:
-    """What an action is called; its number where the game says nothing."""
+def _action_name(env: VectorEnv, agent: int, action: Array) -> Any:
+    """Return the name of an action, or its number if the game has no names."""
     space = env.agents[agent].action_space
     if isinstance(space, Discrete) and env.action_names:
         return names_of(env, agent)[int(action) - int(space.start)]
@@ -237,20 +229,19 @@ def _called(env: VectorEnv, agent: int, action: Array) -> Any:
 
 def _words(moment: Moment) -> Text:
     acted = "  ".join(f"{name} {action}" for name, action in moment.actions.items())
-    earned = "  ".join(f"{name} {number(value)}" for name, value in moment.returns.items())
-    line = Text.assemble(
-        (f"turn {moment.turn}", "bold"), ("  acted  ", "dim"), acted, ("  so far  ", "dim"), earned
-    )
-    if moment.over:
-        line.append("  (over)", "dim")
-    return line
+    turn = (f"turn {moment.turn}", "bold")
+    parts = (turn, ("  acted  ", "dim"), acted, ("  so far  ", "dim"), _earned(moment))
+    return Text.assemble(*parts, ("  (over)" if moment.over else "", "dim"))
+
+
+def _earned(moment: Moment) -> str:
+    return "  ".join(f"{name} {number(value)}" for name, value in moment.returns.items())
 
 
 def _shown(moment: Moment, console: Console) -> RenderableType:
     if moment.picture is None:
         return _words(moment)
-    earned = "  ".join(f"{name} {number(value)}" for name, value in moment.returns.items())
-    words = Text(f"turn {moment.turn}   {earned}")
+    words = Text(f"turn {moment.turn}   {_earned(moment)}")
     return Group(_drawn(moment.picture, console), words)
 
 
@@ -259,7 +250,7 @@ def _drawn(picture: Array, console: Console) -> Segments:
 
 
 def blocks(picture: Array, columns: int, rows: int) -> Segments:
-    """A picture in characters, two pixels in each, within so many columns and rows."""
+    """Draw a picture in characters of two pixels each, within so many columns and rows."""
     height, width = picture.shape[:2]
     scale = min(columns / width, 2 * rows / height, 0.25)
     size = max(round(width * scale), 1), max(2 * round(height * scale / 2), 2)

@@ -1,4 +1,4 @@
-"""A population in one line of words, for the live view and `remuda status`."""
+"""A line about a population, for the live view and `remuda status`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,7 @@ GAP = "   "
 
 
 def population_line(numbers: Mapping[str, float | None], width: int) -> Text:
-    """What a record tells of a population, as much of it as there is room for; may be empty.
-
-    Args:
-        numbers: by the names of `PopulationRecord`; those that are missing or None are left out.
-        width: characters that there are.
-    """
+    """Return as many known numbers of a `PopulationRecord` as fit into `width` characters."""
     parts: list[tuple[str, str]] = []
     if (mean := numbers.get("fitness_mean")) is not None:
         spread = f" ± {number(numbers.get('fitness_spread'))}"
@@ -30,13 +25,13 @@ def population_line(numbers: Mapping[str, float | None], width: int) -> Text:
         ("exploitability", "exploitability", number),
         ("transitive_share", "skill", percent),
     ):
-        if (value := numbers.get(name)) is not None:
-            parts.append((word, words(value)))
+        if (number_ := numbers.get(name)) is not None:
+            parts.append((word, words(number_)))
     line = Text()
-    for name, told in parts:
+    for name, value in parts:
         gap = GAP if line.cell_len else ""
-        if line.cell_len + len(gap) + len(name) + 1 + len(told) > width:
+        if line.cell_len + len(gap) + len(name) + 1 + len(value) > width:
             break
         line.append(f"{gap}{name} ", "dim")
-        line.append(told, "bold")
+        line.append(value, "bold")
     return line

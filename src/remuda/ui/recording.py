@@ -18,26 +18,35 @@ from remuda.types import Array
 FILM = ".mp4"
 FORMATS = (".gif", FILM)
 COLOURS = 255
-"""In the palette that all frames share. The 256th means `as in the frame before`."""
-
+"""Colours of the palette that all frames share; the 256th means `as in the frame before`."""
 SAMPLES = 16
-"""Frames that the palette is made from."""
+"""Frames from which the palette is made."""
 
 
-def write_gif(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -> None:
-    """Write frames as a GIF that plays for ever; the file is whole, or it is not there.
-
-    All frames share one palette, and of each frame only what changed is stored. Equal frames in a
-    row become one that is shown for longer.
+def write_recording(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -> None:
+    """Write frames as the GIF or film that the file's name asks for, whole or not at all.
 
     Args:
         frames: each [height, width, 3] uint8, all of one size; at least one.
-        path: the file; an older one is replaced.
-        frames_per_second: at most 50; GIFs count in hundredths, and players slow down below two.
+        path: of a `.gif`, or of an `.mp4`; an older file is replaced.
+        frames_per_second: of a GIF at most 50.
 
     Raises:
-        ValueError: no frames, or not of this kind.
-        RunDirectoryError: the disk is full or not writable; an older file stays as it was.
+        UsageError: there is no such format, or its library is not installed.
+        ValueError: no frames, or frames of different kinds.
+        RunDirectoryError: the disk is full or not writable; an older file is unchanged.
+    """
+    check_format(path)
+    _check(frames)
+    write = write_gif if path.suffix.lower() == ".gif" else _write_film
+    write(frames, path, frames_per_second)
+
+
+def write_gif(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -> None:
+    """Write a GIF that repeats for ever, as `write_recording`.
+
+    All frames share one palette, and of each frame only changes are stored. Equal consecutive
+    frames become one that is shown for longer.
     """
     _check(frames)
     palette = _palette(frames)
@@ -51,6 +60,7 @@ def write_gif(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -
         "GIF",
         save_all=True,
         append_images=images[1:],
+        # GIFs count in hundredths of a second, and players slow down below two.
         duration=max(round(100 / frames_per_second), 2) * 10,
         loop=0,
         disposal=1,
@@ -59,31 +69,11 @@ def write_gif(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -
     write_file(path, data.getvalue())
 
 
-def write_recording(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -> None:
-    """Write frames in the format that a file's name asks for; it is whole, or it is not there.
-
-    Args:
-        frames: as of `write_gif`.
-        path: of a `.gif`, or of an `.mp4`.
-        frames_per_second: of the film; of a GIF as of `write_gif`.
-
-    Raises:
-        UsageError: there is no such format, or what writes it is not installed.
-        ValueError: no frames, or not of one kind.
-        RunDirectoryError: the disk is full or not writable; an older file stays as it was.
-    """
-    check_format(path)
-    if path.suffix.lower() == ".gif":
-        write_gif(frames, path, frames_per_second)
-    else:
-        _write_film(frames, path, frames_per_second)
-
-
 def check_format(path: Path) -> None:
     """Refuse a file that cannot be written, before anything is played for it.
 
     Raises:
-        UsageError: there is no such format, or what writes it is not installed.
+        UsageError: there is no such format, or its library is not installed.
     """
     kind = path.suffix.lower()
     if kind not in FORMATS:
@@ -95,14 +85,13 @@ def check_format(path: Path) -> None:
 
 
 def _write_film(frames: Sequence[Array], path: Path, frames_per_second: int) -> None:
-    """An MP4 that any browser plays; its codec wants even sizes, so a row may be added."""
+    """Write an MP4 that any browser plays; its codec needs even sizes, so a row may be added."""
     import imageio.v3 as iio
 
-    _check(frames)
     height, width = frames[0].shape[:2]
     room = ((0, height % 2), (0, width % 2), (0, 0))
     even = np.stack([np.pad(frame, room, "edge") for frame in frames])
-    with tempfile.TemporaryDirectory() as folder:  # FFmpeg writes files, and not whole
+    with tempfile.TemporaryDirectory() as folder:  # FFmpeg writes files piece by piece
         file = Path(folder) / "film.mp4"
         iio.imwrite(file, even, fps=frames_per_second, codec="libx264", macro_block_size=2)
         write_file(path, file.read_bytes())
@@ -121,14 +110,12 @@ def _check(frames: Sequence[Array]) -> None:
 
 
 def _palette(frames: Sequence[Array]) -> Image.Image:
-    """The colours that fit frames from the whole of the recording best."""
+    """Make a palette from frames of the whole recording."""
     chosen = np.unique(np.linspace(0, len(frames) - 1, SAMPLES).astype(int))
     found = [Image.fromarray(frames[i]).getcolors(COLOURS) for i in chosen]
     colours = {colour for one in found for _, colour in one or ()}
-    if None not in found and len(colours) <= COLOURS:
-        pixels = np.array(
-            [sorted(colours)], np.uint8
-        )  # few and flat, as games are drawn: keep them
+    if None not in found and len(colours) <= COLOURS:  # drawn games have few colours: keep them
+        pixels = np.array([sorted(colours)], np.uint8)
     else:
         pixels = np.concatenate([frames[i].reshape(-1, 3) for i in chosen])[None]
     return Image.fromarray(pixels).quantize(COLOURS, Image.Quantize.MEDIANCUT)

@@ -13,6 +13,7 @@ from remuda.coordinator.run_directory import write_file
 from remuda.ui.charts import MOST, colours_of, draw_charts, title_of
 from remuda.ui.html import render, with_pictures
 from remuda.ui.numbers import clock, number, percent, rate, restarted, waited
+from remuda.ui.pictures.drawing import write_pictures
 from remuda.ui.remarks import remarks
 from remuda.ui.results import cells_of, columns_of, population_words
 from remuda.ui.summary import RunSummary, read_run
@@ -28,16 +29,16 @@ def write_report(run: Path) -> Path:
         RunDirectoryError: the run's files are missing or damaged, or cannot be written.
     """
     summary = read_run(run)
-    for name, picture in draw_charts(summary).items():
-        write_file(run / name, picture)
-    sections: dict[str, Any] = {"lineage": None, "analysis": "", "prefix": ""}
+    charts = draw_charts(summary)
+    write_pictures(tuple(charts.values()), run, ("png",))
+    sections: dict[str, Any] = {"charts": charts, "lineage": None, "analysis": "", "prefix": ""}
     if summary.files.ledger.is_file():
         # A run without a population does not need these libraries, which load slowly.
         from remuda.ui.pictures.section import PREFIX, draw_lineage, write_section
 
         lineage = draw_lineage(summary.files)
         analysis = write_section(summary.files)
-        sections = {"lineage": lineage, "analysis": analysis, "prefix": PREFIX}
+        sections |= {"lineage": lineage, "analysis": analysis, "prefix": PREFIX}
     page = run / "report.html"
     write_file(page, with_pictures(_page(summary, sections), run).encode())
     return page
@@ -63,7 +64,6 @@ def _page(summary: RunSummary, sections: dict[str, Any]) -> str:
             ("", title_of(metric), [metric.evaluated_words, number(metric.training)])
             for metric in summary.episode_metrics
         ],
-        has_ledger=summary.files.ledger.is_file(),
         has_recording=summary.files.recording.is_file(),
         config=read_file(summary.files.config).decode(errors="replace"),
         **_population(summary),

@@ -1,4 +1,4 @@
-"""Who takes which seat in `remuda play`: you, policies that runs trained, scripted ones."""
+"""Players of `remuda play`: a person, trained policies and scripted ones."""
 
 from __future__ import annotations
 
@@ -21,45 +21,45 @@ from remuda.errors import ConfigError, RemudaError
 from remuda.saved import Reference, SavedPolicies
 from remuda.saved_games import is_meant_of_run
 from remuda.trained import Policy
-from remuda.types import Array, Bools
+from remuda.types import AgentSpec, Array, Bools
 from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
 
 ME = "me"
-"""The name of the person at the keyboard."""
+"""The player that is the person at the keyboard."""
 MOST_SHOWN = 40
-"""Numbers of an observation that are printed, where a game has neither picture nor words."""
+"""Numbers of an observation that are printed if a game has neither picture nor words."""
 SINGLE_KEYS = 10
-"""Actions that are chosen by a single digit; more of them by a number and Enter."""
+"""Actions up to which one digit chooses; of more, a number and Enter."""
 
 
 class LeftError(Exception):
-    """The person at the keyboard does not want to go on."""
+    """The person at the keyboard leaves."""
 
 
-class Remembering(ABC):
-    """What takes a seat and may remember what it saw before."""
+class StatefulPlayer(ABC):
+    """A player that may have a state."""
 
     @abstractmethod
     def begin(self) -> None:
-        """Forget what was seen: its agent's episode is over."""
+        """Reset the state at the end of its agent's episode."""
 
 
 @dataclass
-class Trained(Remembering):
-    """A policy of a run on a seat, as a `ScriptedPolicy`."""
+class TrainedPlayer(StatefulPlayer):
+    """A policy of a run, as a `ScriptedPolicy` of one copy."""
 
     policy: Policy
     sampled: bool
-    """Whether it explores as at the end of training; else it is greedy."""
+    """True: explore as at the end of training; False: play greedily."""
 
     def begin(self) -> None:
-        """Forget it, where the policy is recurrent or stacks frames."""
+        """Reset the recurrent state and the frame stack."""
         self.policy.begin()
 
     def __call__(
         self, env: VectorEnv, agent: int, observations: Array, random: np.random.Generator
     ) -> Array:
-        """Choose in the one copy there is; where the agent does not act, nothing is asked."""
+        """Choose an action; an inactive agent is skipped."""
         space = env.agents[agent].action_space
         if not env.active[0, agent]:
             return np.zeros((1, *(space.shape or ())), space.dtype)
@@ -71,16 +71,16 @@ class Trained(Remembering):
 
 
 @dataclass
-class Human:
-    """A person at the keyboard on a seat, as a `ScriptedPolicy` of one copy.
+class HumanPlayer:
+    """A person at the keyboard, as a `ScriptedPolicy` of one copy.
 
-    Where only one action is allowed it is taken without asking.
+    If only one action is allowed it is taken without a question.
     """
 
     console: Console
     keyboard: Keyboard
     above: Callable[[], list[RenderableType]] = list
-    """What is shown above a question: the world, and what happened last."""
+    """Returns what is shown above a question."""
 
     def __call__(
         self,
@@ -89,10 +89,10 @@ class Human:
         observations: Array,
         random: np.random.Generator,  # noqa: ARG002
     ) -> Array:
-        """Ask what to do.
+        """Ask for an action.
 
         Raises:
-            LeftError: the answer is to leave.
+            LeftError: the person leaves.
         """
         spec = env.agents[agent]
         space = spec.action_space
@@ -115,14 +115,14 @@ class Human:
         for part in self.above():
             self.console.print(part)
         words = env.describe(agent)
-        seen = observations[0].ravel()
-        if not words and picture_of(env) is None and seen.size <= MOST_SHOWN:
-            words = "sees " + " ".join(f"{float(value):.4g}" for value in seen)
+        values = observations[0].ravel()
+        if not words and picture_of(env) is None and values.size <= MOST_SHOWN:
+            words = "sees " + " ".join(f"{float(value):.4g}" for value in values)
         if words:
             self.console.print(Text(f"{env.agents[agent].name}: {words}"))
 
     def _ask(self, agent: str, names: list[str], allowed: Bools) -> int:
-        """The number of an action that is allowed, from 0."""
+        """Return the index of an allowed action."""
         there = [i for i, may in enumerate(allowed.tolist()) if may]
         many = len(names) > SINGLE_KEYS
         how = "a number and Enter" if many else "a key"
@@ -151,7 +151,7 @@ class Human:
 
 
 def picture_of(env: VectorEnv) -> Array | None:
-    """A picture of the first copy: [height, width, 3] uint8; None: the game draws none."""
+    """Return a picture of the first copy, [height, width, 3] uint8; None: the game draws none."""
     try:
         return env.render().copy()
     except NotImplementedError:
@@ -159,7 +159,7 @@ def picture_of(env: VectorEnv) -> Array | None:
 
 
 def names_of(env: VectorEnv, agent: int) -> list[str]:
-    """What the actions of an agent are called; their numbers where the game says nothing."""
+    """Return the names of an agent's actions, or their numbers if the game has no names."""
     space = env.agents[agent].action_space
     assert isinstance(space, Discrete), "other actions have no names"
     if len(env.action_names) == space.n:
@@ -168,13 +168,13 @@ def names_of(env: VectorEnv, agent: int) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Seats:
-    """Who sits where."""
+class Players:
+    """The players of all seats."""
 
     policies: tuple[ScriptedPolicy, ...]
-    """By agent."""
-    human: Human | None
-    """The person at the keyboard, the same on all their seats; None: there is none."""
+    """One for each agent."""
+    human: HumanPlayer | None
+    """The person at the keyboard, on all of their seats."""
 
 
 def take_seats(
@@ -185,17 +185,17 @@ def take_seats(
     sampled: bool,
     console: Console,
     scripted: Mapping[str, str] | None = None,
-) -> Seats:
-    """Give each agent the one that plays it.
+) -> Players:
+    """Find the player of each agent.
 
     Args:
-        game: that is played.
+        game: its scripted policies may play.
         env: one copy of it.
-        seats: by agent: `me`, `RUN:policy`, or who plays without having learned.
-        policy: who plays all other seats; None: those of `scripted`, and else at random.
+        seats: by agent: `me`, `RUN:policy`, or a scripted policy.
+        policy: the scripted policy of all other seats; None: those of `scripted`, else `random`.
         sampled: whether policies of runs explore as at the end of training.
-        console: where a person is asked what to do.
-        scripted: by agent, who has its seat in the run whose game it is.
+        console: the terminal of a person.
+        scripted: by agent, the scripted policy in the run that the game is from.
 
     Raises:
         ConfigError: there is no such agent or policy, or no terminal for a person.
@@ -212,26 +212,25 @@ def take_seats(
             f"--policy {policy} plays the seats that --seat does not name, and it names all of "
             f"{', '.join(agents)}; leave one of them out"
         )
-    human = None
-    if ME in seats.values():
-        human = _human(game, env, seats, console)
+    human = _human(game, env, seats, console) if ME in seats.values() else None
     found: list[ScriptedPolicy] = []
     opened: dict[Path, SavedPolicies] = {}
     for spec in env.agents:
-        who = seats.get(spec.name, policy or (scripted or {}).get(spec.name, RANDOM))
-        if who == ME and spec.name in seats:
+        named = spec.name in seats
+        player = seats.get(spec.name, policy or (scripted or {}).get(spec.name, RANDOM))
+        if player == ME and named:
             assert human is not None
             found.append(human)
-        elif spec.name in seats and who not in game.scripted and is_policy_of_run(who):
-            found.append(_trained(game, env, spec.name, who, sampled, opened))
+        elif named and player not in game.scripted and is_policy_of_run(player):
+            found.append(_trained(game, spec, player, sampled, opened))
         else:
-            found.append(_scripted(game, spec.name, who, named=spec.name in seats))
-    if sampled and not any(isinstance(each, Trained) for each in found):
+            found.append(_scripted(game, spec.name, player, named))
+    if sampled and not any(isinstance(each, TrainedPlayer) for each in found):
         raise ConfigError("--sampled is for policies of runs, and --seat names none; leave it out")
-    return Seats(tuple(found), human)
+    return Players(tuple(found), human)
 
 
-def _human(game: Game, env: VectorEnv, seats: Mapping[str, str], console: Console) -> Human:
+def _human(game: Game, env: VectorEnv, seats: Mapping[str, str], console: Console) -> HumanPlayer:
     for spec in env.agents:
         if seats.get(spec.name) == ME and not isinstance(spec.action_space, Discrete):
             raise ConfigError(
@@ -239,47 +238,40 @@ def _human(game: Game, env: VectorEnv, seats: Mapping[str, str], console: Consol
                 "and a human can choose among numbered actions (Discrete) only; seat another there"
             )
     if not (console.is_terminal and sys.stdin.isatty()):
-        mine = next(agent for agent, who in seats.items() if who == ME)
+        mine = next(agent for agent, player in seats.items() if player == ME)
         raise ConfigError(
             f"--seat {mine}=me: a human plays in a terminal, and here input or output is none; "
             "run it in one, or seat another there"
         )
-    return Human(console, Keyboard())
+    return HumanPlayer(console, Keyboard())
 
 
-def is_policy_of_run(who: str) -> bool:
-    """Whether a policy of a run is meant, by who takes a seat."""
-    return who != ME and is_meant_of_run(who)
+def is_policy_of_run(player: str) -> bool:
+    """Return whether a player is a policy of a run."""
+    return player != ME and is_meant_of_run(player)
 
 
 def _trained(
-    game: Game,
-    env: VectorEnv,
-    agent: str,
-    who: str,
-    sampled: bool,
-    opened: dict[Path, SavedPolicies],
-) -> Trained:
-    """One that a run trained; each is opened once, so that live weights are of one moment."""
-    reference = Reference.parse(who)
+    game: Game, spec: AgentSpec, name: str, sampled: bool, opened: dict[Path, SavedPolicies]
+) -> TrainedPlayer:
+    """Load a policy; each run is opened once, so that live weights are of one moment."""
+    reference = Reference.parse(name)
     place = reference.run.resolve()
     if place not in opened:
         opened[place] = reference.open()
-    found = reference.find_learned(opened[place], default=agent)
+    found = reference.find_learned(opened[place], default=spec.name)
     player = found.player
-    spec = next(spec for spec in env.agents if spec.name == agent)
-    check_fits(game.name, who, player, spec)
-    return Trained(
-        Policy(player.spec, player.snapshot, player.agent.in_arrays, found.name), sampled
-    )
+    check_fits(game.name, name, player, spec)
+    policy = Policy(player.spec, player.snapshot, player.agent.in_arrays, found.name)
+    return TrainedPlayer(policy, sampled)
 
 
-def _scripted(game: Game, agent: str, who: str, named: bool) -> ScriptedPolicy:
+def _scripted(game: Game, agent: str, player: str, named: bool) -> ScriptedPolicy:
     try:
-        return game.policy(who)
+        return game.policy(player)
     except RemudaError as error:
         if not named:
             raise
         raise ConfigError(
-            f"--seat {agent}={who}: {error}; `me` is you, and RUN:policy one of a run"
+            f"--seat {agent}={player}: {error}; `me` is you, and RUN:policy one of a run"
         ) from None

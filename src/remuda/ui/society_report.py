@@ -1,4 +1,4 @@
-"""What `remuda analyse` shows of runs in which each agent has one policy for good."""
+"""The report of `remuda analyse` on runs with independent learners: a policy for each agent."""
 
 from __future__ import annotations
 
@@ -20,28 +20,24 @@ from remuda.ui.analysis_sources import Source
 from remuda.ui.numbers import between, number, to_width, with_error
 
 SHOWN = 20
-"""Lines of a table on the screen."""
+"""Agents in a table on the screen."""
 
 
 @dataclass(frozen=True)
 class SocietyReport:
-    """What is told of one run, or of several of one game.
-
-    Attributes:
-        labels: of the runs.
-        societies: what became of the agents of each.
-        extras: of each, by name, what else is told.
-        ways: how the policies of each played, `greedy` or `sampled`, that is exploring.
-    """
+    """The outcomes of one run, or of several runs of one game."""
 
     labels: tuple[str, ...]
     societies: tuple[Society, ...]
+    """The returns of agents in each run."""
     extras: tuple[Mapping[str, Any], ...]
+    """Other analyses of each run, by their names."""
     ways: tuple[str, ...]
+    """`greedy` or `sampled` (with exploration) for each run."""
 
     @property
     def common(self) -> dict[str, Spread]:
-        """By measure that all runs have and some tell, its spread over them."""
+        """The spread over runs of each measure that all runs have and some know."""
         every = [found.measures for found in self.societies]
         return {
             name: spread([measures[name].value for measures in every])
@@ -51,13 +47,13 @@ class SocietyReport:
         }
 
     def as_summary(self) -> dict[str, Any]:
-        """Plain data: what `analysis.json` holds."""
+        """Return the content of `analysis.json`."""
         parts = []
         for found, extras, way in zip(self.societies, self.extras, self.ways, strict=True):
             summary = found.as_summary()
             words = summary["in_words"] | {name: each.in_words() for name, each in extras.items()}
-            told = {name: each.as_summary() for name, each in extras.items()}
-            parts.append(summary | told | {"play": way, "in_words": words})
+            others = {name: each.as_summary() for name, each in extras.items()}
+            parts.append(summary | others | {"play": way, "in_words": words})
         if len(parts) == 1:
             return parts[0]
         return {
@@ -70,7 +66,7 @@ class SocietyReport:
 def report_societies(
     sources: Sequence[Source], rng: np.random.Generator, seconds: float, seed: int
 ) -> SocietyReport:
-    """Play fresh episodes of each run, and tell what became of its agents.
+    """Play fresh episodes of each run, and analyse the returns of its agents.
 
     Raises:
         RunDirectoryError: weights are missing or damaged.
@@ -90,7 +86,7 @@ def report_societies(
 
 
 def print_societies(report: SocietyReport, console: Console | None = None) -> None:
-    """One screen: of one run a line for each agent; of several one for each run."""
+    """Print a line for each agent of one run, or for each of several runs."""
     console = console or Console()
     if len(report.societies) == 1:
         _print_one(report, console)
@@ -108,8 +104,8 @@ def print_societies(report: SocietyReport, console: Console | None = None) -> No
         low, high = each.interval
         mean = to_width((each.mean,), high - low)[0]
         known = f" ({between(low, high)})" if np.isfinite([low, high]).all() else ""
-        told = f"{mean} on the mean of the runs{known}."
-        console.print(Text.assemble((f"{name.replace('_', ' ')}: ", "bold"), told))
+        words = f"{mean} on the mean of the runs{known}."
+        console.print(Text.assemble((f"{name.replace('_', ' ')}: ", "bold"), words))
     for label, extras in zip(report.labels, report.extras, strict=True):
         for name, extra in extras.items():
             console.print(Text.assemble((f"{label}, {name}: ", "bold"), extra.in_words()))
@@ -122,14 +118,14 @@ def _print_one(report: SocietyReport, console: Console) -> None:
     for column in ("agent", "return", "lowest", "highest"):
         table.add_column(column, justify="left" if column == "agent" else "right")
     earned = found.earned
-    values = np.nan_to_num([each.value for each in earned], nan=-np.inf)  # who never took part
+    values = np.nan_to_num([each.value for each in earned], nan=-np.inf)  # it never took part
     order = sorted(range(len(found.agents)), key=lambda place: -values[place])
     for place in order[:SHOWN]:
         error = earned[place].error
-        told = with_error(earned[place].value, None if np.isnan(error) else error)
+        mean = with_error(earned[place].value, None if np.isnan(error) else error)
         returns = known(found.returns[:, place])
         ends = (returns.min(), returns.max()) if len(returns) else (np.nan, np.nan)
-        table.add_row(Text(found.agents[place]), told, *(number(float(end)) for end in ends))
+        table.add_row(Text(found.agents[place]), mean, *(number(float(end)) for end in ends))
     console.print(table)
     if len(order) > SHOWN:
         console.print(f"and {len(order) - SHOWN} more, in analysis.json")

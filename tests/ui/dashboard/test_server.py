@@ -552,8 +552,8 @@ def test_what_works_something_out_ends_with_the_server(tmp_path):
     script = (
         "import sys; from pathlib import Path; "
         "from remuda.coordinator.run_directory import RunDirectory; "
-        "from remuda.ui.dashboard.population import Populations; "
-        "Populations().of(RunDirectory(Path(sys.argv[1])))"
+        "from remuda.ui.dashboard.population import PopulationPages; "
+        "PopulationPages().of(RunDirectory(Path(sys.argv[1])))"
     )
     server = subprocess.Popen([sys.executable, "-c", script, str(run)])
     until = time.monotonic() + 120

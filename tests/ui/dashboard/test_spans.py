@@ -1,4 +1,4 @@
-"""Traces on the dashboard."""
+"""SpanCache on the dashboard."""
 
 import json
 
@@ -7,14 +7,14 @@ import pytest
 import remuda
 from dashboard_runs import QUICK
 from remuda.errors import RunDirectoryError
-from remuda.ui.dashboard.spans import MOST, Traces
+from remuda.ui.dashboard.spans import MOST, SpanCache
 
 
 def test_the_trace_of_a_run(tmp_path):
     path = tmp_path / "trace.json"
     run = {**QUICK["run"], "directory": str(tmp_path / "run")}
     remuda.train("treasure_hunt", **{**QUICK, "run": run}, trace=str(path))
-    trace = Traces().of(path)
+    trace = SpanCache().of(path)
     whole = trace.window(None, None)
     assert whole["roles"]
     assert "play" in whole["kinds"]
@@ -33,10 +33,10 @@ def test_what_is_no_trace(tmp_path, text):
     path = tmp_path / "trace.json"
     path.write_text(text)
     with pytest.raises(RunDirectoryError, match=r"trace\.json is no trace"):
-        Traces().of(path)
+        SpanCache().of(path)
 
 
 def test_a_trace_of_nothing(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text('{"traceEvents": []}')
-    assert Traces().of(path).window(None, None)["spans"] == []
+    assert SpanCache().of(path).window(None, None)["spans"] == []

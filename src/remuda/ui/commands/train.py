@@ -69,9 +69,9 @@ def _train_run(
     from remuda.finish import FinishHooks, missing_words
     from remuda.result import Result
     from remuda.training import train as run_training
-    from remuda.ui.drawing import Preparation
     from remuda.ui.ending import show_files, show_results
     from remuda.ui.live import make_view
+    from remuda.ui.preparing import Preparation
     from remuda.ui.progress import Progress
     from remuda.ui.resuming import offer_to_resume
 

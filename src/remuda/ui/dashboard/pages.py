@@ -21,8 +21,8 @@ from remuda.requests import ask
 from remuda.ui.comparison import ASIDE
 from remuda.ui.dashboard.catalogue import Catalogue, CataloguedRun
 from remuda.ui.dashboard.curves import MEAN_RETURN, Curves, RunCurves, band, thinned
-from remuda.ui.dashboard.population import Populations
-from remuda.ui.dashboard.spans import Traces
+from remuda.ui.dashboard.population import PopulationPages
+from remuda.ui.dashboard.spans import SpanCache
 from remuda.ui.dashboard.watching import READ_ONLY, Watches
 
 LOG_BYTES = 64 * 1024
@@ -45,7 +45,7 @@ class Pages:
         """Serve the runs in a directory; with `control`, pages may send requests to runs."""
         self.watches = Watches()
         self.catalogue, self._control = Catalogue(base, self.watches.end_idle), control
-        self._curves, self._populations, self._traces = Curves(), Populations(), Traces()
+        self._curves, self._populations, self._traces = Curves(), PopulationPages(), SpanCache()
 
     def end(self) -> None:
         """End all child processes."""

@@ -35,17 +35,17 @@ from remuda.saved import Reference
 from remuda.types import Array
 from remuda.ui.dashboard.watching import READ_ONLY
 from remuda.ui.playing import Moment, episode
-from remuda.ui.seated import Remembering, Trained, names_of, take_seats
+from remuda.ui.seated import StatefulPlayer, TrainedPlayer, names_of, take_seats
 
 MOST_ACTIONS = 64
 """Actions up to which probabilities or values are shown."""
 
 
 @dataclass
-class Explained(Remembering):
+class Explained(StatefulPlayer):
     """A trained policy on a seat that explains its last choice."""
 
-    seat: Trained
+    seat: TrainedPlayer
     values_are_known: bool
     """True if state values can be shown in rewards: the scale of rewards is known."""
     explanation: dict[str, Any] = field(default_factory=dict)
@@ -149,7 +149,7 @@ def played(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     taken = take_seats(game, env, references, None, sampled, silent, scripted)
     policies: list[Callable[..., Array]] = [
         Explained(policy, _values_are_known(config, policy))
-        if isinstance(policy, Trained)
+        if isinstance(policy, TrainedPlayer)
         else policy
         for policy in taken.policies
     ]
@@ -162,7 +162,7 @@ def played(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         "versions": {
             agent: seat.policy.version
             for agent, seat in zip(agents, taken.policies, strict=True)
-            if isinstance(seat, Trained)
+            if isinstance(seat, TrainedPlayer)
         },
         "live": request["live"],
         "game": game.name,
@@ -201,7 +201,7 @@ def _seats(
     return seats, scripted
 
 
-def _values_are_known(config: Config, seat: Trained) -> bool:
+def _values_are_known(config: Config, seat: TrainedPlayer) -> bool:
     evolves = "reward_scale" in config.population.evolution.numbers
     return not evolves and not seat.policy.player.spec.config.ppo.normalise_rewards
 

@@ -38,7 +38,7 @@ LONGEST = 300.0
 """Seconds that the child process may take."""
 
 
-class Populations:
+class PopulationPages:
     """The populations of runs; an answer is reused while its ledger is unchanged."""
 
     def __init__(self) -> None:

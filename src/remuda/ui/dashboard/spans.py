@@ -21,7 +21,7 @@ MOST = 3000
 
 
 @dataclass(frozen=True)
-class Trace:
+class Spans:
     """The spans of one trace."""
 
     roles: tuple[str, ...]
@@ -53,15 +53,15 @@ class Trace:
         }
 
 
-class Traces:
+class SpanCache:
     """A cache of the last trace; they are large."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._key: tuple[Path, int, int] | None = None
-        self._trace: Trace | None = None
+        self._trace: Spans | None = None
 
-    def of(self, path: Path) -> Trace:
+    def of(self, path: Path) -> Spans:
         """Return the trace in a file.
 
         Raises:
@@ -78,7 +78,7 @@ class Traces:
             return self._trace
 
 
-def _read_trace(path: Path, size: int) -> Trace:
+def _read_trace(path: Path, size: int) -> Spans:
     """Read a file of Chrome's trace events."""
     if size > LARGEST:
         raise RunDirectoryError(
@@ -94,6 +94,6 @@ def _read_trace(path: Path, size: int) -> Trace:
         spans = [(rows[e["tid"]], kinds[e["name"]], e["ts"], e["ts"] + e["dur"]) for e in found]
         array = np.array(spans, np.float64).reshape(-1, 4)
         array[:, 2:] /= 1e6
-        return Trace(tuple(names.values()), tuple(kinds), array)
+        return Spans(tuple(names.values()), tuple(kinds), array)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise RunDirectoryError(f"{path.name} is no trace, or it is still being written") from None

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import matplotlib as mpl
@@ -18,6 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from matplotlib.transforms import Bbox
+
+from remuda.coordinator.run_directory import write_file
 
 if TYPE_CHECKING:
     from remuda.analysis.payoff import Payoffs
@@ -117,6 +120,31 @@ def encoded(figure: Figure, kind: str = "png", about: dict[str, Any] | None = No
     with look():
         figure.savefig(data, format=kind, dpi=DOTS, metadata=about)
     return data.getvalue()
+
+
+def write_pictures(
+    pictures: Sequence[Picture],
+    directory: Path,
+    formats: Sequence[str] = FORMATS,
+    prefix: str = "",
+) -> tuple[Path, ...]:
+    """Write pictures into a directory, and return the paths.
+
+    Older files of pictures that are not drawn now are removed.
+
+    Raises:
+        RunDirectoryError: the disk is full or not writable.
+    """
+    written = []
+    for picture in pictures:
+        for kind in FORMATS:
+            path = directory / f"{prefix}{picture.name}.{kind}"
+            if picture.figure is None:
+                path.unlink(missing_ok=True)
+            elif kind in formats:
+                write_file(path, picture.encoded(kind))
+                written.append(path)
+    return tuple(written)
 
 
 def matches_in_words(payoffs: Payoffs) -> str:

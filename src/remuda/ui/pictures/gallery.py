@@ -1,15 +1,11 @@
-"""All pictures of an analysis, drawn and written."""
+"""All pictures of an analysis."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from remuda.analysis.overall import Analysis
-from remuda.coordinator.run_directory import write_file
-from remuda.ui.pictures.drawing import FORMATS, Picture, look
+from remuda.ui.pictures.drawing import Picture, look
 from remuda.ui.pictures.maps import diversity_picture, structure_picture
 from remuda.ui.pictures.pareto import analysis_pareto_picture
 from remuda.ui.pictures.ratings import Ratings, ratings_picture
@@ -19,12 +15,12 @@ from remuda.ui.pictures.rows import equilibrium_picture, payoffs_picture, rankin
 def draw_pictures(
     found: Analysis | None, ratings: Ratings | str | None = None, seed: int = 0
 ) -> tuple[Picture, ...]:
-    """Draw all that payoffs and ratings show; of what would show nothing, say why.
+    """Draw all pictures; those that would show nothing say why.
 
     Args:
-        found: the analysis; None: there is none, and ratings are all there is.
+        found: the analysis, if there is one.
         ratings: over the matches of a run, or why there are none; None: it is no run.
-        seed: of the draws of payoffs, from which the uncertainty of places is made.
+        seed: of the draws of payoffs, for the uncertainty of places.
     """
     pictures = []
     with look():
@@ -41,34 +37,3 @@ def draw_pictures(
         if ratings is not None:
             pictures.append(ratings_picture(ratings))
     return tuple(pictures)
-
-
-def write_pictures(
-    pictures: Sequence[Picture],
-    directory: Path,
-    formats: Sequence[str] = FORMATS,
-    prefix: str = "",
-) -> tuple[Path, ...]:
-    """Write pictures into a directory; returns where.
-
-    Files that an earlier analysis left of pictures that are not drawn now are removed.
-
-    Args:
-        pictures: of `draw_pictures`.
-        directory: that exists.
-        formats: some of `FORMATS`.
-        prefix: of the names of the files.
-
-    Raises:
-        RunDirectoryError: the disk is full or not writable.
-    """
-    written = []
-    for picture in pictures:
-        for kind in FORMATS:
-            path = directory / f"{prefix}{picture.name}.{kind}"
-            if picture.figure is None:
-                path.unlink(missing_ok=True)
-            elif kind in formats:
-                write_file(path, picture.encoded(kind))
-                written.append(path)
-    return tuple(written)

@@ -1,4 +1,4 @@
-"""The picture of evolution: who descends from whom, and how hyperparameters changed on the way."""
+"""The picture of evolution: lineages, and the hyperparameters along them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from remuda.population.lineage import Born
 from remuda.ui.pictures.drawing import (
@@ -15,6 +15,7 @@ from remuda.ui.pictures.drawing import (
     QUIET,
     Picture,
     add_panel,
+    count_along_x,
     name_rows,
     new_figure,
     shorten,
@@ -25,23 +26,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Life = tuple[str, int]
-"""A policy: the place in which it was born, and its generation."""
+"""A policy: its place in the population, and its generation."""
 MOST_ROWS = 64
-"""The most places that are drawn: those with most births."""
+"""Places that are drawn: those with most births."""
 MOST_NUMBERS = 6
-"""The most hyperparameters that are drawn."""
+"""Hyperparameters that are drawn."""
 DECADES = 10.0
-"""Numbers above 0 of which the greatest is so many times the least get a logarithmic axis."""
+"""The ratio of the greatest to the least value from which an axis is logarithmic."""
 
 
 def lineage_picture(births: Sequence[Born], matches: int) -> Picture:
-    """Draw each place over time, whom its newborn are copies of, and what they begin with.
+    """Draw each place over the matches played: its births, parents and hyperparameters.
 
-    What descends from one of the policies of the beginning has one colour, if it lives in the end.
-
-    Args:
-        births: as `read_lineage` returns them.
-        matches: that are over.
+    The descendants of one initial policy have one colour, if any is alive in the end.
     """
     name, heading = "lineage", "Lineage"
     later = [born for born in births if born.generation > 0]
@@ -58,22 +55,19 @@ def lineage_picture(births: Sequence[Born], matches: int) -> Picture:
     figure = new_figure(left + wide + 0.3, 0.38 + tall + 0.55 + 1.65 * len(numbers))
     axes = add_panel(figure, left, 0.38, wide, tall)
     name_rows(axes, names, tall / len(rows))
-    axes.set_title("Who descends from whom")
-    axes.grid(False)
+    axes.set_title("Lineage of policies")
     _draw_lives(axes, births, shown, colours, matches)
     panels = [add_panel(figure, left, top, wide, 1.1) for top in tops]
     for panel, number in zip(panels, numbers, strict=True):
         _draw_number(panel, births, number, colours, matches)
     for panel in (axes, *panels):
-        panel.set_xlim(0, max(matches, 1))
-        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
-        panel.xaxis.set_major_locator(MaxNLocator(7, integer=True))
+        count_along_x(panel, matches)
     (panels[-1] if panels else axes).set_xlabel("matches played")
     return Picture(name, heading, _caption(births, rows, families, matches), figure)
 
 
 def _lives(births: Sequence[Born]) -> dict[Life, Born]:
-    """Policies that were born, by place and generation."""
+    """Return the policies that were born, by place and generation."""
     return {(born.policy, born.generation): born for born in births}
 
 
@@ -82,7 +76,7 @@ def _parent(born: Born) -> Life | None:
 
 
 def _rows(births: Sequence[Born]) -> list[str]:
-    """The places that are drawn, in the order in which they first had a policy."""
+    """Return the places that are drawn, in the order of their first policies."""
     count = Counter(born.policy for born in births)
     rest = [_parent(born) for born in births]
     places = list(dict.fromkeys([b.policy for b in births] + [p[0] for p in rest if p]))
@@ -91,7 +85,7 @@ def _rows(births: Sequence[Born]) -> list[str]:
 
 
 def _ends(births: Sequence[Born], matches: int) -> dict[Life, int]:
-    """By policy, how many matches were over when another was born in its place, or in the end."""
+    """Return for each policy the matches played when it was replaced, or in the end."""
     found = dict.fromkeys(_lives(births), matches)
     for born in births:
         before = (born.policy, born.generation - 1)
@@ -101,7 +95,7 @@ def _ends(births: Sequence[Born], matches: int) -> dict[Life, int]:
 
 
 def _roots(births: Sequence[Born]) -> dict[Life, Life]:
-    """By policy, the one that its line began with."""
+    """Return for each policy its initial ancestor."""
     found: dict[Life, Life] = {}
     for born in births:  # parents come before those that are copies of them
         parent = _parent(born)
@@ -111,17 +105,17 @@ def _roots(births: Sequence[Born]) -> dict[Life, Life]:
 
 
 def _colours(births: Sequence[Born]) -> tuple[dict[Life, str], int]:
-    """A colour for each policy whose line lives in the end; and how many lines there are."""
+    """Return a colour for each policy of a surviving line; and the number of these lines."""
     roots = _roots(births)
     last = {born.policy: (born.policy, born.generation) for born in births}
     living = Counter(roots[life] for life in last.values())
-    told = [root for root, _ in living.most_common(len(KINDS))]
-    by_root = dict(zip(told, KINDS, strict=False))
+    largest = [root for root, _ in living.most_common(len(KINDS))]
+    by_root = dict(zip(largest, KINDS, strict=False))
     return {life: by_root[root] for life, root in roots.items() if root in by_root}, len(living)
 
 
 def _numbers(births: Sequence[Born]) -> list[str]:
-    """The hyperparameters that differ between any two policies."""
+    """Return the hyperparameters that differ between policies."""
     found: dict[str, set[float]] = {}
     for born in births:
         for number, value in born.hyperparameters.items():
@@ -136,7 +130,7 @@ def _draw_lives(
     colours: dict[Life, str],
     matches: int,
 ) -> None:
-    """Draw a line for each life in the row of its place, and one from its parent to its birth."""
+    """Draw a line for each policy in the row of its place, and one from its parent at birth."""
     ends = _ends(births, matches)
     for life, born in _lives(births).items():
         if born.policy not in rows:
@@ -169,7 +163,7 @@ def _draw_lives(
 def _draw_number(
     axes: Axes, births: Sequence[Born], number: str, colours: dict[Life, str], matches: int
 ) -> None:
-    """Draw what each policy has of a hyperparameter while it lives."""
+    """Draw the value of a hyperparameter of each policy while it is alive."""
     ends = _ends(births, matches)
     lives = _lives(births)
     values = [b.hyperparameters[number] for b in births if number in b.hyperparameters]
@@ -203,10 +197,10 @@ def _draw_number(
 def _caption(births: Sequence[Born], rows: Sequence[str], families: int, matches: int) -> str:
     later = sum(born.generation > 0 for born in births)
     places = len({born.policy for born in births})
-    births_told = "1 birth" if later == 1 else f"{later:,} births"
+    count = "1 birth" if later == 1 else f"{later:,} births"
     words = (
-        f"{births_told} in {matches:,} matches. A row is a place; a point, a policy that was born "
-        "there, joined to its parent. What descends from one policy of the beginning has one colour"
+        f"{count} in {matches:,} matches. A row is a place; a point, a policy that was born there, "
+        "joined to its parent. The descendants of one initial policy have one colour"
     )
     if families > len(KINDS):
         words += f"; the {len(KINDS)} largest of {families} lines that are left have one"

@@ -68,7 +68,7 @@ def cyclic_planes(
     for each in draws(payoffs, samples, rng):
         drawn = disc(split(each[0]).curl, len(points)).coordinates
         others = drawn[..., 0] + 1j * drawn[..., 1]
-        # The turn that brings the draw nearest: there is no mirror image of who beats whom.
+        # The turn that brings the draw nearest: a reflection would reverse the cycles.
         turn = (others.conj() * points).sum(1, keepdims=True)
         squares += np.abs(others * np.exp(1j * np.angle(turn)) - points) ** 2 / samples
     return CyclicPlanes(found, np.sqrt(squares))
@@ -203,7 +203,7 @@ def _draw_map(axes: Axes, where: PolicyMap, found: Analysis) -> int:
     lower = reach * float(axes.bbox.height / axes.bbox.width)  # a unit is as long both ways
     axes.set_ylim(middle[1] - lower, middle[1] + lower)
     number_axes(axes, 8)
-    axes.set_title("Who fares like whom")
+    axes.set_title("Similarity of policies")
     axes.grid()
     axes.plot(
         *points.T,

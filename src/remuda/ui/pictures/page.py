@@ -8,8 +8,8 @@ from pathlib import Path
 from remuda.analysis.overall import Analysis
 from remuda.coordinator.run_directory import write_file
 from remuda.ui.html import render, with_pictures
-from remuda.ui.pictures.drawing import Picture, matches_in_words
-from remuda.ui.pictures.gallery import draw_pictures, write_pictures
+from remuda.ui.pictures.drawing import Picture, matches_in_words, write_pictures
+from remuda.ui.pictures.gallery import draw_pictures
 from remuda.ui.pictures.ratings import read_ratings
 from remuda.ui.pictures.section import HEADING, section_of
 

@@ -44,7 +44,7 @@ class Ratings:
     history: RatingHistory
     """The ratings of live policies and their frozen copies."""
     frozen: dict[str, int]
-    """By frozen copy, the number of matches played before."""
+    """The number of matches played before each freeze, by frozen copy."""
 
 
 def read_ratings(ledger: Path, sides: Sequence[int] = ()) -> Ratings | str:

@@ -1,4 +1,4 @@
-"""The pictures that have a row for each policy: payoffs, ranking and equilibrium."""
+"""The pictures with a row for each policy: payoffs, ranking and equilibrium."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from remuda.analysis.overall import Analysis
-from remuda.analysis.payoff import Numbers
+from remuda.analysis.payoff import Numbers, Payoffs
 from remuda.analysis.plain import figures
 from remuda.types import Integers
 from remuda.ui.pictures.drawing import (
@@ -31,53 +31,55 @@ from remuda.ui.pictures.drawing import (
     widest,
 )
 
-TOLD = 12
-"""Up to so many policies the numbers stand in the cells."""
+NUMBERED = 12
+"""Policies up to which cells contain numbers."""
 BARS = 40
-"""The most bars of an equilibrium."""
+"""Bars of an equilibrium."""
 PLAYED = 0.005
-"""Who is played less often than this in nearly all draws has no bar."""
+"""The least probability with a bar, in nearly all draws."""
 TOP, BOTTOM = 0.34, 0.5
-"""Inches above panels, for a title, and below, for an axis."""
+"""Inches for a title above panels and for an axis below."""
 
 
 def payoffs_picture(found: Analysis) -> Picture:
     """Draw the mean payoffs as a heat map ordered by rank, with their standard errors."""
-    order = best_first(found)
-    matrix = found.payoffs.matrix[np.ix_(order, order)]
-    errors = found.payoffs.errors[0][np.ix_(order, order)]
-    # What a policy earns against itself is known by symmetry, or says nothing of others.
-    apart = ~np.eye(len(order), dtype=np.bool_)
-    norm, map_name = _colours_of(matrix, found.payoffs.is_zero_sum)
-    count = len(order)
-    told = f"of {matches_in_words(found.payoffs)}"
-    caption = (
-        "What the row earns in a match against the column, on the mean, ordered by rank; "
-        f"{{}}{told}."
-    )
-    heading = "Payoffs"
-    names = shorten([found.payoffs.names[place] for place in order])
-    labels = [f"{name}  {row + 1}" for row, name in enumerate(names)]
-    if count <= TOLD:
-        figure = _payoffs_with_numbers(matrix, errors, labels, norm, map_name)
+    errors = found.payoffs.errors[0]
+    if len(errors) <= NUMBERED:
         spread = "± standard errors, " if (errors > 0.0).any() else ""
-        return Picture("payoffs", heading, caption.format(spread), figure)
-    figure = _payoffs_of_many(matrix, errors, labels, norm, map_name)
-    known = errors[apart & np.isfinite(errors)]
-    low, middle, high = np.quantile(known, (0.0, 0.5, 1.0)) if known.size else (0.0, 0.0, 0.0)
-    spread = f"standard errors {figures(low, 2)} to {figures(high, 2)}, "
-    spread += f"the median {figures(middle, 2)}, "
-    return Picture("payoffs", heading, caption.format(spread), figure)
+    else:
+        known = errors[~np.eye(len(errors), dtype=np.bool_) & np.isfinite(errors)]
+        low, middle, high = np.quantile(known, (0.0, 0.5, 1.0)) if known.size else (0.0, 0.0, 0.0)
+        spread = f"standard errors {figures(low, 2)} to {figures(high, 2)}, "
+        spread += f"the median {figures(middle, 2)}, "
+    caption = (
+        "The mean payoff of the row in a match against the column, ordered by rank; "
+        f"{spread}of {matches_in_words(found.payoffs)}."
+    )
+    figure = draw_payoffs(found.payoffs, best_first(found), " in the ranking")
+    return Picture("payoffs", "Payoffs", caption, figure)
+
+
+def draw_payoffs(payoffs: Payoffs, order: Integers, ranked: str = "") -> Figure:
+    """Draw the mean payoffs as a heat map in this order, with their standard errors."""
+    matrix = payoffs.matrix[np.ix_(order, order)]
+    errors = payoffs.errors[0][np.ix_(order, order)]
+    norm, map_name = _colours_of(matrix, payoffs.is_zero_sum)
+    names = shorten([payoffs.names[place] for place in order])
+    labels = [f"{name}  {row + 1}" for row, name in enumerate(names)]
+    draw = _payoffs_with_numbers if len(order) <= NUMBERED else _payoffs_of_many
+    figure = draw(matrix, errors, labels, norm, map_name)
+    figure.axes[0].set_xlabel(f"opponent, by its place{ranked}")
+    return figure
 
 
 def best_first(found: Analysis) -> Integers:
-    """The places of policies, the best first: [N]."""
+    """Return the places of policies, the best first: [N]."""
     order: Integers = np.argsort(found.ranking.ranks, kind="stable")
     return order
 
 
 def _colours_of(matrix: Numbers, zero_sum: bool) -> tuple[Normalize, str]:
-    """Which numbers have which colours: two hues round what is even, if there is such a thing."""
+    """Return the colours: two hues around an even payoff, if there is one."""
     known = matrix[np.isfinite(matrix)]
     low, high = float(known.min()), float(known.max())
     even = float(np.nanmean(matrix + matrix.T)) / 2.0 if zero_sum else 0.0
@@ -100,10 +102,10 @@ def _payoffs_with_numbers(
     axes.set_xticks(range(count), [str(place + 1) for place in range(count)])
     for row, column in np.argwhere(np.isfinite(matrix)).tolist():
         colour = _on(mpl.colormaps[map_name](norm(matrix[row, column])))
-        value, error = _told(matrix[row, column], digits), errors[row, column]
+        value, error = _words(matrix[row, column], digits), errors[row, column]
         if row == column and not error > 0.0:
             value = value.rstrip("0").rstrip(".") if "." in value else value
-        words = f"{value}\n±{_told(error, digits)}" if error > 0.0 else value
+        words = f"{value}\n±{_words(error, digits)}" if error > 0.0 else value
         axes.text(column, row, words, ha="center", va="center", fontsize=7, color=colour)
     bar = add_panel(figure, left + count * wide + 0.15, TOP, 0.12, count * high)
     figure.colorbar(image, cax=bar)
@@ -114,7 +116,7 @@ def _payoffs_with_numbers(
 def _payoffs_of_many(
     matrix: Numbers, errors: Numbers, labels: list[str], norm: Normalize, map_name: str
 ) -> Figure:
-    """The means large; beside them, small, the colours' meanings and the standard errors."""
+    """Draw the means, and beside them small the colour bar and the standard errors."""
     count = len(labels)
     cell = float(np.clip(5.8 / count, 0.02, 0.24))
     side, small = cell * count, 2.1
@@ -149,7 +151,6 @@ def _heat(
 ) -> Any:
     image = axes.imshow(matrix, cmap=map_name, norm=norm, aspect="auto", interpolation="nearest")
     axes.set_title("Mean payoff of the row against the column")
-    axes.set_xlabel("opponent, by its place in the ranking")
     axes.tick_params(axis="x", length=0)
     axes.spines[:].set_visible(False)
     name_rows(axes, labels, height)
@@ -166,71 +167,75 @@ def _quiet_bar(axes: Axes, words: str) -> None:
 
 
 def _on(colour: Any) -> str:
-    """Black or white, whichever can be read on a colour."""
+    """Return black or white, to be readable on a colour."""
     red, green, blue = colour[:3]
     return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.53 else INK
 
 
 def _digits(matrix: Numbers, errors: Numbers) -> int:
-    """Decimals after which nothing is sure: two figures of a usual standard error."""
+    """Return how many decimals are known: two figures of the median standard error."""
     sure = errors[np.isfinite(errors) & (errors > 0.0)]
     size = float(np.median(sure)) / 10.0 if sure.size else float(np.nanmax(np.abs(matrix))) / 100.0
     return int(np.clip(np.ceil(-np.log10(size)), 0, 5)) if size > 0.0 else 0
 
 
-def _told(value: float, digits: int) -> str:
-    told = f"{value:.{digits}f}"
-    return (told if float(told) else told.lstrip("-")).replace("-", "−")
+def _words(value: float, digits: int) -> str:
+    words = f"{value:.{digits}f}"
+    return (words if float(words) else words.lstrip("-")).replace("-", "−")
 
 
 def ranking_picture(found: Analysis) -> Picture:
     """Draw the mean payoff against all others with its interval, and the interval of ranks."""
     ranking, order = found.ranking, best_first(found)
     count, level = len(order), found.ranking.level
-    high = float(np.clip(5.6 / count, 0.06, 0.27))
-    size = row_size(high)[0]
-    names = shorten([ranking.names[place] for place in order])
-    left, right = 0.2 + widest(names, size), 1.1
-    figure = new_figure(left + 4.6 + right, TOP + count * high + BOTTOM)
-    axes = add_panel(figure, left, TOP, 4.6, count * high)
+    figure, axes, high = _rows_of([ranking.names[place] for place in order])
     middle = ranking.scores[order]
     ends = ranking.score_intervals[:, order]
     rows = np.arange(count)
     axes.hlines(rows, *ends, color=BLUE, linewidth=min(1.6, 16.0 * high), alpha=0.55)
     axes.plot(middle, rows, "o", color=BLUE, markersize=min(5.0, 26.0 * high), clip_on=False)
-    name_rows(axes, names, high)
     if middle.min() < 0.0 < middle.max():
         axes.axvline(0.0, color=QUIET, linewidth=0.7, zorder=0)
-    axes.grid(axis="x")
-    axes.spines["left"].set_visible(False)
     axes.set_title("Mean payoff against all others")
     axes.set_xlabel(f"payoff a match, with its interval of {level:.0%}")
-    axes.xaxis.set_major_locator(MaxNLocator(6))
     first, last = ranking.intervals[:, order]
-    told = [f"{a}" if a == b else f"{a} to {b}" for a, b in zip(first, last, strict=True)]
-    _beside(axes, f"rank, {level:.0%}", told, high)
+    ranks = [f"{a}" if a == b else f"{a} to {b}" for a, b in zip(first, last, strict=True)]
+    _beside(axes, f"rank, {level:.0%}", ranks, high)
     caption = (
-        f"The mean payoff of each policy against all others, and between which ranks it lies with "
+        "The mean payoff of each policy against all others, and the interval of its rank at "
         f"{level:.0%}; of {matches_in_words(found.payoffs)}."
     )
     return Picture("ranking", "Ranking", caption, figure)
 
 
-def _beside(axes: Axes, heading: str, told: list[str], high: float) -> None:
-    """Write something to the right of each row, as far as rows are named."""
+def _rows_of(names: list[str]) -> tuple[Figure, Axes, float]:
+    """Make a figure with a named row for each policy; return the height of a row, too."""
+    high = float(np.clip(5.6 / len(names), 0.06, 0.27))
+    names = shorten(names)
+    left = 0.2 + widest(names, row_size(high)[0])
+    figure = new_figure(left + 4.6 + 1.1, TOP + len(names) * high + BOTTOM)
+    axes = add_panel(figure, left, TOP, 4.6, len(names) * high)
+    name_rows(axes, names, high)
+    axes.grid(axis="x")
+    axes.spines["left"].set_visible(False)
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    return figure, axes, high
+
+
+def _beside(axes: Axes, heading: str, words: list[str], high: float) -> None:
+    """Write words to the right of each named row."""
     size, step = row_size(high)
     place = axes.get_yaxis_transform()
     title = axes.set_title(heading, loc="right", fontsize=8.0, fontweight="normal", color=QUIET)
     wide = axes.bbox.width / axes.figure.dpi
     title.set_x(1.0 + (0.12 + extent(heading, 8.0)[0]) / wide)
-    for row in range(0, len(told), step):
-        axes.text(
-            1.0 + 0.12 / wide, row, told[row], size=size, color=QUIET, va="center", transform=place
-        )
+    x = 1.0 + 0.12 / wide
+    for row in range(0, len(words), step):
+        axes.text(x, row, words[row], size=size, color=QUIET, va="center", transform=place)
 
 
 def equilibrium_picture(found: Analysis) -> Picture:
-    """Draw how often a rational player plays each policy, with the intervals of the draws."""
+    """Draw the mixture of the equilibrium, with its intervals over draws of the payoffs."""
     name, heading = "equilibrium", "Equilibrium"
     solved = found.equilibrium
     if solved is None:
@@ -244,28 +249,18 @@ def equilibrium_picture(found: Analysis) -> Picture:
         return Picture(name, heading, f"{only} alone is played, in nearly all draws: one bar.")
     left_out = len(mass) - min(len(shown), BARS)
     shown = shown[:BARS]
-    names = shorten([found.payoffs.names[place] for place in shown])
-    tall = float(np.clip(5.6 / len(shown), 0.06, 0.27))
-    size = row_size(tall)[0]
-    left = 0.2 + widest(names, size)
-    figure = new_figure(left + 4.6 + 1.1, TOP + len(shown) * tall + BOTTOM)
-    axes = add_panel(figure, left, TOP, 4.6, len(shown) * tall)
+    figure, axes, tall = _rows_of([found.payoffs.names[place] for place in shown])
     rows = np.arange(len(shown))
     axes.barh(rows, mass[shown], height=0.72, color=ORANGE, alpha=0.75)
     axes.hlines(rows, low[shown], high[shown], color=INK, linewidth=1.0)
-    name_rows(axes, names, tall)
     axes.set_xlim(0.0, min(1.0, 1.04 * float(max(mass[shown].max(), high[shown].max()))))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100.0 * share:g}%"))
-    axes.xaxis.set_major_locator(MaxNLocator(6))
-    axes.grid(axis="x")
-    axes.spines["left"].set_visible(False)
     axes.set_title("How often a rational player plays each")
     axes.set_xlabel("probability, with the interval of 95% of the draws")
-    told = [f"{share:.0%}" for share in solved.in_support[0][shown]]
-    _beside(axes, "in draws", told, tall)
+    _beside(axes, "in draws", [f"{share:.0%}" for share in solved.in_support[0][shown]], tall)
     rest = f"; the rest, {left_out} of {len(mass)}, are hardly played" if left_out else ""
     caption = (
-        f"The equilibrium, its interval over payoffs as they may be, and in how many of these "
-        f"draws each policy is played{rest}; of {matches_in_words(found.payoffs)}."
+        f"The equilibrium, its interval over draws of the payoffs, and the share of draws in which "
+        f"each policy is played{rest}; of {matches_in_words(found.payoffs)}."
     )
     return Picture(name, heading, caption, figure)

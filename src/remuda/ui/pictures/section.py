@@ -17,8 +17,8 @@ from remuda.population.lineage import read_lineage, read_matches
 from remuda.population.ratings import sides_of
 from remuda.population.roster import Roster
 from remuda.ui.html import render
-from remuda.ui.pictures.drawing import Picture, look
-from remuda.ui.pictures.gallery import draw_pictures, write_pictures
+from remuda.ui.pictures.drawing import Picture, look, write_pictures
+from remuda.ui.pictures.gallery import draw_pictures
 from remuda.ui.pictures.lineage import lineage_picture
 from remuda.ui.pictures.ratings import read_ratings
 
@@ -35,7 +35,7 @@ IN_TRAINING = Markup(
 )
 PREFIX = "report_"
 """Begins the names of the report's pictures, to tell them from those of `remuda analyse`."""
-HEADING = "Who is good, who exploits whom"
+HEADING = "Strengths and exploitation"
 
 
 def write_section(run: RunDirectory) -> Markup:

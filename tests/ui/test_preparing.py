@@ -8,9 +8,9 @@ import pytest
 
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.forkserver import client as forkserver
-from remuda.ui import drawing
+from remuda.ui import preparing
 from remuda.ui.cli import run
-from remuda.ui.drawing import Preparation
+from remuda.ui.preparing import Preparation
 
 SMALL = (
     *("--schedule", "sequential", "--env.num_envs", "2", "--run.turns", "200"),
@@ -75,7 +75,7 @@ def test_a_game_that_takes_the_process_with_it_costs_the_picture(directory, capf
 
 
 def test_one_that_never_ends_is_not_waited_for(directory, started, monkeypatch):
-    monkeypatch.setattr(drawing, "LIMIT", 0.5)
+    monkeypatch.setattr(preparing, "LIMIT", 0.5)
     preparation = prepared(directory, "hang")
     (process,) = started
     while process.pid is None:
@@ -126,7 +126,7 @@ def test_where_the_system_refuses_a_thread_everything_is_there(tmp_path, monkeyp
     def refused(_):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(drawing.Thread, "start", refused)
+    monkeypatch.setattr(preparing.Thread, "start", refused)
     words = ("endings:Faulty", *SMALL, "--run.evaluate_episodes", "7")
     assert run(["train", *words, "--run.directory", str(tmp_path / "run")]) == 0
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["evaluation"]

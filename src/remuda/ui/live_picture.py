@@ -1,4 +1,4 @@
-"""The state of a run as a terminal shows it."""
+"""The live picture of a run in a terminal."""
 
 from __future__ import annotations
 
@@ -23,26 +23,18 @@ SHARE_STYLES = {
     "weights": "magenta",
     "wait": "yellow",
 }
-"""Of the actor's time."""
-
-
+"""Colours of the actor's time."""
 MARGIN = 1
-
-
 NAME = 16
 """The most characters of a policy's name."""
-
-
 WIDEST = 110
-"""Columns beyond which the picture does not grow: lines would be too long to follow."""
-
-
+"""The widest picture: longer lines are hard to follow."""
 LINES_ABOVE = 9
-"""Lines of the picture above the first policy."""
+"""Lines above the first policy."""
 
 
-class Picture:
-    """The state of a run as rich draws it, in whatever space there is."""
+class LivePicture:
+    """The state of a run, which rich draws in the space there is."""
 
     def __init__(self, goal: Goal) -> None:
         self._goal = goal
@@ -52,7 +44,7 @@ class Picture:
         self._shares: dict[str, Recent] = {}
 
     def add(self, record: Record) -> None:
-        """Take in a record."""
+        """Add a record."""
         seconds = max(record.seconds - (self._record.seconds if self._record else 0.0), 1e-3)
         self._turns.add(record.turns_per_second, seconds, seconds)
         self._steps.add(record.agent_steps_per_second, seconds, seconds)
@@ -100,7 +92,7 @@ class Picture:
         name = Text.assemble((goal.game, "bold"), "  ", (goal.schedule, "cyan"))
         room = width - name.cell_len - 2
         directory = str(goal.directory)
-        if len(directory) > room:  # the end of a path tells more than its beginning
+        if len(directory) > room:  # its end matters most
             directory = "…" + directory[len(directory) - max(room - 1, 0) :]
         yield name + Text(directory.rjust(room + 2), "dim")
         yield Text(goal.layout, "dim")
@@ -133,7 +125,7 @@ class Picture:
         )
 
     def _time(self, width: int) -> Text:
-        """Where the actor's time went: a bar, and what its colours mean."""
+        """Draw how the actor spent its time: a bar and its legend."""
         shares = {name: recent.value or 0.0 for name, recent in self._shares.items()}
         legend = Text()
         for name, share in shares.items():

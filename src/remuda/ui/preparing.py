@@ -1,4 +1,4 @@
-"""What the end of a run needs, made ready beside the play that measures."""
+"""Preparation of the end of a run, beside the final evaluation."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ if TYPE_CHECKING:
     from remuda.forkserver.process import Process
 
 LIMIT = 60.0
-"""Seconds that the picture may take besides."""
+"""Seconds to wait for the picture."""
 DYING = 60.0
-"""Seconds that a process which was killed may take to be gone."""
+"""Seconds to wait for a killed process."""
 
 
 class Preparation:
-    """The libraries of the report are loaded by a thread, the picture is drawn by a child.
+    """A thread that loads the libraries of the report, and a child that draws the picture.
 
-    The child writes nothing but the picture, whole or not at all, and its log. It ends with this
-    process. Where it could not begin, this process draws the picture; what it failed by is told.
+    1. The child writes the picture, whole or not at all, and its log, and nothing else.
+    2. The child ends with this process.
+    3. If the child cannot start, this process draws the picture.
     """
 
     def __init__(self) -> None:
@@ -38,29 +39,29 @@ class Preparation:
         self._began = 0.0
 
     def begin(self, run: RunDirectory, has_picture: bool) -> None:
-        """The weights are saved, and the play that measures is about to begin."""
-        # What the system refuses here is done later, by this process.
+        """Start both; the weights are saved, and the final evaluation is about to begin."""
+        # If the system refuses a thread or process, this process does the work later.
         with contextlib.suppress(OSError, RuntimeError):
             loading = Thread(target=_load, args=("remuda.ui.charts",), daemon=True)
             loading.start()
             self._loading = loading
         with contextlib.suppress(OSError, RuntimeError):
             if has_picture and forkserver.server_pid() is not None:
-                self._began = _changed(run.recording)
+                self._began = _modified(run.recording)
                 log = run.logs / "picture.log"
                 process = forkserver.start(_draw, (run.path,), name="picture", log=str(log))
                 self._drawing = process, run, log
 
     def end(self) -> None:
-        """Wait for what has begun to be loaded: no import is left to the end of the process."""
+        """Wait for the imports: none may run while the interpreter ends."""
         if self._loading is not None:
             self._loading.join()
             self._loading = None
 
     def picture(self) -> str | None:
-        """Wait for the picture; returns what it failed by, nothing if it did not.
+        """Wait for the picture; return its error, or an empty string.
 
-        None: no child was to draw it, or it could not begin.
+        None: no child has drawn it, so this process must.
         """
         if self._drawing is None:
             return None
@@ -71,8 +72,8 @@ class Preparation:
                 process.join(DYING)
                 return f"it took more than {LIMIT:.0f} s"
             code = process.exitcode
-            if code == UNKNOWN and _changed(run.recording) != self._began:
-                code = 0  # the server died meanwhile, which tells how a process ended
+            if code == UNKNOWN and _modified(run.recording) != self._began:
+                code = 0  # the server, which knows exit codes, died meanwhile
             if code == 0:
                 log.unlink(missing_ok=True)
                 return ""
@@ -85,8 +86,8 @@ class Preparation:
             process.close()
 
 
-def _changed(file: Path) -> float:
-    """When it was written last; 0: it is not there."""
+def _modified(file: Path) -> float:
+    """Return the time of the last change; 0: the file is missing."""
     try:
         return file.stat().st_mtime
     except OSError:
@@ -94,7 +95,7 @@ def _changed(file: Path) -> float:
 
 
 def _draw(path: Path) -> None:
-    """In the child: draw the picture."""
+    """Draw the picture, in the child."""
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.errors import RemudaError
 
@@ -106,5 +107,5 @@ def _draw(path: Path) -> None:
 
 
 def _load(module: str) -> None:
-    with contextlib.suppress(Exception):  # the report, which needs it, will tell
+    with contextlib.suppress(Exception):  # the report imports it again, and raises
         import_module(module)
