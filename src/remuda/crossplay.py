@@ -1,4 +1,4 @@
-"""Tournaments: all against all, and what each earns among agents of each."""
+"""Tournaments: all against all, and each agent's return among agents of each entrant."""
 
 from __future__ import annotations
 
@@ -54,30 +54,30 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Tournament:
-    """Returns by who plays against whom."""
+    """Returns by entrant against entrant."""
 
     entrants: tuple[str, ...]
     means: Numbers
-    """[N, N]: the mean return of one agent of the row's entrant, when all other agents are the
-    column's; averaged over the seats, each as often. On the diagonal all agents are of one. NaN:
-    no match was played."""
+    """[N, N]: the mean return of one agent of the row's entrant among agents of the column's, over
+    all seats equally. On the diagonal all agents are of one entrant. NaN: no match.
+    """
     errors: Numbers
     """[N, N]: standard errors of these means, over the episodes."""
     episodes: int
-    """In each cell and seat, as asked for."""
+    """In each cell and seat, as requested."""
     matches: Integers | None = None
-    """[N, N]: those that each mean is of, over all seats."""
+    """[N, N]: matches behind each mean, over all seats."""
     directory: Path | None = None
-    """Where its matches are kept; None: nowhere."""
+    """The record's; None: none."""
     cut: str = ""
-    """Why matches are missing: `interrupted`; empty: none are."""
+    """The reason for missing matches: `interrupted`; empty: none."""
     until: Look | None = None
-    """What was known in the end of a tournament that is played until a question is answered."""
+    """The final look of a tournament with a question."""
     scripted: Mapping[str, str] = field(default_factory=dict)
-    """By agent, who took its seat for good: these are nobody's seats, and their returns neither."""
+    """The scripted policy that reserved an agent's seat."""
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data; a mean that is not known is None."""
+        """Return plain data; None: unknown."""
         summary: dict[str, object] = {
             "entrants": list(self.entrants),
             "means": plain(self.means),
@@ -103,14 +103,9 @@ def play_tournament(
     seed: int = 0,
     sampled: bool = False,
 ) -> Tournament:
-    """Let all play against all, themselves included; nothing is kept.
+    """Let all play against all, themselves included, without a record.
 
-    Args:
-        config: of the run.
-        entrants: by name, each its policies.
-        episodes: for each pair and each seat of the first of it.
-        seed: of the games.
-        sampled: whether policies explore as at the end of training; else they are greedy.
+    `sampled`: explore with the final exploration rate; else greedy.
     """
     return play_setup(setup_of_snapshots(config, entrants, seed, sampled), episodes)
 
@@ -126,20 +121,9 @@ def play_across(
 ) -> Tournament:
     """Let policies of any runs play against each other, each alone and in all pairs.
 
-    Args:
-        game: that all of them can play: they see and do what its agents see and do.
-        options: of the game.
-        entrants: by name.
-        episodes: for each pair and each seat of the first of it.
-        seed: of the games.
-        sampled: whether policies explore as at the end of training; else they are greedy.
-        directory: where matches are kept as they end, and gone on from; None: nowhere.
-
-    Raises:
-        UsageError: an entrant cannot play an agent of the game, or the directory holds another
-            tournament.
-        RunDirectoryError: the directory is in use, damaged, or cannot be written.
-        ConfigError: there is no such game, or no such scripted policy.
+    - `game`: one whose observations and actions fit all policies.
+    - `sampled`: explore with the final exploration rate; else greedy.
+    - `directory`: of the record, to resume from; None: no record.
     """
     setup = setup_of_entrants(game, options, entrants, seed, sampled)
     return play_setup(setup, episodes, directory)
@@ -151,7 +135,10 @@ def setup_of_snapshots(
     seed: int = 0,
     sampled: bool = False,
 ) -> TournamentSetup:
-    """A tournament of entrants that are all policies of a run each; see `play_tournament`."""
+    """Return a tournament of entrants that are all policies of a run each.
+
+    See `play_tournament`.
+    """
     options, taken = config.env.made_with, config.env.scripted
     participants = of_snapshots(config, _agents(config.game, options), entrants)
     return TournamentSetup(
@@ -168,18 +155,9 @@ def setup_of_entrants(
     sampled: bool = False,
     taken: Mapping[str, str] | None = None,
 ) -> TournamentSetup:
-    """A tournament of single policies; see `play_across`.
+    """Return a tournament of single policies; see `play_across`.
 
-    Args:
-        game: its name.
-        options: of the game.
-        entrants: by name.
-        seed: of the games.
-        sampled: whether policies explore as at the end of training; else they are greedy.
-        taken: by agent, who takes its seat for good without having learned; None: nobody does.
-
-    Raises:
-        UsageError: there is no such agent, or no seat is left.
+    `taken`: by agent, the scripted policy that reserves its seat.
     """
     agents, taken = _agents(game, options), dict(taken or {})
     setup = TournamentSetup(game, options, (), seed, sampled, taken=taken)
@@ -198,7 +176,7 @@ def play_setup(
     limits: Limits | None = None,
     processes: int | None = 1,
 ) -> Tournament:
-    """Play the matches that are left of a tournament; see `remuda.tournaments.engine.play`."""
+    """Play the remaining matches of a tournament; see `remuda.tournaments.engine.play`."""
     found = play(setup, episodes, directory, asked, limits, processes=processes)
     return _tournament(setup, found, episodes, directory)
 
@@ -245,10 +223,10 @@ def _agents(game: str, options: Mapping[str, Any]) -> tuple[AgentSpec, ...]:
 
 
 def _mean_and_error(returns: Sequence[Numbers]) -> tuple[float, float]:
-    """The mean over seats that are played equally often, and its standard error.
+    """Return the mean over seats that are played equally often, and its standard error.
 
-    What one seat earns more than another is no chance: it does not count as such. Seats whose agent
-    took part in no episode are left out; NaN: all are.
+    Differences between seats are not part of the error. Seats that took part in no episode are left
+    out; NaN: all are.
     """
     there = [of_seat for of_seat in map(known, returns) if len(of_seat)]
     if not there:
@@ -266,10 +244,10 @@ def margin(
     seed: int,
     limits: Limits,
 ) -> float:
-    """How much more an agent of `one` earns among those of `other` than one of theirs among its.
+    """Return how much more an agent of `one` earns among `other`'s than the other way round.
 
-    Each seat is played for so many episodes both ways, as `run.evaluate_sampled` says; not a number
-    if that was cut by the limits, which hold for all of it together.
+    Each seat is played for so many episodes both ways, as `run.evaluate_sampled` sets; NaN if the
+    limits, which hold for all of it together, cut that.
     """
     found, begun, sampled = [], time.monotonic(), config.run.evaluate_sampled
     for way, (first, second) in enumerate(((one, other), (other, one))):
@@ -290,11 +268,9 @@ def _meet(
     sampled: bool,
     limits: Limits,
 ) -> list[Numbers] | None:
-    """The returns of one agent of the first among agents of the second, by seat, each [episodes].
+    """Return the returns of one agent of the first among agents of the second, [episodes] by seat.
 
-    Seats that are taken for good are nobody's of theirs.
-
-    None: it was cut by the limits.
+    Reserved seats do not count. None: it was cut by the limits.
     """
     env = make_env(config.game, 1, **config.env.made_with)
     names = [spec.name for spec in policy_specs(config, env.agents)]
@@ -303,7 +279,7 @@ def _meet(
     agents = [agent.name for agent in env.agents]
     dealt = [seat for seat, agent in enumerate(agents) if agent not in config.seats_taken]
 
-    # Who of an entrant plays an agent: with a policy each its own, else those that may, in turn.
+    # Members for an agent: with a policy for each agent its own, else those that may, in turn.
     def seats(entrant: Mapping[str, Snapshot]) -> dict[str, str]:
         chosen = {}
         for seat in dealt:

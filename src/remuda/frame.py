@@ -1,4 +1,4 @@
-"""A table by columns, as the front door returns it."""
+"""A table with named columns, for Python users."""
 
 from __future__ import annotations
 
@@ -14,23 +14,17 @@ from remuda.types import Array
 
 
 class Frame(Mapping[str, Array]):
-    """Columns by name, each an array [rows], all of the same length and in the same order."""
+    """Named columns, arrays [rows] of one length, in order."""
 
     num_rows: int
 
     def __init__(self, columns: Mapping[str, Array], num_rows: int, what: str) -> None:
-        """Hold the columns.
-
-        Args:
-            columns: by name, each [num_rows].
-            num_rows: how many rows there are, where there may be no column.
-            what: what it is of, for its `repr`.
-        """
+        """Store the columns, each [num_rows]."""
         self._columns, self.num_rows, self._what = dict(columns), num_rows, what
 
     @staticmethod
     def of_rows(rows: Sequence[Mapping[str, float]], what: str) -> Frame:
-        """Make columns of float64 from rows of numbers by name; NaN where a row lacks one."""
+        """Build float64 columns from rows of named numbers; NaN for missing ones."""
         names = dict.fromkeys(name for row in rows for name in row)
         columns = {
             name: np.array([row.get(name, np.nan) for row in rows], np.float64) for name in names
@@ -59,16 +53,12 @@ class Frame(Mapping[str, Array]):
         return f"<remuda {self._what}: {self.num_rows} rows, {len(self)} columns>"
 
     def to_pandas(self) -> Any:
-        """The same as a `pandas.DataFrame`.
-
-        Raises:
-            UsageError: pandas is not installed.
-        """
+        """Return the same as a `pandas.DataFrame`."""
         return data_frame(self._columns)
 
 
 def _nearest(name: str, columns: Sequence[str], most: int = 3, least: float = 0.6) -> list[str]:
-    """The columns most like a name, as a whole or in one of their words, the nearest first."""
+    """Return the columns most like a name, as a whole or in one of their words, nearest first."""
 
     def likeness(column: str) -> tuple[float, float]:
         words = [column.rpartition("/")[2], *re.split("[/_]", column)]
@@ -83,11 +73,7 @@ def _nearest(name: str, columns: Sequence[str], most: int = 3, least: float = 0.
 
 
 def data_frame(data: Any, **options: Any) -> Any:
-    """Make a `pandas.DataFrame`.
-
-    Raises:
-        UsageError: pandas is not installed.
-    """
+    """Make a `pandas.DataFrame`."""
     try:
         from pandas import DataFrame
     except ImportError:

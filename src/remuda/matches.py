@@ -1,4 +1,4 @@
-"""The matches that a run recorded: its ledger as a table, and what the policies earned in them."""
+"""A run's recorded matches: its ledger as a table, and the policies' payoffs."""
 
 from __future__ import annotations
 
@@ -22,18 +22,11 @@ from remuda.types import AgentSpec, Array
 
 
 def read_ledger(run: RunDirectory, agents: Sequence[str]) -> Frame:
-    """The matches of a run that are over, a row for each, in the order in which they ended.
+    """Return the finished matches of a run, a row for each, in the order of their ends.
 
-    Columns: `match`, its number; `truncated`, whether it was cut off; and for the seat of each
-    agent AGENT/`policy`, who sat there (of a frozen copy `policy@version`), AGENT/`return`,
-    AGENT/`oldest_version` and AGENT/`newest_version` of the weights that acted.
-
-    Args:
-        run: where its files are.
-        agents: the game's, by seat.
-
-    Raises:
-        RunDirectoryError: there is no ledger, or it is damaged.
+    Columns: `match`, its number; `truncated`; and for each agent's seat AGENT/`policy`
+    (`policy@version` for a frozen copy), AGENT/`return`, AGENT/`oldest_version` and
+    AGENT/`newest_version` of the weights that acted.
     """
     names, records = _matches(run)
     if records["policy"].shape[1] != len(agents):
@@ -58,21 +51,13 @@ def read_ledger(run: RunDirectory, agents: Sequence[str]) -> Frame:
 
 
 def read_births(run: RunDirectory) -> Frame:
-    """The policies that were born in a run, a row for each, in order; those it began with first.
+    """Return the policies born in a run, a row for each, in order; the initial ones come first.
 
-    Columns: `policy`, the place in which it was born, and `generation`, how many had been in it
-    before; `matches` that were over then; `parent`, `parent_generation` and `parent_version` of
-    what it began as a copy of (an empty name: its weights were drawn); `second` and
-    `second_generation` of a second parent; `optimizer_steps` behind the moments that it took over
-    from its parent, 0 where its optimizer began anew; `fitness` of the policy
-    before it in its place and `parent_fitness`, NaN where they were not judged; and each
-    hyperparameter that it began with, NaN where it has none.
-
-    Args:
-        run: where its files are.
-
-    Raises:
-        RunDirectoryError: there is no ledger, or it is damaged.
+    Columns: `policy`, its place, and `generation`, the number of earlier ones there; `matches` over
+    by then; `parent`, `parent_generation` and `parent_version` of its origin (an empty name: new
+    weights); `second` and `second_generation` of a second parent; `optimizer_steps` behind the
+    inherited moments, 0 for a new optimizer; `fitness` of the policy before it in its place and
+    `parent_fitness`, NaN if not judged; and each initial hyperparameter, NaN if it has none.
     """
     _check_ledger(run, run.read_config())
     births = read_lineage(run.ledger)
@@ -95,7 +80,7 @@ def read_births(run: RunDirectory) -> Frame:
 
 
 def _floats(values: Sequence[float | None]) -> Array:
-    """As numbers, NaN where there is none."""
+    """Return numbers as floats, NaN for none."""
     return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
@@ -107,21 +92,14 @@ def read_payoffs(
     wins: bool = False,
     roles: bool = False,
 ) -> Payoffs:
-    """What policies earned against each other in the matches of a run, and how sure that is.
+    """Return the policies' payoffs against each other in the matches of a run.
 
-    Agents of one team do not meet each other. Who takes a seat for good (`env.scripted`) is no
-    strategy for other seats, and left out.
+    Teammates do not meet. The taker of a reserved seat (`env.scripted`) is no strategy for other
+    seats, and left out.
 
-    Args:
-        run: where its files are.
-        agents: the game's, by seat.
-        most: so many policies at most: the live ones, then the newest frozen copies. None: all.
-        wins: who has more than the other earns 1, less 0, and as much 0.5; else returns.
-        roles: whether the earlier of two seats is the first role; else seats are pooled.
-
-    Raises:
-        UsageError: `most` is less than 1, or no match is over.
-        RunDirectoryError: there is no ledger, or it is damaged.
+    - `most`: limit of policies: the live ones, then the newest frozen copies. None: all.
+    - `wins`: count wins as 1, losses as 0 and draws as 0.5, instead of returns.
+    - `roles`: the earlier of two seats is the first role; else seats are pooled.
     """
     config = run.read_config()
     _check_ledger(run, config)
@@ -138,13 +116,7 @@ def read_payoffs(
 
 
 def payoffs_of(run: RunDirectory, most: int | None = None) -> Payoffs:
-    """As `read_payoffs`, of a run whose game is made to learn who is in which team.
-
-    Raises:
-        UsageError: `most` is less than 1, or no match is over.
-        RunDirectoryError: there is no ledger, or it is damaged.
-        Exception: the game cannot be made.
-    """
+    """As `read_payoffs`, for a run whose game is made to find the teams."""
     config = run.read_config()
     _check_ledger(run, config)
     env = make_env(config.game, 1, **config.env.made_with)
@@ -153,11 +125,7 @@ def payoffs_of(run: RunDirectory, most: int | None = None) -> Payoffs:
 
 
 def _matches(run: RunDirectory) -> tuple[tuple[str, ...], Array]:
-    """The names of the policies, and the records of matches.
-
-    Raises:
-        RunDirectoryError: there is no ledger, or it is damaged.
-    """
+    """Return the names of the policies, and the records of matches."""
     _check_ledger(run, run.read_config())
     names, records = read_records(run.ledger)
     matches = records[records["kind"] == MATCH]
@@ -172,14 +140,14 @@ def _check_ledger(run: RunDirectory, config: Config) -> None:
         return
     if not config.population.dealt:
         raise RunDirectoryError(
-            f"{run.path} has no ledger of matches: each of its agents has one policy for good; "
+            f"{run.path} has no ledger of matches: each of its agents keeps one policy; "
             "a run with population.matchmaker has a ledger"
         )
     raise RunDirectoryError(f"{run.path} has no ledger of matches yet: none is over")
 
 
 def _names_of(names: Sequence[str], policies: Array, versions: Array) -> Array:
-    """[rows] the names of members; of each there is one text, which its rows share."""
+    """Return [rows] names of members; equal ones share one text."""
     members, rows = np.unique(np.stack((policies, versions), -1), axis=0, return_inverse=True)
     texts = np.empty(len(members), np.object_)
     texts[:] = [str(PolicyRef(names[policy], version)) for policy, version in members.tolist()]

@@ -1,4 +1,4 @@
-"""The game of saved runs: what policies of several play where the user names none."""
+"""The game of saved runs, where the user names none."""
 
 from __future__ import annotations
 
@@ -16,31 +16,24 @@ from remuda.saved import Reference, SavedPolicies, is_of_run
 
 @dataclass(frozen=True)
 class SavedGame:
-    """The game of the first of several runs, as that was trained in it."""
+    """The game of the first of several runs, as it was trained in."""
 
     game: Game
     options: Mapping[str, Any]
-    """Of the game: those asked for, over those of the run."""
+    """The game's options: the user's override the run's."""
     scripted: Mapping[str, str]
-    """By agent, who has its seat for good in that run."""
+    """The scripted policies that reserve seats in that run."""
     notes: tuple[str, ...]
-    """A line for each other run that learned in another game than this."""
+    """A line for each other run that learned in another game."""
 
 
 def is_meant_of_run(word: str) -> bool:
-    """Whether a word for who plays means a run, or a policy of one."""
+    """Return whether a player's name refers to a run, or a policy of one."""
     return word != RANDOM and is_of_run(word)
 
 
 def open_runs(words: Iterable[str]) -> dict[Path, SavedPolicies]:
-    """The runs that words for who plays mean, each opened once however it is written.
-
-    Returns:
-        By their whole paths, in the order of the words.
-
-    Raises:
-        RunDirectoryError: there is no such run, or it is damaged.
-    """
+    """Return the runs that players' names refer to, each opened once."""
     opened: dict[Path, SavedPolicies] = {}
     for word in filter(is_meant_of_run, words):
         reference = Reference.parse(word)
@@ -55,15 +48,9 @@ def game_of_runs(
     asked: Mapping[str, Any],
     seated: Collection[str] | None = (),
 ) -> SavedGame:
-    """What policies of several runs play: the game of the first.
+    """Return the game of the first of several runs.
 
-    Args:
-        opened: the runs, the first one first.
-        asked: options of the game that the user gave.
-        seated: agents whose seats the user gave to somebody, whoever had them in a run; None: all.
-
-    Raises:
-        ConfigError: there is no such game here.
+    `seated`: agents whose seats the user assigned, even against a run's own reservation; None: all.
     """
     configs = {saved.files.path: saved.config for saved in opened.values()}
     first = next(iter(configs.values()))
@@ -75,12 +62,9 @@ def game_of_runs(
 def other_games(
     configs: Mapping[Path, Config], asked: Mapping[str, Any], seated: Collection[str] | None = ()
 ) -> tuple[str, ...]:
-    """A line for each run that learned in another game than the first one, which is played.
+    """Return a line for each run that learned in another game than the first one, which is played.
 
-    Args:
-        configs: of the runs, the first one first.
-        asked: options of the game that the user gave, by which all play.
-        seated: agents whose seats the user gave to somebody, whoever had them in a run; None: all.
+    `seated`: agents whose seats the user assigned, even against a run's own reservation; None: all.
     """
     first, *others = configs.values()
     missing, notes = object(), []
@@ -88,12 +72,12 @@ def other_games(
         played, theirs = _made_with(first, asked), _made_with(config, asked)
         if config.game == first.game and played != theirs:
             first_in_force, their_in_force = _in_force(first, asked), _in_force(config, asked)
-            if first_in_force is not None and their_in_force is not None:  # else what was said
+            if first_in_force is not None and their_in_force is not None:  # else the user's
                 played, theirs = first_in_force, their_in_force
         played, theirs = by_leaf(played), by_leaf(theirs)
         unlike = [
             f"{name if name.startswith('env.') else f'env.options.{name}'} "
-            f"{theirs.get(name, 'as it is by default')}"
+            f"{theirs.get(name, 'at its default')}"
             for name in sorted({*theirs, *played})
             if theirs.get(name, missing) != played.get(name, missing)
         ]
@@ -115,20 +99,17 @@ def other_games(
 
 
 def unmeasured(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a game but for what is only measured, which makes it no other game."""
+    """Return a game's options without those that only measure, which do not change the game."""
     return {name: value for name, value in options.items() if name != "env.episode_metrics"}
 
 
 def _made_with(config: Config, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run's game is made with, under what was asked for."""
+    """Return a run's game options, overridden by the user's."""
     return overlay(unmeasured(config.env.made_with), asked)
 
 
 def _in_force(config: Config, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What a run's game is made with, and what it takes where nothing is said.
-
-    None: it cannot be made here any more; another game is played.
-    """
+    """Return a run's game options with all defaults; None: it cannot be made here any more."""
     given = _made_with(config, asked)
     try:
         with closing(make_env(config.game, 1, **given)) as env:
@@ -138,7 +119,7 @@ def _in_force(config: Config, asked: Mapping[str, Any]) -> dict[str, Any] | None
 
 
 def check_not_both(words: Iterable[str], game: Game) -> None:
-    """Raise a `ConfigError` where a word may be a run or a scripted policy of the game."""
+    """Raise a `ConfigError` where a name may be a run or a scripted policy of the game."""
     for word in words:
         if word in game.scripted and is_of_run(word):
             raise ConfigError(

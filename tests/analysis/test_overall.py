@@ -55,7 +55,7 @@ def test_exploitability_is_told_as_a_lower_bound_within_the_population():
     open_ended = played(skill[:, None] - skill[None], 50, zero_sum=False, own=False)
     found = analysed(open_ended)
     assert found.exploitability is None
-    assert found.in_words()["exploitability"].startswith("Nothing is told: policies did not all")
+    assert found.in_words()["exploitability"].startswith("Unknown: policies did not all")
 
 
 def test_a_cycle_is_told_as_a_cycle():
@@ -85,8 +85,8 @@ def test_policies_that_never_met_themselves_have_no_equilibrium_unless_it_is_zer
     found = analysed(general)
     assert found.equilibrium is None
     assert found.diversity is None
-    assert "Nothing is told" in found.in_words()["diversity"]
-    assert "No equilibrium is told" in found.in_words()["equilibrium"]
+    assert "Unknown: " in found.in_words()["diversity"]
+    assert "The equilibrium is unknown" in found.in_words()["equilibrium"]
     assert found.ranking.ranks.tolist()
     summary = found.as_summary()
     assert summary["equilibrium"] is None

@@ -210,7 +210,7 @@ def test_what_symmetry_tells_does_not_make_single_matches_sure():
     ("change", "told"),
     [
         ({"means": np.zeros((2, 2))}, r"means are \(2, 2\)"),
-        ({"strategies": (("a", "a"), ("a", "b"))}, "a stands twice"),
+        ({"strategies": (("a", "a"), ("a", "b"))}, "a is named twice"),
         ({"means": np.full((2, 2, 2), np.inf)}, "infinite"),
         ({"means": np.full((2, 2, 2), np.nan)}, "not a number although"),
         ({"strategies": (("a", "b"), ("c", "d")), "symmetric": True}, "same strategies"),

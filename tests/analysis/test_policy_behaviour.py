@@ -86,7 +86,10 @@ def test_who_cannot_be_asked_is_named():
     found = policy_behaviour(players | {"c": (spec, weights)}, states(), np.random.default_rng(0))
     assert found.names == ("a", "b")
     assert "earlier observations" in found.untold["c"]
-    with pytest.raises(UsageError, match=r"not told: the policy .* goes by earlier observations"):
+    with pytest.raises(
+        UsageError,
+        match=r"cannot be compared by their actions: the policy .* goes by earlier observations",
+    ):
         policy_behaviour(
             {"a": players["a"], "c": (spec, weights)}, states(), np.random.default_rng(0)
         )

@@ -23,7 +23,7 @@ def test_all_of_it_is_as_worked_out_by_hand():
         "a earns the most, 3 an episode, and b the least, 1; that may be chance."
     )
     assert told["equality"].startswith("0.75 within an episode, 0.75 over all episodes")
-    assert told["the game tells"] == "apples 5 ± 1."
+    assert told["episode metrics"] == "apples 5 ± 1."
     assert set(found.measures) >= {"efficiency", "equality", "episode_length", "apples"}
     json.dumps(found.as_summary(), allow_nan=False)
 
@@ -94,7 +94,7 @@ def test_competition_is_told_as_such():
 def test_less_than_nothing_has_no_shares():
     rewards = np.array([[[1.0, -1.0]], [[3.0, -1.0]]])
     told = society(("a", "b"), rewards, [1, 1]).in_words()
-    assert told["equality"].startswith("It is not told: an agent earned less than nothing")
+    assert told["equality"].startswith("It is undefined: an agent earned less than nothing")
 
 
 def test_no_episode_is_told():

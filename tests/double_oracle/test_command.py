@@ -178,7 +178,7 @@ def test_what_is_gone_on_with_is_as_it_was(tmp_path):
     told = []
     found = remuda.psro(resume="x", iterations=3, enough=0.5, on_iteration=told.append)
     assert [each.number for each in told] == [0, 1, 2]
-    assert found.ended == "NashConv is as small as was asked"
+    assert found.ended == "NashConv is as small as requested"
 
 
 def test_the_front_door_stays_a_function_whatever_was_imported_before():

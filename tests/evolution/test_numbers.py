@@ -133,7 +133,7 @@ def test_a_value_that_is_not_finite_cannot_evolve(value, at_bounds):
     ("wanted", "told"),
     [
         ([Evolvable("learning_rat", 0.1, 0.2)], "learning_rat cannot evolve; of a policy of ppo"),
-        ([RATE, RATE], "learning_rate stands twice"),
+        ([RATE, RATE], "learning_rate is named twice"),
         ([Evolvable("discount", 0.9, 1.1)], "discount: a bound is not allowed"),
         ([Evolvable("batch_size", 1, 2)], "batch_size cannot evolve"),
     ],

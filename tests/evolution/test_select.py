@@ -287,7 +287,7 @@ def test_one_policy_or_none_is_never_replaced(select):
         (lambda: Fitness.joined([]), "of the same policies"),
         (lambda: Fitness.joined([known(1.0), known(1.0, 2.0)]), "of the same policies"),
         (lambda: Fitness.of_estimates(["a"], [1.0], [-1.0]), "is negative"),
-        (lambda: Fitness.of_estimates(["a", "a"], [1.0, 2.0], [0.0, 0.0]), "a stands twice"),
+        (lambda: Fitness.of_estimates(["a", "a"], [1.0, 2.0], [0.0, 0.0]), "a is named twice"),
         (lambda: Fitness.of_estimates(["a"], [1.0, 2.0], [0.0, 0.0]), "must be"),
         (lambda: Fitness.of_samples({"a": [1.0]}, least=1), "takes 2 samples"),
     ],

@@ -177,7 +177,7 @@ def test_directories_that_cannot_be_used_are_told(tmp_path):
     [
         ("tournament.json", b"{", "tournament.json is damaged"),
         ("tournament.json", b"[]", "tournament.json is damaged: it does not tell who plays"),
-        ("ledger.bin", b"nonsense\n", "ledger.bin is damaged; begin anew in another directory"),
+        ("ledger.bin", b"nonsense\n", "ledger.bin is damaged; start over in another directory"),
     ],
 )
 def test_damage_is_told(file, content, said, tmp_path):

@@ -146,7 +146,7 @@ def test_an_answered_question_is_not_asked_again_and_another_is_refused(tmp_path
     [
         ({"a": "random", "b": "random"}, "who is best", 1000, 'until: this is "who is best"; it'),
         ({"a": "random"}, BEST, 1000, "until: one entrant only"),
-        ({"a": "random", "b": "random"}, BEST, 3, "--matches is 3; before anything can be said"),
+        ({"a": "random", "b": "random"}, BEST, 3, "--matches is 3; before any answer"),
     ],
 )
 def test_mistakes_are_told(entrants, until, most, said):
@@ -171,12 +171,12 @@ def test_a_damaged_round_is_told(line, tmp_path):
     play_until(kuhn(), BEST, tmp_path)
     with (tmp_path / "rounds.jsonl").open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(RunDirectoryError, match=r"rounds.jsonl is damaged in line \d+; begin anew"):
+    with pytest.raises(RunDirectoryError, match=r"rounds.jsonl is damaged in line \d+; start over"):
         play_until(kuhn(), BEST, tmp_path)
 
 
 def test_too_few_matches_are_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(UsageError, match="--matches is 4; before anything can be said"):
+    with pytest.raises(UsageError, match="--matches is 4; before any answer"):
         play_until(kuhn(), BEST, tmp_path / "t", most=4)
     assert not (tmp_path / "t").exists()
 

@@ -1,1 +1,1 @@
-"""What trained policies amount to: exact values of small games."""
+"""Exact values of small games, and statistics of populations."""

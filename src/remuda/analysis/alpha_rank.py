@@ -29,8 +29,9 @@ from remuda.kernels import njit
 POPULATION = 50
 """Individuals of a population: m."""
 LOST = -1000.0
-"""Logarithm of the probability that a worse mutant spreads, where selection is without bound: less
-than any double can tell from 0, and still no other than small."""
+"""Logarithm of the probability that a worse mutant spreads under unlimited selection: below any
+double, and still finite.
+"""
 MOST_PROFILES = 2000
 """States of a chain: 500 take about a second at one intensity, and 2000 a minute."""
 STEPS = 60
@@ -38,7 +39,7 @@ STEPS = 60
 RELATIVE, ABSOLUTE = 1e-5, 1e-8
 """Masses that differ by less from one intensity to the next have settled."""
 ROUNDING = 1e-12
-"""Payoffs that differ by less than this share of the greatest difference hold no sweep up."""
+"""Differences of payoffs below this share of the greatest one do not delay the end of a sweep."""
 NEGLIGIBLE = 40.0
 """exp(-40) is less than the last digit of a double."""
 
@@ -48,11 +49,10 @@ class AlphaRank:
     """The masses that strategies have in the long run.
 
     Attributes:
-        masses: [n] by strategy of a symmetric game, or [n_1, ..., n_R] by a choice of each role;
-            they add up to 1.
+        masses: [n] by strategy of a symmetric game, or [n_1, ..., n_R]; they add up to 1.
         alpha: the intensity of selection; `inf`: its limit, by the response graph.
         population: m.
-        settled: whether the masses change no more with a greater intensity; None: not asked.
+        settled: whether a greater intensity changes the masses no more; None: unknown.
     """
 
     masses: Numbers
@@ -62,12 +62,12 @@ class AlphaRank:
 
     @property
     def by_role(self) -> tuple[Numbers, ...]:
-        """By role, [n_r] the masses of its strategies."""
+        """The masses of each role's strategies, [n_r] each."""
         axes = range(self.masses.ndim)
         return tuple(self.masses.sum(tuple(a for a in axes if a != role)) for role in axes)
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data; `alpha` is None in the limit."""
+        """Return plain data; `alpha` is None in the limit."""
         return {
             "masses": plain(self.masses),
             "alpha": plain(self.alpha),
@@ -85,19 +85,13 @@ def alpha_rank(
 ) -> AlphaRank:
     """Rank the strategies of a symmetric game, or the choices of all roles of another one.
 
-    Args:
-        payoffs: [n, n] the row's payoffs of a symmetric game, one population; or [R, n_1, ...,
-            n_R] the payoffs of R roles, a population each.
-        alpha: the intensity of selection; `inf`: its limit; None: raised until masses settle.
-        population: m, individuals of a population. In the limit a mutant that earns as much
-            spreads with 1 / m (Rowland et al. 2019, "Multiagent evaluation under incomplete
-            information").
-        global_selection: in a symmetric game, individuals meet all others of the population,
-            their own strategy too (Han et al. 2013), and not the other strategy alone.
-
-    Raises:
-        UsageError: payoffs are missing or of a wrong shape, there are more than `MOST_PROFILES`
-            states, or `alpha` or `population` is out of range.
+    - `payoffs`: [n, n] the row's payoffs of a symmetric game, one population; or [R, n_1, ..., n_R]
+      the payoffs of R roles, a population each.
+    - `alpha`: the intensity of selection; `inf`: its limit; None: raised until masses settle.
+    - `population`: m, individuals of a population. In the limit a mutant that earns as much spreads
+      with 1 / m (Rowland et al. 2019, "Multiagent evaluation under incomplete information").
+    - `global_selection`: in a symmetric game, individuals meet all others of the population, their
+      own strategy too (Han et al. 2013), and not the other strategy alone.
     """
     if alpha is None:
         found = sweep(payoffs, population, global_selection=global_selection)
@@ -114,7 +108,7 @@ class Sweep:
 
     Attributes:
         alphas: [A] the intensities.
-        masses: [A, n] or [A, n_1, ..., n_R] the masses at each.
+        masses: [A, n] or [A, n_1, ..., n_R].
         settled: whether the last two are alike.
         population: m.
     """
@@ -130,7 +124,7 @@ class Sweep:
         return AlphaRank(self.masses[-1], float(self.alphas[-1]), self.population, self.settled)
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "alphas": plain(self.alphas),
             "masses": plain(self.masses),
@@ -144,17 +138,9 @@ def sweep(
 ) -> Sweep:
     """Raise the intensity of selection until the masses settle.
 
-    It begins where the greatest difference of payoffs first tells, and is doubled until two
-    distributions are alike and the least difference tells too: nothing ends it early, neither the
-    scale of payoffs nor one that is far from all others.
-
-    Args:
-        payoffs: as of `alpha_rank`.
-        population: m.
-        global_selection: as of `alpha_rank`.
-
-    Raises:
-        UsageError: as of `alpha_rank`.
+    It starts where the greatest difference of payoffs begins to matter, and doubles until two
+    distributions are alike and the least difference matters too. Neither the scale of payoffs nor
+    one outlier ends it early.
     """
     array = _checked(payoffs, population, global_selection)
     least, greatest = _gaps(array, global_selection)
@@ -173,9 +159,7 @@ def sweep(
 def alpha_score(alpha: float = math.inf, population: int = POPULATION) -> Score:
     """Return the score function of alpha-rank on symmetric games: the masses [n].
 
-    Args:
-        alpha: the intensity of selection; that at which the masses of the means settled, or `inf`.
-        population: m.
+    `alpha`: the intensity of selection; that at which the masses of the means settled, or `inf`.
     """
 
     def score(matrix: Numbers) -> Numbers:
@@ -186,16 +170,15 @@ def alpha_score(alpha: float = math.inf, population: int = POPULATION) -> Score:
 
 @dataclass(frozen=True)
 class AlphaRankIntervals:
-    """Masses, and how sure they are.
+    """Masses with their intervals.
 
     Attributes:
         strategies: by role, the names; of a symmetric game one tuple.
         found: the masses by the mean payoffs.
-        intervals: [2, *masses.shape] between what a mass lies with probability `level`.
+        intervals: [2, *masses.shape] of each mass, at probability `level`.
         means: [*masses.shape] the mean masses over the draws.
         first: [*masses.shape] the share of draws in which a mass is the greatest, or as great.
         samples: draws of the payoffs.
-        level: of the intervals.
     """
 
     strategies: tuple[tuple[str, ...], ...]
@@ -207,7 +190,7 @@ class AlphaRankIntervals:
     level: float
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "strategies": [list(names) for names in self.strategies],
             **self.found.as_summary(),
@@ -227,20 +210,9 @@ def alpha_rank_intervals(
     alpha: float | None = None,
     population: int = POPULATION,
 ) -> AlphaRankIntervals:
-    """Rank the strategies of a game, and tell how sure their masses are.
+    """Rank the strategies of a game, with intervals of their masses.
 
     The draws are ranked at the intensity at which the masses of the mean payoffs settled.
-
-    Args:
-        payoffs: of the game.
-        rng: what draws of the payoffs are made with.
-        samples: so many; each costs a solution of the chain.
-        level: of the intervals.
-        alpha: as of `alpha_rank`.
-        population: m.
-
-    Raises:
-        UsageError: two strategies never met, or as of `alpha_rank`.
     """
     check_level(level)
     means = with_own(payoffs).means
@@ -273,20 +245,13 @@ def fixation(
     """Return the logarithm of the probability that a single mutant takes over: [n, n].
 
     Row s is the strategy of the population, column r that of the mutant; a strategy against itself
-    is -inf. It is (1 - exp(-u)) / (1 - exp(-m u)) with u = alpha * (what the mutant earns more
-    against the other strategy than that earns against it), 1 / m where u is 0 (Omidshafiei et al.
-    2019); with `global_selection`, 1 / (1 + the sum over l < m of the products over p <= l of
-    exp(-alpha * (payoff of p mutants - payoff of the m - p others))) (Traulsen, Nowak and Pacheco
-    2006, "Stochastic dynamics of invasion and fixation").
+    is -inf. It is (1 - exp(-u)) / (1 - exp(-m u)) with u = alpha * (what the mutant earns more than
+    the other strategy when they meet), 1 / m where u is 0 (Omidshafiei et al. 2019); with
+    `global_selection`, 1 / (1 + the sum over l < m of the products over p <= l of exp(-alpha *
+    (payoff of p mutants - payoff of the m - p others))) (Traulsen, Nowak and Pacheco 2006,
+    "Stochastic dynamics of invasion and fixation").
 
-    Args:
-        payoffs: [n, n] the row's payoffs of a symmetric game.
-        alpha: the intensity of selection, or `inf`.
-        population: m.
-        global_selection: as of `alpha_rank`.
-
-    Raises:
-        UsageError: as of `alpha_rank`.
+    `payoffs`: [n, n] the row's payoffs of a symmetric game.
     """
     matrix = _checked(payoffs, population, global_selection)
     _check_intensity(alpha, matrix, population, global_selection)
@@ -353,15 +318,14 @@ def _masses(log_rates: Numbers, array: Numbers) -> Numbers:
 
 @njit(cache=True)
 def log_stationary(log_rates: Numbers) -> Numbers:
-    """Return the logarithm of the stationary distribution of a chain, but for a constant: [P].
+    """Return the logarithm of the stationary distribution of a chain, up to a constant: [P].
 
-    States are taken out one by one, the last first, and what went through them is added to the
-    rates between the others; then they come back in the other order (Grassmann, Taksar and Heyman
-    1985). Nothing is subtracted, so nothing is lost.
+    States are eliminated one by one, the last first, and the flow through them is added to the
+    rates between the others; then they return in reverse order (Grassmann, Taksar and Heyman 1985).
+    Without subtractions no digits are lost.
 
-    Args:
-        log_rates: [P, P] logarithms of the rates from row to column; -inf: none. What stands on
-            the diagonal does not count. Every state must lead to every other in the end.
+    `log_rates`: [P, P] from row to column; -inf: none; the diagonal is ignored. Every state must
+    lead to every other in the end.
     """
     rates = log_rates.copy()
     count = len(rates)

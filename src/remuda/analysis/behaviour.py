@@ -1,15 +1,15 @@
-"""How differently policies act: distances between their distributions of actions.
+"""Distances between policies by their distributions of actions.
 
-Policies are compared on the same states. Where states are drawn from the same distribution for
-both of a pair, the distance over states is that between the joint distributions of state and
-action, and a metric.
+Policies are compared on the same states. Where states are drawn from the same distribution for both
+of a pair, the distance over states is that between the joint distributions of state and action, and
+a metric.
 
 Discrete actions: the Jensen-Shannon distance (Endres and Schindelin 2003, "A new metric for
 probability distributions"), the root of the divergence in bits. Continuous actions: the Hellinger
 distance between Gaussians with independent dimensions, because the Jensen-Shannon divergence of
-Gaussians has no closed form. Both are metrics in [0, 1], 0 where policies act alike and 1 where no
-action is common to them. Both are as well of f-divergences: an invertible change of the actions
-that is the same for both policies, such as squashing by tanh, leaves them as they are.
+Gaussians has no closed form. Both are metrics in [0, 1]: 0 for equal policies, 1 for policies
+without a common action. Both are f-divergences, so an invertible change of the actions that both
+policies share, such as squashing by tanh, does not change them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from remuda.errors import UsageError
 from remuda.types import Integers
 
 TOLERANCE = 1e-3
-"""So far from 1 may probabilities of float32 add up."""
+"""Allowed error of a sum of float32 probabilities."""
 
 
 @dataclass(frozen=True)
 class BehaviourDistances:
-    """How differently each two policies act, and how sure that is.
+    """Distances between the actions of policies, with intervals.
 
     Attributes:
         distances: [N, N] between 0 and 1; NaN for two that visited no common state.
@@ -43,7 +43,6 @@ class BehaviourDistances:
             count for all policies.
         mean: of the distances of all pairs that have one; NaN where none has.
         mean_interval: (low, high) of `mean`.
-        level: of the intervals.
     """
 
     distances: Numbers
@@ -54,7 +53,7 @@ class BehaviourDistances:
     level: float
 
     def as_summary(self) -> dict[str, Any]:
-        """All of it as plain data; None stands for what is not known."""
+        """Return plain data; None: unknown."""
         return {
             "distances": plain(self.distances),
             "low": plain(self.intervals[0]),
@@ -75,22 +74,15 @@ def jensen_shannon(
     draws: int = 400,
     level: float = 0.95,
 ) -> BehaviourDistances:
-    """Jensen-Shannon distances between policies with discrete actions.
+    """Return Jensen-Shannon distances between policies with discrete actions.
 
-    Args:
-        probabilities: [N, S, A] of the actions, by policy and state.
-        visits: [N, S] how often each policy was in each state. Each pair is compared on the states
-            that both visited; of one that is visited by shares f and g of their visits, min(f, g)
-            counts. Distances of different pairs are then over different states, and the triangle
-            inequality need not hold. None: every state counts the same.
-        rng: for resampling.
-        episodes: [S] the episode that each state is from; whole episodes are resampled, because
-            states of one are alike. None: each state by itself.
-        draws: how often states are resampled.
-        level: of the intervals.
-
-    Raises:
-        UsageError: shapes differ, or these are no probabilities.
+    - `probabilities`: [N, S, A] of the actions, by policy and state.
+    - `visits`: [N, S] how often each policy was in each state. Each pair is compared on the states
+      that both visited; a state visited by shares f and g of their visits has weight min(f, g).
+      Distances of different pairs are then over different states and need not obey the triangle
+      inequality. None: all states count equally.
+    - `episodes`: [S] the episode of each state; whole episodes are resampled, since their states
+      are alike. None: each state by itself.
     """
     p = np.asarray(probabilities, np.float64)
     if p.ndim != 3 or min(p.shape) < 1:
@@ -127,23 +119,13 @@ def hellinger(
     draws: int = 400,
     level: float = 0.95,
 ) -> BehaviourDistances:
-    """Hellinger distances between policies with Gaussian actions, dimensions independent.
+    """Return Hellinger distances between Gaussian policies with independent dimensions.
 
-    In a state the square of the distance is 1 - prod_d sqrt(2 s t / (s^2 + t^2))
-    exp(-(m - n)^2 / (4 (s^2 + t^2))), of Gaussians (m, s) and (n, t) in each dimension d; over
-    states the squares are averaged.
+    In a state the squared distance is 1 - prod_d sqrt(2 s t / (s^2 + t^2)) exp(-(m - n)^2 / (4 (s^2
+    + t^2))) for Gaussians (m, s) and (n, t) in each dimension d; squares are averaged over states.
 
-    Args:
-        means: [N, S, D] of the actions before any squashing, by policy and state.
-        deviations: [N, S, D] their standard deviations, greater than 0.
-        visits: as for `jensen_shannon`, and all that follow.
-        rng: likewise.
-        episodes: likewise.
-        draws: likewise.
-        level: likewise.
-
-    Raises:
-        UsageError: shapes differ, or a deviation is not greater than 0.
+    `means`: [N, S, D] before any squashing; `deviations`: [N, S, D] above 0; `visits` and
+    `episodes` as for `jensen_shannon`.
     """
     m, s = np.asarray(means, np.float64), np.asarray(deviations, np.float64)
     if m.ndim != 3 or min(m.shape) < 1 or m.shape != s.shape:
@@ -170,7 +152,7 @@ def hellinger(
 
 
 def _seen(visits: npt.ArrayLike | None, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
-    """Check visits: [N, S] where a policy was at all."""
+    """Check visits; return where each policy was at all: [N, S]."""
     if visits is None:
         return np.ones(shape, np.bool_)
     array = np.asarray(visits, np.float64)
@@ -190,7 +172,7 @@ def _over_states(
     draws: int,
     level: float,
 ) -> BehaviourDistances:
-    """Average squared distances [pairs, S] over states, and over resampled ones."""
+    """Return average squared distances [pairs, S] over states, and over resampled ones."""
     check_level(level)
     check_draws(draws)
     first, second = np.triu_indices(count, 1)
@@ -238,7 +220,7 @@ def _episodes(episodes: npt.ArrayLike | None, states: int) -> Integers:
 
 
 def _resampled(episodes: Integers, rng: np.random.Generator, draws: int) -> Numbers | None:
-    """[draws, S] how often each state is drawn; None where there is one episode only."""
+    """Return [draws, S] how often each state is drawn; None: there is one episode only."""
     count = int(episodes.max()) + 1
     if count < 2:
         return None
@@ -248,7 +230,7 @@ def _resampled(episodes: Integers, rng: np.random.Generator, draws: int) -> Numb
 
 
 def _quantiles(drawn: Numbers, ends: list[float]) -> Numbers:
-    """[2, pairs]: of draws [pairs, draws], without those that met no common state."""
+    """Return [2, pairs] of draws [pairs, draws], ignoring draws without a common state."""
     found = np.full((2, len(drawn)), np.nan)
     known = ~np.isnan(drawn).all(1)
     if known.any():
@@ -257,7 +239,7 @@ def _quantiles(drawn: Numbers, ends: list[float]) -> Numbers:
 
 
 def _square(pairs: Numbers, count: int, diagonal: float) -> Numbers:
-    """[N, N] of values [pairs] of the upper triangle."""
+    """Return the [N, N] matrix with values [pairs] in its upper triangle."""
     square = np.full((count, count), diagonal)
     square[np.triu_indices(count, 1)] = pairs
     square.T[np.triu_indices(count, 1)] = pairs

@@ -1,4 +1,4 @@
-"""What policies earn in a tree, and what the best answer to them does."""
+"""Expected returns and best responses in game trees."""
 
 from __future__ import annotations
 
@@ -15,49 +15,38 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class BestResponse:
-    """The best answer of one player to the policies of all others."""
+    """The best response of one player to the policies of all others."""
 
     player: int
     value: float
-    """What it earns a game, in expectation."""
+    """Its expected return."""
     policy: Numbers = field(repr=False)
-    """[I_p, A]: 1 for the action that is taken, else 0. Of equally good actions it is the first,
-    also where the others' play never leads; in a game of perfect information it is the best there,
-    too."""
+    """[I_p, A]: 1 for the action taken, else 0. Ties go to the first action, also in information
+    sets that the others' play never reaches.
+    """
 
     def as_summary(self) -> dict[str, float]:
-        """Plain data, without the policy."""
+        """Return plain data, without the policy."""
         return {"player": self.player, "value": self.value}
 
 
 def expected_returns(tree: Tree, policies: Policies) -> Numbers:
-    """What each player earns a game: [R], exactly, by the likelihood of every end.
+    """Return the exact expected return of each player: [R].
 
-    Args:
-        tree: of the game.
-        policies: by player, [I_p, A].
-
-    Raises:
-        UsageError: the policies do not fit the game (`Tree.check_policy`).
+    `policies`: by player, [I_p, A].
     """
     found: Numbers = tree.reach(tree.edge_probabilities(policies)) @ tree.returns
     return found
 
 
 def best_response(tree: Tree, player: int, policies: Policies) -> BestResponse:
-    """The best that one player can do against the policies of the others.
+    """Return a best response of one player to the policies of the others.
 
-    In each information set, from the end, the action is taken that is worth most, its nodes
-    weighted by how likely the others and chance make them (their counterfactual reach; Zinkevich et
-    al. 2007, "Regret minimization in games with incomplete information").
+    In each information set, from the end, the action with the greatest value is taken; nodes are
+    weighted by the probability with which others and chance reach them (their counterfactual reach;
+    Zinkevich et al. 2007, "Regret minimization in games with incomplete information").
 
-    Args:
-        tree: of the game.
-        player: who answers.
-        policies: by player, [I_p, A]; the player's own is not looked at.
-
-    Raises:
-        UsageError: the policies do not fit the game, or there is no such player.
+    `policies`: by player, [I_p, A]; the player's own is ignored.
     """
     tree.check_player(player)
     probabilities = tree.edge_probabilities(policies, free=player)

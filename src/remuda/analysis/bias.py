@@ -1,9 +1,8 @@
-"""Values worked out from noisy payoffs, with the noise taken out as far as it can be.
+"""Estimates from noisy payoffs, with bias correction, intervals and a null distribution.
 
-Whatever adds up squares or takes what is largest finds more in noisy numbers than in exact ones:
-policies that are all equal look diverse, a front looks farther out than it is. A value comes
-therefore with what is left of it without that bias, with an interval, and, of a population, with
-what the same matches show where all policies are equal.
+Sums of squares and maxima come out larger in noisy numbers than in exact ones: equal policies look
+diverse, a front looks farther out than it is. An estimate therefore comes with its value corrected
+for that bias, an interval, and what the same number of matches gives where all policies are equal.
 """
 
 from __future__ import annotations
@@ -23,18 +22,17 @@ Plain = dict[str, Any]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value worked out from noisy numbers.
+    """A value estimated from noisy numbers.
 
     Attributes:
         value: at the means; on average too large where noise adds to it.
-        corrected: the same without the bias that resampling shows, within the bounds.
-        interval: (low, high) the basic bootstrap interval of the corrected value (Davison and
-            Hinkley 1997, "Bootstrap methods and their application", chapter 2).
-        null_interval: (low, high) between what `value` lies where all policies are equal and the
-            matches as many and as noisy; NaN where that was not asked for.
-        null_share: how often `value` is as large where all policies are equal, a p-value; NaN
-            likewise.
-        draws: how many samples this is from.
+        corrected: without the bias that resampling shows, within the bounds.
+        interval: (low, high) the basic bootstrap interval of `corrected` (Davison and Hinkley 1997,
+            "Bootstrap methods and their application", chapter 2).
+        null_interval: (low, high) of `value` if all policies were equal; NaN: not computed.
+        null_share: how often `value` is as large if all policies are equal, a p-value; NaN: not
+            computed.
+        draws: number of samples.
         level: of both intervals.
     """
 
@@ -47,7 +45,7 @@ class Estimate:
     level: float = 0.95
 
     def as_summary(self) -> Plain:
-        """All of it as plain data; None stands for what is not known."""
+        """Return plain data; None: unknown."""
         return {
             "value": plain(self.value),
             "corrected": plain(self.corrected),
@@ -68,18 +66,10 @@ def estimate_from(
     bounds: tuple[float, float] = (-np.inf, np.inf),
     level: float = 0.95,
 ) -> Estimate:
-    """Put an estimate together from values of samples around the means.
+    """Build an estimate from the values of samples.
 
-    Args:
-        value: at the means.
-        drawn: [draws] of samples around the means, by the formula that `unbiased` is from.
-        unbiased: of a formula that takes the noise out by itself; none: `value`.
-        null: [draws] what `value` would be where all policies are equal.
-        bounds: what the value can be at all.
-        level: of the intervals.
-
-    Raises:
-        UsageError: there are no samples, or the level is no probability.
+    `drawn`: [draws] by the formula of `unbiased`; `null`: [draws] of `value` if all policies were
+    equal.
     """
     check_level(level)
     check_draws(len(drawn))
@@ -115,19 +105,9 @@ def estimate(
     bounds: tuple[float, float] = (-np.inf, np.inf),
     level: float = 0.95,
 ) -> Estimate:
-    """Work a measure of a population out with its bias, its interval, and its null.
+    """Estimate a measure of a population with its bias, interval and null distribution.
 
-    Args:
-        payoffs: of two roles.
-        measure: of the payoffs of the first role, [n_1, n_2].
-        rng: for the samples.
-        unbiased: the same measure with the noise of one set of matches taken out.
-        draws: samples, of the payoffs and of equal policies each.
-        bounds: what the measure can be at all.
-        level: of the intervals.
-
-    Raises:
-        UsageError: cells were never played, `draws` or `level` cannot be used.
+    `measure`: of the payoffs of the first role, [n_1, n_2].
     """
     check_draws(draws)
     matrix = payoffs.matrix
@@ -140,13 +120,10 @@ def estimate(
 
 
 def all_equal(payoffs: Payoffs) -> Payoffs:
-    """The game in which the strategies of the first role are all equal, with the same noise.
+    """Return the game in which all strategies of the first role are equal, with the same noise.
 
-    In a symmetric game these are the strategies of both, so that all means are the same; else each
-    mean is that over the strategies of the first role. Matches are as many and as noisy as before.
-
-    Raises:
-        UsageError: cells were never played.
+    In a symmetric game all means become equal; else each mean is the one over the first role's
+    strategies.
     """
     payoffs.check_whole()
     if payoffs.symmetric:
@@ -157,6 +134,6 @@ def all_equal(payoffs: Payoffs) -> Payoffs:
 
 
 def check_draws(draws: int) -> None:
-    """Raise a `UsageError` unless there are samples enough for an interval."""
+    """Raise a `UsageError` for fewer samples than an interval needs."""
     if draws < 2:
         raise UsageError(f"draws is {draws}; an interval takes at least 2, better 400")

@@ -1,11 +1,11 @@
 """Correlated and coarse correlated equilibria of games of any number of roles.
 
-A joint distribution of all roles' strategies is a correlated equilibrium if no role that is told
-its own strategy gains by playing another (Aumann 1974, "Subjectivity and correlation in randomized
-strategies"), and a coarse one if no role gains by a strategy that it chooses before it is told
-(Moulin and Vial 1978, "Strategically zero-sum games"). Both make polytopes: the largest welfare is
-found by a linear program, and the largest entropy, which is unique, by Newton's method (Ortiz,
-Schapire and Kakade 2007, "Maximum entropy correlated equilibria").
+A joint distribution of all roles' strategies is a correlated equilibrium if no role gains by
+departing after it learns its own strategy (Aumann 1974, "Subjectivity and correlation in randomized
+strategies"), and a coarse one if no role gains by departing before it learns its strategy (Moulin
+and Vial 1978, "Strategically zero-sum games"). Both make polytopes: the largest welfare is found by
+a linear program, and the largest entropy, which is unique, by Newton's method (Ortiz, Schapire and
+Kakade 2007, "Maximum entropy correlated equilibria").
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from remuda.errors import UsageError
 
 Choice = Literal["entropy", "welfare"]
 ENOUGH = 1e-9
-"""The regret of an answer, by the range of the payoffs."""
+"""The largest regret of an answer, by the range of the payoffs."""
 SIZE = 10_000_000
-"""Numbers in the constraints, at most: joint strategies by departures. Answers take minutes beyond,
-and memory of many gigabytes."""
+"""Most numbers in the constraints: joint strategies by departures. Beyond, answers take minutes and
+many gigabytes.
+"""
 
 
 @dataclass(frozen=True)
 class Correlated:
-    """A correlated equilibrium, or a coarse one.
+    """A correlated or coarse correlated equilibrium.
 
     Attributes:
         joint: [n_1, ..., n_R] probabilities.
-        values: [R] what each role earns.
-        regret: [R] what each could gain by departing; computed from the payoffs.
+        values: [R] the roles' payoffs.
+        regret: [R] the gain of each role's best departure; computed from the payoffs.
         entropy: of `joint`, in nats.
-        coarse: which kind it is.
-        note: what there is to know besides; empty: nothing.
+        note: a remark on the solution; often empty.
     """
 
     joint: Numbers
@@ -53,16 +53,16 @@ class Correlated:
 
     @property
     def welfare(self) -> float:
-        """What all roles earn together."""
+        """The sum of the roles' payoffs."""
         return float(self.values.sum())
 
     @property
     def marginals(self) -> tuple[Numbers, ...]:
-        """By role, [n_r] how often it plays each of its strategies."""
+        """The mixture of each role, [n_r] each."""
         return marginals(self.joint)
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "kind": "coarse correlated" if self.coarse else "correlated",
             "joint": self.joint.tolist(),
@@ -76,24 +76,18 @@ class Correlated:
 
 
 def marginals(joint: Numbers) -> tuple[Numbers, ...]:
-    """By role, [n_r] how often it plays each of its strategies in a joint distribution."""
+    """Return each role's mixture, [n_r] each, of a joint distribution."""
     axes = range(joint.ndim)
     return tuple(joint.sum(tuple(axis for axis in axes if axis != role)) for role in axes)
 
 
 def solve(payoffs: npt.ArrayLike, choose: Choice = "entropy", coarse: bool = False) -> Correlated:
-    """The correlated equilibrium of the largest entropy, or one of the largest welfare.
+    """Return the correlated equilibrium with the largest entropy, or one with the largest welfare.
 
-    Should the largest entropy not be found to within a regret of 1e-9 of the range of the payoffs,
-    the answer is one of the largest welfare, and its note says so.
+    If the largest entropy is not found to within a regret of 1e-9 of the payoffs' range, the answer
+    has the largest welfare, and its note says so.
 
-    Args:
-        payoffs: [R, n_1, ..., n_R] what each role earns.
-        choose: `entropy` (unique), or `welfare`: what all roles earn together.
-        coarse: whether roles decide to depart before they are told their strategy.
-
-    Raises:
-        UsageError: the payoffs are of another shape, not finite, or too many.
+    `payoffs`: [R, n_1, ..., n_R]; `coarse`: roles depart before they learn their strategy.
     """
     game = as_payoffs(payoffs)
     if choose not in get_args(Choice):
@@ -118,14 +112,11 @@ def solve(payoffs: npt.ArrayLike, choose: Choice = "entropy", coarse: bool = Fal
 
 
 def constraints(payoffs: Numbers, coarse: bool) -> Numbers:
-    """What departures lose, by joint strategy: [K, n_1 * ... * n_R], in an equilibrium 0 at least.
+    """Return the losses of departures by joint strategy: [K, n_1 * ... * n_R].
 
-    A row for each role and strategy that it might play instead; if not coarse, for each strategy
-    that it is told besides.
-
-    Args:
-        payoffs: [R, n_1, ..., n_R].
-        coarse: as of `solve`.
+    In an equilibrium their expectations are at least 0. Rows are pairs of a role and a strategy
+    that it might play instead; if not coarse, also of its recommended strategy. `payoffs`: [R, n_1,
+    ..., n_R].
     """
     shape = payoffs.shape[1:]
     found = []
@@ -171,20 +162,20 @@ def _answer(game: Numbers, probabilities: Numbers, coarse: bool, note: str) -> C
     earned = game.reshape(len(game), -1) @ joint.reshape(-1)
     regret = correlated_regret(game, joint, coarse)
     if not note and (regret > ENOUGH * _range(game)).any():
-        note = f"its regret is {regret.max():.1e}: the payoffs cannot be told apart any better"
+        note = f"its regret is {regret.max():.1e}: the payoffs differ by too little"
     positive = joint[joint > 0.0]
     entropy = max(0.0, -float((positive * np.log(positive)).sum()))
     return Correlated(joint, earned, regret, entropy, coarse, note)
 
 
 def _range(game: Numbers) -> float:
-    """The largest range of a role's payoffs; 1 where they are all alike."""
+    """Return the largest range of a role's payoffs; 1 where all are equal."""
     axes = tuple(range(1, game.ndim))
     return float((game.max(axes) - game.min(axes)).max()) or 1.0
 
 
 def _scaled(game: Numbers) -> Numbers:
-    """The payoffs less what each role earns at least, by the range that all roles share."""
+    """Return the payoffs less each role's minimum, divided by the common range."""
     axes = tuple(range(1, game.ndim))
     scaled: Numbers = (game - game.min(axes, keepdims=True)) / _range(game)
     return scaled

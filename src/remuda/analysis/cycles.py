@@ -1,9 +1,8 @@
-"""Who goes round: the cycles of a game in which each beats the next, as sure as is asked.
+"""Find cycles of strategies in which each beats the next.
 
-An edge leads from a strategy to one that it beats surely: by a margin above 0 that noise does not
-explain. Everything is done in bounded time, and in the same way each time. Cycles of three and the
-strongest cycle are found exactly. The longest one is hard to find in general; where it is not known
-to be the longest, that is said.
+An edge leads from a strategy to one that it surely beats: its margin is above 0 and noise does not
+explain it. All searches are bounded and deterministic. Cycles of three and the strongest cycle are
+exact. The longest cycle is hard to find in general; `longest_is_certain` says whether it is.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from remuda.kernels import njit
 from remuda.types import Bools, Integers
 
 BUDGET = 1_000_000
-"""Steps of the search for a longer cycle than the one that was built: some tenths of a second."""
+"""Steps of the search for a longer cycle: some tenths of a second."""
 ROUNDING = 1e-9
-"""A margin of less than this share of the greatest is none."""
+"""Margins below this share of the greatest count as 0."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,8 @@ class Cycle:
 
     Attributes:
         names: [L] from the one that comes first among all strategies.
-        margins: [L] by how much each beats the next: half of what it earns more.
-        intervals: [2, L] between what these lie, all edges of the game together or each alone.
+        margins: [L] by how much each beats the next: half of the difference of their payoffs.
+        intervals: [2, L] of the margins, simultaneous for all edges or for each alone.
     """
 
     names: tuple[str, ...]
@@ -47,7 +46,7 @@ class Cycle:
         return float(self.margins.min())
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "names": list(self.names),
             "margins": plain(self.margins),
@@ -58,20 +57,18 @@ class Cycle:
 
 @dataclass(frozen=True)
 class Cycles:
-    """The cycles of a game among edges that are sure.
+    """The cycles of a game among sure edges.
 
     Attributes:
-        edges: pairs of whom one surely beats the other.
-        pairs: pairs that met.
-        groups: sets of strategies of which each is in a cycle with any other, the largest first.
-        strongest: the cycle whose least margin is the greatest, and the shortest such; None: there
-            is no cycle.
-        longest: the longest cycle that was found; None: there is none.
-        longest_is_certain: whether none is longer; otherwise the search was cut.
+        edges: number of pairs in which one surely beats the other.
+        pairs: number of pairs that met.
+        groups: strongly connected sets of strategies, the largest first.
+        strongest: the shortest cycle among those with the greatest least margin.
+        longest: the longest cycle found.
+        longest_is_certain: False: the search was cut.
         triangles: the strongest cycles of three, the strongest first.
-        num_triangles: how many there are.
+        num_triangles: number of all cycles of three.
         level: the probability that all edges are right (`joint`), or each of them.
-        joint: whether the level holds for all edges together.
     """
 
     edges: int
@@ -86,7 +83,7 @@ class Cycles:
     joint: bool
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "edges": self.edges,
             "pairs": self.pairs,
@@ -109,21 +106,12 @@ def cycles(
     most: int = 10,
     budget: int = BUDGET,
 ) -> Cycles:
-    """Find the cycles of a symmetric game among edges that are sure.
+    """Find the cycles of a symmetric game among sure edges.
 
     Pairs that never met have no edge. An edge is sure by a two-sided t test of the margin.
 
-    Args:
-        payoffs: of the game.
-        level: how sure edges are to be.
-        joint: all edges together (Bonferroni), so that whatever cycle is named is there with this
-            probability; else each alone, and some of many edges are wrong.
-        most: so many cycles of three at most.
-        budget: steps of the search for the longest cycle.
-
-    Raises:
-        UsageError: the game is not symmetric, no two strategies met twice, or `level`, `most` or
-            `budget` is out of range.
+    `joint`: test all edges together (Bonferroni), so that any named cycle exists with this
+    probability; else each alone, and some of many edges are wrong.
     """
     check_level(level)
     if most < 0 or budget < 0:
@@ -156,7 +144,7 @@ def cycles(
 
 
 def _margins(payoffs: Payoffs, level: float, joint: bool) -> tuple[Numbers, Numbers]:
-    """Return the margins [n, n], and what half of their intervals is; NaN: they never met."""
+    """Return the margins [n, n] and half of their intervals; NaN: they never met."""
     if not payoffs.symmetric:
         raise UsageError("cycles: this is for symmetric games; pool the seats (`pooled_roles`)")
     apart = ~np.eye(len(payoffs.names), dtype=np.bool_)
@@ -182,17 +170,12 @@ def _groups(beats: Bools) -> list[list[int]]:
 
 
 def strongest_cycle(of_pairs: Numbers, beats: Bools) -> list[int]:
-    """Return the cycle whose least margin is the greatest; of several the shortest, then the first.
+    """Return the cycle with the greatest least margin; ties: the shortest, then the first.
 
-    Among edges of a margin or more there is a cycle up to some margin, which is found by halving;
-    the cycles there all have an edge of just that margin.
+    Halving finds the greatest margin up to which the edges contain a cycle; the cycles there all
+    have an edge of just that margin.
 
-    Args:
-        of_pairs: [n, n] margins.
-        beats: [n, n] the edges.
-
-    Returns:
-        Its strategies in order, the least first; empty: there is no cycle.
+    `of_pairs`: [n, n] margins; `beats`: [n, n] the edges.
     """
     if not _groups(beats):
         return []
@@ -213,7 +196,7 @@ def strongest_cycle(of_pairs: Numbers, beats: Bools) -> list[int]:
 
 
 def _way(beats: Bools, one: int, other: int) -> list[int]:
-    """Return the shortest way from one strategy to another, both included; empty: none."""
+    """Return the shortest path between two strategies, both included; empty: none."""
     before = {one: one}
     edge = [one]
     while edge and other not in before:
@@ -239,7 +222,7 @@ def _turned(cycle: list[int]) -> list[int]:
 
 
 def _triangles(of_pairs: Numbers, beats: Bools, most: int) -> tuple[list[list[int]], int]:
-    """Return the strongest cycles of three, and how many there are."""
+    """Return the strongest cycles of three, and the number of all."""
     kept: list[tuple[float, list[int]]] = []
     number = 0
     for one in range(len(beats)):
@@ -260,19 +243,13 @@ def _triangles(of_pairs: Numbers, beats: Bools, most: int) -> tuple[list[list[in
 
 
 def longest_cycle(beats: Bools, budget: int = BUDGET) -> tuple[list[int], bool]:
-    """Return the longest cycle that is found, and whether none is longer.
+    """Return the longest cycle found, and whether none is longer.
 
-    A short cycle is made longer by what fits between two of its neighbours, one strategy or two.
-    Where all of a group met all that ends with the whole group (Camion 1959), which no cycle can
-    exceed; otherwise all cycles are tried, as far as the budget goes.
+    A short cycle is extended by one or two strategies between two of its neighbours. If all of a
+    group met, that ends with the whole group (Camion 1959), which no cycle exceeds; otherwise all
+    cycles are tried within the budget.
 
-    Args:
-        beats: [n, n] the edges; between two strategies one at most.
-        budget: steps of the search.
-
-    Returns:
-        Its strategies in order, the least first (empty: there is no cycle); and whether it is
-        certain that none is longer.
+    `beats`: [n, n] the edges; between two strategies one at most.
     """
     best: list[int] = []
     certain = True
@@ -320,9 +297,8 @@ def _built(beats: Bools) -> list[int]:
 def _search(beats: Bools, length: int, budget: int) -> tuple[Integers, int, int, bool]:
     """Try all cycles, each from its least strategy on, for one of more than `length`.
 
-    Returns:
-        The best [n], its length (that which was given: none is better), the steps that were taken,
-        and whether all were tried.
+    Returns: the best [n], its length (the given one: none is better), the steps taken, and whether
+    all were tried.
     """
     count = len(beats)
     path, tried = np.zeros(count, np.int64), np.zeros(count, np.int64)

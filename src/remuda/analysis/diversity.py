@@ -1,9 +1,9 @@
-"""How many different ways to play a population has, by whom its policies beat.
+"""Measures of a population's diversity by the results of its policies.
 
-All of it is worked out from the payoffs of a game of two roles; the policies in question are the
-strategies of the first role, and those of the second are what they are compared against. Noise
-makes equal policies look diverse, so that functions of `Payoffs` say what is left of a value
-without it, and how large it is where all policies are equal (`remuda.analysis.bias`).
+All come from the payoffs of a game of two roles: the policies in question are the strategies of the
+first role, compared by their results against those of the second. Noise makes equal policies look
+diverse, so functions of `Payoffs` return an estimate without that bias, and its null distribution
+(`remuda.analysis.bias`).
 """
 
 from __future__ import annotations
@@ -23,29 +23,22 @@ from remuda.errors import UsageError
 from remuda.types import Bools
 
 Mixture = npt.ArrayLike | Callable[[Numbers], npt.ArrayLike]
-"""Probabilities [N] of the policies, or what works them out from payoffs [N, N]."""
+"""Probabilities [N] of the policies, or a function that computes them from payoffs [N, N]."""
 
 
 def expected_cardinality(
     matrix: npt.ArrayLike, scale: float = 1.0, errors: npt.ArrayLike | None = None
 ) -> float:
-    """How many policies a determinantal point process draws that avoids policies which are alike.
+    """Return the expected cardinality of a determinantal point process over payoff rows.
 
-    trace(I - (L + I)^-1) with L = M M^T (Perez-Nieves et al. 2021, "Modelling behavioural
-    diversity for learning in open-ended games", their expected cardinality), where a row of M is
-    what a policy earns against each opponent: between 0 and N. It depends on the unit of payoffs:
-    a policy counts fully where its row is long in units of `scale`.
+    trace(I - (L + I)^-1) with L = M M^T (Perez-Nieves et al. 2021, "Modelling behavioural diversity
+    for learning in open-ended games"), where a row of M holds a policy's payoffs against each
+    opponent: between 0 and N. It depends on the unit of payoffs: a policy counts fully if its row
+    is long in units of `scale`.
 
-    Args:
-        matrix: [N, M] payoffs.
-        scale: the difference of payoffs that matters, in units of reward.
-        errors: [N, M] standard errors. With them, the noise is taken out: each square on the
-            diagonal of L is by the squares of its errors too large on average, and the rest is
-            right. What noise leaves of eigenvalues of 0 has both signs, and both count, so that
-            they cancel.
-
-    Raises:
-        UsageError: the matrix cannot be used.
+    - `matrix`: [N, M] payoffs.
+    - `errors`: [N, M] standard errors, to remove the noise: it only adds the squared errors to the
+      diagonal of L. Remaining eigenvalues of either sign cancel.
     """
     m = _matrix(matrix)
     if not (np.isfinite(scale) and scale > 0.0):
@@ -60,19 +53,14 @@ def expected_cardinality(
 
 
 def effective_diversity(matrix: npt.ArrayLike, mixture: npt.ArrayLike, tie: float = 0.0) -> float:
-    """What the policies of a mixture win of each other where they win, in units of payoffs.
+    """Return what policies of a mixture win of each other where they win, in payoff units.
 
     p^T max(A, 0) p for a mixture p, the Nash equilibrium's, and payoffs A (Balduzzi et al. 2019,
-    "Open-ended learning in symmetric zero-sum games", their effective diversity). It is 0 where one
-    policy beats all, and so are the payoffs between policies of the mixture that only tie.
+    "Open-ended learning in symmetric zero-sum games"). It is 0 where one policy beats all, and
+    where policies of the mixture only tie.
 
-    Args:
-        matrix: [N, N] payoffs.
-        mixture: [N] probabilities of the policies.
-        tie: the payoff of a tie: 0 in a zero-sum game, 0.5 where payoffs are shares of wins.
-
-    Raises:
-        UsageError: the matrix or the mixture cannot be used.
+    `matrix`: [N, N]; `mixture`: [N]; `tie`: the payoff of a tie: 0 in a zero-sum game, 0.5 for
+    shares of wins.
     """
     m = _matrix(matrix, square=True)
     p = _mixture(mixture, len(m))
@@ -80,19 +68,13 @@ def effective_diversity(matrix: npt.ArrayLike, mixture: npt.ArrayLike, tie: floa
 
 
 def rectified_nash(matrix: npt.ArrayLike, mixture: npt.ArrayLike, tie: float = 0.0) -> Numbers:
-    """Against whom PSRO_rN trains each policy: [N, N], by row the mixture of its opponents.
+    """Return the opponents' mixture for each policy under PSRO_rN: [N, N], by row.
 
-    A policy of the Nash mixture trains against those of the mixture that it beats or ties with, in
-    proportion to their probabilities (Balduzzi et al. 2019, their rectified Nash response); it ties
-    with itself. The others do not train: their rows are 0.
+    A policy of the Nash mixture trains against those of the mixture that it beats or ties with,
+    itself included, in proportion to their probabilities (Balduzzi et al. 2019, their rectified
+    Nash response). The others do not train: their rows are 0.
 
-    Args:
-        matrix: [N, N] payoffs.
-        mixture: [N] the Nash equilibrium.
-        tie: the payoff of a tie.
-
-    Raises:
-        UsageError: the matrix or the mixture cannot be used.
+    `matrix`: [N, N] payoffs; `mixture`: [N] the Nash equilibrium.
     """
     m = _matrix(matrix, square=True)
     p = _mixture(mixture, len(m))
@@ -104,18 +86,10 @@ def rectified_nash(matrix: npt.ArrayLike, mixture: npt.ArrayLike, tie: float = 0
 
 
 def payoff_distances(matrix: npt.ArrayLike, errors: npt.ArrayLike | None = None) -> Numbers:
-    """How differently each two policies fare, [N, N], in units of payoffs.
+    """Return the root mean squared difference of payoff rows: [N, N].
 
-    The root of the mean squared difference of two rows, over all opponents.
-
-    Args:
-        matrix: [N, M] payoffs.
-        errors: [N, M] standard errors. With them, what noise adds to the squares on average is
-            taken out, and what is less than 0 then is 0; equal policies are at 0 about half the
-            time.
-
-    Raises:
-        UsageError: the matrix cannot be used.
+    `matrix`: [N, M]; `errors`: [N, M] standard errors, whose average contribution is removed;
+    results below 0 become 0.
     """
     m = _matrix(matrix)
     squared: Numbers = squareform(pdist(m, "sqeuclidean")) / m.shape[1]
@@ -135,18 +109,7 @@ def response_diversity(
     draws: int = 400,
     level: float = 0.95,
 ) -> Estimate:
-    """Expected cardinality of the strategies of the first role, with its uncertainty.
-
-    Args:
-        payoffs: of two roles.
-        rng: for the samples.
-        scale: as for `expected_cardinality`.
-        draws: samples.
-        level: of the intervals.
-
-    Raises:
-        UsageError: cells were never played, or an argument cannot be used.
-    """
+    """Estimate the expected cardinality of the first role's strategies."""
     errors = payoffs.errors[0]
     return estimate(
         payoffs,
@@ -168,21 +131,12 @@ def nash_diversity(
     draws: int = 400,
     level: float = 0.95,
 ) -> Estimate:
-    """Effective diversity under a mixture, with its uncertainty.
+    """Estimate the effective diversity under a mixture.
 
-    Noise around a tie only ever adds to it, and no formula takes that out whole: compare the value
-    with its null interval before anything is made of it.
+    Noise around a tie only ever adds to it, and no formula removes all of that: compare the value
+    with its null interval.
 
-    Args:
-        payoffs: of two roles with as many strategies.
-        mixture: [N], or what works it out from payoffs, which is asked anew for each sample.
-        rng: for the samples.
-        tie: the payoff of a tie.
-        draws: samples.
-        level: of the intervals.
-
-    Raises:
-        UsageError: cells were never played, or an argument cannot be used.
+    `mixture`: [N], or a function of payoffs, called again for each sample.
     """
 
     def measure(matrix: Numbers) -> float:
@@ -193,7 +147,7 @@ def nash_diversity(
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """Whom each policy trains against by PSRO_rN.
+    """The opponents of each policy under PSRO_rN.
 
     Attributes:
         names: of the policies.
@@ -208,7 +162,7 @@ class TrainingPlan:
     trains: Numbers
 
     def as_summary(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """Return plain data."""
         return {
             "names": list(self.names),
             "weights": plain(self.weights),
@@ -225,18 +179,7 @@ def rectified_plan(
     tie: float = 0.0,
     draws: int = 400,
 ) -> TrainingPlan:
-    """Whom PSRO_rN trains each policy against, and how often samples of the payoffs agree.
-
-    Args:
-        payoffs: of two roles with as many strategies.
-        mixture: as for `nash_diversity`.
-        rng: for the samples.
-        tie: the payoff of a tie.
-        draws: samples.
-
-    Raises:
-        UsageError: cells were never played, or an argument cannot be used.
-    """
+    """Return the PSRO_rN training plan, and how often samples of the payoffs agree."""
     check_draws(draws)
     matrix = payoffs.matrix
     weights = rectified_nash(matrix, _asked(mixture, matrix), tie)

@@ -1,4 +1,4 @@
-"""Payoffs as they may be, given what was seen, one draw after another."""
+"""Draw payoffs from their posterior, one after another."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from remuda.analysis.payoff import KNOWN, Numbers, Payoffs
 from remuda.errors import UsageError
 
 PIECE = 1 << 22
-"""Numbers that are drawn at once: some tens of megabytes."""
+"""Numbers drawn at once: some tens of megabytes."""
 
 
 def with_own(payoffs: Payoffs) -> Payoffs:
-    """Return payoffs that can be drawn, also where strategies never met themselves.
+    """Return payoffs that can be drawn although strategies never met themselves.
 
-    In a symmetric game of constant sum symmetry tells what a strategy earns against itself; in
-    another one 0 stands for what was never played, and must not be used.
-
-    Raises:
-        UsageError: two strategies never met, or no two of them met twice.
+    In a symmetric constant-sum game symmetry gives a strategy's payoff against itself; in others
+    unplayed self-play is 0 and must not be used.
     """
     if not payoffs.symmetric:
         payoffs.check_whole()
@@ -39,11 +36,7 @@ def with_own(payoffs: Payoffs) -> Payoffs:
 
 
 def draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator[Numbers]:
-    """Draw payoffs as they may be, one after another: [R, n_1, ..., n_R] each.
-
-    Raises:
-        UsageError: there is nothing to draw from (`with_own`), or `samples` is less than 2.
-    """
+    """Draw payoffs one after another: [R, n_1, ..., n_R] each."""
     if samples < 2:
         raise UsageError(f"samples: at least 2 draws tell an uncertainty; this is {samples}")
     whole = with_own(payoffs)
@@ -60,7 +53,7 @@ def draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator[
 def symmetric_draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Numbers:
     """Draw the row's payoffs of a symmetric game: [samples, N, N].
 
-    These are distributed as those of `Payoffs.sample`, but each two strategies are drawn once.
+    Distributed as those of `Payoffs.sample`, but each pair is drawn once.
     """
     one, other = np.triu_indices(len(payoffs.names))
     moderated = payoffs.moderated[:, :, one, other]

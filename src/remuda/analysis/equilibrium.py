@@ -1,8 +1,7 @@
-"""The equilibrium of an empirical game, and how it may be another one, given what was seen.
+"""The equilibrium of an empirical game, with its uncertainty.
 
-An equilibrium of mean payoffs says nothing without their uncertainty: a strategy may be in it by
-the luck of a few matches. Here the payoffs are drawn as they may be (`Payoffs.sample`), and each
-draw is solved as the means are.
+A few lucky matches may put a strategy into the equilibrium of the mean payoffs. Here payoffs are
+drawn from their posterior (`Payoffs.sample`), and each draw is solved like the means.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from remuda.types import Bools
 SAMPLES = 1000
 """Draws of the payoffs."""
 USED = 1e-6
-"""A strategy that is played less often than this is not in the support."""
+"""Strategies with a smaller probability are not in the support."""
 LISTED = 5_000
-"""Pairs of supports up to which all equilibria of a game are listed, to choose from."""
+"""Most pairs of supports for which all equilibria are enumerated, to choose from."""
 CHUNK = 2_000_000
-"""Numbers in the draws that are made at once."""
+"""Numbers in the draws made at once."""
 ZERO_SUM = "zero-sum"
-"""The kind of a game of two roles in which one earns what the other loses."""
+"""The kind of a zero-sum game of two roles."""
 INTERVAL = (0.025, 0.975)
-"""The quantiles of an interval of 95%."""
+"""The quantiles of a 95% interval."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +37,11 @@ class Answer:
     """An equilibrium of one game.
 
     Attributes:
-        mixtures: by role, [n_r] how often it plays each of its strategies.
+        mixtures: by role, [n_r].
         joint: [n_1, ..., n_R] of a correlated equilibrium; None: the roles play independently.
-        values: [R] what each role earns.
-        regret: [R] what each could gain by departing; computed from the payoffs.
-        note: how it was chosen, and what there is to know besides.
+        values: [R] the roles' payoffs.
+        regret: [R] the gain of each role's best departure; computed from the payoffs.
+        note: how it was chosen, and other remarks.
     """
 
     mixtures: tuple[Numbers, ...]
@@ -54,22 +53,20 @@ class Answer:
 
 @dataclass(frozen=True)
 class Equilibrium:
-    """The equilibrium of the mean payoffs, and those of payoffs as they may be.
+    """The equilibrium of the mean payoffs, and those of payoff draws.
 
     Attributes:
         kind: `zero-sum`, `general-sum` or `correlated`: how the game was solved.
         strategies: by role, their names.
-        symmetric: whether both of two roles are one; then both mix alike.
+        symmetric: whether both roles have the same strategies and mix alike.
         answer: of the means.
-        masses: by role, [3, n_r] of each strategy's probability in the equilibria of the draws:
-            the mean, and the interval of 95%.
-        in_support: by role, [n_r] the share of draws in whose equilibrium a strategy is.
-        values: [3, R] of what each role earns in them: likewise; of a zero-sum game the interval
-            is the one of `_value_intervals`, which holds the value of the game in 95% of cases.
-        regrets: [3, R] of what each role could gain by departing from the equilibrium of the
-            means, if the payoffs are those of a draw: likewise.
+        masses: by role, [3, n_r] mean and 95% interval of a strategy's probability over the draws.
+        in_support: by role, [n_r] the share of draws with a strategy in the support.
+        values: [3, R] mean and 95% interval of the roles' payoffs; in a zero-sum game the interval
+            of `_value_intervals`, which covers the value of the game in 95% of cases.
+        regrets: [3, R] mean and 95% interval of the regret of `answer` under the draws.
         samples: draws.
-        unsolved: draws for which no equilibrium was found; they are in `regrets` alone.
+        unsolved: draws without an equilibrium; they count in `regrets` alone.
     """
 
     kind: str
@@ -84,7 +81,7 @@ class Equilibrium:
     unsolved: int
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data; of a symmetric game the strategies of one role, which are those of both."""
+        """Return plain data; of a symmetric game one role's strategies."""
         roles = [
             [
                 {
@@ -122,25 +119,15 @@ def nash(
     samples: int = SAMPLES,
     seconds: float = 10.0,
 ) -> Equilibrium:
-    """The equilibrium of a game's mean payoffs, and how sure it is.
+    """Return the equilibrium of a game's mean payoffs, with its uncertainty.
 
-    Of a zero-sum game of two roles it is the one of the largest entropy. Of another game of two
-    roles it is the one in which both earn the most together, if the game is small enough to list
-    them all (of a symmetric game: of those in which both roles mix alike); else the one that Lemke
-    and Howson's algorithm finds. Of more roles it is the correlated one of the largest entropy.
-    Each draw of the payoffs is solved likewise. Where a game has several equilibria, part of what
-    the draws differ in is which of them is chosen.
+    A zero-sum game of two roles gets the equilibrium of the largest entropy. Another game of two
+    roles gets the one with the largest welfare, if all can be enumerated (in a symmetric game among
+    those in which both roles mix alike); else the one that Lemke and Howson's algorithm finds. More
+    roles get the correlated one of the largest entropy. Draws of the payoffs are solved the same
+    way. If a game has several equilibria, draws also differ by which one is chosen.
 
-    Args:
-        payoffs: of any number of roles.
-        rng: what the draws are made with.
-        samples: draws, one at least.
-        seconds: after which the search in a large general-sum game is given up; of a draw, after a
-            tenth of that.
-
-    Raises:
-        UsageError: a cell was never played, an argument cannot be used, or no equilibrium of the
-            means was found.
+    `seconds`: limit of the search in a large general-sum game; a draw has a tenth of it.
     """
     if samples < 1:
         raise UsageError(f"samples is {samples}; at least one draw of the payoffs is needed")
@@ -174,19 +161,18 @@ def nash(
 
 
 def _value_intervals(at_means: Numbers, earned: Numbers) -> Numbers:
-    """Between what the value of a zero-sum game lies with a probability of 95%: [2, R].
+    """Return 95% intervals of the value of a zero-sum game: [2, R].
 
-    Values of draws do not tell that: each role's best answer to the noise of a draw moves the value
-    by more than the truth is away, to either side, and the interval of their quantiles holds the
-    truth in 84% of cases. To the first order noise moves the value by what it adds to the payoffs
-    of the optimal mixtures (Mills 1956, "Marginal values of matrix games and linear programs",
-    theorem 1), so that the value at the means is as uncertain as what these mixtures earn.
+    Quantiles over draws do not give them: each role's best response to a draw's noise moves the
+    value further than the truth is away, so that they cover it in 84% of cases. To first order
+    noise moves the value by what it adds to the payoffs of the optimal mixtures (Mills 1956,
+    "Marginal values of matrix games and linear programs", theorem 1), so the value is as uncertain
+    as these payoffs.
 
-    Args:
-        at_means: [R] what the equilibrium of the means earns at the means.
-        earned: [S, R] what it earns in each draw.
+    `at_means`: [R] payoffs of the mean game's equilibrium; `earned`: [S, R] its payoffs in each
+    draw.
     """
-    # What is drawn lies as far to one side as to the other: both tell how far.
+    # Draws deviate to both sides alike: use both to measure by how much.
     half = np.quantile(np.abs(earned - at_means), INTERVAL[1] - INTERVAL[0], axis=0)
     return np.stack([at_means - half, at_means + half])
 
@@ -194,7 +180,7 @@ def _value_intervals(at_means: Numbers, earned: Numbers) -> Numbers:
 def _gathered(
     payoffs: Payoffs, kind: str, answer: Answer, found: list[Answer], regrets: Numbers
 ) -> Equilibrium:
-    """What the draws' equilibria come to; `regrets` [S, R] is of all draws."""
+    """Summarise the equilibria of the draws; `regrets` [S, R] is of all draws."""
     masses, in_support = [], []
     for role, names in enumerate(payoffs.strategies):
         mixed = np.array([each.mixtures[role] for each in found]).reshape(-1, len(names))
@@ -219,7 +205,7 @@ Solver = Callable[[Numbers, float], Answer | None]
 
 
 def _solver(payoffs: Payoffs) -> tuple[str, Solver]:
-    """How a game is solved: by the kind that it is."""
+    """Return the solver for a game's kind."""
     if payoffs.num_roles != 2:
         return "correlated", _correlated
     symmetric = payoffs.symmetric
@@ -285,14 +271,14 @@ def _regret(game: Numbers, answer: Answer) -> Numbers:
 
 
 def _draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator[Numbers]:
-    """Draws [R, n_1, ..., n_R], made a few at a time where the game is large."""
+    """Draw [R, n_1, ..., n_R] payoffs, a few at a time where the game is large."""
     at_once = max(1, CHUNK // payoffs.means.size)
     for done in range(0, samples, at_once):
         yield from payoffs.sample(min(at_once, samples - done), rng)
 
 
 def _summed(drawn: Numbers) -> Numbers:
-    """[3, n] mean and ends of the interval, of [S, n]; NaN without any draw."""
+    """Return [3, n]: mean and interval of [S, n]; NaN without any draw."""
     if not len(drawn):
         return np.full((3, drawn.shape[1]), np.nan)
     found: Numbers = np.vstack([drawn.mean(0, keepdims=True), np.quantile(drawn, INTERVAL, 0)])

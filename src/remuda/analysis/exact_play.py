@@ -1,9 +1,8 @@
-"""How exploitable trained policies are, exactly, in games that a run plays and that can be walked.
+"""Exact exploitability of trained policies, in games small enough to walk.
 
-These are matrix games of one round, those of `played_trees`: Kuhn and Leduc poker, tic-tac-toe; and
-games of turns of OpenSpiel that are small enough.
-A best response is to a policy as it acts in the end: one that samples draws from its probabilities,
-one of Q-learning is greedy.
+These are matrix games of one round, the games of `played_trees` (Kuhn and Leduc poker, tic-tac-toe)
+and small turn-based games of OpenSpiel. A best response answers the policy as it acts in
+evaluation: stochastic policies sample from their probabilities, Q-learners act greedily.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ if TYPE_CHECKING:
 
 Numbers = npt.NDArray[np.float64]
 MOST_STATES = 50_000
-"""Of a game of OpenSpiel that is walked: some seconds."""
+"""Most states of an OpenSpiel game that is walked: some seconds."""
 
 
 @dataclass(frozen=True)
 class WalkedGame:
-    """A game of a run as a tree.
+    """A run's game as a tree.
 
     Attributes:
         tree: of the game.
-        observe: by player, what the run's game shows in its information sets [I_p, *shape], and
-            which of the run's actions are allowed there [I_p, actions].
-        first: the run's action that is the first of the tree.
+        observe: by player, the run's observations of its information sets [I_p, *shape], and the
+            run's legal actions there [I_p, actions].
+        first: the run's action that is the tree's first.
     """
 
     tree: Tree
@@ -54,21 +53,12 @@ class WalkedGame:
     first: int = 0
 
     def play(self, player: int, spec: PolicySpec, weights: Floats) -> Numbers:
-        """How a policy plays one seat: [I_p, A] probabilities.
-
-        Raises:
-            UsageError: it is of another game, or goes by earlier observations too.
-        """
+        """Return a policy's probabilities on one seat: [I_p, A]."""
         return probabilities(spec, weights, *self.observe(player))[:, self.first :]
 
 
 def walked_game(game: str, env: VectorEnv) -> WalkedGame | None:
-    """The tree of a run's game; None: it is none that can be walked, or has wrappers round it.
-
-    Args:
-        game: its name.
-        env: a copy of it, with the run's options.
-    """
+    """Return the tree of a run's game; None: it cannot be walked, or has wrappers."""
     if type(env) is MatrixEnv:  # one that is derived from it may have other rules
         return _matrix_game(env)
     if type(env) is OpenSpielEnv:
@@ -78,7 +68,7 @@ def walked_game(game: str, env: VectorEnv) -> WalkedGame | None:
         return None
     tree = flatten(played.rules())
 
-    @cache  # a population's policies are all asked about the same
+    @cache  # all policies of a population get the same batch
     def observe(player: int) -> tuple[Array, Bools]:
         return played.observations(tree, player)
 
@@ -86,7 +76,7 @@ def walked_game(game: str, env: VectorEnv) -> WalkedGame | None:
 
 
 def _matrix_game(env: MatrixEnv) -> WalkedGame | None:
-    """Of one round; of several, what is observed does not tell the whole history."""
+    """Return a one-round game; with several, observations do not determine the history."""
     if env.rounds > 1:
         return None
     tree = flatten(MatrixGame(*np.moveaxis(env.payoffs.astype(np.float64), 2, 0)))
@@ -102,7 +92,7 @@ def _matrix_game(env: MatrixEnv) -> WalkedGame | None:
 
 
 def _open_spiel_game(env: OpenSpielEnv) -> WalkedGame | None:
-    """Of turns; where moves are made at the same time, the tree has turns that the run has not."""
+    """Return a turn-based game; simultaneous moves would become turns that the run lacks."""
     try:
         rules = OpenSpielGame(env.name)
     except UsageError:  # it cannot be walked
@@ -122,7 +112,7 @@ def _open_spiel_game(env: OpenSpielEnv) -> WalkedGame | None:
 
 
 def _is_large(root: Any) -> bool:
-    """Whether a game of OpenSpiel has more than `MOST_STATES` ways to go."""
+    """Return whether a game of OpenSpiel has more than `MOST_STATES` histories."""
     count, path = 1, [_children(root)]
     while path:
         child = next(path[-1], None)
@@ -137,32 +127,32 @@ def _is_large(root: Any) -> bool:
 
 
 def _children(state: Any) -> Iterator[Any]:
-    """The states after one, each made when it is asked for."""
+    """Yield the states after one."""
     actions = [] if state.is_terminal() else state.legal_actions()
     return (state.child(action) for action in actions)
 
 
 @dataclass(frozen=True)
 class ExactExploitability:
-    """How exploitable policies are in the game itself.
+    """Exact exploitability by policy.
 
     Attributes:
         found: by policy, or by the names of those that play together.
-        untold: by policy, why it is not told.
+        untold: by policy, why it is missing.
     """
 
     found: Mapping[str, Exploitability]
     untold: Mapping[str, str]
 
     def as_summary(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "policies": {name: each.as_summary() for name, each in self.found.items()},
             "untold": dict(self.untold),
         }
 
     def in_words(self) -> str:
-        """One sentence."""
+        """Return one sentence."""
         if not self.found:
             return next(iter(self.untold.values()), "There is no policy to be measured.")
         best = min(self.found, key=lambda name: self.found[name].nash_conv)
@@ -189,10 +179,8 @@ def exact_exploitability(
 ) -> ExactExploitability:
     """Measure policies exactly.
 
-    Args:
-        game: that they play.
-        profiles: by name, who sits on each seat, as specification and weights [P]. A policy that
-            plays all seats stands on each of them.
+    `profiles`: the specification and weights [P] for each seat; a policy that plays all seats is
+    listed for each.
     """
     found: dict[str, Exploitability] = {}
     untold: dict[str, str] = {}

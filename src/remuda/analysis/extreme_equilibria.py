@@ -22,21 +22,21 @@ from remuda.types import Integers
 Labels = npt.NDArray[np.uint64]
 
 EQUAL: Final = 1e-9
-"""Payoffs that differ by less, by their range, are alike."""
+"""Payoffs closer than this, relative to their range, are equal."""
 SINGULAR: Final = 1e-11
 """A pivot below this is zero."""
 STRATEGIES: Final = 60
-"""At most, of both roles: each is a bit of a word."""
+"""Most strategies of both roles: each is a bit of a word."""
 
 
 def number_of_bases(rows: int, columns: int) -> int:
-    """How many pairs of supports of equal size a game has, the work of enumerating them."""
+    """Return the number of pairs of supports of equal size: the work of the enumeration."""
     return comb(rows + columns, rows)
 
 
 @njit(cache=True)
 def _next(chosen: Integers, size: int, most: int) -> bool:
-    """The next of the subsets of `size` numbers below `most`; False: this was the last."""
+    """Advance to the next subset of `size` numbers below `most`; False: this was the last."""
     place = size - 1
     while place >= 0 and chosen[place] == most - size + place:
         place -= 1
@@ -75,7 +75,7 @@ def _solve(system: Numbers, size: int) -> bool:
 
 @njit(cache=True)
 def _labels(limits: Numbers, used: Integers, solution: Numbers) -> tuple[bool, np.uint64]:
-    """Whether a point keeps all limits, and what is tight there (as of `_vertices`)."""
+    """Return whether a point satisfies all limits, and its tight ones (as of `_vertices`)."""
     rows, count = limits.shape
     label = np.uint64(0)
     for i in range(count):
@@ -96,12 +96,10 @@ def _labels(limits: Numbers, used: Integers, solution: Numbers) -> tuple[bool, n
 
 @njit(cache=True)
 def _vertices(limits: Numbers, found: Numbers, labels: Labels) -> int:
-    """Vertices of {p >= 0, limits p <= 1}, but 0, some more than once: how many there are.
+    """Enumerate the vertices of {p >= 0, limits p <= 1} except 0, and return their number.
 
-    Args:
-        limits: [K, N] all above zero.
-        found: [most, N] to be filled, as far as there is room.
-        labels: [most] to be filled: bit i for p_i = 0, bit N + k for a tight row k.
+    Some are found repeatedly. `limits`: [K, N] above 0; `found`: [most, N] to fill; `labels`:
+    [most] to fill: bit i for p_i = 0, bit N + k for a tight row k.
     """
     rows, count = limits.shape
     total = 0
@@ -136,10 +134,9 @@ def _vertices(limits: Numbers, found: Numbers, labels: Labels) -> int:
 
 
 def vertices(limits: Numbers) -> tuple[Numbers, Labels]:
-    """The vertices, but 0, of {p >= 0, limits p <= 1}, scaled to sum 1: [V, N], and labels [V].
+    """Return the vertices of {p >= 0, limits p <= 1} except 0, scaled to sum 1: [V, N], and labels.
 
-    Args:
-        limits: [K, N] between 1 and 2.
+    `limits`: [K, N] between 1 and 2; labels: [V].
     """
     room = 4096
     while True:
@@ -149,18 +146,16 @@ def vertices(limits: Numbers) -> tuple[Numbers, Labels]:
         if total <= room:
             break
         room = total
-    # What is tight tells the vertex.
+    # The tight limits determine the vertex.
     kept, first = np.unique(labels[:total], return_index=True)
     points = found[first]
     return points / points.sum(1, keepdims=True), kept
 
 
 def pairs(a: Numbers, b: Numbers) -> tuple[Numbers, Numbers]:
-    """All extreme equilibria: mixtures of the row [E, n] and of the column [E, m].
+    """Return all extreme equilibria: mixtures of the row [E, n] and of the column [E, m].
 
-    Args:
-        a: [n, m] payoffs of the row, between 1 and 2.
-        b: [n, m] payoffs of the column, likewise.
+    `a`, `b`: [n, m] payoffs of row and column, between 1 and 2.
     """
     rows, columns = a.shape
     of_row, row_labels = vertices(b.T.copy())

@@ -1,4 +1,4 @@
-"""Payoffs from elsewhere: tables (CSV) and arrays (NPZ) that another program wrote."""
+"""Read payoffs that another program wrote: tables (CSV) and arrays (NPZ)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from remuda.errors import UsageError
 from remuda.types import Array
 
 LARGEST = 1e100
-"""Payoffs up to this size are read: squares of larger ones overflow."""
+"""Largest payoff accepted: squares of larger ones overflow."""
 KINDS = (
     "a table of payoffs (a first line with the names of the columns, and in each line a name and "
     "what it earns against each), or a list of matches (columns row, column, row_return, "
@@ -28,15 +28,12 @@ MATCHES = ("row", "column", "row_return", "column_return")
 
 
 def read_file(path: Path) -> Payoffs:
-    """Read payoffs from a file; by its name a table (`.csv`) or arrays (`.npz`).
+    """Read payoffs from a table (`.csv`) or from arrays (`.npz`).
 
-    A table of payoffs is taken as known exactly, since it tells no uncertainty, and as a symmetric
-    game where rows and columns have the same names; so is the array `matrix` of an NPZ file. A list
-    of matches has its uncertainty. In an NPZ file that may also be told: `errors` [n, m] of the
-    means, with `counts` [n, m] of matches.
-
-    Raises:
-        UsageError: it is missing, of another kind, or damaged.
+    A table of payoffs has no uncertainty and counts as known exactly; it is a symmetric game where
+    rows and columns have the same names. So is the array `matrix` of an NPZ file. A list of matches
+    has its uncertainty. An NPZ file may also hold `errors` [n, m] of the means, with `counts` [n,
+    m] of matches.
     """
     if not path.is_file():
         raise UsageError(f"{path}: there is no such file")
@@ -72,7 +69,7 @@ def _read_csv(path: Path) -> Payoffs:
 
 
 def _clean(word: str) -> str:
-    """A word in one line, without what a terminal would take for a command."""
+    """Return a word in one line, without terminal control characters."""
     if not word.isprintable():
         word = "".join(c if c.isprintable() else " " if c.isspace() else "" for c in word)
     return word.strip()
@@ -155,7 +152,7 @@ def _names(path: Path, arrays: dict[str, Array], what: str, size: int) -> list[s
 
 
 def _of_matrix(path: Path, rows: Sequence[str], columns: Sequence[str], matrix: Numbers) -> Payoffs:
-    """Known payoffs: of a symmetric game where rows and columns have one set of names."""
+    """Return known payoffs, symmetric if rows and columns have the same names."""
     _check(path, matrix)
     if sorted(rows) != sorted(columns):
         return exact(matrix, names=(rows, columns))
@@ -171,7 +168,7 @@ def _with_errors(
     matrix: Numbers,
     arrays: dict[str, Array],
 ) -> Payoffs:
-    """Means with their standard errors: of a symmetric game, or of a zero-sum one."""
+    """Return means with standard errors, of a symmetric or a zero-sum game."""
     counts = arrays.get("counts")
     if counts is None or counts.shape != matrix.shape or arrays["errors"].shape != matrix.shape:
         raise UsageError(f"{path}: `errors` and `counts` must be there, both {matrix.shape}")

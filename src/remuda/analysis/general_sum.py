@@ -1,7 +1,6 @@
 """Equilibria of games of two roles: all of a small game, one of a larger one.
 
-No answer leaves here unverified: what each role could gain is worked out from the payoffs, and what
-is not an equilibrium by that is not an answer.
+Every answer is checked: its regret is computed from the payoffs.
 """
 
 from __future__ import annotations
@@ -24,27 +23,27 @@ from remuda.errors import UsageError
 from remuda.types import Integers
 
 EXACT = 1e-9
-"""The regret, by the range of a role's payoffs, that ends a search."""
+"""The regret, relative to the range of a role's payoffs, that ends a search."""
 ENOUGH = 1e-7
-"""The regret, likewise, above which nothing is an equilibrium."""
+"""The largest relative regret of an equilibrium."""
 BASES = 1_000_000
-"""So many pairs of supports are enumerated at most: games of up to 11 by 11."""
+"""Most pairs of supports enumerated: games of up to 11 by 11."""
 PERTURBATION = 1e-6
-"""By how much payoffs are changed, by their range, where the game as it is leads nowhere."""
+"""Relative change of payoffs for games whose own paths lead nowhere."""
 PERTURBED = 50
-"""Games that are tried so, in a round."""
+"""Perturbed games tried in a round."""
 LENGTHS = (1_000, 10_000, 1_000_000)
-"""Of a path, in pivots: by rounds. Most paths are short, and a long one need not be followed."""
+"""Most pivots of a path, by round. Most paths are short; long ones need not be followed."""
 
 
 @dataclass(frozen=True)
 class Equilibrium:
-    """An equilibrium of two roles, or that none was found.
+    """An equilibrium of two roles, or none.
 
     Attributes:
         mixtures: of the row [n] and of the column [m]; empty: none was found.
-        values: [2] what they earn.
-        regret: [2] what they could gain; computed from the payoffs.
+        values: [2] payoffs.
+        regret: [2] computed from the payoffs.
         note: how it was found, or why not.
     """
 
@@ -55,11 +54,11 @@ class Equilibrium:
 
     @property
     def found(self) -> bool:
-        """Whether there is an answer."""
+        """True if there is an answer."""
         return bool(self.mixtures)
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "found": self.found,
             "mixtures": [mixture.tolist() for mixture in self.mixtures],
@@ -76,11 +75,11 @@ class AllEquilibria:
     Attributes:
         rows: [E, n] mixtures of the row.
         columns: [E, m] mixtures of the column.
-        values: [E, 2] what they earn.
-        regrets: [E, 2] what they could gain; computed from the payoffs.
-        components: [E] equilibria of one number are connected by others, which mix them.
-        infinite: whether there are infinitely many. Then these are the extreme ones: where two
-            share one role's mixture, all between the other role's are equilibria too.
+        values: [E, 2] payoffs.
+        regrets: [E, 2] computed from the payoffs.
+        components: [E] equal numbers are connected by mixtures of them that are equilibria too.
+        infinite: whether there are infinitely many: where two extreme ones share one role's
+            mixture, all between the other role's are equilibria too.
     """
 
     rows: Numbers
@@ -91,12 +90,12 @@ class AllEquilibria:
     infinite: bool
 
     def __len__(self) -> int:
-        """E."""
+        """Return E."""
         return len(self.rows)
 
     @property
     def note(self) -> str:
-        """How many there are, in words."""
+        """The number of equilibria, in words."""
         if not self.infinite:
             return f"{len(self)} equilibria; there are no others"
         return (
@@ -105,7 +104,7 @@ class AllEquilibria:
         )
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "rows": self.rows.tolist(),
             "columns": self.columns.tolist(),
@@ -118,21 +117,14 @@ class AllEquilibria:
 
 
 def can_enumerate(rows: int, columns: int, bases: int = BASES) -> bool:
-    """Whether a game is small enough for all of its equilibria to be listed."""
+    """Return whether all equilibria of a game can be enumerated."""
     return rows + columns <= STRATEGIES and number_of_bases(rows, columns) <= bases
 
 
 def all_equilibria(a: npt.ArrayLike, b: npt.ArrayLike) -> AllEquilibria:
-    """All extreme equilibria of a small game of two roles.
+    """Return all extreme equilibria of a small game of two roles.
 
-    Payoffs that differ by less than 1e-9 of their range are taken as alike.
-
-    Args:
-        a: [n, m] what the row earns.
-        b: [n, m] what the column earns.
-
-    Raises:
-        UsageError: the payoffs are no matrices of one shape, not finite, or the game is too large.
+    Payoffs within 1e-9 of their range are equal. `a`, `b`: [n, m] payoffs of row and column.
     """
     game = as_two_roles(a, b)
     shape = game.shape[1:]
@@ -155,7 +147,7 @@ def all_equilibria(a: npt.ArrayLike, b: npt.ArrayLike) -> AllEquilibria:
 
 
 def _components(rows: Numbers, columns: Numbers) -> Integers:
-    """[E] numbers of the sets that are connected by sharing one role's mixture."""
+    """Return [E] component numbers: equilibria that share one role's mixture are connected."""
     found = np.arange(len(rows))
     for place in range(len(rows)):
         same = np.abs(rows - rows[place]).max(1) <= EQUAL
@@ -169,21 +161,14 @@ def _components(rows: Numbers, columns: Numbers) -> Integers:
 def solve(
     a: npt.ArrayLike, b: npt.ArrayLike, seconds: float = 10.0, symmetric: bool = False
 ) -> Equilibrium:
-    """An equilibrium of a game of two roles, or that none was found within some time.
+    """Search for an equilibrium of a game of two roles within a time limit.
 
-    Lemke and Howson's algorithm from every strategy in turn; then the same with payoffs that are a
-    little changed, whose supports are tried in the game as it is. An answer has a regret of at most
-    1e-7 of the range of a role's payoffs, mostly of 1e-14.
+    Lemke and Howson's algorithm starts from every strategy in turn, then on slightly perturbed
+    payoffs, whose supports are tried in the original game. An answer has a regret of at most 1e-7
+    of the range of a role's payoffs, mostly of 1e-14.
 
-    Args:
-        a: [n, m] what the row earns.
-        b: [n, m] what the column earns.
-        seconds: when to give up.
-        symmetric: look for an equilibrium in which both roles mix alike; `b` must be `a` turned.
-
-    Raises:
-        UsageError: the payoffs are no matrices of one shape, or not finite; `seconds` is not above
-            zero; or the game is not symmetric.
+    `a`, `b`: [n, m] payoffs of row and column; `symmetric`: both roles must mix alike, and `b` must
+    be `a.T`.
     """
     game = as_two_roles(a, b)
     if not seconds > 0.0 or not math.isfinite(seconds):
@@ -215,7 +200,7 @@ def solve(
 def _candidates(
     game: Numbers, symmetric: bool, deadline: float
 ) -> Iterator[tuple[tuple[Numbers, Numbers], str]]:
-    """Mixtures that may be an equilibrium, and how they were found."""
+    """Yield candidate mixtures, and how they were found."""
     one, other = _positive(game)
     labels = len(one) if symmetric else sum(one.shape)
     rng = np.random.default_rng(0)
@@ -242,7 +227,7 @@ def _candidates(
 def _mended(
     one: Numbers, other: Numbers, symmetric: bool, near: tuple[Numbers, Numbers]
 ) -> Iterator[tuple[tuple[Numbers, Numbers], str]]:
-    """The equilibrium of a game on the supports of that of another, if there is one."""
+    """Return the equilibrium on the supports of a perturbed game's, if there is one."""
     row, column = near
     for_row = _on_supports(other.T, column, row)
     for_column = for_row if symmetric else _on_supports(one, row, column)
@@ -253,7 +238,7 @@ def _mended(
 def _path(
     one: Numbers, other: Numbers, symmetric: bool, label: int, most: int, deadline: float
 ) -> tuple[Numbers, Numbers] | None:
-    """Where a path of Lemke and Howson's ends."""
+    """Return the end of a path of Lemke and Howson's."""
     rows, columns = one.shape
     if symmetric:
         found = complementary(one, label, most, deadline)
@@ -271,14 +256,10 @@ def _path(
 
 
 def _on_supports(game: Numbers, replies: Numbers, mixture: Numbers) -> Numbers | None:
-    """The mixture on the support of `mixture` to which those of `replies` are best replies: [m].
+    """Return the mixture [m] on a support to which those of `replies` are best responses.
 
-    As nearly as can be: a linear program makes what they fall short of the best the least.
-
-    Args:
-        game: [n, m] what the other role earns.
-        replies: [n] the other role's mixture.
-        mixture: [m].
+    A linear program minimises how far they fall short of the best. `game`: [n, m] the other role's
+    payoffs; `replies`: [n]; `mixture`: [m].
     """
     used, best = mixture > EQUAL, replies > EQUAL
     count = int(used.sum())
@@ -308,13 +289,13 @@ def _on_supports(game: Numbers, replies: Numbers, mixture: Numbers) -> Numbers |
 
 
 def _ranges(game: Numbers) -> Numbers:
-    """[2]: of each role's payoffs; 1 where they are all alike."""
+    """Return [2] ranges of each role's payoffs; 1 where all are equal."""
     spans = game.max((1, 2)) - game.min((1, 2))
     return np.where(spans > 0.0, spans, 1.0)
 
 
 def _positive(game: Numbers) -> tuple[Numbers, Numbers]:
-    """The payoffs of both roles between 1 and 2, which changes nothing but their units."""
+    """Return the payoffs of both roles rescaled to between 1 and 2."""
     low = game.min((1, 2), keepdims=True)
     scaled = (game - low) / _ranges(game)[:, None, None] + 1.0
     return scaled[0], scaled[1]

@@ -1,9 +1,9 @@
-"""Kuhn poker worked out exactly: what strategies earn, and how much best answers to them gain.
+"""Exact values and exploitability of strategies in Kuhn poker.
 
 A strategy of one player is an array [3, 2] of probabilities to bet: by its card (jack, queen, king)
-and by where it is asked. Player 0 is asked at the start, and after it passed and the other bet;
-player 1 after a pass, and after a bet. The numbers come from the tree of the game
-(`tree_games.KuhnPoker`); `policy` writes a strategy as a policy of that tree.
+and by its decision. Player 0 decides at the start, and after it passed and the other bet; player 1
+after a pass, and after a bet. All numbers come from the tree of the game (`tree_games.KuhnPoker`);
+`policy` converts a strategy to a policy of that tree.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
 
 Strategy = npt.NDArray[np.float64]
 Known = tuple[int, tuple[int, ...]]
-"""What a player knows: its card, and what has been done."""
+"""A player's knowledge: its card, and the actions so far."""
 ASKED = (((), (0, 1)), ((0,), (1,)))
-"""By player, what has been done when it is asked the first and the second way; 0 passed, 1 bet."""
+"""The actions before each player's first and second decision; 0 passed, 1 bet."""
 VALUE = -1.0 / 18.0
-"""What player 0 earns a game at equilibrium (Kuhn 1950)."""
+"""The value to player 0 at equilibrium (Kuhn 1950)."""
 
 
 @cache
 def tree() -> Tree:
-    """The tree of the game: 58 nodes, and six information sets of each player."""
+    """Return the tree of the game: 58 nodes, six information sets for each player."""
     return flatten(KuhnPoker())
 
 
 def policy(player: int, strategy: Strategy) -> Strategy:
-    """A strategy as a policy [6, 2] of the tree's information sets, pass and bet."""
+    """Convert a strategy to a policy [6, 2] of the tree: pass and bet."""
     bets = np.array([strategy[place] for place in _places(player)])
     return np.stack([1.0 - bets, bets], axis=1)
 
 
 def strategy_of(player: int, play: Strategy) -> Strategy:
-    """A policy [6, 2] of the tree as a strategy."""
+    """Convert a policy [6, 2] of the tree to a strategy."""
     found = np.zeros((3, 2))
     for place, row in zip(_places(player), play, strict=True):
         found[place] = row[1]
@@ -57,19 +57,19 @@ def strategy_of(player: int, play: Strategy) -> Strategy:
 
 
 def value(first: Strategy, second: Strategy) -> float:
-    """What player 0 earns a game, on average over the deals."""
+    """Return the expected return of player 0."""
     return float(expected_returns(tree(), (policy(0, first), policy(1, second)))[0])
 
 
 def exploitability(first: Strategy, second: Strategy) -> float:
-    """NashConv / 2: what best answers to both would gain, on average; 0 at an equilibrium."""
+    """Return NashConv / 2; 0 at an equilibrium."""
     return exploitabilities.exploitability(tree(), (policy(0, first), policy(1, second)))
 
 
 def average(firsts: Sequence[Strategy], seconds: Sequence[Strategy]) -> tuple[Strategy, Strategy]:
-    """The strategies that play as one drawn from each list for a whole game does.
+    """Return the strategies equivalent to drawing one from each list for a whole game.
 
-    What a player does after it passed counts by how often it passed.
+    A player's second decision is weighted by how often it passed.
     """
     first, second = (
         strategy_of(player, mixture(tree(), player, [policy(player, one) for one in strategies]))
@@ -79,21 +79,17 @@ def average(firsts: Sequence[Strategy], seconds: Sequence[Strategy]) -> tuple[St
 
 
 def strategies(spec: PolicySpec, weights: Floats) -> tuple[Strategy, Strategy]:
-    """What a policy of a run does as player 0, and as player 1.
-
-    Raises:
-        UsageError: it was trained in another game, or goes by earlier observations too.
-    """
+    """Return the strategies of a run's policy as player 0 and as player 1."""
     first, second = PLAYED[KUHN].policies(tree(), spec, weights)
     return strategy_of(0, first), strategy_of(1, second)
 
 
 def summary(first: Strategy, second: Strategy) -> Mapping[str, float]:
-    """Exploitability, and the value to player 0."""
+    """Return exploitability and the value to player 0."""
     return {"exploitability": exploitability(first, second), "value": value(first, second)}
 
 
 def _places(player: int) -> list[tuple[int, int]]:
-    """Where a strategy tells of each information set of the tree: its card, and how it is asked."""
+    """Return each information set's place in a strategy: card and decision."""
     known = [cast(Known, one.key) for one in tree().information_sets[player]]
     return [(card, ASKED[player].index(done)) for card, done in known]

@@ -18,22 +18,22 @@ from remuda.kernels import njit
 from remuda.types import Integers
 
 DONE: Final = 0
-"""The path has come to an equilibrium."""
+"""The path reached an equilibrium."""
 MORE: Final = 1
-"""It goes on."""
+"""The path continues."""
 LOST: Final = 2
-"""Rounding errors have led it astray."""
+"""Rounding errors spoiled the path."""
 PIVOT: Final = 1e-11
-"""What is below this in a column is zero."""
+"""Entries of a column below this are zero."""
 TIE: Final = 1e-12
-"""Ratios that differ by less are alike."""
+"""Ratios closer than this are equal."""
 WORK: Final = 2e7
-"""So many numbers are changed, about, between two looks at the clock."""
+"""Numbers changed, about, between two checks of the clock."""
 
 
 @njit(cache=True)
 def _leaving(tableau: Numbers, column: int) -> int:
-    """The row of the lexicographically smallest ratio; -1: no entry of the column is positive."""
+    """Return the row of the lexicographically smallest ratio; -1: no positive entry."""
     size = tableau.shape[0]
     rows = np.empty(size, np.int64)
     count = 0
@@ -64,14 +64,10 @@ def _leaving(tableau: Numbers, column: int) -> int:
 def _follow(
     tableau: Numbers, basis: Integers, entering: int, label: int, pivots: int
 ) -> tuple[int, int]:
-    """Pivot until the label is complete, or so many times: (how it ended, what enters next).
+    """Pivot until the label is complete or a limit is reached: (outcome, entering variable).
 
-    Args:
-        tableau: [n, 2n + 1] of the columns of z, of the slacks, and the right side; changed.
-        basis: [n] which column is basic in each row; changed.
-        entering: the column that comes in.
-        label: the one that is missing.
-        pivots: at most.
+    `tableau`: [n, 2n + 1] of the columns of z, of the slacks, and the right side, changed in place;
+    `basis`: [n] the basic column of each row, changed in place.
     """
     size = tableau.shape[0]
     for _ in range(pivots):
@@ -94,17 +90,10 @@ def _follow(
 
 
 def complementary(matrix: Numbers, label: int, most: int, deadline: float) -> Numbers | None:
-    """A solution of z >= 0, C z <= 1, in which every z is zero or its row is tight: [n], not 0.
+    """Find z >= 0 with C z <= 1 in which every z is zero or its row is tight: [n], not 0.
 
-    Args:
-        matrix: [n, n] C, nothing below zero, something above zero in every column.
-        label: where the path begins, 0 to n - 1.
-        most: pivots, after which the path is given up.
-        deadline: when to stop, by `time.monotonic`; the first part of a path is always done.
-
-    Returns:
-        None: it was given up, time was up, or rounding errors led astray. What comes back is still
-        to be verified.
+    `matrix`: [n, n] C, nothing below zero, something above zero in every column; `deadline`: by
+    `time.monotonic`; the first part of a path is always done.
     """
     size = len(matrix)
     tableau = np.hstack([matrix, np.eye(size), np.ones((size, 1))])

@@ -28,7 +28,7 @@ TRIES = (("highs", 1e3), ("highs", 1e2), ("highs-ds", 1e3))
 """Methods, and how far above one the linear program may go (so small may the least probability
 be), in this order: what one of them fails at for rounding errors, another can do."""
 CERTAIN = 1e-6
-"""What is raised to one by the linear program, but for this, can surely be positive."""
+"""Variables that the linear program raises to nearly one can surely be positive."""
 ROUNDS = 5
 """Linear programs, at most; one is usual."""
 RANK = 1e-9
@@ -38,7 +38,7 @@ EVEN = 1e-13
 GAP = 1e-17
 """Slack by multiplier, on average, at which Newton's method ends."""
 STEPS = 200
-"""Of Newton's method; a dozen or three are usual."""
+"""Most steps of Newton's method; a dozen or three are usual."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,14 @@ class Face:
 def find_face(
     gains: Numbers, possible: Bools | None = None, zero: Bools | None = None
 ) -> Face | None:
-    """Which probabilities, and which expectations, can be positive; None: it was not found.
+    """Return which probabilities, and which expectations, can be positive; None: it was not found.
 
     Mostly by one linear program: the polytope is the base of a cone, and in the cone every number
     that can be positive can also be one.
 
-    Args:
-        gains: [K, N] the rows of G, of about one in size.
-        possible: [N] which probabilities can be positive as far as is known; None: all.
-        zero: [K] which expectations are known to be zero; None: none.
+    - `gains`: [K, N] the rows of G, of about one in size.
+    - `possible`: [N] which probabilities can be positive as far as is known; None: all.
+    - `zero`: [K] which expectations are known to be zero; None: none.
     """
     rows, count = gains.shape
     possible = np.ones(count, np.bool_) if possible is None else possible
@@ -95,13 +94,10 @@ def find_face(
 def _reach(
     inner: sparse.csr_array, zero: Bools, of_p: Bools, of_rows: Bools
 ) -> tuple[Numbers, bool] | None:
-    """A distribution in which as much is positive as can be, and whether more may be.
+    """Return a distribution in which as much is positive as can be, and whether more may be.
 
-    Args:
-        inner: [K, n] rows of G.
-        zero: [K] which expectations must be zero.
-        of_p: [n] which probabilities count.
-        of_rows: [K] which expectations count.
+    `inner`: [K, n] rows of G; `zero`: [K] which expectations must be zero; `of_p`: [n] which
+    probabilities count; `of_rows`: [K] which expectations count.
     """
     count, rows = len(of_p), len(zero)
     eye, eyes = sparse.eye_array(count), sparse.eye_array(rows)
@@ -131,12 +127,9 @@ def _reach(
 def maximize(gains: Numbers, face: Face | None = None) -> tuple[Numbers, int] | None:
     """The distribution of the largest entropy with G p >= 0, and the dimension of its polytope.
 
-    Args:
-        gains: [K, N] the rows of G.
-        face: as of `find_face`, if it is known.
+    `gains`: [K, N] the rows of G.
 
-    Returns:
-        [N], and 0 where there is only one such distribution; None: it was not found.
+    Returns: [N], and 0 where there is only one such distribution; None: it was not found.
     """
     sizes = np.abs(gains).max(1, initial=0.0)
     scaled = gains / np.where(sizes > 0.0, sizes, 1.0)[:, None]
@@ -168,7 +161,7 @@ def maximize(gains: Numbers, face: Face | None = None) -> tuple[Numbers, int] | 
 
 @dataclass(frozen=True)
 class _Point:
-    """Where Newton's method is: [n] p, [k] slacks of G p >= 0, and their multipliers."""
+    """An iterate of Newton's method: [n] p, [k] slacks of G p >= 0, and their multipliers."""
 
     p: Numbers
     slacks: Numbers
@@ -216,7 +209,7 @@ def _newton(equal: Numbers, wanted: Numbers, above: Numbers, start: Numbers) -> 
 def _residuals(
     point: _Point, both: Numbers, wanted: Numbers, center: float
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Of the gradient [n], of the equalities and slacks [e + k], and of complementarity [k]."""
+    """Return the residuals: gradient [n], equalities and slacks [e + k], complementarity [k]."""
     equalities = len(wanted)
     gradient = np.log(point.p) + 1.0 - both.T @ point.multipliers
     reached = both @ point.p
@@ -246,7 +239,7 @@ def _step(
 
 
 def _largest(point: _Point, step: _Point, equalities: int) -> float:
-    """The largest step, one at most, after which all that is positive stays so."""
+    """Return the largest step, one at most, after which all that is positive stays so."""
     size = 1.0
     for old, change in (
         (point.p, step.p),

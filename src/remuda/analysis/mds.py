@@ -26,15 +26,15 @@ TIED = 1e-8
 
 @dataclass(frozen=True)
 class PolicyMap:
-    """Where policies lie in a picture.
+    """Policies as points in a picture.
 
     Attributes:
-        positions: [N, dimensions] around their center, the direction of most variance first.
-        shares: [dimensions] of the variance that each direction shows, of the sum of all
-            eigenvalues' sizes (Mardia 1978, "Some properties of classical multidimensional
-            scaling"): with distances that fit in no space of any dimension, less than 1 in all.
-        spread: [N, dimensions, dimensions] covariances of the positions by what is not known of
-            the payoffs; zeros where nothing was resampled.
+        positions: [N, dimensions] around their centre, the direction of most variance first.
+        shares: [dimensions] of the sum of all eigenvalues' sizes (Mardia 1978, "Some properties of
+            classical multidimensional scaling"): for distances that fit into no space, less than 1
+            in all.
+        spread: [N, dimensions, dimensions] covariances of the positions from the payoffs'
+            uncertainty; zeros where nothing was resampled.
     """
 
     positions: Numbers
@@ -43,7 +43,7 @@ class PolicyMap:
 
     @property
     def share(self) -> float:
-        """Of the variance that the whole picture shows, between 0 and 1."""
+        """The share of variance that the whole picture shows."""
         return float(self.shares.sum())
 
     def as_summary(self) -> dict[str, Any]:
@@ -57,11 +57,7 @@ class PolicyMap:
 
 
 def check_distances(distances: npt.ArrayLike) -> Numbers:
-    """The distances [N, N] as they are.
-
-    Raises:
-        UsageError: they are not symmetric, not known, or less than 0.
-    """
+    """Check distances [N, N]."""
     found = np.asarray(distances, np.float64)
     if found.ndim != 2 or found.shape[0] != found.shape[1] or len(found) < 1:
         raise UsageError(f"distances are {found.shape}; they must be [N, N]")
@@ -81,18 +77,13 @@ def check_distances(distances: npt.ArrayLike) -> Numbers:
 
 
 def classical_mds(distances: npt.ArrayLike, dimensions: int = 2) -> PolicyMap:
-    """Place policies so that their distances in the picture are as given, as far as that can be.
+    """Place policies so that their distances in the picture match the given ones.
 
-    Equal distances give equal pictures: what the eigenvectors leave open, signs and rotations
-    among equal variances, is fixed so that the first of the policies that lie farthest out in a
-    direction lies on its positive side, and first so with the most variance.
+    Equal distances give equal pictures: signs and rotations among equal variances, which the
+    eigenvectors leave open, are fixed so that the first of the outermost policies has a positive
+    coordinate, and among these the most variance comes first.
 
-    Args:
-        distances: [N, N].
-        dimensions: of the picture.
-
-    Raises:
-        UsageError: distances cannot be used, or there are no dimensions.
+    `distances`: [N, N].
     """
     d = check_distances(distances)
     if dimensions < 1:
@@ -101,11 +92,7 @@ def classical_mds(distances: npt.ArrayLike, dimensions: int = 2) -> PolicyMap:
 
 
 def full_coordinates(distances: npt.ArrayLike) -> Numbers:
-    """[N, D] positions in as many dimensions as have any variance, by classical scaling.
-
-    Raises:
-        UsageError: distances cannot be used.
-    """
+    """[N, D] positions in as many dimensions as have any variance, by classical scaling."""
     d = check_distances(distances)
     return _map(d**2, max(len(d) - 1, 1)).positions
 
@@ -128,7 +115,7 @@ def _map(squared: Numbers, dimensions: int) -> PolicyMap:
 
 
 def _canonical(values: Numbers, vectors: Numbers, kept: int) -> Numbers:
-    """The first `kept` eigenvectors, or a few more, so that they do not depend on how found.
+    """Return the first `kept` eigenvectors, or a few more, so that they do not depend on how found.
 
     Of each group of equal values the projector is unique; its columns, the longest first and made
     orthogonal in turn, are the new vectors.
@@ -156,20 +143,15 @@ def align(
     previous: npt.ArrayLike,
     pairs: Sequence[tuple[int, int]] | None = None,
 ) -> Numbers:
-    """Turn, mirror and move a map so that policies lie nearest to where they were: [N, D].
+    """Rotate, mirror and move a map towards an earlier one: [N, D].
 
     Orthogonal Procrustes (Schönemann 1966, "A generalized solution of the orthogonal Procrustes
-    problem"), without scaling: distances stay as they are.
+    problem"), without scaling: distances do not change.
 
-    Args:
-        positions: [N, D] of the new map.
-        previous: [M, D] of the map before.
-        pairs: (place in the new one, place in the one before) of the policies that are in both;
-            none: the maps have the same policies in the same order. With one the map is only
-            moved, without any it stays.
-
-    Raises:
-        UsageError: the maps or pairs do not fit each other.
+    - `positions`: [N, D] of the new map.
+    - `previous`: [M, D] of the map before.
+    - `pairs`: (index in the new map, index in the old) of the policies in both; None: all, in the
+      same order. One pair only moves the map, none leaves it.
     """
     new, old = np.asarray(positions, np.float64), np.asarray(previous, np.float64)
     if new.ndim != 2 or old.ndim != 2 or new.shape[1] != old.shape[1]:
@@ -201,15 +183,6 @@ def payoff_map(
 
     Maps of samples of the payoffs are aligned to that of the means; the covariances of positions
     around it are the spread.
-
-    Args:
-        payoffs: of two roles.
-        rng: for the samples.
-        dimensions: of the picture.
-        draws: samples.
-
-    Raises:
-        UsageError: cells were never played, or an argument cannot be used.
     """
     check_draws(draws)
     found = classical_mds(payoff_distances(payoffs.matrix), dimensions)

@@ -35,9 +35,7 @@ class LedgerReader:
     policies: tuple[str, ...]
     """Their names, by the numbers in the records."""
     seats: int
-    """Of the game."""
     kind: np.dtype
-    """Of a record."""
     begin: int
     """Bytes before the first record."""
     end: int
@@ -45,11 +43,7 @@ class LedgerReader:
 
     @staticmethod
     def open(path: Path) -> LedgerReader:
-        """Read what the ledger says of itself.
-
-        Raises:
-            RunDirectoryError: it is missing, or no ledger.
-        """
+        """Read what the ledger says of itself."""
         try:
             with open_stream(path) as file:
                 line = file.readline(LONGEST_HEADER)
@@ -62,13 +56,9 @@ class LedgerReader:
         return LedgerReader(path, names, seats, kind, len(line), len(line) + whole * kind.itemsize)
 
     def pieces(self, present: bool = False) -> Iterator[Array]:
-        """The records of matches that are over, some at a time.
+        """Return the records of matches that are over, some at a time.
 
-        Args:
-            present: a policy in whose place another was born since has the version `FORMER`.
-
-        Raises:
-            RunDirectoryError: a record names a policy that does not exist, or a return is infinite.
+        `present`: a policy in whose place another was born since has the version `FORMER`.
         """
         born = self.births if present else None
         for first, records in self._records():
@@ -83,11 +73,7 @@ class LedgerReader:
             yield matches
 
     def generations(self) -> Iterator[tuple[Array, Array]]:
-        """All in order: the record of a birth, or none, and those of matches until the next birth.
-
-        Raises:
-            RunDirectoryError: as of `pieces`.
-        """
+        """Pairs in order: a birth's record, or none, and the matches until the next birth."""
         for _, records in self._records():
             told = records[np.isin(records["kind"], (MATCH, BIRTH))]
             for part in np.split(told, np.flatnonzero(told["kind"] == BIRTH)):
@@ -96,7 +82,7 @@ class LedgerReader:
 
     @cached_property
     def births(self) -> Integers:
-        """By policy, the number of the record of the last birth in its place; -1: none was."""
+        """The record number of the last birth in each policy's place; -1: none."""
         found = np.full(len(self.policies), -1, np.int64)
         for first, records in self._records():
             for place in np.flatnonzero(records["kind"] == BIRTH).tolist():
@@ -145,26 +131,19 @@ def read_payoffs(
     keep: Callable[[PolicyRef], bool] | None = None,
     most: int | None = None,
 ) -> Payoffs:
-    """The payoffs between the members of a population, from its ledger.
+    """Return the payoffs between the members of a population, from its ledger.
 
-    Every two seats of a match that took part are a meeting of those who sat there. A live policy is
-    one member, whatever version acted; each of its frozen copies is another. The live ones stand
-    first, then the copies, each by name and version. Where one policy was born in the place of
-    another, what the other earned while it learned is left out: the name is the newborn's.
+    Every two seats that took part in a match are a meeting of their members. A live policy is one
+    member, whatever version acted; each of its frozen copies is another. The live ones come first,
+    then the copies, by policy and version. Where one policy was born in the place of another,
+    results from before the birth are ignored.
 
-    Args:
-        path: of the ledger.
-        symmetric: whether seats are pooled; else the earlier seat of a meeting is the first role.
-        sides: by seat, the number of its team: those of one team do not meet, and who sits on a
-            seat of side -1 meets nobody. Empty: all do.
-        wins: who has more than the other earns 1, less 0, and as much 0.5; else returns.
-        keep: tells whether a member is looked at; None: all are.
-        most: so many members at most: the live ones, then the newest copies. None: all; memory
-            grows with the square of their number.
-
-    Raises:
-        RunDirectoryError: there is no ledger, or it is damaged.
-        UsageError: `most` is less than 1, or no match is left.
+    - `symmetric`: whether seats are pooled; else the earlier seat of a meeting is the first role.
+    - `sides`: by seat, the number of its team: teammates do not meet, and a seat of side -1 meets
+      no other. Empty: all meet.
+    - `wins`: count wins as 1, losses as 0 and draws as 0.5, instead of returns.
+    - `most`: limit of members: the live ones, then the newest copies. None: all; memory grows with
+      the square of their number.
     """
     if most is not None and most < 1:
         raise UsageError(f"most: there must be one policy at least; this is {most}")
@@ -207,17 +186,15 @@ def keys_of(matches: Array) -> Integers:
 
 
 def parents_of(births: Array, keys: Integers) -> list[tuple[int, int]]:
-    """Of births, the place of the newborn in `keys`, and that of its parent; -1: it has none.
+    """Return the indices of newborns in `keys`, and of their parents; -1: none.
 
-    Args:
-        births: their records.
-        keys: [N] of members, as of `keys_of`, in order.
+    `keys`: [N] of members, as of `keys_of`, in order.
     """
     places = {key: place for place, key in enumerate(keys.tolist())}
     found = []
     for record in births:
         own, parent = int(record["policy"][0]) * KEY, int(record["oldest"][0]) * KEY
-        # It is told with the version that was copied, whether that is a frozen copy or learns.
+        # The record has the version that was copied, of a frozen copy or of a live policy.
         frozen = places.get(parent + int(record["newest"][0]) + 1, -1)
         if own in places:
             found.append((places[own], frozen if frozen >= 0 else places.get(parent, -1)))

@@ -1,6 +1,6 @@
-"""What policies of runs do in trees: the probabilities that their networks give to actions.
+"""Policies of runs as policies of trees: their networks' action probabilities.
 
-Which games a run plays that can be walked too, and what it observes there: `played_trees`.
+`played_trees` lists the games, and maps information sets to a run's observations.
 """
 
 from __future__ import annotations
@@ -25,21 +25,15 @@ Numbers = npt.NDArray[np.float64]
 def probabilities(
     spec: PolicySpec, weights: Floats, observations: Array, allowed: Bools
 ) -> Numbers:
-    """How likely a policy takes each action: [S, A].
+    """Return how likely a policy takes each action: [S, A].
 
     A policy that samples does so from the softmax of its outputs over what is allowed; one of
     Q-learning takes the first of the best actions that are allowed.
 
-    Args:
-        spec: of the policy.
-        weights: [P] of its network.
-        observations: [S, *shape] as the environment writes them; [S, n_frames, *shape] of a policy
-            that stacks them, the newest last.
-        allowed: [S, A] bool, at least one action each.
-
-    Raises:
-        UsageError: what it does depends on more than the newest observation, an action is no
-            number from 0 to A - 1, or the observations do not fit.
+    - `weights`: [P] of its network.
+    - `observations`: [S, *shape] as the environment writes them; [S, n_frames, *shape] of a policy
+      that stacks them, the newest last.
+    - `allowed`: [S, A] bool, at least one action each.
     """
     import torch
 
@@ -68,14 +62,7 @@ def joint_probabilities(
 
     The last choice changes fastest. With a single choice, these are `probabilities`.
 
-    Args:
-        spec: of the policy.
-        weights: [P] of its network.
-        observations: as of `probabilities`.
-        allowed: [S, sum(sizes)] bool, at least one of each choice.
-
-    Raises:
-        UsageError: there are more than `MOST_COMBINATIONS`, or as `probabilities`.
+    `weights`: [P] of its network.
     """
     from remuda.policies.actions import DiscreteActions
     from remuda.policies.combined import MOST_COMBINATIONS, CombinedActions
@@ -104,7 +91,7 @@ def joint_probabilities(
 
 
 def _joint(parts: Sequence[Array]) -> Array:
-    """The products of one entry of each part [S, n], the last changing fastest."""
+    """Return the products of one entry of each part [S, n], the last changing fastest."""
     joint = parts[0]
     for part in parts[1:]:
         joint = (joint[:, :, None] * part[:, None, :]).reshape(len(joint), -1)
@@ -114,17 +101,9 @@ def _joint(parts: Sequence[Array]) -> Array:
 def gaussians(spec: PolicySpec, weights: Floats, observations: Array) -> tuple[Numbers, Numbers]:
     """From which normal distributions a policy draws continuous actions: means and deviations.
 
-    Args:
-        spec: of the policy.
-        weights: [P] of its network.
-        observations: as of `probabilities`.
+    `weights`: [P] of its network.
 
-    Returns:
-        Means and standard deviations, each [S, D], before actions are brought within bounds.
-
-    Raises:
-        UsageError: what it does depends on more than the newest observation, its actions are not
-            continuous, or the observations do not fit.
+    Returns: Means and standard deviations, each [S, D], before actions are brought within bounds.
     """
     from remuda.policies.actions import ContinuousActions
 

@@ -27,16 +27,7 @@ class OpenSpielGame:
     merges = False
 
     def __init__(self, name: str) -> None:
-        """Load a game.
-
-        Args:
-            name: as OpenSpiel loads it, with its parameters: `leduc_poker`,
-                `kuhn_poker(players=3)`.
-
-        Raises:
-            UsageError: OpenSpiel is missing, does not know the game, or the game cannot be walked
-                to every end: it is too long, chance is sampled, or what players know is not told.
-        """
+        """Load a game."""
         try:
             pyspiel, game = load_game(name)
         except ConfigError as error:
@@ -69,36 +60,36 @@ class OpenSpielGame:
         """OpenSpiel's own, of turns."""
 
     def root(self) -> Any:
-        """The state at the start."""
+        """Return the state at the start."""
         return self.game.new_initial_state()
 
     def player(self, state: Any) -> int:
-        """Who acts; or CHANCE, or OVER."""
+        """Return the player to act, or CHANCE, or OVER."""
         if state.is_terminal():
             return OVER
         return CHANCE if state.is_chance_node() else int(state.current_player())
 
     def actions(self, state: Any) -> Sequence[int]:
-        """The legal actions, in OpenSpiel's numbers."""
+        """Return the legal actions, in OpenSpiel's numbers."""
         actions: list[int] = state.legal_actions()
         return actions
 
     def outcomes(self, state: Any) -> Sequence[tuple[int, float]]:
-        """The outcomes of chance."""
+        """Return the outcomes of chance."""
         outcomes: list[tuple[int, float]] = state.chance_outcomes()
         return outcomes
 
     def child(self, state: Any, action: int) -> Any:
-        """The state after an action, or after an outcome of chance."""
+        """Return the state after an action, or after an outcome of chance."""
         return state.child(action)
 
     def information(self, state: Any) -> Hashable:
-        """What the player who acts knows, as OpenSpiel names it."""
+        """Return OpenSpiel's information state of the player to act."""
         if self._named:
             return str(state.information_state_string(state.current_player()))
         return tuple(state.history())
 
     def returns(self, state: Any) -> Sequence[float]:
-        """What each player earned in all."""
+        """Return each player's total return."""
         returns: list[float] = state.returns()
         return returns

@@ -1,4 +1,4 @@
-"""All that payoffs say of a population, each with how sure it is and a sentence in words."""
+"""All that payoffs say about a population, as numbers and in sentences."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ SAMPLES = 400
 
 
 SECONDS = 10.0
-"""After which the search for an equilibrium of a large general-sum game is given up."""
+"""Limit of the search for an equilibrium of a large general-sum game."""
 UNKNOWN = 0.8
-"""A share whose interval is wider is not told."""
+"""A share with a wider interval is not reported."""
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """What the payoffs of a population of two roles amount to.
+    """The analysis of a population's payoffs.
 
     Attributes:
-        payoffs: what all of it is from, of a symmetric game.
+        payoffs: of a symmetric game.
         ranking: by the mean payoff against all.
-        equilibrium: what rational players would mix; None: the game is not zero-sum, and policies
-            that never met themselves leave open what they would earn, or none was found in time.
-        structure: how much of the payoffs is skill, and how much cycles.
-        cycles: who beats whom beats whom, among what is sure.
-        diversity: how many of the policies differ in what they earn against the others, in units
-            of the spread of payoffs; None where policies did not all meet themselves.
-        exploitability: what the best of these policies gains against each of them: a lower bound
-            of how exploitable they are; None likewise.
+        equilibrium: None: in a general-sum game policies never met themselves, or none was found in
+            time.
+        structure: the shares of skill and of cycles in the payoffs.
+        cycles: among sure results.
+        diversity: the effective number of policies by their results, in units of the payoffs'
+            spread; None: policies did not all meet themselves.
+        exploitability: the gains of the best policies against each: a lower bound; None: policies
+            did not all meet themselves.
     """
 
     payoffs: Payoffs
@@ -55,7 +55,7 @@ class Analysis:
     exploitability: WithinPopulation | None = None
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data: what `analysis.json` holds."""
+        """Return the contents of `analysis.json`."""
         payoffs = self.payoffs
         return {
             "analysis": 1,
@@ -80,7 +80,7 @@ class Analysis:
         }
 
     def in_words(self) -> dict[str, str]:
-        """By part, one sentence."""
+        """Return one sentence for each part."""
         return {
             "ranking": self._ranking_in_words(),
             "equilibrium": self._equilibrium_in_words(),
@@ -109,8 +109,8 @@ class Analysis:
             if not self.payoffs.missing.any():
                 return "No equilibrium was found in time; look at fewer policies."
             return (
-                "No equilibrium is told: policies did not all meet themselves, and what they would "
-                "earn is part of it. In `remuda tournament RUN:all --sampled` they do; analyse "
+                "The equilibrium is unknown: policies did not all meet themselves, and self-play "
+                "counts for it. In `remuda tournament RUN:all --sampled` they do; analyse "
                 "its directory."
             )
         mixture = self.equilibrium.answer.mixtures[0]
@@ -131,7 +131,7 @@ class Analysis:
     def _exploitability_in_words(self) -> str:
         found = self.exploitability
         if found is None:
-            return "Nothing is told: policies did not all meet themselves."
+            return "Unknown: policies did not all meet themselves."
         least = found.of(found.least)
         low, high = least.interval
         best = found.best_responses[found.names.index(found.least)]
@@ -156,7 +156,7 @@ class Analysis:
         if math.isnan(share):
             return "What differs between policies is no more than chance would make of equal ones."
         if high - low > UNKNOWN:
-            return "How much is skill and how much cycles cannot be told: play more matches."
+            return "The shares of skill and cycles are unknown: play more matches."
         told = f"{share:.0%} of what differs is skill, the rest is cycles ({low:.0%} to {high:.0%})"
         strongest = self.cycles.strongest
         if strongest is None:
@@ -166,7 +166,7 @@ class Analysis:
     def _diversity_in_words(self) -> str:
         found, count = self.diversity, len(self.payoffs.names)
         if found is None:
-            return "Nothing is told: policies did not all meet themselves."
+            return "Unknown: policies did not all meet themselves."
         low, high = found.interval
         if found.null_share > 1.0 - found.level:
             return "Policies do not differ more in what they earn than equal ones would by chance."
@@ -177,7 +177,7 @@ class Analysis:
 
 
 def _equilibrium(payoffs: Payoffs, rng: np.random.Generator, samples: int) -> Equilibrium | None:
-    """The equilibrium; None: none was found in time, which takes nothing from all the rest."""
+    """Return the equilibrium; None: none was found in time."""
     try:
         return nash(payoffs, rng, samples, SECONDS)
     except UsageError:
@@ -185,18 +185,9 @@ def _equilibrium(payoffs: Payoffs, rng: np.random.Generator, samples: int) -> Eq
 
 
 def analyse(payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES) -> Analysis:
-    """Work out all that the payoffs of two roles with the same policies say.
+    """Analyse the payoffs of two roles with the same policies.
 
-    Roles that are unlike are pooled first: each policy plays either of them, as often.
-
-    Args:
-        payoffs: of two roles with the same strategies.
-        rng: what draws of the payoffs are made with.
-        samples: so many.
-
-    Raises:
-        UsageError: there is one policy only, the roles have other policies each, or two policies
-            never met.
+    Unlike roles are pooled: each policy plays both equally often.
     """
     if len({frozenset(names) for names in payoffs.strategies}) > 1:
         one, *_, other = (", ".join(names[:5]) for names in payoffs.strategies)

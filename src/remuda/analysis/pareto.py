@@ -22,7 +22,7 @@ from remuda.kernels import njit
 from remuda.types import Bools, Integers
 
 Maximise = bool | Sequence[bool]
-"""Whether objectives are maximised: all, or by a flag each."""
+"""One flag for all objectives, or one for each."""
 
 
 def fronts(points: npt.ArrayLike, maximise: Maximise = False) -> Integers:
@@ -32,31 +32,19 @@ def fronts(points: npt.ArrayLike, maximise: Maximise = False) -> Integers:
     efficient non-dominated sort (Zhang et al. 2015, "An efficient approach to nondominated sorting
     for evolutionary multiobjective optimization").
 
-    Args:
-        points: [P, D].
-        maximise: as above.
-
-    Raises:
-        UsageError: points are not numbers, or flags do not fit them.
+    `points`: [P, D].
     """
     ranks: Integers = _sort(minimised(points, maximise))
     return ranks
 
 
 def crowding_distance(points: npt.ArrayLike, maximise: Maximise = False) -> Numbers:
-    """How far the neighbours of each point on its front are, [P]; infinite at its ends.
+    """Return the distance of each point's neighbours on its front, [P]; infinite at its ends.
 
     Deb et al. 2002, "A fast and elitist multiobjective genetic algorithm: NSGA-II", section III-B:
-    the sum over objectives of the distance between the two neighbours, as a share of the front's
-    extent. Equal points count as one and have the same distance, so that the order of points makes
-    no difference. An objective in which a front has no extent adds nothing.
-
-    Args:
-        points: [P, D].
-        maximise: as for `fronts`.
-
-    Raises:
-        UsageError: as for `fronts`, or an objective is infinite.
+    the sum over objectives of the distance between the two neighbours, relative to the front's
+    extent. Equal points count as one and share their distance, so that the order of points makes no
+    difference.
     """
     p = check_finite(minimised(points, maximise))
     ranks = _sort(p)
@@ -83,20 +71,14 @@ def crowding_distance(points: npt.ArrayLike, maximise: Maximise = False) -> Numb
 def hypervolume(
     points: npt.ArrayLike, reference: npt.ArrayLike, maximise: Maximise = False
 ) -> float:
-    """The volume that points dominate, up to a reference point.
+    """Return the volume that points dominate, up to a reference point.
 
     Zitzler and Thiele 1998, "Multiobjective optimization using evolutionary algorithms: a
     comparative case study"; computed by the library moocore. A point that is not better than the
     reference in every objective adds nothing.
 
-    Args:
-        points: [P, D].
-        reference: [D] a point that is worse than all that matter; it must be the same for all
-            fronts that are compared.
-        maximise: as for `fronts`.
-
-    Raises:
-        UsageError: as for `fronts`, or moocore is not installed.
+    `points`: [P, D]; `reference`: [D] a point that is worse than all that matter; it must be the
+    same for all fronts that are compared.
     """
     p = minimised(points, maximise)
     return _hypervolume(p, _reference(reference, p, maximise))
@@ -121,7 +103,7 @@ class UncertainFront:
     draws: int
 
     def as_summary(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """Return plain data."""
         return {
             "probabilities": plain(self.probabilities),
             "errors": plain(self.errors),
@@ -139,22 +121,15 @@ def uncertain_front(
     maximise: Maximise = False,
     draws: int = 1000,
 ) -> UncertainFront:
-    """How probable it is that each point is on the front, with its means resampled.
+    """Return how probable it is that each point is on the front, with its means resampled.
 
     Each point is drawn from the normal distribution around its means. Of points that are as good,
     and of many that are nearly as good, each is on the front in some draws: a probability that is
     small does not say that a point is bad, and points beside the front that are not known well
     reach it too often. It says for which points more matches are worth it.
 
-    Args:
-        means: [P, D] of the objectives.
-        errors: [P, D] their standard errors, or [P, D, D] covariances of the means of each point.
-        rng: for the draws.
-        maximise: as for `fronts`.
-        draws: how many.
-
-    Raises:
-        UsageError: as for `fronts`, or errors do not fit the means.
+    `means`: [P, D] of the objectives; `errors`: [P, D] their standard errors, or [P, D, D]
+    covariances of the means of each point.
     """
     check_draws(draws)
     p = minimised(means, maximise)
@@ -181,22 +156,12 @@ def uncertain_hypervolume(
     draws: int = 400,
     level: float = 0.95,
 ) -> Estimate:
-    """The hypervolume of points whose objectives are known by samples only.
+    """Return the hypervolume of points whose objectives are known by samples only.
 
     The best of noisy points are those that were lucky, so that the front looks farther out than it
     is; `corrected` takes out as much as resampling shows.
 
-    Args:
-        means: [P, D] of the objectives.
-        errors: as for `uncertain_front`.
-        reference: as for `hypervolume`.
-        rng: for the draws.
-        maximise: as for `fronts`.
-        draws: how many.
-        level: of the interval.
-
-    Raises:
-        UsageError: as for `hypervolume` and `uncertain_front`.
+    `means`: [P, D] of the objectives.
     """
     check_draws(draws)
     p = minimised(means, maximise)
@@ -208,11 +173,7 @@ def uncertain_hypervolume(
 
 
 def minimised(points: npt.ArrayLike, maximise: Maximise = False) -> Numbers:
-    """The points [P, D] with the signs of objectives that are maximised turned.
-
-    Raises:
-        UsageError: points are not numbers, or flags do not fit them.
-    """
+    """Return the points [P, D] with the signs of objectives that are maximised turned."""
     p = np.asarray(points, np.float64)
     if p.ndim != 2 or p.shape[1] < 1:
         raise UsageError(f"points are {p.shape}; they must be [points, objectives]")
@@ -228,7 +189,7 @@ def minimised(points: npt.ArrayLike, maximise: Maximise = False) -> Numbers:
 
 
 def check_finite(points: Numbers) -> Numbers:
-    """The points [P, D] as they are, or a `UsageError` where an objective is infinite."""
+    """Check that no objective of points [P, D] is infinite."""
     infinite = np.argwhere(np.isinf(points))
     if len(infinite):
         point, objective = infinite[0]
@@ -260,7 +221,7 @@ def _reference(reference: npt.ArrayLike, points: Numbers, maximise: Maximise) ->
 
 
 def _noise(errors: npt.ArrayLike, shape: tuple[int, ...]) -> Any:
-    """What draws noise [P, D] of these standard errors or covariances."""
+    """Return a function that draws noise [P, D] with these standard errors or covariances."""
     e = np.asarray(errors, np.float64)
     if not np.isfinite(e).all() or e.shape not in (shape, (*shape, shape[-1])):
         raise UsageError(
@@ -277,7 +238,7 @@ def _noise(errors: npt.ArrayLike, shape: tuple[int, ...]) -> Any:
 
 
 def _hypervolume(points: Numbers, reference: Numbers) -> float:
-    """Of what is minimised."""
+    """Return the hypervolume of minimised points."""
     try:
         import moocore
     except ImportError:

@@ -1,9 +1,8 @@
-"""Who earns what against whom, and how sure that is: the payoffs of an empirical game.
+"""The payoffs of an empirical game, with their uncertainty.
 
-An empirical game (Wellman 2006, "Methods for empirical game-theoretic analysis") has policies for
-strategies and mean returns for payoffs. All that is asked of a population begins with its payoffs
-and ends with their uncertainty, so means never travel here without the covariances of the returns
-and the counts of the matches.
+An empirical game (Wellman 2006, "Methods for empirical game-theoretic analysis") has policies as
+strategies and mean returns as payoffs. Means always come with the covariances of the returns and
+the numbers of matches.
 """
 
 from __future__ import annotations
@@ -23,38 +22,36 @@ from remuda.types import Bools
 Numbers = npt.NDArray[np.float64]
 
 PRIOR = 4.0
-"""So many degrees of freedom has the variance of all cells together in the variance of each
-(Smyth 2004, "Linear models and empirical Bayes methods", equation 3): three equal results do not
-make a payoff certain."""
+"""Degrees of freedom of the pooled variance in the variance of each cell (Smyth 2004, "Linear
+models and empirical Bayes methods", equation 3): three equal results do not make a payoff certain.
+"""
 
 UNLIKE = 6.0
-"""Variances of cells are unlike as if they were of so many degrees of freedom, however many matches
-they are of: they differ by more than half of their mean."""
+"""Degrees of freedom by which variances of cells differ, however many matches they have: by more
+than half of their mean.
+"""
 KNOWN = 1 << 40
-"""Matches that stand for any number: of a payoff that is known."""
+"""Number of matches of a payoff that is known exactly."""
 
 
 @dataclass(frozen=True)
 class Payoffs:
-    """The payoffs of an empirical game: what each role earns, for each choice of strategies.
+    """The payoffs of an empirical game: each role's mean return, for each choice of strategies.
 
-    Role r chooses one of n_r strategies; a cell is one strategy for each role. The game is
-    symmetric where two roles have the same strategies and it makes no difference who plays which:
-    then `means[1]` is `means[0]` with its axes turned, and a match of two different strategies
-    counts in both of their cells.
+    Role r chooses one of n_r strategies; a cell is one strategy for each role. A game is symmetric
+    if two roles have the same strategies and are interchangeable: then `means[1]` is `means[0]`
+    transposed, and a match of two different strategies counts in both of their cells.
 
     Attributes:
         strategies: by role, the names of its strategies.
-        means: [R, n_1, ..., n_R] the mean return of each role; NaN where no match was played.
-        covariances: [R, R, n_1, ..., n_R] of the roles' returns in one match, the unbiased ones;
-            NaN where fewer than two were played.
-        counts: [n_1, ..., n_R] matches; one with several opponents is shared out among them, so
-            that these need not be whole.
-        symmetric: as above.
-        units: [n_1, ..., n_R] of `counts`, what one match counts on the mean, by its own weight.
-        meetings: [n_1, ..., n_R] matches in which these met, however many others were there; None:
-            as many as `counts`.
-        matches: all in which any two of them met; None: it is unknown.
+        means: [R, n_1, ..., n_R] mean returns; NaN: no match.
+        covariances: [R, R, n_1, ..., n_R] of the roles' returns in one match, unbiased; NaN: fewer
+            than two matches.
+        counts: [n_1, ..., n_R] matches; one with several opponents is shared among them, so these
+            need not be whole.
+        units: [n_1, ..., n_R] the mean weight of a match in `counts`.
+        meetings: [n_1, ..., n_R] matches in which these met, with any others; None: as `counts`.
+        matches: number of matches in which any two met; None: unknown.
     """
 
     strategies: tuple[tuple[str, ...], ...]
@@ -67,11 +64,7 @@ class Payoffs:
     matches: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse arrays that do not fit each other.
-
-        Raises:
-            UsageError: shapes differ, payoffs are infinite, or a name stands twice.
-        """
+        """Refuse arrays that do not fit each other."""
         shape = tuple(len(names) for names in self.strategies)
         roles = len(shape)
         for what, array, wanted in (
@@ -84,7 +77,9 @@ class Payoffs:
         for names in self.strategies:
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
-                raise UsageError(f"payoffs: {twice[0]} stands twice among the strategies of a role")
+                raise UsageError(
+                    f"payoffs: {twice[0]} is named twice among the strategies of a role"
+                )
         if np.isinf(self.means).any():
             raise UsageError("payoffs: a mean is infinite")
         if (np.isnan(self.means).any(0) & (self.counts > 0)).any():
@@ -99,34 +94,30 @@ class Payoffs:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the strategies of the first role; in a symmetric game, of all."""
+        """The strategies of the first role; in a symmetric game, of all."""
         return self.strategies[0]
 
     @property
     def matrix(self) -> Numbers:
-        """[n_1, n_2]: what the first of two roles earns.
-
-        Raises:
-            UsageError: there are not two roles.
-        """
+        """The payoffs of the first of two roles: [n_1, n_2]."""
         self._check_two()
         matrix: Numbers = self.means[0]
         return matrix
 
     @property
     def missing(self) -> Bools:
-        """[n_1, ..., n_R]: cells in which no match was played."""
+        """Cells without a match: [n_1, ..., n_R]."""
         missing: Bools = self.counts == 0
         return missing
 
     @property
     def met(self) -> npt.NDArray[Any]:
-        """[n_1, ..., n_R]: matches in which these met; `KNOWN`: no match is needed."""
+        """Matches in which these met, [n_1, ..., n_R]; `KNOWN`: known exactly."""
         met = self.counts if self.meetings is None else self.meetings
         return np.where(self.counts < KNOWN, met, KNOWN)
 
     def missing_names(self, most: int = 5) -> str:
-        """Cells without a match, in words: `a and b, and 7 others`; empty: none."""
+        """Return cells without a match in words: `a and b, and 7 others`; empty: none."""
         cells = np.argwhere(self.missing)
         if self.symmetric:
             cells = cells[cells[:, 0] <= cells[:, 1]]
@@ -140,11 +131,11 @@ class Payoffs:
 
     @property
     def pooled(self) -> Numbers:
-        """[R, R]: the covariances of returns within cells, over all cells that were played.
+        """The covariances of returns within cells, over all cells: [R, R].
 
-        Each with f degrees of freedom has the weight 1 / (1 / f + 1 / `UNLIKE`), so that a pair
-        with very many matches does not speak for all others (Cochran 1954, "The combination of
-        estimates from different experiments").
+        A cell with f degrees of freedom has the weight 1 / (1 / f + 1 / `UNLIKE`), so that a pair
+        with very many matches does not dominate (Cochran 1954, "The combination of estimates from
+        different experiments").
         """
         own = self.own_freedom
         weights = np.where(self.counts < KNOWN, own / (own + UNLIKE), 0.0)
@@ -161,7 +152,7 @@ class Payoffs:
 
     @property
     def _between(self) -> Numbers:
-        """[R, R]: the covariances of mean returns, over cells that were played."""
+        """The covariances of mean returns between cells: [R, R]."""
         played = (self.counts > 0) & (self.counts < KNOWN)
         means = self.means[:, played]
         away = means - means.mean(1, keepdims=True)
@@ -170,7 +161,7 @@ class Payoffs:
 
     @property
     def moderated(self) -> Numbers:
-        """[R, R, n_1, ..., n_R]: covariances of one match, drawn to the pooled ones (`PRIOR`)."""
+        """Covariances of one match shrunk to the pooled ones (`PRIOR`): [R, R, n_1, ..., n_R]."""
         weights = self.own_freedom
         known = np.where(weights > 0, self.covariances, 0.0)
         prior = np.where(self.counts < KNOWN, PRIOR, 0.0)
@@ -180,32 +171,28 @@ class Payoffs:
 
     @property
     def own_freedom(self) -> Numbers:
-        """[n_1, ..., n_R]: degrees of freedom of the covariances themselves; 0: none met twice.
+        """Degrees of freedom of the cells' own covariances, [n_1, ..., n_R]; 0: none met twice.
 
-        Over the opponents that a match is shared out among they add up to one less than matches.
+        Over the opponents that share a match they add up to one less than the matches.
         """
         unit = 1.0 if self.units is None else self.units
         return np.maximum(self.counts - unit, 0.0)
 
     @property
     def freedom(self) -> Numbers:
-        """[n_1, ..., n_R]: degrees of freedom of the moderated covariances."""
+        """Degrees of freedom of the moderated covariances: [n_1, ..., n_R]."""
         return self.own_freedom + PRIOR
 
     @property
     def errors(self) -> Numbers:
-        """[R, n_1, ..., n_R]: standard errors of the means; NaN where no match was played."""
+        """Standard errors of the means, [R, n_1, ..., n_R]; NaN: no match."""
         variances = np.stack([self.moderated[role, role] for role in range(self.num_roles)])
         with np.errstate(divide="ignore", invalid="ignore"):
             errors: Numbers = np.sqrt(variances / np.where(self.counts > 0, self.counts, np.nan))
         return errors
 
     def intervals(self, level: float = 0.95) -> Numbers:
-        """[2, R, n_1, ..., n_R]: between what a mean lies with this probability (moderated t).
-
-        Raises:
-            UsageError: `level` is not between 0 and 1.
-        """
+        """Return the moderated t intervals of the means: [2, R, n_1, ..., n_R]."""
         check_level(level)
         from scipy import stats  # late: it takes half a second, and actors import this file too
 
@@ -214,7 +201,7 @@ class Payoffs:
 
     @property
     def is_zero_sum(self) -> bool:
-        """Whether what two roles earn adds up to the same in every match."""
+        """True if the two roles' returns have the same sum in every match."""
         if self.num_roles != 2 or not (self.counts > 0).any():
             return False
         sums = self.means.sum(0)[self.counts > 0]
@@ -224,13 +211,10 @@ class Payoffs:
         return bool(np.ptp(sums) <= 1e-6 * scale and (spread <= 1e-6).all())
 
     def sample(self, number: int, rng: np.random.Generator) -> Numbers:
-        """Draw payoffs as they may be, given what was seen: [number, R, n_1, ..., n_R].
+        """Draw payoffs from their posterior: [number, R, n_1, ..., n_R].
 
-        Each cell is drawn from its t distribution, the roles of a cell together, so that draws of a
-        zero-sum game are zero-sum games, and draws of a symmetric one are symmetric.
-
-        Raises:
-            UsageError: a cell was never played; there is nothing to draw it from.
+        Cells have t distributions, jointly over roles: draws of a zero-sum game are zero-sum games,
+        and draws of a symmetric one are symmetric.
         """
         self.check_whole()
         roles, shape = self.num_roles, self.counts.shape
@@ -253,11 +237,7 @@ class Payoffs:
         return found
 
     def part(self, kept: Sequence[int]) -> Payoffs:
-        """The game in which all roles have only these of their strategies, which all share.
-
-        Raises:
-            UsageError: the roles have other strategies each.
-        """
+        """Return the game restricted to some strategies of all roles."""
         if any(names != self.names for names in self.strategies):
             raise UsageError("payoffs: the roles have other strategies each; choose by role")
         names = tuple(self.names[place] for place in kept)
@@ -274,10 +254,10 @@ class Payoffs:
         )
 
     def completed(self) -> Payoffs:
-        """The same with what a policy earns against itself, where symmetry alone tells it.
+        """Return the game with self-play payoffs filled in where symmetry determines them.
 
-        In a symmetric game whose payoffs add up to the same in every match that is half of it, by
-        seat, however few such matches were played.
+        In a symmetric constant-sum game they are half of the sum, however few self-play matches
+        there were.
         """
         if not (self.symmetric and self.is_zero_sum):
             return self
@@ -291,21 +271,13 @@ class Payoffs:
         )
 
     def to_pandas(self) -> Any:
-        """What the first role earns as a `pandas.DataFrame`, with names of rows and columns.
-
-        Raises:
-            UsageError: pandas is not installed, or there are not two roles.
-        """
+        """Return the first role's payoffs as a `pandas.DataFrame` with names."""
         return data_frame(
             self.matrix, index=list(self.strategies[0]), columns=list(self.strategies[1])
         )
 
     def pooled_roles(self) -> Payoffs:
-        """The symmetric game of playing either of two roles, each as often.
-
-        Raises:
-            UsageError: there are not two roles of the same strategies.
-        """
+        """Return the symmetric game of playing either of two roles equally often."""
         self._check_two()
         if self.symmetric:
             return self
@@ -368,7 +340,7 @@ class Payoffs:
 
     @property
     def _is_known(self) -> bool:
-        """Whether all payoffs are known exactly."""
+        """True if all payoffs are known exactly."""
         return bool((self.counts >= KNOWN).all())
 
     def _check_two(self) -> None:
@@ -385,15 +357,9 @@ def check_level(level: float) -> None:
 def exact(
     *means: npt.ArrayLike, names: Sequence[Sequence[str]] = (), symmetric: bool = False
 ) -> Payoffs:
-    """The payoffs of a game that is known: without any uncertainty.
+    """Return the payoffs of a game that is known: without any uncertainty.
 
-    Args:
-        means: by role, what it earns: [n_1, ..., n_R]; one alone: a zero-sum game of two roles.
-        names: by role, the names of its strategies; empty: numbers.
-        symmetric: whether both of two roles are one.
-
-    Raises:
-        UsageError: the arrays do not fit each other.
+    `means`: by role, what it earns: [n_1, ..., n_R]; one alone: a zero-sum game of two roles.
     """
     arrays = [np.asarray(each, np.float64) for each in means]
     if len(arrays) == 1:
@@ -415,17 +381,14 @@ def exact(
 def from_sums(
     strategies: Sequence[str], sums: Numbers, symmetric: bool, matches: int | None = None
 ) -> Payoffs:
-    """The payoffs of two roles, from what `add_up` found.
+    """Return the payoffs of two roles, from what `add_up` found.
 
     Covariances are the unbiased ones of weighted observations: the sum of squares is divided by
     V1 - V2 / V1, with the sums of the weights and of their squares (Galassi et al. 2009, "GNU
     Scientific Library reference manual", weighted samples).
 
-    Args:
-        strategies: of both roles.
-        sums: [8, N, N] as of `add_up`; [6, N, N]: each match was of two seats, and counts 1.
-        symmetric: whether both roles are one.
-        matches: all of them; None: it is unknown, unless one match is one meeting.
+    `sums`: [8, N, N] as of `add_up`; [6, N, N]: each match was of two seats, and counts 1;
+    `matches`: all of them; None: it is unknown, unless one match is one meeting.
     """
     count, one, other, one_squared, other_squared, product = sums[:6]
     played = np.where(count > 0, count, np.nan)

@@ -1,4 +1,4 @@
-"""Numbers as JSON can hold them, and as a sentence tells them."""
+"""Numbers as JSON values and as short text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ import numpy.typing as npt
 
 
 def plain(values: npt.ArrayLike) -> Any:
-    """Return numbers as nested lists, a single one as a float; None stands for what is not finite.
-
-    Args:
-        values: of any shape.
-    """
+    """Return numbers as nested lists, a single one as a float; None: not finite."""
     array = np.asarray(values, np.float64)
     if array.ndim:
         return [plain(each) for each in array]

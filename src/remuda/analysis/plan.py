@@ -1,11 +1,10 @@
-"""Which matches to play next, so that a question is answered with the fewest of them.
+"""Choose the next matches so that a question is answered with as few as possible.
 
-A round robin plays every pair equally often, also those that the answer does not hang on. Here the
-payoffs as they may be (`Payoffs.sample`) are asked the question, draw by draw: how often they agree
-is how sure the answer is. What is played next follows from the comparisons that the answer is made
-of: all of them are to be right with as few matches as possible. Rowland et al. 2019, "Multiagent
-evaluation under incomplete information", do the like for the response graph, by intervals of its
-edges one by one.
+A round robin plays every pair equally often, even pairs that do not affect the answer. Here the
+question is put to draws of the payoffs (`Payoffs.sample`): the confidence in an answer is the share
+of draws that agree. The next matches follow from the comparisons behind the answer: they minimise
+the probability that any is wrong. Rowland et al. 2019, "Multiagent evaluation under incomplete
+information", do the same for the response graph by intervals of its edges.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from remuda.errors import UsageError
 from remuda.types import Bools, Integers
 
 DRAWS = 2000
-"""Of the payoffs, for one look at how sure an answer is."""
+"""Draws of the payoffs for each look."""
 FIRST = 2
 """Matches of a pair before anything is made of them."""
 
@@ -45,33 +44,30 @@ class Compared:
 
 
 class Question(Protocol):
-    """What is asked of a symmetric game of N policies."""
+    """A question about a symmetric game of N policies."""
 
     def answers(self, draws: Numbers) -> Integers:
-        """What each draw says, as numbers: [S, A], by payoffs of the row [S, N, N].
+        """Return each draw's answer as numbers: [S, A], from payoffs of the row [S, N, N].
 
-        What a policy earns against itself is not known here, and must not be used.
+        Self-play payoffs are unknown here and must not be used.
         """
 
     def alike(self, matrix: Numbers, draws: Numbers, rng: np.random.Generator) -> Numbers:
-        """Draws given that what is compared is of one population (`shrink`): [S, N, N].
+        """Return draws shrunk as samples of one population (`shrink`): [S, N, N].
 
-        Args:
-            matrix: [N, N] the row's payoffs as they are known.
-            draws: [S, N, N] around it; 0 for what a policy earns against itself.
-            rng: what is drawn with.
+        `matrix`: [N, N] the row's known payoffs; `draws`: [S, N, N] around it, with 0 for
+        self-play.
         """
 
     def compared(self, matrix: Numbers, covariances: Numbers) -> Compared:
-        """What the answer is made of: comparisons, each of which must be above 0.
+        """Return the comparisons behind the answer, each of which must be above 0.
 
-        Args:
-            matrix: [N, N] the row's payoffs as they are known.
-            covariances: [2, 2, C] of one match of each pair, in the order of `triu_indices`.
+        `matrix`: [N, N] the row's known payoffs; `covariances`: [2, 2, C] of one match of each
+        pair, in the order of `triu_indices`.
         """
 
     def in_words(self, answer: Integers, names: tuple[str, ...]) -> str:
-        """An answer [A] in words."""
+        """Return an answer [A] in words."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +117,7 @@ class Order:
 
 @dataclass(frozen=True)
 class ResponseGraph:
-    """Who of each two policies earns more against the other than the other against it."""
+    """The question which of each two policies beats the other."""
 
     def answers(self, draws: Numbers) -> Integers:
         """[S, N * (N - 1) / 2]: 1 where the earlier of two does."""
@@ -150,7 +146,7 @@ class ResponseGraph:
         return Compared(np.abs(more), variances, better, worse)
 
     def in_words(self, answer: Integers, names: tuple[str, ...]) -> str:
-        """How many beat how many others."""
+        """Return how many beat how many others."""
         one, other = np.triu_indices(len(names), 1)
         wins = np.zeros(len(names), np.int64)
         np.add.at(wins, np.where(answer == 1, one, other), 1)
@@ -160,7 +156,7 @@ class ResponseGraph:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the payoffs say, and how sure that is."""
+    """An answer from the payoffs, with its confidence."""
 
     answer: tuple[int, ...]
     """As the question numbers it."""
@@ -176,16 +172,13 @@ class Answer:
 def answer(
     payoffs: Payoffs, question: Question, rng: np.random.Generator, draws: int = DRAWS
 ) -> Answer:
-    """What the payoffs say to a question, and how sure that is.
+    """Answer a question from the payoffs, with its confidence.
 
-    Three policies or more are taken to be of one population (`shrink`): averaged over populations
-    that are spread like that, how sure one is does not hang on when one looks (Deng, Lu and Chen
-    2016, "Continuous monitoring of A/B tests without pain"). For two policies there is nothing to
-    shrink, and for two that are near each other and far from all others it is too little: who looks
-    again and again at these has to ask for more (`remuda.tournaments.doubt`).
-
-    Raises:
-        UsageError: two policies never met, or seats are not pooled.
+    Three policies or more are taken as samples of one population (`shrink`): on average over such
+    populations the confidence is valid whenever one looks (Deng, Lu and Chen 2016, "Continuous
+    monitoring of A/B tests without pain"). Two policies cannot be shrunk, and for two that are
+    close to each other and far from all others it is too weak: repeated looks then need the
+    stricter test of `remuda.tournaments.doubt`.
     """
     _check_symmetric(payoffs)
     whole = _without_own(payoffs)
@@ -205,22 +198,12 @@ def allocate(
     rng: np.random.Generator,
     stop: Callable[[], bool] = lambda: False,
 ) -> Integers:
-    """How many matches to play next of each pair: [N, N], the earlier policy's row.
+    """Return how many matches to play next of each pair: [N, N], the earlier policy's row.
 
     Pairs that met less than `FIRST` times come first. If the payoffs were known, the shares of
     matches could be sought with which the fewest in all make the answer sure (`_wanted`). Since
     they are not known, it is the mean of these shares over draws of the payoffs as they may be. The
     matches go to the pairs that have less than this.
-
-    Args:
-        payoffs: of the matches so far.
-        question: that is to be answered.
-        matches: to be shared out.
-        rng: what is drawn with.
-        stop: asked between two draws: whether to end now, and plan none.
-
-    Raises:
-        UsageError: seats are not pooled, or `matches` is less than 1.
     """
     if matches < 1:
         raise UsageError(f"matches: at least one is to be played; this is {matches}")
@@ -258,7 +241,7 @@ ROUNDS = 60
 STEP = 0.3
 """So far the first round goes towards the multipliers that it finds; later ones go less far."""
 STEPS_AT_MOST = 0.7
-"""By so much a round changes the logarithm of a multiplier, at most."""
+"""Largest change of a multiplier's logarithm in a round."""
 NEWTON = 30
 """Steps in search of a number of matches, at most."""
 LEAST = 1e-12
@@ -277,10 +260,7 @@ def _wanted(draws: Numbers, question: Question, covariances: Numbers) -> Numbers
     Neyman 1934; Glynn and Juneja 2004, "A large deviations perspective on ordinal optimization",
     have the same for large numbers). They are found by going towards them in small steps.
 
-    Args:
-        draws: [S, N, N] the row's payoffs.
-        question: that is asked.
-        covariances: [2, 2, C] of one match of each pair.
+    `draws`: [S, N, N] the row's payoffs; `covariances`: [2, 2, C] of one match of each pair.
     """
     found = [question.compared(matrix, covariances) for matrix in draws]
     return _shares(
@@ -332,9 +312,8 @@ def _shares(variances: Numbers, apart: Numbers) -> Numbers:
 def _until_sure(clear: Numbers, logs: Numbers) -> Numbers:
     """[S, 1]: the logarithms of how many matches make comparisons wrong in `WRONG` of cases.
 
-    Args:
-        clear: [S, D] how clear each is after one match, in standard deviations.
-        logs: [S, 1] where to begin.
+    `clear`: [S, D] how clear each is after one match, in standard deviations; `logs`: [S, 1] where
+    to begin.
     """
     from scipy.special import ndtr  # late, since a run that plans nothing imports this file too
 
@@ -388,16 +367,12 @@ UNTIL = re.compile(
 
 
 def parse_until(text: str) -> tuple[Question, float]:
-    """The question in `rank of the top 3 is 95% sure`, and how sure its answer is to be, 0 to 1.
-
-    Raises:
-        UsageError: it is not of that form.
-    """
+    """The question in `rank of the top 3 is 95% sure`, and how sure its answer is to be, 0 to 1."""
     found = UNTIL.match(" ".join(text.lower().split()))
     if found is None or not 0.0 < float(found["percent"]) < 100.0 or found["top"] == "0":
         raise UsageError(
             f'until: this is "{text}"; it may be "rank of the top 3 is 95% sure", "the best is 95% '
-            'sure" or "the response graph is 95% sure", with numbers of your own'
+            'sure" or "the response graph is 95% sure", with your own numbers'
         )
     sure = float(found["percent"]) / 100.0
     if found["graph"]:

@@ -33,7 +33,7 @@ KUHN_DONE: Mapping[tuple[int, ...], int] = {
     (1,): kuhn_poker.BETS,
     (0, 1): kuhn_poker.PASSED_BETS,
 }
-"""By what was done in the tree of Kuhn poker (0 passed, 1 bet), what the game of runs calls it."""
+"""The run's name for each action history in the tree of Kuhn poker (0 passed, 1 bet)."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,9 @@ class PlayedRules:
     env: type[VectorEnv] | None = None
 
     def observations(self, tree: Tree, player: int) -> tuple[Array, Bools]:
-        """What the run's game shows in a player's information sets of the tree of these rules.
+        """Return a run's observations of a player's information sets in the tree.
 
-        Returns:
-            Observations [I_p, *shape], and which of the run's actions are allowed [I_p, actions].
+        Returns: observations [I_p, *shape] and the run's legal actions there [I_p, actions].
         """
         sets, legal = tree.information_sets[player], tree.legal_of(player)
         allowed = np.zeros((len(sets), self.first + tree.num_actions), np.bool_)
@@ -64,11 +63,7 @@ class PlayedRules:
         return np.stack([self.observe(known) for known in sets]), allowed
 
     def policies(self, tree: Tree, spec: PolicySpec, weights: Floats) -> tuple[Numbers, ...]:
-        """By player, what a policy of a run does on that seat: [I_p, A], the tree's actions.
-
-        Raises:
-            UsageError: it is of another game, or goes by earlier observations too.
-        """
+        """Return a policy's probabilities of the tree's actions by seat: [I_p, A] each."""
         return tuple(
             probabilities(spec, weights, *self.observations(tree, player))[:, self.first :]
             for player in range(tree.num_players)
@@ -76,7 +71,7 @@ class PlayedRules:
 
 
 def observe_kuhn(known: InformationSet) -> Array:
-    """What `kuhn_poker` shows in an information set of `tree_games.KuhnPoker`: [8] float32."""
+    """Return the observation of `kuhn_poker` for an information set of the tree: [8] float32."""
     card, done = cast(tuple[int, tuple[int, ...]], known.key)
     seen = np.zeros(8, np.float32)
     seen[card] = seen[3 + KUHN_DONE[done]] = seen[7] = 1.0
@@ -84,9 +79,9 @@ def observe_kuhn(known: InformationSet) -> Array:
 
 
 def observe_leduc(known: InformationSet) -> Array:
-    """What `leduc_poker` shows in an information set of `tree_games.LeducPoker`: [23] float32.
+    """Return the observation of `leduc_poker` for an information set of the tree: [23] float32.
 
-    The two cards of a rank, which the tree tells apart, are one there.
+    The two cards of a rank, distinct in the tree, look the same.
     """
     own, public, rounds = cast(tuple[int, tuple[int, ...], tuple[tuple[int, ...], ...]], known.key)
     seen = np.zeros(leduc_poker.SIZE, np.float32)
@@ -101,10 +96,9 @@ def observe_leduc(known: InformationSet) -> Array:
 
 
 def observe_tic_tac_toe(known: InformationSet) -> Array:
-    """What `pettingzoo:classic/tictactoe-v3` shows in a node of `tree_games.TicTacToe`.
+    """Return the observation of `pettingzoo:classic/tictactoe-v3` for a node of the tree.
 
-    Returns:
-        [3, 3, 2] int8: own squares, and the other's.
+    Returns: [3, 3, 2] int8: own squares, and the other's.
     """
     grid = np.array(known.key, np.int8)
     planes = np.stack([grid == known.player, grid == 1 - known.player], axis=-1)
@@ -116,18 +110,14 @@ PLAYED: Mapping[str, PlayedRules] = {
     LEDUC: PlayedRules(LeducPoker, observe_leduc, leduc_poker.FOLD, leduc_poker.LeducPoker),
     TIC_TAC_TOE: PlayedRules(TicTacToe, observe_tic_tac_toe),
 }
-"""By the name of a game."""
+"""Rules by the game's name."""
 
 
 def played_rules(game: str, env: VectorEnv) -> PlayedRules | None:
-    """The rules of a run's game; None: there are none here.
+    """Return the rules of a run's game; None: it is not one of these.
 
-    Wrappers may change what is observed and what is paid, and a class that is derived from a game's
-    may have rules of its own: neither is a game of these rules.
-
-    Args:
-        game: its name.
-        env: a copy of it, by whose class a game is known that was given as `module:Class`.
+    Wrappers may change observations and rewards, and a derived class may have other rules: neither
+    counts as the game.
     """
     if is_wrapped(env):
         return None
@@ -138,6 +128,6 @@ def played_rules(game: str, env: VectorEnv) -> PlayedRules | None:
 
 
 def is_wrapped(env: VectorEnv) -> bool:
-    """Whether `env.wrappers` stand round the copies of a game."""
+    """Return whether `env.wrappers` stand round the copies of a game."""
     wrapping: Wrapping = getattr(env, "wrapping", NOTHING)
     return bool(wrapping.wrappers)

@@ -1,4 +1,4 @@
-"""How differently trained policies act: all of them are asked on the same states."""
+"""Compare how trained policies act on common states."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
 STATES = 2000
-"""States that policies are asked on, at most: the mean over them is known to about 0.01."""
+"""Most states in a comparison: they determine the mean to about 0.01."""
 
 
 @dataclass(frozen=True)
 class PolicyBehaviour:
-    """How differently policies act.
+    """Distances between the actions of policies.
 
     Attributes:
         names: of the policies.
         distances: between each two of them, on the same states.
-        measure: `Jensen-Shannon`, of discrete actions, or `Hellinger`, of continuous ones.
-        states: that they were asked on.
-        untold: by policy, why it could not be asked.
+        measure: `Jensen-Shannon` for discrete actions, `Hellinger` for continuous ones.
+        states: number of common states.
+        untold: by policy, why it was left out.
     """
 
     names: tuple[str, ...]
@@ -40,7 +40,7 @@ class PolicyBehaviour:
     untold: Mapping[str, str]
 
     def as_summary(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "policies": list(self.names),
             "measure": self.measure,
@@ -50,7 +50,7 @@ class PolicyBehaviour:
         }
 
     def in_words(self) -> str:
-        """One sentence."""
+        """Return one sentence."""
         away = self.distances
         low, high = away.mean_interval
         told = (
@@ -72,16 +72,9 @@ def policy_behaviour(
     rng: np.random.Generator,
     most: int = STATES,
 ) -> PolicyBehaviour:
-    """Ask policies what they do on the same states, and tell how far apart that is.
+    """Compare the action distributions of policies on common states.
 
-    Args:
-        players: by name, specification and weights [P].
-        states: what agents observed that acted.
-        rng: by which states are chosen and resampled.
-        most: states at most.
-
-    Raises:
-        UsageError: fewer than two policies can be asked.
+    `players`: specification and weights [P].
     """
     count, frames = states.observations.shape[:2]
     chosen = np.sort(rng.choice(count, min(most, count), replace=False))
@@ -102,14 +95,14 @@ def policy_behaviour(
             untold[name] = str(error)
     if len(answers) < 2:
         why = next(iter(untold.values()), "there are fewer than two policies")
-        raise UsageError(f"how differently policies act is not told: {why}")
+        raise UsageError(f"policies cannot be compared by their actions: {why}")
     episodes = states.episodes[chosen]
     found, measure = _distances(list(answers.values()), episodes, rng)
     return PolicyBehaviour(tuple(answers), found, measure, len(chosen), untold)
 
 
 def _as_seen(spec: PolicySpec, observations: Array, frames: int) -> Array:
-    """Of observations [S, frames, *shape] those that a policy goes by."""
+    """Return a policy's stacked frames from observations [S, frames, *shape]."""
     stacked = spec.config.n_frames
     if stacked > frames:
         raise UsageError(
@@ -122,7 +115,7 @@ def _as_seen(spec: PolicySpec, observations: Array, frames: int) -> Array:
 def _distances(
     answers: Sequence[Any], episodes: Any, rng: np.random.Generator
 ) -> tuple[BehaviourDistances, str]:
-    """Of distributions that are all discrete, or all Gaussian."""
+    """Return the distances of distributions that are all discrete or all Gaussian."""
     if not isinstance(answers[0], tuple):
         return jensen_shannon(np.stack(answers), rng=rng, episodes=episodes), "Jensen-Shannon"
     means, deviations = (np.stack(each) for each in zip(*answers, strict=True))

@@ -36,8 +36,8 @@ exact ties is no order."""
 def mean_payoff(payoffs: Numbers) -> Numbers:
     """Return the mean payoff of each strategy: [n] of [n, ...].
 
-    In a game of two roles with as many strategies each, what stands on the diagonal (a strategy
-    against itself) does not count. With payoffs of wins (1, 0.5, 0) this is the win rate.
+    In a game of two roles with the same number of strategies the diagonal (self-play) is ignored.
+    With wins as payoffs (1, 0.5, 0) this is the win rate.
     """
     if payoffs.ndim == 2 and len(payoffs) > 1 and payoffs.shape[0] == payoffs.shape[1]:
         others = ~np.eye(len(payoffs), dtype=np.bool_)
@@ -60,9 +60,6 @@ def beaten_share(matrix: Numbers) -> Numbers:
     """Return the share of the others that each strategy beats: [n] of [n, n], a draw is half.
 
     A strategy beats another if it earns more against it than the other does (Copeland 1951).
-
-    Raises:
-        UsageError: the matrix is not square.
     """
     _check_square(matrix)
     won = 0.5 + 0.5 * np.sign(matrix - matrix.T)
@@ -98,12 +95,8 @@ def nash_average(matrix: npt.ArrayLike, mixture: npt.ArrayLike) -> NashAverage:
     Copies of a strategy change nothing for the others (Balduzzi et al. 2018, theorem 1): the skill
     of each is its row of `matrix @ mixture`, less the value, which is half of the constant sum.
 
-    Args:
-        matrix: [n, n] the row's payoffs of a symmetric game of constant sum.
-        mixture: [n] its symmetric equilibrium of maximum entropy.
-
-    Raises:
-        UsageError: the sum is not constant, or the mixture is no distribution of n probabilities.
+    `matrix`: [n, n] the row's payoffs of a symmetric game of constant sum; `mixture`: [n] its
+    symmetric equilibrium of maximum entropy.
     """
     payoffs = np.asarray(matrix, np.float64)
     _check_square(payoffs)
@@ -130,8 +123,7 @@ def nash_average(matrix: npt.ArrayLike, mixture: npt.ArrayLike) -> NashAverage:
 def nash_score(solve: Callable[[Numbers], Numbers]) -> Score:
     """Return the score function of Nash averaging.
 
-    Args:
-        solve: finds the maximum-entropy equilibrium [n] of a symmetric zero-sum game [n, n].
+    `solve`: finds the maximum-entropy equilibrium [n] of a symmetric zero-sum game [n, n].
     """
 
     def score(matrix: Numbers) -> Numbers:
@@ -146,9 +138,6 @@ def ranks(scores: npt.ArrayLike) -> Integers:
     """Return the rank of each by its score: [n], 1 is the best; equal scores share the better rank.
 
     Scores are equal where they differ by less than `TIE` of the largest.
-
-    Raises:
-        UsageError: a score is no number.
     """
     values = np.asarray(scores, np.float64)
     if values.ndim != 1 or not np.isfinite(values).all():
@@ -165,22 +154,20 @@ def ranks(scores: npt.ArrayLike) -> Integers:
 
 @dataclass(frozen=True)
 class RankIntervals:
-    """A ranking, and how sure it is.
+    """A ranking with intervals.
 
     Attributes:
         names: of the n strategies.
         scores: [n] by the mean payoffs.
-        score_intervals: [2, n] between what a score lies with probability `level`.
+        score_intervals: [2, n] of the scores, at probability `level`.
         ranks: [n] by `scores`; 1 is the best, equal scores share the better rank.
-        intervals: [2, n] between what a rank lies with probability `level` at least, for each
-            strategy by itself: the shortest such range of ranks. Ranks are whole numbers, so that
-            a range may be surer than it has to be: `held` tells.
-        held: [n] the share of draws in which the rank lies in its interval.
-        probabilities: [n, n] the share of draws in which a strategy (row) has rank 1 + column;
-            columns may add up to more than 1 where strategies are equal. By a mean payoff no two
-            draws are equal: then strategies that are equal in truth share all their ranks.
+        intervals: [2, n] the shortest range of ranks with probability `level` at least, for each
+            strategy by itself.
+        held: [n] the share of draws with the rank in its interval; ranks are whole, so it may
+            exceed `level`.
+        probabilities: [n, n] the share of draws in which a strategy (row) has rank 1 + column; with
+            ties columns may add up to more than 1.
         samples: draws of the payoffs.
-        level: of the intervals.
     """
 
     names: tuple[str, ...]
@@ -228,22 +215,12 @@ def rank_intervals(
     level: float = 0.95,
     role: int = 0,
 ) -> RankIntervals:
-    """Rank the strategies of a role, and tell how sure each rank is.
+    """Rank the strategies of a role, with an interval of each rank.
 
     Mean payoffs (`mean_payoff`, `role_mean`) are drawn as those of one population (`shrink`); any
-    other score is worked out of each draw of the payoffs as it is. Score intervals are those of
-    each score by itself, as if no other had been seen.
+    other score is computed from each draw. Score intervals are those of each score by itself.
 
-    Args:
-        payoffs: of the game.
-        score: makes scores [n] of the role's payoffs [n, ...], its own strategies first.
-        rng: what draws of the payoffs are made with.
-        samples: so many.
-        level: of the intervals.
-        role: whose strategies are ranked.
-
-    Raises:
-        UsageError: two strategies never met, there is no such role, or a score is no number.
+    `score`: a function from the role's payoffs [n, ...], its own strategies first, to scores [n].
     """
     check_level(level)
     if not 0 <= role < payoffs.num_roles:
@@ -278,9 +255,7 @@ def _shortest(probabilities: Numbers, level: float) -> tuple[Integers, Numbers]:
 
     Of several as short it is the surest, and of those the one of the better ranks.
 
-    Args:
-        probabilities: [n, n] of each strategy's ranks.
-        level: that they are to add up to.
+    `probabilities`: [n, n] of each strategy's ranks.
     """
     count = len(probabilities)
     sums = np.pad(np.cumsum(probabilities, axis=1), ((0, 0), (1, 0)))
@@ -301,25 +276,19 @@ def kendall_tau(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
 
     Pairs that are equal in a ranking count for neither (Kendall 1945). NaN where all are equal.
 
-    Args:
-        one: [n] scores.
-        other: [n] scores of the same strategies.
-
-    Raises:
-        UsageError: they are not of equally many.
+    `one`: [n] scores; `other`: [n] scores of the same strategies.
     """
     return float(agreement({"one": one, "other": other}).taus[0, 1])
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far rankings of the same strategies agree.
+    """The agreement of rankings of the same strategies.
 
     Attributes:
         names: of the K rankings.
         taus: [K, K] Kendall's tau-b of each two; NaN where all scores of one are equal.
-        intervals: [2, K, K] between what it lies with probability `level`; None: not asked.
-        level: of the intervals.
+        intervals: [2, K, K] at probability `level`; None: not computed.
     """
 
     names: tuple[str, ...]
@@ -341,11 +310,7 @@ class Agreement:
 def agreement(scores: Mapping[str, npt.ArrayLike]) -> Agreement:
     """Compare every two rankings of the same strategies.
 
-    Args:
-        scores: by the name of a ranking, [n] its scores.
-
-    Raises:
-        UsageError: they are not of equally many strategies, or a score is no number.
+    `scores`: by the name of a ranking, [n] its scores.
     """
     return Agreement(tuple(scores), _taus(list(scores.values())))
 
@@ -358,19 +323,7 @@ def agreement_intervals(
     level: float = 0.95,
     role: int = 0,
 ) -> Agreement:
-    """Compare every two rankings of a role's strategies, and tell how sure their agreement is.
-
-    Args:
-        payoffs: of the game.
-        orders: the score functions, by name.
-        rng: what draws of the payoffs are made with.
-        samples: so many.
-        level: of the intervals.
-        role: whose strategies are ranked.
-
-    Raises:
-        UsageError: as in `rank_intervals`.
-    """
+    """Compare every two rankings of a role's strategies, and tell how sure their agreement is."""
     check_level(level)
 
     def compare(each: Numbers) -> Numbers:

@@ -1,10 +1,10 @@
-"""Ratings of strategies from results: Elo by maximum likelihood, and Plackett-Luce over time.
+"""Ratings from match results: Elo by maximum likelihood, and Plackett-Luce over time.
 
 Elo here is the model of Bradley and Terry (1952, "Rank analysis of incomplete block designs") on
-the scale of chess: 400 points are odds of ten to one. All results are fitted at once, so their
-order does not matter, which suits policies that do not change. Where strategies change, ratings go
-match by match (`plackett_luce`, Weng and Lin 2011), and what they were after so many matches is a
-history. Neither tells of cycles: see `remuda.analysis.structure`.
+the scale of chess: 400 points are odds of ten to one. All results are fitted at once; their order
+does not matter, which suits policies that do not change. For strategies that change, ratings are
+updated match by match (`plackett_luce`, Weng and Lin 2011). Neither shows cycles: see
+`remuda.analysis.structure`.
 """
 
 from __future__ import annotations
@@ -42,17 +42,16 @@ Piece = tuple[list[tuple[int, int]], Integers, Numbers]
 
 @dataclass(frozen=True)
 class Elo:
-    """Ratings by maximum likelihood, and how sure they are.
+    """Ratings by maximum likelihood, with intervals.
 
     Attributes:
         names: of the n strategies.
         ratings: [n] Elo points; their mean is 0.
         errors: [n] standard errors, relative to that mean.
-        intervals: [2, n] between what a rating lies with probability `level`.
-        covariance: [n, n] of the ratings; differences are surer than it looks by `errors`.
+        intervals: [2, n] at probability `level`.
+        covariance: [n, n] of the ratings; differences are surer than `errors` suggest.
         matches: [n] of each.
-        prior: matches that count as played against average skill.
-        level: of the intervals.
+        prior: virtual matches against average skill.
     """
 
     names: tuple[str, ...]
@@ -110,16 +109,9 @@ def elo(
     A draw is half a win for both. Uncertainty is that of the inverse Fisher information, which
     takes a draw for as uncertain as a win, so with many draws intervals are a little too wide.
 
-    Args:
-        wins: [n, n] how often the row beat the column.
-        draws: [n, n] how often they drew, the same both ways; None: never.
-        names: of the strategies; empty: numbers.
-        prior: so many matches, half of them won, against a strategy of average skill.
-        level: of the intervals.
-
-    Raises:
-        UsageError: counts are no numbers, negative or of unlike shapes, draws differ between the
-            two ways, or `prior` is not above 0.
+    - `wins`: [n, n] how often the row beat the column.
+    - `draws`: [n, n] how often they drew, the same both ways; None: never.
+    - `prior`: so many matches, half of them won, against a strategy of average skill.
     """
     check_level(level)
     won = np.array(wins, np.float64)
@@ -129,7 +121,7 @@ def elo(
             f"wins and draws must both be [n, n]; they have shapes {won.shape} and {drawn.shape}"
         )
     for what, counts in (("wins", won), ("draws", drawn)):
-        np.fill_diagonal(counts, 0.0)  # a match against oneself tells nothing
+        np.fill_diagonal(counts, 0.0)  # self-play has no information
         if not np.isfinite(counts).all() or (counts < 0.0).any():
             raise UsageError(f"{what}: they must be counts, 0 or more")
     if not np.array_equal(drawn, drawn.T):
@@ -161,10 +153,6 @@ def elo_of(payoffs: Payoffs, prior: float = PRIOR, level: float = 0.95) -> Elo:
     """Fit Elo ratings to payoffs of wins (1, 0.5 and 0), as `read_payoffs(wins=True)` has them.
 
     Pairs that never met are no hindrance.
-
-    Raises:
-        UsageError: the game is not symmetric, a payoff is no share of wins, or payoffs are known
-            without matches.
     """
     if not payoffs.symmetric:
         raise UsageError("elo: this is for symmetric games; pool the seats (`pooled_roles`)")
@@ -177,7 +165,7 @@ def elo_of(payoffs: Payoffs, prior: float = PRIOR, level: float = 0.95) -> Elo:
         )
     if (payoffs.counts[apart] >= KNOWN).any():
         raise UsageError(
-            "elo: these payoffs are known without matches, and nothing tells their weight; give "
+            "elo: these payoffs are known without matches, and so have no weight; give "
             "numbers of wins"
         )
     counts = np.where(apart, payoffs.counts, 0)
@@ -193,11 +181,8 @@ def count_results(
     Every two seats of two sides are a meeting. Those of one match are not independent, so with
     more than two seats the intervals of `elo` are too narrow.
 
-    Args:
-        places: [M, seats] who sat where; -1: one that is left out.
-        returns: [M, seats]; NaN: that seat took no part.
-        count: n.
-        sides: by seat, the number of its team; empty: each stands for itself.
+    `places`: [M, seats] who sat where; -1: one that is left out; `returns`: [M, seats]; NaN: that
+    seat took no part.
     """
     of_seat = _check_matches(places, returns, count, sides)
     found = np.zeros((2, count, count))
@@ -259,13 +244,13 @@ def _information(skills: Numbers, met: Numbers, prior: float) -> Numbers:
 
 @dataclass(frozen=True)
 class RatingHistory:
-    """What ratings were after so many matches, on openskill's scale.
+    """Ratings after some numbers of matches, on openskill's scale.
 
     Attributes:
         names: of the n strategies.
-        matches: [C] how many had been played.
-        ratings: [C, n] means of what is believed of each skill; 25 before the first match.
-        uncertainties: [C, n] standard deviations of it; 25 / 3 before the first match.
+        matches: [C] played before each row.
+        ratings: [C, n] means of the skills; 25 before the first match.
+        uncertainties: [C, n] standard deviations; 25 / 3 before the first match.
         played: [C, n] matches of each.
     """
 
@@ -276,11 +261,7 @@ class RatingHistory:
     played: Integers = field(repr=False)
 
     def intervals(self, level: float = 0.95) -> Numbers:
-        """[2, C, n]: between what a skill lies with this probability.
-
-        Raises:
-            UsageError: `level` is not between 0 and 1.
-        """
+        """Return intervals of the skills: [2, C, n]."""
         check_level(level)
         half = float(special.ndtri(0.5 + level / 2.0)) * self.uncertainties
         return np.stack([self.ratings - half, self.ratings + half])
@@ -307,18 +288,12 @@ def plackett_luce(
 ) -> RatingHistory:
     """Rate matches one after another, as openskill's PlackettLuce does.
 
-    Args:
-        places: [M, seats] who sat where, by the place of a name.
-        returns: [M, seats]; the seat with more is ahead. NaN: that seat took no part, and its
-            rating stays.
-        names: of the n strategies.
-        sides: by seat, the number of its team; empty: each stands for itself.
-        every: after so many matches ratings are noted, and at the end; None: at the end alone.
-        tau: added to uncertainties, in squares, before each match: skills change. Not less than
-            `remuda.population.ratings.TAU`, by which a run rates.
-
-    Raises:
-        UsageError: arrays do not fit each other, or `every` or `tau` is out of range.
+    - `places`: [M, seats] who sat where, by the place of a name.
+    - `returns`: [M, seats]; the seat with more is ahead. NaN: that seat took no part, and its
+      rating stays.
+    - `every`: after so many matches ratings are noted, and at the end; None: at the end alone.
+    - `tau`: added to uncertainties, in squares, before each match: skills change. Not less than
+      `remuda.population.ratings.TAU`, by which a run rates.
     """
     who, what = np.asarray(places, np.int64), np.asarray(returns, np.float64)
     of_seat = _check_matches(who, what, len(names), sides)
@@ -337,16 +312,6 @@ def ledger_history(
 
     A live policy is one strategy, whatever version acted; each of its frozen copies is another. One
     that is born in the place of another begins with its parent's rating, and is as unsure as any.
-
-    Args:
-        path: of the ledger.
-        sides: by seat, the number of its team; empty: each stands for itself.
-        checkpoints: how often ratings are noted at most.
-        tau: as of `plackett_luce`.
-
-    Raises:
-        RunDirectoryError: there is no ledger, or it is damaged.
-        UsageError: it has no match, or an argument is out of range.
     """
     if checkpoints < 1:
         raise UsageError(f"checkpoints: there must be one at least; this is {checkpoints}")
@@ -445,5 +410,5 @@ def _check_matches(
     if who.size and not (int(who.min()) >= -1 and int(who.max()) < count):
         raise UsageError(f"places: they must be less than {count}, the number of strategies")
     if np.isinf(np.asarray(what, np.float64)).any():
-        raise UsageError("returns: one is infinite; NaN stands for a seat that took no part")
+        raise UsageError("returns: one is infinite; NaN marks a seat that took no part")
     return _check_sides(sides, who.shape[1])

@@ -1,4 +1,4 @@
-"""What each role could gain by departing from what it plays: the check of every equilibrium."""
+"""Regrets of mixtures: the check of every equilibrium."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ UNLIKELY = -1e-12
 
 
 def as_payoffs(payoffs: npt.ArrayLike) -> Numbers:
-    """Check the payoffs of a game: [R, n_1, ..., n_R], finite, with a strategy for each role.
-
-    Raises:
-        UsageError: they are not.
-    """
+    """Check the payoffs of a game: [R, n_1, ..., n_R], finite, with a strategy for each role."""
     found = np.asarray(payoffs, np.float64)
     if found.ndim < 2 or found.shape[0] != found.ndim - 1 or 0 in found.shape:
         raise UsageError(
@@ -35,11 +31,7 @@ def as_payoffs(payoffs: npt.ArrayLike) -> Numbers:
 
 
 def as_two_roles(a: npt.ArrayLike, b: npt.ArrayLike) -> Numbers:
-    """Check the payoffs of two roles, [n, m] each, and stack them: [2, n, m].
-
-    Raises:
-        UsageError: they are no matrices of one shape, or not finite.
-    """
+    """Check the payoffs of two roles, [n, m] each, and stack them: [2, n, m]."""
     one, other = np.asarray(a, np.float64), np.asarray(b, np.float64)
     if one.ndim != 2 or one.shape != other.shape:
         raise UsageError(
@@ -49,12 +41,9 @@ def as_two_roles(a: npt.ArrayLike, b: npt.ArrayLike) -> Numbers:
 
 
 def against(payoffs: Numbers, mixtures: Sequence[Numbers], role: int) -> Numbers:
-    """What a role earns by each of its strategies while the others play their mixtures: [n_role].
+    """Return the payoff of each strategy of a role against the others' mixtures: [n_role].
 
-    Args:
-        payoffs: [R, n_1, ..., n_R].
-        mixtures: by role, [n_r] probabilities.
-        role: which.
+    `payoffs`: [R, n_1, ..., n_R]; `mixtures`: by role, [n_r].
     """
     found: Numbers = payoffs[role]
     for other in reversed(range(len(mixtures))):
@@ -64,22 +53,17 @@ def against(payoffs: Numbers, mixtures: Sequence[Numbers], role: int) -> Numbers
 
 
 def values(payoffs: Numbers, mixtures: Sequence[Numbers]) -> Numbers:
-    """What each role earns where all play their mixtures: [R]."""
+    """Return each role's payoff under all mixtures: [R]."""
     earned = [against(payoffs, mixtures, role) @ mix for role, mix in enumerate(mixtures)]
     return np.array(earned, np.float64)
 
 
 def regret(payoffs: npt.ArrayLike, mixtures: Sequence[npt.ArrayLike]) -> Numbers:
-    """What each role could gain by its best reply to the mixtures of the others: [R], 0 at least.
+    """Return the gain of each role's best reply to the others' mixtures: [R], at least 0.
 
-    In units of the payoffs. All are 0 in a Nash equilibrium (Nash 1951, "Non-cooperative games").
+    All are 0 in a Nash equilibrium (Nash 1951, "Non-cooperative games").
 
-    Args:
-        payoffs: [R, n_1, ..., n_R] what each role earns.
-        mixtures: by role, [n_r] probabilities of its strategies.
-
-    Raises:
-        UsageError: shapes do not fit each other, or a mixture is no distribution.
+    `payoffs`: [R, n_1, ..., n_R]; `mixtures`: by role, [n_r].
     """
     game = as_payoffs(payoffs)
     found = [np.asarray(mixture, np.float64) for mixture in mixtures]
@@ -97,19 +81,13 @@ def regret(payoffs: npt.ArrayLike, mixtures: Sequence[npt.ArrayLike]) -> Numbers
 
 
 def correlated_regret(payoffs: npt.ArrayLike, joint: npt.ArrayLike, coarse: bool) -> Numbers:
-    """What each role could gain by departing from a joint distribution: [R], 0 at least.
+    """Return the gain of each role's best departure from a joint distribution: [R], at least 0.
 
-    A role that is told its strategy may depart from each of them in another way (Aumann 1974,
-    "Subjectivity and correlation in randomized strategies"); in the coarse case it decides
-    before it is told (Moulin and Vial 1978).
+    A role may depart from each recommended strategy in another way (Aumann 1974, "Subjectivity and
+    correlation in randomized strategies"); in the coarse case it departs before the recommendation
+    (Moulin and Vial 1978).
 
-    Args:
-        payoffs: [R, n_1, ..., n_R].
-        joint: [n_1, ..., n_R] probabilities.
-        coarse: which of the two.
-
-    Raises:
-        UsageError: shapes do not fit each other, or `joint` is no distribution.
+    `payoffs`: [R, n_1, ..., n_R]; `joint`: [n_1, ..., n_R].
     """
     game = as_payoffs(payoffs)
     found = np.asarray(joint, np.float64)

@@ -26,24 +26,24 @@ from remuda.types import Integers
 Numbers = npt.NDArray[np.float64]
 
 MAX_SEQUENCES = 20_000
-"""Of both players together: more make a program of many minutes."""
+"""Most sequences of both players: more make a linear program of many minutes."""
 
 
 @dataclass(frozen=True)
 class Equilibrium:
-    """A Nash equilibrium of a two-player zero-sum game, with the proof of how near it is.
+    """A Nash equilibrium of a two-player zero-sum game, with bounds that prove its accuracy.
 
-    Whatever player 1 does, player 0's policy earns `lower` at least, and whatever player 0 does,
-    player 1's policy concedes `upper` at most; both by exact best responses. The game's value lies
-    between them, and their difference is the NashConv of the policies.
+    Player 0's policy earns `lower` at least, and player 1's policy concedes `upper` at most, by
+    exact best responses. The game's value is between them, and their difference is the NashConv of
+    the policies.
     """
 
     value: float
-    """What player 0 earns a game, as the solver has it."""
+    """The solver's value of the game to player 0."""
     lower: float
     upper: float
     policies: tuple[Numbers, Numbers] = field(repr=False)
-    """By player, [I_p, A]."""
+    """[I_p, A] of each player."""
 
     @property
     def nash_conv(self) -> float:
@@ -51,7 +51,7 @@ class Equilibrium:
         return self.upper - self.lower
 
     def as_summary(self) -> dict[str, Any]:
-        """Plain data, without the policies."""
+        """Return plain data, without the policies."""
         return {
             "value": self.value,
             "lower": self.lower,
@@ -61,18 +61,10 @@ class Equilibrium:
 
 
 def equilibrium(tree: Tree, max_sequences: int = MAX_SEQUENCES) -> Equilibrium:
-    """Work out a Nash equilibrium, and with it the value of the game to player 0.
+    """Return a Nash equilibrium, and with it the value of the game to player 0.
 
-    A game of perfect information is solved from its end, and may be large; any other by a linear
+    Games of perfect information are solved from their end, and may be large; others by a linear
     program.
-
-    Args:
-        tree: of a zero-sum game of two players.
-        max_sequences: how large a linear program may be.
-
-    Raises:
-        UsageError: the game is another one, or too large.
-        RemudaError: the solver failed.
     """
     if tree.num_players != 2 or not tree.is_zero_sum:
         raise UsageError(
@@ -95,12 +87,7 @@ def equilibrium(tree: Tree, max_sequences: int = MAX_SEQUENCES) -> Equilibrium:
 
 
 def equilibrium_value(tree: Tree) -> float:
-    """What player 0 earns a game at equilibrium.
-
-    Raises:
-        UsageError: it is no zero-sum game of two players, or too large.
-        RemudaError: the solver failed.
-    """
+    """Return the value of the game to player 0."""
     return equilibrium(tree).value
 
 
@@ -138,7 +125,7 @@ class _Sequences:
         return int(self.numbers.max(initial=0)) + 1
 
     def constraints(self) -> sparse.csr_matrix:
-        """[1 + I_p, S]: rows of E in E x = e, e = (1, 0, ..., 0), for realization plans x."""
+        """Rows of E in E x = e, e = (1, 0, ..., 0), for realization plans x: [1 + I_p, S]."""
         sets, actions = np.nonzero(self.numbers >= 0)
         count = len(self.before)
         rows = np.concatenate([[0], 1 + np.arange(count), 1 + sets])
@@ -147,7 +134,7 @@ class _Sequences:
         return sparse.csr_matrix((values, (rows, columns)), shape=(1 + count, self.count))
 
     def policy(self, plan: Numbers, otherwise: Numbers) -> Numbers:
-        """The policy [I_p, A] of a realization plan [S]; `otherwise` where it never comes."""
+        """Return the policy [I_p, A] of a realization plan [S]; `otherwise` where unreached."""
         found = np.where(self.numbers >= 0, np.maximum(plan[self.numbers], 0.0), 0.0)
         sums = found.sum(1, keepdims=True)
         some = sums > 1e-12

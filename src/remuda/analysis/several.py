@@ -1,9 +1,9 @@
-"""Several runs of one game side by side: what each says, and what is common to them.
+"""Compare runs of one game, and summarise what they have in common.
 
-Policies of different runs never met, so that no payoff between them is known; what runs have in
-common is how much they have of each measure. Runs that differ by their seed are samples of one
-setting, and what varies between them tells how far a single run can be trusted (Agarwal et al.
-2021, "Deep reinforcement learning at the edge of the statistical precipice").
+Policies of different runs never met, so no payoff between them is known; runs are compared by
+measures of each. Runs that differ by their seed are samples of one setting, and their spread says
+how far a single run can be trusted (Agarwal et al. 2021, "Deep reinforcement learning at the edge
+of the statistical precipice").
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ class Spread:
     """A measure over several runs.
 
     Attributes:
-        values: [runs] of each; NaN where a run does not tell it.
-        mean: over those that tell it; NaN: none does.
+        values: [runs]; NaN where a run does not have it.
+        mean: over the runs that have it; NaN: none.
         deviation: their standard deviation; NaN of fewer than two.
-        interval: (low, high) between what the mean of all runs of this setting lies, by Student's
-            t; NaN of fewer than two.
-        level: of the interval.
+        interval: (low, high) of the mean of all runs of this setting, by Student's t; NaN of fewer
+            than two.
     """
 
     values: tuple[float, ...]
@@ -42,7 +41,7 @@ class Spread:
     level: float = 0.95
 
     def as_summary(self) -> dict[str, Any]:
-        """All of it as plain data; None stands for what is not known."""
+        """Return plain data; None: unknown."""
         return {
             "values": [plain(value) for value in self.values],
             "mean": plain(self.mean),
@@ -53,14 +52,9 @@ class Spread:
 
 
 def spread(values: Sequence[float], level: float = 0.95) -> Spread:
-    """The mean of a measure over runs, and how far they differ.
+    """Return the mean of a measure over runs, and its spread.
 
-    Args:
-        values: [runs]; NaN where a run does not tell it.
-        level: of the interval.
-
-    Raises:
-        UsageError: `level` is not between 0 and 1.
+    `values`: [runs]; NaN where a run does not have it.
     """
     check_level(level)
     known = np.array([value for value in values if math.isfinite(value)])
@@ -79,7 +73,7 @@ class Several:
     """The analyses of several runs of one game.
 
     Attributes:
-        labels: of the runs, in the order in which they were given.
+        labels: of the runs, in the given order.
         analyses: one each.
     """
 
@@ -97,7 +91,7 @@ class Several:
 
     @property
     def common(self) -> dict[str, Spread]:
-        """By measure, its spread over the runs."""
+        """The spread of each measure over the runs."""
         return {
             name: spread([measure(found) for found in self.analyses])
             for name, measure in MEASURES.items()
@@ -105,9 +99,9 @@ class Several:
 
     @property
     def by_policy(self) -> dict[str, Spread]:
-        """What policies that all runs have by the same name earn against the others of their run.
+        """The spread of each policy's payoff against the others of its run.
 
-        Empty where runs have other policies each.
+        Empty if runs have different policy names.
         """
         names = self.analyses[0].ranking.names
         if any(set(found.ranking.names) != set(names) for found in self.analyses):
@@ -123,7 +117,7 @@ class Several:
         }
 
     def as_summary(self) -> dict[str, Any]:
-        """Plain data: what `analysis.json` holds of several runs."""
+        """Return the contents of `analysis.json` for several runs."""
         return {
             "analysis": 1,
             "runs": {
@@ -138,16 +132,16 @@ class Several:
         }
 
     def in_words(self) -> dict[str, str]:
-        """By part, one sentence."""
+        """Return one sentence for each part."""
         told = {
             "runs": f"{len(self.labels)} runs; policies of different runs never met, so that each "
             "run is ranked by itself (`remuda tournament` lets them meet)."
         }
         for name, found in self.common.items():
             if math.isnan(found.mean):
-                told[name] = "No run tells it."
+                told[name] = "No run has it."
             elif math.isnan(found.deviation):
-                told[name] = f"{figures(found.mean)}, of the one run that tells it."
+                told[name] = f"{figures(found.mean)}, of the one run that has it."
             else:
                 low, high = found.interval
                 known = sum(math.isfinite(value) for value in found.values)
@@ -167,7 +161,7 @@ def _value(found: Analysis) -> float:
 
 
 def _played(found: Analysis) -> float:
-    """How many policies the equilibrium mixes."""
+    """Return the size of the equilibrium's support."""
     if found.equilibrium is None:
         return math.nan
     return float((found.equilibrium.answer.mixtures[0] > 1e-6).sum())
@@ -178,7 +172,7 @@ def _diversity(found: Analysis) -> float:
 
 
 def _exploitability(found: Analysis) -> float:
-    """Of the policies on the mean, by the best of their population."""
+    """Return the mean gain of the best response within the population."""
     if found.exploitability is None:
         return math.nan
     return float(np.mean([each.corrected for each in found.exploitability.gains]))
@@ -191,21 +185,16 @@ MEASURES = {
     "gain within": _exploitability,
     "diversity": _diversity,
 }
-"""What is compared between runs; NaN: an analysis does not tell it. By name: the share of skill in
-the payoffs, how many policies the equilibrium mixes, what it earns, what the best of a population
-gains against one of it on the mean, and response diversity."""
+"""Measures to compare between runs; NaN: unknown. They are the share of skill in the payoffs, the
+size of the equilibrium's support, its payoff, the mean gain of a population's best response, and
+response diversity.
+"""
 
 
 def side_by_side(payoffs: Mapping[str, Payoffs]) -> Payoffs:
-    """The payoffs of several runs as those of one population, in which runs never met.
+    """Return the payoffs of several runs as one population, with missing cells between runs.
 
-    Cells of policies of different runs have no match; they are missing, and not zero.
-
-    Args:
-        payoffs: by run, of a symmetric game each; its policies are called `run/policy`.
-
-    Raises:
-        UsageError: there are none, or one is of a game that is not symmetric.
+    `payoffs`: by run, of a symmetric game each; policies become `run/policy`.
     """
     if not payoffs:
         raise UsageError("there are no payoffs to put side by side")

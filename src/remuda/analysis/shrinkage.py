@@ -1,15 +1,14 @@
-"""What several quantities of one population may be, given noisy estimates of all of them.
+"""Draw several quantities of one population from their noisy estimates, by shrinkage.
 
-Estimates of policies that are nearly equal lie farther apart than the policies do: noise adds to
-the spread. Draws around the estimates have that noise twice, and take orders for surer than they
-are. Here the quantities are taken for a sample of a normal distribution whose spread tau is unknown
-(Rubin 1981, "Estimation in parallel randomized experiments"), with the same density for every tau
-(Gelman 2006, "Prior distributions for variance parameters in hierarchical models", section 7.1), or
-with sigma / (sigma + tau)^2, where sigma is the noise: a population is then as likely to spread by
-less than its noise as by more (DuMouchel 1994, "Hierarchical Bayes linear models for
-meta-analysis"), which a few quantities that are looked at again and again call for.
-Where they are far apart that changes nothing; where noise is all that is seen, it draws them
-together. Ranks of such draws are those of Laird and Louis 1989, "Empirical Bayes ranking methods".
+Estimates of nearly equal policies spread more than the policies do, since noise adds to the spread.
+Draws around the estimates have that noise twice, and make orders look surer than they are. Here the
+quantities are samples of a normal distribution of unknown spread tau (Rubin 1981, "Estimation in
+parallel randomized experiments"). Its prior is uniform (Gelman 2006, "Prior distributions for
+variance parameters in hierarchical models", section 7.1), or sigma / (sigma + tau)^2 with the noise
+sigma: then the spread is as likely below the noise as above (DuMouchel 1994, "Hierarchical Bayes
+linear models for meta-analysis"), which a few quantities under repeated looks call for. Quantities
+that are far apart are hardly changed; where noise dominates, they are drawn together. Ranks of such
+draws are those of Laird and Louis 1989, "Empirical Bayes ranking methods".
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from remuda.analysis.payoff import Numbers
 from remuda.errors import UsageError
 
 SPREADS = 80
-"""Values of tau that are looked at."""
+"""Number of values of tau in the grid."""
 NARROWEST, WIDEST = 1e-3, 10.0
-"""The smallest and the largest tau, in units of the spread of estimates and of their noise."""
+"""The range of tau, in units of the estimates' spread and noise."""
 
 
 def shrink(
@@ -34,21 +33,13 @@ def shrink(
     independent: bool = False,
     cautious: bool = False,
 ) -> Numbers:
-    """Draw what quantities may be, given that they are of one population: [S, n].
+    """Draw quantities of one population: [S, n].
 
-    With too few of them to tell a spread from (fewer than 3; 2 if the center is known), and without
-    any noise, these are the draws that were given.
+    With too few of them to estimate a spread (fewer than 3; 2 if the center is known), or without
+    noise, these are the given draws.
 
-    Args:
-        estimates: [n] of the quantities.
-        drawn: [S, n] draws around the estimates, as noisy as these are.
-        rng: what is drawn with.
-        center: the mean of the population; None: unknown.
-        independent: whether the noise of each quantity is independent of that of the others.
-        cautious: take the second density of tau.
-
-    Raises:
-        UsageError: the arrays do not fit each other, or there are fewer than 2 draws.
+    `estimates`: [n]; `drawn`: [S, n] around them, with their noise; `independent`: quantities have
+    independent noise; `cautious`: use the second prior.
     """
     if drawn.ndim != 2 or estimates.shape != drawn.shape[1:] or len(drawn) < 2:
         raise UsageError(
@@ -80,13 +71,13 @@ def shrink(
 
 
 def _turned(values: Numbers, vectors: Numbers | None) -> Numbers:
-    """Values [..., n] along the columns of an orthogonal matrix; None: as they are."""
+    """Rotate values [..., n] by an orthogonal matrix; None: leave them."""
     found: Numbers = values if vectors is None else values @ vectors
     return found
 
 
 def _noise(drawn: Numbers, independent: bool) -> tuple[Numbers, Numbers | None]:
-    """Variances [n] of the noise along orthogonal columns [n, n]; None: along the axes."""
+    """Return variances [n] of the noise along orthogonal columns [n, n]; None: along the axes."""
     if independent:
         return drawn.var(0, ddof=1), None
     covariance = np.atleast_2d(np.cov(drawn.T))
@@ -98,13 +89,10 @@ def _noise(drawn: Numbers, independent: bool) -> tuple[Numbers, Numbers | None]:
 def _spreads(
     seen: Numbers, variances: Numbers, ones: Numbers, apart: float
 ) -> tuple[Numbers, Numbers]:
-    """Values of tau, and how probable each is, given the estimates (Rubin 1981, equation 4).
+    """Return values of tau with their probabilities (Rubin 1981, equation 4).
 
-    Args:
-        seen: [n] the estimates along the directions of their noise.
-        variances: [n] of the noise.
-        ones: [n] what a common mean of 1 is along them; zeros: the mean is known, and 0.
-        apart: how far the estimates spread.
+    `seen`: [n] the estimates along the directions of their noise; `variances`: [n]; `ones`: [n] a
+    common mean of 1 along them; zeros: the mean is known to be 0.
     """
     unit = apart + float(np.sqrt(variances.mean()))
     spreads = np.geomspace(NARROWEST, WIDEST, SPREADS) * unit

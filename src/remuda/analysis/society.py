@@ -1,7 +1,7 @@
-"""What agents make of a game together, of which each has one policy for good: from its episodes.
+"""Outcomes of agents that each keep one policy, from recorded episodes.
 
-Where seats are not dealt there are no meetings of one policy with many, and so no payoffs between
-them; what there is to know is what each agent earns, and what becomes of all of them.
+Where seats are not dealt, policies do not meet in pairs and there are no payoffs; what can be
+measured is each agent's return and the social outcome.
 """
 
 from __future__ import annotations
@@ -23,21 +23,19 @@ from remuda.errors import UsageError
 from remuda.types import Integers
 
 CHANCE = 0.05
-"""A difference that equal agents would show with a greater probability may be chance."""
+"""Differences that equal agents show with a greater probability may be chance."""
 SAID = 4
-"""Metrics of a game that are told in a sentence; the others are in the summary."""
+"""Episode metrics that get a sentence; the others are in the summary."""
 
 
 @dataclass(frozen=True)
 class Society:
-    """What became of a group of agents.
+    """The outcome of a group of agents.
 
     Attributes:
-        agents: their names.
         returns: [E, N] of each agent in each episode; NaN: it took no part.
         lengths: [E] turns of the episodes.
-        outcomes: efficiency, equality and sustainability.
-        facts: by name, what the game told of its episodes: the mean with its standard error.
+        facts: the mean of an episode metric with its standard error.
     """
 
     agents: tuple[str, ...]
@@ -48,15 +46,12 @@ class Society:
 
     @property
     def earned(self) -> tuple[Measure, ...]:
-        """By agent, the mean return of the episodes in which it took part, with its error.
-
-        NaN: it took part in none.
-        """
+        """Each agent's mean return over the episodes in which it took part, with its error."""
         return tuple(_mean(column) for column in self.returns.T)
 
     @property
     def measures(self) -> dict[str, Measure]:
-        """All that is known of the whole group, by name."""
+        """All measures of the whole group."""
         outcomes = {
             name: measure for name, measure in vars(self.outcomes).items() if measure is not None
         }
@@ -64,9 +59,9 @@ class Society:
 
     @property
     def is_constant_sum(self) -> bool:
-        """Whether all agents together earned the same in every episode: then they compete.
+        """True if all agents together earned the same in every episode, and so compete.
 
-        Not where every episode brought each of them the same, which may be a shared success.
+        If every episode gave each of them the same, that may be a shared success: then it is False.
         """
         if len(self.agents) < 2:
             return False
@@ -76,7 +71,7 @@ class Society:
         return bool(varies and np.ptp(np.nansum(self.returns, axis=1)) <= 1e-5 * scale)
 
     def as_summary(self) -> dict[str, Any]:
-        """Plain data: what `analysis.json` holds of such a run."""
+        """Return the contents of `analysis.json` for such a run."""
         return {
             "analysis": 1,
             "episodes": len(self.returns),
@@ -91,7 +86,7 @@ class Society:
         }
 
     def in_words(self) -> dict[str, str]:
-        """By part, one sentence."""
+        """Return one sentence for each part."""
         told = {
             "returns": self._returns_in_words(),
             "efficiency": f"All agents together earn {_words(self.outcomes.efficiency)} a turn.",
@@ -106,7 +101,7 @@ class Society:
             del told["equality"], told["sustainability"]
         if self.facts:
             few = list(self.facts.items())[:SAID]
-            told["the game tells"] = (
+            told["episode metrics"] = (
                 ", ".join(f"{name.replace('_', ' ')} {_words(each)}" for name, each in few) + "."
             )
         return told
@@ -126,13 +121,12 @@ class Society:
         )
 
     def _share_by_chance(self, best: int, worst: int) -> float:
-        """How often equal agents would differ as surely as these two do: a p-value, at most.
+        """Return an upper bound of the p-value of a difference between two agents.
 
-        That of the t test of their differences by episode, or the least that a test by exchanging
-        the two agents in episodes can have, 2 of 2^n where n episodes tell them apart (Fisher 1935,
-        "The design of experiments", section 21): few results that all come out alike have no
-        spread. It is times the pairs of agents, since any two might have been these (Bonferroni;
-        Dunn 1961, "Multiple comparisons among means").
+        It is that of the t test of their differences by episode, or the least that a permutation
+        test can have, 2 of 2^n where n episodes distinguish them (Fisher 1935, "The design of
+        experiments", section 21): few results that all agree have no spread. It is multiplied by
+        the number of pairs (Bonferroni; Dunn 1961, "Multiple comparisons among means").
         """
         apart = known(self.returns[:, best] - self.returns[:, worst])
         found = _mean(apart)
@@ -147,7 +141,7 @@ class Society:
         found = self.outcomes.equality
         if np.isnan(found.value):
             return (
-                "It is not told: an agent earned less than nothing, of which there are no shares."
+                "It is undefined: an agent earned less than nothing, of which there are no shares."
             )
         long_run = self.outcomes.long_run_equality
         over = "" if np.isnan(long_run.value) else f", {_words(long_run)} over all episodes"
@@ -156,7 +150,7 @@ class Society:
     def _sustainability_in_words(self) -> str:
         found = self.outcomes.sustainability
         if found is None or np.isnan(found.value):
-            return "It is not told: no reward was collected."
+            return "It is undefined: no reward was collected."
         length = float(self.lengths.mean())
         return (
             f"Rewards are collected in turn {_words(found)} on the mean; "
@@ -171,17 +165,13 @@ def society(
     facts: Mapping[str, npt.ArrayLike] | None = None,
     took_part: npt.ArrayLike | None = None,
 ) -> Society:
-    """Work out what became of a group of agents.
+    """Measure the outcome of a group of agents.
 
-    Args:
-        agents: [N] their names.
-        rewards: [E, T, N] of each turn.
-        lengths: [E] turns of each episode.
-        facts: by name, what the game told of each episode: [E].
-        took_part: [E, N] who took part in each episode; None: all did.
-
-    Raises:
-        UsageError: no episode was over, shapes differ, or rewards are not numbers.
+    - `agents`: [N].
+    - `rewards`: [E, T, N].
+    - `lengths`: [E] turns.
+    - `facts`: episode metrics, [E] each.
+    - `took_part`: [E, N]; None: all did.
     """
     given = np.asarray(rewards, np.float64)
     if not len(given):
@@ -197,7 +187,7 @@ def society(
 
 
 def _mean(values: npt.NDArray[Any]) -> Measure:
-    """The mean of [E] with its standard error, without those that are NaN."""
+    """Return the mean of [E] without NaN, with its standard error."""
     mean = mean_of(values)
     return Measure(mean, standard_error(values), mean, len(known(values)))
 

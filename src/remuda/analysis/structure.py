@@ -1,9 +1,9 @@
-"""What kind of game it is: how much of it is skill, how much goes round in cycles, and where.
+"""Split a game into skill and cycles, and embed it in the plane.
 
-Looked at is the margin of each pair in a symmetric game: half of what one earns more than the
-other when they meet, an antisymmetric matrix. `split` parts it into differences of ratings
-(transitive) and a rest that goes round (cyclic); `disc` draws it in planes. Which strategies go
-round is told by `remuda.analysis.cycles`.
+All of it is about the margins of a symmetric game: half of the difference of two strategies'
+payoffs when they meet, an antisymmetric matrix. `split` decomposes it into differences of ratings
+(transitive) and a cyclic rest; `disc` draws it in planes. `remuda.analysis.cycles` finds the
+cycles.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Split:
     cyclic: float
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data, without the matrices."""
+        """Return plain data, without the matrices."""
         return {
             "ratings": plain(self.ratings),
             "transitive": plain(self.transitive),
@@ -49,12 +49,9 @@ class Split:
 
 
 def margins(matrix: npt.ArrayLike) -> Numbers:
-    """Return half of what the row earns more than the column when they meet: [n, n].
+    """Return half of the difference of payoffs when two strategies meet: [n, n].
 
-    In a zero-sum game this is the row's payoff. What stands on the diagonal does not count.
-
-    Raises:
-        UsageError: the matrix is not square, or a payoff is missing.
+    In a zero-sum game this is the row's payoff. The diagonal is ignored.
     """
     payoffs = np.array(matrix, np.float64)
     if payoffs.ndim != 2 or payoffs.shape[0] != payoffs.shape[1] or not len(payoffs):
@@ -67,17 +64,13 @@ def margins(matrix: npt.ArrayLike) -> Numbers:
 
 
 def split(matrix: npt.ArrayLike) -> Split:
-    """Part a game into a transitive and a cyclic one, by the combinatorial Hodge decomposition.
+    """Split a game into a transitive and a cyclic one, by the combinatorial Hodge decomposition.
 
-    The rating of a strategy is its mean margin over all, itself included (Jiang et al. 2011,
+    A strategy's rating is its mean margin over all, itself included (Jiang et al. 2011,
     "Statistical ranking and combinatorial Hodge theory"; Balduzzi et al. 2018, "Re-evaluating
-    evaluation"). Where every pair met nothing is left besides gradient and curl.
+    evaluation"). Every pair must have met: then there is no harmonic part.
 
-    Args:
-        matrix: [n, n] the row's payoffs.
-
-    Raises:
-        UsageError: as of `margins`.
+    `matrix`: [n, n] the row's payoffs.
     """
     of_pairs = margins(matrix)
     ratings, gradient, curl = _parts(of_pairs)
@@ -91,7 +84,7 @@ def _parts(of_pairs: Numbers) -> tuple[Numbers, Numbers, Numbers]:
 
 
 def _shares(transitive: float, cyclic: float) -> tuple[float, float]:
-    """Return shares that add up to 1, negative sizes counted as none; NaN: there is nothing."""
+    """Return shares that add up to 1, with negative sizes as 0; NaN: both are 0."""
     sizes = max(float(transitive), 0.0), max(float(cyclic), 0.0)
     total = sum(sizes)
     return (sizes[0] / total, sizes[1] / total) if total > 0.0 else (np.nan, np.nan)
@@ -99,19 +92,15 @@ def _shares(transitive: float, cyclic: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class SplitIntervals:
-    """The shares of skill and of cycles in a game, freed from noise, and how sure they are.
+    """The shares of skill and of cycles, with the noise removed and intervals.
 
     Attributes:
-        names: of the n strategies.
-        observed: the parts of the mean payoffs as they are, noise included.
-        transitive: share of the transitive part without the noise; NaN: nothing else is there.
+        observed: the split of the mean payoffs, noise included.
+        transitive: share of the transitive part without the noise; NaN: only noise.
         cyclic: share of the cyclic part without the noise; both add up to 1.
-        cyclic_interval: [2] between what it lies with probability `level`; 0 to 1 where noise
-            might be all there is.
+        cyclic_interval: [2] at probability `level`; 0 to 1 where all might be noise.
         noise: expected share of noise in the squared norm of the observed margins; 1 at most.
-        rating_intervals: [2, n] between what the ratings lie with probability `level`.
-        samples: draws of the payoffs.
-        level: of the intervals.
+        rating_intervals: [2, n] at probability `level`.
     """
 
     names: tuple[str, ...]
@@ -126,11 +115,11 @@ class SplitIntervals:
 
     @property
     def transitive_interval(self) -> Numbers:
-        """[2]: between what the transitive share lies with probability `level`."""
+        """[2] at probability `level`."""
         return 1.0 - self.cyclic_interval[::-1]
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "transitive": plain(self.transitive),
             "transitive_interval": plain(self.transitive_interval),
@@ -149,20 +138,11 @@ class SplitIntervals:
 def split_intervals(
     payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES, level: float = 0.95
 ) -> SplitIntervals:
-    """Part a game into skill and cycles without what noise alone would add to both.
+    """Split a game into skill and cycles without the contribution of noise.
 
-    Noise of variance v_ij in the margins adds the sum of all v_ij to the squared norm: the share
-    2 / n of it to the gradient, and the rest to the curl, so few matches look cyclic. Both are
-    taken off; of draws twice, since they have the noise of the matches and their own.
-
-    Args:
-        payoffs: of a symmetric game.
-        rng: what draws of the payoffs are made with.
-        samples: so many.
-        level: of the intervals.
-
-    Raises:
-        UsageError: the game is not symmetric, or two strategies never met.
+    Noise of variance v_ij in the margins adds the sum of all v_ij to the squared norm: the share 2
+    / n to the gradient, the rest to the curl, so few matches look cyclic. Both are subtracted; from
+    draws twice, since they have the noise of the matches and their own.
     """
     check_level(level)
     whole = _pooled(payoffs)
@@ -194,15 +174,15 @@ def split_intervals(
 
 
 def _without(gradient: Numbers, curl: Numbers, noise: float, count: int) -> tuple[float, float]:
-    """Return the shares of both parts without so much noise in all of the squared norm."""
+    """Return the shares of both parts with this much noise removed."""
     skill = (gradient**2).sum() - 2.0 / count * noise
     return _shares(skill, (curl**2).sum() - (1.0 - 2.0 / count) * noise)
 
 
 def margin_variances(payoffs: Payoffs) -> Numbers:
-    """Return the squared standard errors of the margins of a symmetric game: [n, n]; own are 0.
+    """Return the squared standard errors of a symmetric game's margins: [n, n]; own are 0.
 
-    NaN where no match was played.
+    NaN: no match.
     """
     of_match = payoffs.moderated
     one_match = of_match[0, 0] + of_match[1, 1] - of_match[0, 1] - of_match[1, 0]
@@ -221,15 +201,15 @@ def _pooled(payoffs: Payoffs) -> Payoffs:
 
 @dataclass(frozen=True)
 class Disc:
-    """A game drawn in planes, in which who beats whom is told by the angle between them.
+    """A game drawn in planes, in which the angle between two strategies decides who wins.
 
-    The margin of i against j is the sum over all planes of x_i y_j - y_i x_j: i beats those who
-    lie up to half a turn counterclockwise of it, the more the farther out both are.
+    The margin of i against j is the sum over planes of x_i y_j - y_i x_j: i beats strategies up to
+    half a turn counterclockwise of it, the more the farther out both are.
 
     Attributes:
-        coordinates: [P, n, 2] by plane and strategy, the plane that tells most first. The strategy
-            that is farthest out in a plane lies on its first axis.
-        strengths: [P] the singular values of the margins, of which each plane has two.
+        coordinates: [P, n, 2], the plane with the most variance first. The outermost strategy of a
+            plane is on its first axis.
+        strengths: [P] the singular values of the margins, two for each plane.
         explained: [P] share of each plane in the squared norm of the margins; NaN: all are 0.
     """
 
@@ -239,13 +219,13 @@ class Disc:
 
     @property
     def margins(self) -> Numbers:
-        """[n, n]: those that these planes tell."""
+        """The margins that these planes explain: [n, n]."""
         x, y = self.coordinates[..., 0], self.coordinates[..., 1]
         found: Numbers = np.einsum("pi,pj->ij", x, y) - np.einsum("pi,pj->ij", y, x)
         return found
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "coordinates": plain(self.coordinates),
             "strengths": plain(self.strengths),
@@ -256,16 +236,11 @@ class Disc:
 def disc(matrix: npt.ArrayLike, planes: int = 1) -> Disc:
     """Draw a game in planes by the Schur decomposition of its margins.
 
-    An antisymmetric matrix is the sum of disc games in planes at right angles (Balduzzi et al.
-    2019, "Open-ended learning in symmetric zero-sum games"). To draw the cyclic part alone, give
+    An antisymmetric matrix is a sum of disc games in orthogonal planes (Balduzzi et al. 2019,
+    "Open-ended learning in symmetric zero-sum games"). To draw the cyclic part alone, pass
     `split(matrix).curl`.
 
-    Args:
-        matrix: [n, n] the row's payoffs.
-        planes: P, at most n / 2; those that tell most.
-
-    Raises:
-        UsageError: as of `margins`, or there are not so many planes.
+    `matrix`: [n, n] the row's payoffs; `planes`: at most n / 2.
     """
     of_pairs = margins(matrix)
     if not 1 <= planes <= len(of_pairs) // 2:
@@ -289,17 +264,15 @@ def disc(matrix: npt.ArrayLike, planes: int = 1) -> Disc:
 
 @dataclass(frozen=True)
 class DiscIntervals:
-    """A game drawn in planes, and how sure the picture is.
+    """A game drawn in planes, with the uncertainty of the picture.
 
     Attributes:
         names: of the n strategies.
         found: the picture of the mean payoffs.
-        errors: [P, n] by how much a strategy's place differs between draws of the payoffs, turned
-            to fit: the root of the mean squared distance. Planes that tell about as much as each
-            other are not apart, and their errors are as large as the picture.
-        explained_intervals: [2, P] between what the share of a plane lies with probability `level`.
-        samples: draws of the payoffs.
-        level: of the intervals.
+        errors: [P, n] the root mean squared distance of a strategy's position between draws,
+            rotated to fit. Planes of about equal weight mix, and their errors are as large as the
+            picture.
+        explained_intervals: [2, P] of the share of a plane, at probability `level`.
     """
 
     names: tuple[str, ...]
@@ -328,18 +301,7 @@ def disc_intervals(
     level: float = 0.95,
     planes: int = 1,
 ) -> DiscIntervals:
-    """Draw a game in planes, and tell how sure the places are.
-
-    Args:
-        payoffs: of a symmetric game.
-        rng: what draws of the payoffs are made with.
-        samples: so many.
-        level: of the intervals.
-        planes: as of `disc`.
-
-    Raises:
-        UsageError: the game is not symmetric, two strategies never met, or as of `disc`.
-    """
+    """Draw a game in planes, and tell how sure the places are."""
     check_level(level)
     whole = _pooled(payoffs)
     found = disc(whole.matrix, planes)
@@ -348,7 +310,7 @@ def disc_intervals(
     for place, each in enumerate(draws(payoffs, samples, rng)):
         drawn = disc(each[0], planes)
         others = drawn.coordinates[..., 0] + 1j * drawn.coordinates[..., 1]
-        # The turn that brings the draw nearest: there is no mirror image of who beats whom.
+        # Rotate the draw towards the mean; a mirror image would reverse who wins.
         turn = (others.conj() * points).sum(1, keepdims=True)
         others = others * np.exp(1j * np.angle(turn))
         squares += np.abs(others - points) ** 2 / samples

@@ -1,4 +1,4 @@
-"""The sums that payoffs are worked out from: each match is added once, in compiled code."""
+"""Sums over matches from which payoffs are computed, in compiled code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remuda.types import Bools, Integers
 Numbers = npt.NDArray[np.float64]
 
 ROWS = 8
-"""Sums that `add_up` makes."""
+"""Number of sums that `add_up` makes."""
 
 
 @njit(inline="always")
@@ -34,13 +34,10 @@ def _add_match(sums: Numbers, one: int, other: int, weight: float, share: float)
 
 @njit(inline="always")
 def _opponents(returns: Numbers, sides: Integers, there: Bools, size: Integers) -> int:
-    """Find who took part in a match: [seats] each; how many sides a seat meets.
+    """Find the seats that took part in a match; return the number of opposing sides.
 
-    Args:
-        returns: [seats] of the match.
-        sides: [seats] as of `add_up`.
-        there: is set to which seats took part and are on a side.
-        size: is set to how many of these are on each seat's side.
+    `returns`, `sides`: [seats]; `there` and `size` are filled: which seats took part and are on a
+    side, and how many of these are on each seat's side.
     """
     for i in range(sides.size):
         there[i] = sides[i] >= 0 and not math.isnan(returns[i])
@@ -64,27 +61,23 @@ def add_up(
     wins: bool,
     sums: Numbers,
 ) -> None:
-    """Add the returns of matches to the sums of the pairs who met.
+    """Add the returns of matches to the sums of the pairs that met.
 
-    Every two seats of a match that are on two sides are a meeting. A return that is met by several
-    opponents is one observation all the same, and so are those of a policy that has several seats
-    of a team, which may earn together: these are shared out among their meetings, so that no
-    policy counts more than once for a side, and means over opponents are as sure as there were
-    matches. What two policies who sit several times in one match earn there is one observation, of
-    the weight of all these meetings. In a symmetric game a meeting counts for both orders; between
-    two seats of one policy half each way, so that it counts once.
+    Every two seats of a match on different sides are a meeting. A return against several opponents
+    is one observation, and so are those of a policy with several seats of a team; each is shared
+    among its meetings, so that no policy counts more than once for a side and means over opponents
+    are as sure as the number of matches. Several meetings of two policies in one match are one
+    observation with the weight of all. In a symmetric game a meeting counts for both orders;
+    between two seats of one policy half each way.
 
-    Args:
-        places: [M, seats] who sat where; -1: one that is left out.
-        returns: [M, seats]; NaN: that seat took no part, and the match counts as if it were not
-            there.
-        sides: [seats] the team of each seat, as a number; -1: a seat that is taken for good, where
-            who sits there meets nobody.
-        symmetric: whether seats are alike; else the first of two seats is the first role.
-        wins: count who has more with 1, less with 0 and as much with 0.5, instead of returns.
-        sums: [8, N, N] to be added to: weights, returns of the row and of the column, their
-            squares, their products, squared weights of matches, and matches in which they met. Or
-            [6, N, N], without the last two.
+    - `places`: [M, seats] member numbers; -1: left out.
+    - `returns`: [M, seats]; NaN: the seat took no part and is ignored.
+    - `sides`: [seats] the number of each seat's team; -1: a reserved seat, which meets no other.
+    - `symmetric`: seats are alike; else the first of two seats is the first role.
+    - `wins`: count wins as 1, losses as 0 and draws as 0.5, instead of returns.
+    - `sums`: [8, N, N] to add to: weights, returns of row and column, their squares, their
+      products, squared weights of matches, and matches in which they met. [6, N, N]: without the
+      last two.
     """
     seats = places.shape[1]
     there, size = np.zeros(seats, np.bool_), np.zeros(seats, np.int64)

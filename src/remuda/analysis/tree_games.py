@@ -1,7 +1,7 @@
-"""Small games with known solutions, as rules that can be walked: see `trees.TreeGame`.
+"""Small games with known solutions, as rules for `trees.TreeGame`.
 
-Kuhn and Leduc poker are the usual tests of play with hidden cards, tic-tac-toe of play without; a
-matrix game is one in which all choose at once.
+Kuhn and Leduc poker are the usual tests with hidden cards, tic-tac-toe without; in a matrix game
+all choose at once.
 """
 
 from __future__ import annotations
@@ -21,21 +21,16 @@ Numbers = npt.NDArray[np.float64]
 class MatrixGame:
     """A game in which every player chooses once, without knowing the others' choices.
 
-    A state is the choices so far. Players choose one after another, and know nothing.
+    A state is the tuple of choices so far. Players choose one after another, without observations.
     """
 
     merges = False
 
     def __init__(self, *payoffs: npt.ArrayLike, name: str = "matrix game") -> None:
-        """Take the payoffs of every player.
+        """Set the payoffs of every player.
 
-        Args:
-            payoffs: by player, what it earns: [n_1, ..., n_R]; one matrix [n_1, n_2] alone is a
-                zero-sum game, of which it tells what the first player earns.
-            name: what messages call it.
-
-        Raises:
-            UsageError: their shapes do not fit, or a payoff is no number.
+        `payoffs`: by player, [n_1, ..., n_R]; one matrix [n_1, n_2] alone is a zero-sum game's, to
+        the first player.
         """
         found = [np.asarray(one, np.float64) for one in payoffs]
         if len(found) == 1 and found[0].ndim == 2:
@@ -54,31 +49,31 @@ class MatrixGame:
         self.num_actions = max(found[0].shape)
 
     def root(self) -> tuple[int, ...]:
-        """Nothing is chosen."""
+        """Return the state without choices."""
         return ()
 
     def player(self, state: tuple[int, ...]) -> int:
-        """The next player, until all have chosen."""
+        """Return the next player, until all have chosen."""
         return len(state) if len(state) < self.num_players else OVER
 
     def actions(self, state: tuple[int, ...]) -> Sequence[int]:
-        """All choices of the player."""
+        """Return all choices of the player."""
         return range(self.payoffs.shape[1 + len(state)])
 
     def outcomes(self, state: tuple[int, ...]) -> Sequence[tuple[int, float]]:  # noqa: ARG002
-        """Chance does not move."""
+        """Return nothing: chance does not move."""
         return ()
 
     def child(self, state: tuple[int, ...], action: int) -> tuple[int, ...]:
-        """One more choice."""
+        """Add a choice."""
         return (*state, action)
 
     def information(self, state: tuple[int, ...]) -> Hashable:  # noqa: ARG002
-        """Nothing."""
+        """Return nothing: choices are hidden."""
         return ()
 
     def returns(self, state: tuple[int, ...]) -> Sequence[float]:
-        """The payoffs of the choices."""
+        """Return the payoffs of the choices."""
         return [float(one[state]) for one in self.payoffs]
 
 
@@ -86,17 +81,17 @@ class KuhnState(NamedTuple):
     """A state of Kuhn poker."""
 
     cards: tuple[int, ...] = ()
-    """By player: 0 jack, 1 queen, 2 king; those dealt so far."""
+    """Dealt so far, by player: 0 jack, 1 queen, 2 king."""
     actions: tuple[int, ...] = ()
-    """What was done: PASS or BET."""
+    """PASS or BET, in order."""
 
 
 class KuhnPoker:
     """Kuhn poker (Kuhn 1950, "A simplified two-person poker"); value -1/18 to player 0.
 
-    Each of two players puts in 1 and is dealt one of three cards. Player 0 passes or bets 1; after
-    a bet the other passes, which gives the pot away, or bets too. After a pass player 1 may end the
-    game by passing, or bet, and player 0 answers. At the end the higher card takes the pot.
+    Each of two players antes 1 and gets one of three cards. Player 0 passes or bets 1; after a bet
+    the other passes, which gives up the pot, or bets too. After a pass player 1 may end the game by
+    passing, or bet, and player 0 answers. The higher card takes the pot.
     """
 
     name = "kuhn_poker"
@@ -105,11 +100,11 @@ class KuhnPoker:
     CARDS = 3
 
     def root(self) -> KuhnState:
-        """No card is dealt."""
+        """Return the state before the deal."""
         return KuhnState()
 
     def player(self, state: KuhnState) -> int:
-        """Chance deals two cards; then players take turns until a bet is answered, or both pass."""
+        """Return the player to act: chance deals two cards, then players alternate."""
         if len(state.cards) < self.num_players:
             return CHANCE
         done = state.actions
@@ -118,26 +113,26 @@ class KuhnPoker:
         return len(done) % 2
 
     def actions(self, state: KuhnState) -> Sequence[int]:  # noqa: ARG002
-        """PASS and BET."""
+        """Return PASS and BET."""
         return (self.PASS, self.BET)
 
     def outcomes(self, state: KuhnState) -> Sequence[tuple[int, float]]:
-        """The cards that are left."""
+        """Return the undealt cards with their probabilities."""
         left = [card for card in range(self.CARDS) if card not in state.cards]
         return [(card, 1.0 / len(left)) for card in left]
 
     def child(self, state: KuhnState, action: int) -> KuhnState:
-        """A card is dealt, or something done."""
+        """Deal a card or take an action."""
         if len(state.cards) < self.num_players:
             return state._replace(cards=(*state.cards, action))
         return state._replace(actions=(*state.actions, action))
 
     def information(self, state: KuhnState) -> Hashable:
-        """The player's card, and what was done."""
+        """Return the player's card and the actions so far."""
         return state.cards[len(state.actions) % 2], state.actions
 
     def returns(self, state: KuhnState) -> Sequence[float]:
-        """1, or 2 where both bet, from who passed after a bet or has the lower card."""
+        """Return 1, or 2 where both bet, from the player who folded or has the lower card."""
         first, second = state.cards
         bets = sum(state.actions)
         # A bet that was not answered was player 0's where there were two actions, else player 1's.
@@ -152,19 +147,18 @@ class LeducState(NamedTuple):
     cards: tuple[int, ...] = ()
     """The private cards of player 0 and 1, then the public one, as dealt: 0 to 5."""
     rounds: tuple[tuple[int, ...], ...] = ((),)
-    """What was done in each round so far."""
+    """The actions of each round so far."""
 
 
 class LeducPoker:
     """Leduc poker (Southey et al. 2005, "Bayes' bluff"); value -0.0856 to player 0.
 
-    Six cards, two of each rank (card // 2). Each of two players puts in 1 and is dealt a card. In
-    each of two rounds of bets, player 0 first, a player may fold once the other has put in more,
-    call, or raise: by 2 in the first round and by 4 in the second, twice at most in a round.
-    Between the rounds a public card is dealt. At the end the player with its rank wins, or else
-    the one with the higher rank; players of equal rank share the pot. The rules and actions are
-    those of OpenSpiel's `leduc_poker`, and so are its information sets, in which the two cards of
-    a rank are told apart.
+    Six cards, two of each rank (card // 2). Each of two players antes 1 and gets a card. In each of
+    two betting rounds, player 0 first, a player may fold once the other has put in more, call, or
+    raise: by 2 in the first round and by 4 in the second, at most twice in a round. Between the
+    rounds a public card is dealt. The player with its rank wins, else the higher rank; equal ranks
+    share the pot. Rules, actions and information sets are those of OpenSpiel's `leduc_poker`, which
+    distinguishes the two cards of a rank.
     """
 
     name = "leduc_poker"
@@ -172,15 +166,15 @@ class LeducPoker:
     FOLD, CALL, RAISE = 0, 1, 2
     CARDS = 6
     RAISES = (2, 4)
-    """By round, in chips."""
+    """In chips, by round."""
     MOST_RAISES = 2
 
     def root(self) -> LeducState:
-        """No card is dealt."""
+        """Return the state before the deal."""
         return LeducState()
 
     def player(self, state: LeducState) -> int:
-        """Chance deals; in each round players take turns until a bet is called."""
+        """Return the player to act: chance deals; players alternate until a bet is called."""
         if len(state.cards) < 2:
             return CHANCE
         now = state.rounds[-1]
@@ -191,7 +185,7 @@ class LeducPoker:
         return len(now) % 2
 
     def actions(self, state: LeducState) -> Sequence[int]:
-        """CALL; FOLD where the other has put in more; RAISE where it was not done twice."""
+        """Return CALL; FOLD if the other has put in more; RAISE unless done twice."""
         now = state.rounds[-1]
         allowed = [self.CALL]
         if now and now[-1] == self.RAISE:
@@ -201,12 +195,12 @@ class LeducPoker:
         return allowed
 
     def outcomes(self, state: LeducState) -> Sequence[tuple[int, float]]:
-        """The cards that are left."""
+        """Return the undealt cards with their probabilities."""
         left = [card for card in range(self.CARDS) if card not in state.cards]
         return [(card, 1.0 / len(left)) for card in left]
 
     def child(self, state: LeducState, action: int) -> LeducState:
-        """A card is dealt, or something done; with the public card the second round begins."""
+        """Deal a card or take an action; the public card starts the second round."""
         cards, rounds = state
         if len(cards) < 2:
             return LeducState((*cards, action), rounds)
@@ -215,11 +209,11 @@ class LeducPoker:
         return LeducState(cards, (*rounds[:-1], (*rounds[-1], action)))
 
     def information(self, state: LeducState) -> Hashable:
-        """The player's card, the public one, and what was done."""
+        """Return the player's card, the public one, and the actions so far."""
         return state.cards[len(state.rounds[-1]) % 2], state.cards[2:], state.rounds
 
     def returns(self, state: LeducState) -> Sequence[float]:
-        """What the loser put in goes to the winner."""
+        """Return the loser's stake as the winner's gain."""
         put_in = [1, 1]
         for done, size in zip(state.rounds, self.RAISES, strict=False):
             for place, action in enumerate(done):
@@ -240,7 +234,7 @@ class LeducPoker:
         return (won, -won) if winner == 0 else (-won, won)
 
     def _called(self, done: tuple[int, ...]) -> bool:
-        """Whether a round is over: the last called, and was not the first to act."""
+        """Return whether a round is over: the last called, and was not the first to act."""
         return len(done) > 1 and done[-1] == self.CALL
 
 
@@ -257,8 +251,8 @@ LINES = tuple(
 class TicTacToe:
     """Tic-tac-toe; value 0. Actions are squares, 0 to 8, row after row.
 
-    A state is the nine squares: -1 free, or the player whose it is. The winner earns 1, the other
-    -1. Equal grids are one node: 5478 of them, in place of 549,946 ways to play.
+    A state holds the nine squares: -1 free, or the player's number. The winner earns 1, the other
+    -1. Equal grids are one node: 5478 instead of 549,946 histories.
     """
 
     name = "tic_tac_toe"
@@ -266,37 +260,37 @@ class TicTacToe:
     FREE = -1
 
     def root(self) -> tuple[int, ...]:
-        """All is free."""
+        """Return the empty grid."""
         return (self.FREE,) * 9
 
     def player(self, state: tuple[int, ...]) -> int:
-        """Players take turns until there is a line, or no free square."""
+        """Return the player to act, until there is a line or no free square."""
         free = state.count(self.FREE)
         return OVER if free == 0 or self._winner(state) >= 0 else (9 - free) % 2
 
     def actions(self, state: tuple[int, ...]) -> Sequence[int]:
-        """The free squares."""
+        """Return the free squares."""
         return [square for square in range(9) if state[square] == self.FREE]
 
     def outcomes(self, state: tuple[int, ...]) -> Sequence[tuple[int, float]]:  # noqa: ARG002
-        """Chance does not move."""
+        """Return nothing: chance does not move."""
         return ()
 
     def child(self, state: tuple[int, ...], action: int) -> tuple[int, ...]:
-        """The square is taken."""
+        """Take a square."""
         return (*state[:action], self.player(state), *state[action + 1 :])
 
     def information(self, state: tuple[int, ...]) -> Hashable:
-        """The whole grid."""
+        """Return the whole grid."""
         return state
 
     def returns(self, state: tuple[int, ...]) -> Sequence[float]:
-        """1 for the line, -1 for the other; 0 without."""
+        """Return 1 for the line, -1 for the other; 0 without a line."""
         winner = self._winner(state)
         return (0.0, 0.0) if winner < 0 else (1.0, -1.0) if winner == 0 else (-1.0, 1.0)
 
     def _winner(self, state: tuple[int, ...]) -> int:
-        """Who has a line; -1: neither."""
+        """Return the player with a line; -1: neither."""
         for one, two, three in LINES:
             if state[one] == state[two] == state[three] != self.FREE:
                 return state[one]

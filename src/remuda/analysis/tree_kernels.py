@@ -1,7 +1,7 @@
-"""Compiled passes over game trees; `trees.Tree` says what its arrays hold.
+"""Compiled passes over the arrays of `trees.Tree`.
 
-Nodes are numbered so that parents come before their children. The edges of node n are
-`first[n]` to `first[n + 1] - 1`.
+Nodes are numbered so that parents come before their children. The edges of node n are `first[n]` to
+`first[n + 1] - 1`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Numbers = npt.NDArray[np.float64]
 
 @njit(cache=True)
 def reach(first: Integers, children: Integers, probabilities: Numbers) -> Numbers:
-    """How likely each node is: [N], given the probability [E] of each edge.
+    """Return the probability of reaching each node, [N], from that of each edge [E].
 
-    Where several edges lead to a node, its ways are added up.
+    Where several edges lead to a node, their probabilities are added.
     """
     found = np.zeros(first.size - 1)
     found[0] = 1.0
@@ -38,10 +38,10 @@ def own_sequences(
     own: Bools,
     num_actions: int,
 ) -> Integers:
-    """A player's last action before each node: [N], as set * num_actions + action; -1: none.
+    """Return a player's last action before each node, [N], as set * num_actions + action; -1: none.
 
-    `own` [N] tells where that player acts. In a game of perfect recall the last action stands for
-    the whole sequence of them.
+    `own`: [N] where that player acts. With perfect recall the last action identifies the whole
+    sequence.
     """
     found = np.full(first.size - 1, -1, np.int64)
     for node in range(found.size):
@@ -53,7 +53,7 @@ def own_sequences(
 
 @njit(cache=True)
 def stages(first: Integers, children: Integers, own: Bools) -> Integers:
-    """How often a player acts at most before each node: [N]; `own` [N] tells where it acts."""
+    """Return the most actions of a player before each node: [N]; `own` [N]: where it acts."""
     found = np.zeros(first.size - 1, np.int64)
     for node in range(found.size):
         after = found[node] + (1 if own[node] else 0)
@@ -76,25 +76,20 @@ def respond(
     weights: Numbers,
     returns: Numbers,
 ) -> tuple[Numbers, Integers]:
-    """Best-respond for one player: the values of nodes [N], and the action of each set [I].
+    """Best-respond for one player: return the values of nodes [N] and the action of each set [I].
 
-    Stage after stage, the last first: what the player's actions are worth in all nodes of an
-    information set is added up, weighted by how likely others and chance make each node. Then the
-    set's best action is known, and with it the values of its nodes. Of equally good actions the
-    first is taken.
+    Stage by stage, the last first, the values of the player's actions are summed over all nodes of
+    an information set, weighted by the probability with which others and chance reach each node.
+    That gives the set's best action, and the values of its nodes. Ties go to the first action.
 
-    Args:
-        order: [N] nodes by stage, the last first; within a stage children before parents.
-        stage: [N] of `stages`.
-        first: [N + 1].
-        children: [E].
-        actions: [E].
-        probabilities: [E] of the edges of others and of chance.
-        sets: [N] the information set; -1: no player acts.
-        own: [N] whether the player acts.
-        legal: [I, A].
-        weights: [N] how likely others and chance make each node.
-        returns: [N] of the player, where the game is over.
+    - `order`: [N] nodes by stage, the last first; within a stage children before parents.
+    - `stage`: [N] of `stages`.
+    - `first`: [N + 1]; `children`, `actions`: [E].
+    - `probabilities`: [E] of the edges of others and of chance.
+    - `sets`: [N] the information set; -1: no player acts.
+    - `own`: [N] where the player acts; `legal`: [I, A].
+    - `weights`: [N] probability by others and chance.
+    - `returns`: [N] of the player, at terminal nodes.
     """
     values = returns.copy()
     worth = np.zeros(legal.shape)
@@ -133,9 +128,9 @@ def induct_backward(
     returns: Numbers,
     num_sets: int,
 ) -> tuple[Numbers, Integers]:
-    """Solve a game of perfect information: the returns of all nodes [N, R], and actions [I].
+    """Solve a game of perfect information: return the values of all nodes [N, R], and actions [I].
 
-    From the end, each player takes what it earns most by; of equally good actions the first.
+    From the end, each player takes the action with its greatest return; ties go to the first.
     """
     values = returns.copy()
     chosen = np.full(num_sets, -1, np.int64)

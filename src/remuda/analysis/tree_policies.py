@@ -1,4 +1,4 @@
-"""Policies for the players of a tree: arrays [I_p, A] of probabilities, by information set."""
+"""Policies of a tree's players: arrays [I_p, A] of probabilities, by information set."""
 
 from __future__ import annotations
 
@@ -13,27 +13,20 @@ from remuda.errors import UsageError
 
 Numbers = npt.NDArray[np.float64]
 Play = Callable[[InformationSet], Mapping[int, float] | Sequence[float] | Numbers]
-"""What is done in an information set: probabilities by action, or an array [A] of them."""
+"""A decision in an information set: probabilities by action, or an array [A] of them."""
 
 
 def uniform(tree: Tree) -> tuple[Numbers, ...]:
-    """By player, the policy that takes all its actions equally often."""
+    """Return the uniform policy of each player."""
     legal = [tree.legal_of(player) for player in range(tree.num_players)]
     return tuple(one / one.sum(1, keepdims=True) for one in legal)
 
 
 def from_callable(tree: Tree, *plays: Play) -> tuple[Numbers, ...]:
-    """By player, the policy that a function tells, asked once for each information set.
+    """Return policies from a function that is called once for each information set.
 
-    A policy of OpenSpiel is such a function on a tree of one of its games:
-    `lambda known: policy.action_probabilities(known.state, known.player)`.
-
-    Args:
-        tree: of the game.
-        plays: one function for all players, or one for each.
-
-    Raises:
-        UsageError: they are neither, or what one says are not probabilities of allowed actions.
+    An OpenSpiel policy works on a tree of one of its games: `lambda known:
+    policy.action_probabilities(known.state, known.player)`.
     """
     if len(plays) not in (1, tree.num_players):
         raise UsageError(
@@ -53,21 +46,13 @@ def from_callable(tree: Tree, *plays: Play) -> tuple[Numbers, ...]:
 def mixture(
     tree: Tree, player: int, policies: Sequence[Numbers], weights: npt.ArrayLike | None = None
 ) -> Numbers:
-    """The policy [I_p, A] that plays as one drawn from a list for a whole game does.
+    """Return the policy [I_p, A] equivalent to drawing one from a list for a whole game.
 
-    What each does in an information set counts by how often it lets that set come about (Kuhn
-    1953: with perfect recall, mixed and behavioural strategies amount to the same). Where none
-    does, all actions are equally likely.
+    Each counts in an information set by its probability of reaching it (Kuhn 1953: with perfect
+    recall, mixed and behavioural strategies are equivalent). Unreached sets get uniform
+    probabilities.
 
-    Args:
-        tree: of the game.
-        player: whose policies they are.
-        policies: each [I_p, A].
-        weights: by policy, how likely it is drawn, up to a factor; None: all equally.
-
-    Raises:
-        UsageError: there are no policies, the weights do not fit, or the tree is merged: then the
-            ways to a node may differ in how often each policy takes them.
+    `policies`: each [I_p, A]; `weights`: by policy, up to a factor; None: equal.
     """
     tree.check_player(player)
     if tree.merged:
@@ -104,7 +89,7 @@ def _write(
     said: Mapping[int, float] | Sequence[float] | Numbers,
     policy: Numbers,
 ) -> None:
-    """Write what a function says into a row [A] of a policy."""
+    """Write a function's result into a row [A] of a policy."""
     if isinstance(said, Mapping):
         strange = sorted(set(said) - set(range(tree.num_actions)))
         if strange:

@@ -1,4 +1,4 @@
-"""The walk through a game that makes a `Tree` of it."""
+"""Walk a game to make a `Tree` of it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,15 @@ from remuda.analysis.trees import CHANCE, OVER, SLACK, InformationSet, State, Tr
 from remuda.errors import UsageError
 
 MAX_NODES = 1_000_000
-"""A game of more nodes is refused, unless it is asked for: some tens of seconds, and 1 GB."""
+"""Default limit of nodes: some tens of seconds, and 1 GB."""
 PROBES = 25
-"""Random paths that tell how large a game is, before it is walked."""
+"""Random paths that estimate the size of a game before it is walked."""
 FAR_MORE = 4.0
-"""By this factor they must say that it is too large."""
+"""Factor over the limit at which the estimate alone refuses a game."""
 
 
 def flatten(game: TreeGame[State], max_nodes: int = MAX_NODES) -> Tree:
-    """Walk a game to every end, once.
-
-    Raises:
-        UsageError: it has more than `max_nodes` nodes, a state can come again, a player forgets
-            what it knew, or the rules contradict themselves.
-    """
+    """Walk a game to every end, once."""
     if not game.merges:
         _check_size(game, max_nodes)
     tree = _Walk(game, max_nodes).tree()
@@ -45,14 +40,14 @@ class _Walk(Generic[State]):
         self._game, self._max = game, max_nodes
         self._players: list[int] = []
         self._sets: list[int] = []
-        """By node, the number of its information set among its player's."""
+        """The number of each node's information set among its player's."""
         self._returns: list[tuple[float, ...]] = []
         self._edges = (array("q"), array("q"), array("q"), array("d"))
-        """From which node, to which, by which action, how likely."""
+        """(From, to, action, probability) of each."""
         self._nodes: dict[Hashable, int] = {}
-        """Of merged states."""
+        """Node numbers of merged states."""
         self._left: list[int] = []
-        """Nodes in the order in which all after them was known."""
+        """Nodes in post-order."""
         self._known: list[dict[Hashable, int]] = [{} for _ in range(game.num_players)]
         self._found: list[list[InformationSet]] = [[] for _ in range(game.num_players)]
 
@@ -148,7 +143,7 @@ class _Walk(Generic[State]):
             raise UsageError(f"{self._game.name}: chance has the probabilities {likely}")
 
     def _information_set(self, player: int, state: State) -> int:
-        """The number of a state's information set, among its player's."""
+        """Return the number of a state's information set, among its player's."""
         game = self._game
         if not 0 <= player < game.num_players:
             raise UsageError(f"{game.name}: player {player} acts, of {game.num_players}")
@@ -173,7 +168,7 @@ class _Walk(Generic[State]):
 
 
 def _check_recall(tree: Tree) -> None:
-    """Raise a `UsageError` unless every player remembers what it knew and did (Kuhn 1953)."""
+    """Raise a `UsageError` unless every player has perfect recall (Kuhn 1953)."""
     for player in range(tree.num_players):
         nodes = np.flatnonzero(tree.own(player))
         before = tree.sequences(player)[nodes]
@@ -189,11 +184,11 @@ def _check_recall(tree: Tree) -> None:
 
 
 def _check_size(game: TreeGame[State], max_nodes: int) -> None:
-    """Raise a `UsageError` where a game is certainly too large, before it is walked.
+    """Raise a `UsageError` for a game that is certainly too large, before it is walked.
 
-    On a random path, the products of the numbers of branches add up to the number of nodes in
+    On a random path, the products of the numbers of branches have the number of nodes as their
     expectation (Knuth 1975, "Estimating the efficiency of backtrack programs"). A mean is at least
-    half of the median, so the game is refused where the median of some paths says far more.
+    half of the median, so the game is refused if the median of some paths is far over the limit.
     """
     rng = np.random.default_rng(0)
     estimates = []

@@ -1,8 +1,7 @@
-"""Games that can be walked to every end, and their trees as arrays.
+"""Games small enough to walk to every end, and their trees as arrays.
 
-An extensive-form game (Kuhn 1953; Osborne and Rubinstein 1994, chapter 11) is written down as
-rules by a `TreeGame`, and walked once by `tree_walk.flatten`. All that is worked out of it then
-runs over arrays.
+An extensive-form game (Kuhn 1953; Osborne and Rubinstein 1994, chapter 11) is written as rules in a
+`TreeGame`, and walked once by `tree_walk.flatten`. All computations then run over arrays.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from remuda.types import Bools, Integers
 
 Numbers = npt.NDArray[np.float64]
 Policies = Sequence[Numbers]
-"""By player, the probabilities [I_p, A] of actions in each of its information sets."""
+"""The probabilities [I_p, A] of actions in each player's information sets."""
 
 CHANCE, OVER = -1, -2
-"""In the place of a player: chance moves, or the game is over."""
+"""Instead of a player's number: chance moves, or the game is over."""
 SLACK = 1e-6
-"""By this much the probabilities of a policy may miss 1."""
+"""Allowed error of a policy's sum of probabilities."""
 
 State = TypeVar("State")
 
@@ -34,17 +33,17 @@ State = TypeVar("State")
 class TreeGame(Protocol[State]):
     """The rules of a game for players 0 to R - 1 who act one after another.
 
-    A move at the same time as another's is one that the other does not know of. States are never
-    changed: `child` returns another. What the methods are asked of a state is the same every time.
+    A simultaneous move is one that the other does not know. States are immutable: `child` returns a
+    new one. Methods are deterministic.
     """
 
     @property
     def name(self) -> str:
-        """What messages call the game."""
+        """The name in messages."""
 
     @property
     def num_players(self) -> int:
-        """R."""
+        """The number of players, R."""
 
     @property
     def num_actions(self) -> int:
@@ -52,44 +51,44 @@ class TreeGame(Protocol[State]):
 
     @property
     def merges(self) -> bool:
-        """Whether equal states are one node, however they came about.
+        """True if equal states are one node, whatever their history.
 
-        States must be hashable then, and the game of perfect information.
+        Then states must be hashable, and the game of perfect information.
         """
 
     def root(self) -> State:
-        """The state at the start."""
+        """Return the state at the start."""
 
     def player(self, state: State) -> int:
-        """Who acts; or CHANCE, or OVER."""
+        """Return the player to act, or CHANCE, or OVER."""
 
     def actions(self, state: State) -> Sequence[int]:
-        """What the player may do; at least one action."""
+        """Return the player's legal actions, at least one."""
 
     def outcomes(self, state: State) -> Sequence[tuple[int, float]]:
-        """What chance may do, as any numbers, and how likely; they add up to 1."""
+        """Return the outcomes of chance, as any numbers, with their probabilities."""
 
     def child(self, state: State, action: int) -> State:
-        """The state after an action, or after an outcome of chance."""
+        """Return the state after an action, or after an outcome of chance."""
 
     def information(self, state: State) -> Hashable:
-        """What the player who acts knows; states that it cannot tell apart have the same."""
+        """Return the acting player's information, equal for states that it cannot distinguish."""
 
     def returns(self, state: State) -> Sequence[float]:
-        """What each player earned in all, where the game is over: R numbers."""
+        """Return each player's total return at the end: R numbers."""
 
 
 @dataclass(frozen=True)
 class InformationSet:
-    """The states that a player cannot tell apart."""
+    """The states that a player cannot distinguish."""
 
     player: int
     key: Hashable
-    """What `TreeGame.information` says of them."""
+    """The `TreeGame.information` of its states."""
     actions: tuple[int, ...]
-    """What the player may do in each of them."""
+    """The legal actions in each of them."""
     state: object = field(repr=False, compare=False)
-    """One of them. A policy that is asked about it must not use what the player does not know."""
+    """One of them. A policy must not use what the player does not know."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,20 +97,17 @@ class Tree:
 
     1. Node 0 is the start, and parents come before their children.
     2. Information sets are numbered through, those of player 0 first: I in all.
-    3. It is a game of perfect recall: a player's information set tells what it knew and did before.
-       With merged states this holds of the tree that it stands for.
+    3. The game has perfect recall: a player's information set determines what it knew and did
+       before. With merged states this holds of the unmerged tree.
 
     Attributes:
-        name: of the game.
-        num_players: R.
-        num_actions: A.
         players: [N] who acts; CHANCE, or OVER.
         sets: [N] the information set; -1 where no player acts.
         first: [N + 1] the first edge of each node, and E.
         children: [E] the node that each edge leads to.
-        actions: [E] what is done there.
-        chance: [E] how likely that is where chance moves; 1 elsewhere.
-        returns: [N, R] what players earned where the game is over; 0 elsewhere.
+        actions: [E] the action of each edge.
+        chance: [E] the probability where chance moves; 1 elsewhere.
+        returns: [N, R] at terminal nodes; 0 elsewhere.
         information_sets: by player, its own in order.
         merged: whether a node may be reached in several ways.
     """
@@ -165,12 +161,12 @@ class Tree:
 
     @cached_property
     def is_perfect_information(self) -> bool:
-        """Whether each information set is a single node."""
+        """True if each information set is a single node."""
         return int((self.sets >= 0).sum()) == int(self.offsets[-1])
 
     @cached_property
     def is_zero_sum(self) -> bool:
-        """Whether the players' returns add up to 0 at every end."""
+        """True if the players' returns add up to 0 at every end."""
         scale = float(np.abs(self.returns).max())
         return bool((np.abs(self.returns.sum(1)) <= 1e-9 * max(scale, 1.0)).all())
 
@@ -180,12 +176,12 @@ class Tree:
         return part
 
     def own(self, player: int) -> Bools:
-        """[N]: where one player acts."""
+        """Return [N]: where one player acts."""
         found: Bools = self.players == player
         return found
 
     def sequences(self, player: int) -> Integers:
-        """[N]: a player's last action before each node, as set * A + action; -1: none yet."""
+        """Return [N]: a player's last action before each node, set * A + action; -1: none yet."""
         found: Integers = kernels.own_sequences(
             self.first, self.children, self.actions, self.sets, self.own(player), self.num_actions
         )
@@ -199,12 +195,7 @@ class Tree:
             )
 
     def check_policy(self, player: int, policy: Numbers) -> Numbers:
-        """A policy of one player as float64 [I_p, A], if it is one.
-
-        Raises:
-            UsageError: it is of another shape, allows what is not allowed, or its probabilities do
-                not add up to 1.
-        """
+        """Return a policy of one player as float64 [I_p, A], checked."""
         found = np.asarray(policy, np.float64)
         legal = self.legal_of(player)
         what = f"{self.name}: the policy of player {player}"
@@ -224,11 +215,7 @@ class Tree:
         return found
 
     def edge_probabilities(self, policies: Policies, free: int | None = None) -> Numbers:
-        """[E]: how likely each edge is taken; 1 where a player does what is `free`.
-
-        Raises:
-            UsageError: there is not one policy for each player, or one is none (`check_policy`).
-        """
+        """Return [E]: the probability of each edge; 1 for the player `free`."""
         if len(policies) != self.num_players:
             raise UsageError(
                 f"{self.name} has {self.num_players} players; these are policies of {len(policies)}"
@@ -243,6 +230,6 @@ class Tree:
         return found
 
     def reach(self, probabilities: Numbers) -> Numbers:
-        """[N]: how likely each node is, by the probabilities [E] of edges."""
+        """Return [N]: the probability of reaching each node, from those of edges [E]."""
         found: Numbers = kernels.reach(self.first, self.children, probabilities)
         return found

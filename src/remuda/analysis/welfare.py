@@ -1,9 +1,9 @@
-"""What agents make of a game together: efficiency, equality, sustainability and peace.
+"""Social outcome metrics: efficiency, equality, sustainability and peace.
 
-The social outcome metrics of Perolat et al. 2017, "A multi-agent reinforcement learning model of
-common-pool resource appropriation", from recorded episodes of N agents; each with its standard
-error over episodes by the jackknife (Efron and Stein 1981, "The jackknife estimate of variance"),
-because ratios have no other simple one.
+Those of Perolat et al. 2017, "A multi-agent reinforcement learning model of common-pool resource
+appropriation", from recorded episodes of N agents; each with a jackknife standard error over
+episodes (Efron and Stein 1981, "The jackknife estimate of variance"), since ratios have no other
+simple one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from remuda.types import Bools, Integers
 
 @dataclass(frozen=True)
 class Measure:
-    """A value over episodes, and how sure it is.
+    """A value over episodes, with its standard error.
 
     Attributes:
-        value: over all episodes; NaN where it is not defined.
-        error: its standard error; NaN with fewer than two episodes, or where `value` is.
-        corrected: the value with the jackknife's estimate of its bias taken out; NaN likewise.
+        value: over all episodes; NaN: undefined.
+        error: its standard error; NaN with fewer than two episodes.
+        corrected: the value with the jackknife's estimate of its bias removed.
         episodes: how many it is from.
     """
 
@@ -38,7 +38,7 @@ class Measure:
     episodes: int
 
     def as_summary(self) -> dict[str, Any]:
-        """All of it as plain data; None stands for what is not known."""
+        """Return plain data; None: unknown."""
         return {
             "value": plain(self.value),
             "error": plain(self.error),
@@ -49,14 +49,14 @@ class Measure:
 
 @dataclass(frozen=True)
 class SocialOutcomes:
-    """How well agents do together.
+    """The social outcome metrics of some episodes.
 
     Attributes:
-        efficiency: what all agents earn together in a turn.
+        efficiency: the sum of rewards in a turn.
         equality: within an episode.
-        long_run_equality: of what the agents earn on average over episodes.
+        long_run_equality: of the agents' average returns over episodes.
         sustainability: the mean turn at which rewards are collected; None without rewards by turn.
-        peace: agents that are not timed out, on average; None where that was not told.
+        peace: the mean number of agents that are not timed out; None: unknown.
     """
 
     efficiency: Measure
@@ -66,7 +66,7 @@ class SocialOutcomes:
     peace: Measure | None = None
 
     def as_summary(self) -> dict[str, Any]:
-        """All of it as plain data; None stands for what is not known."""
+        """Return plain data; None: unknown."""
         return {
             name: None if measure is None else measure.as_summary()
             for name, measure in vars(self).items()
@@ -81,18 +81,12 @@ def social_outcomes(
     least: float = 0.0,
     took_part: npt.ArrayLike | None = None,
 ) -> SocialOutcomes:
-    """All measures of recorded episodes.
+    """Return all measures of recorded episodes.
 
-    Args:
-        rewards: [episodes, turns, agents].
-        timed_out: [episodes, turns, agents] who may not act; None: not known, and no peace.
-        lengths: [episodes] turns of each; what comes after is not looked at. None: all of them.
-        least: as for `equality`.
-        took_part: [episodes, agents] who took part in each; the others have no return there. None:
-            all did.
-
-    Raises:
-        UsageError: shapes differ, or rewards are not numbers.
+    - `rewards`: [episodes, turns, agents].
+    - `timed_out`: [episodes, turns, agents] who may not act; None: unknown, and no peace.
+    - `lengths`: [episodes] turns of each, the rest is ignored; None: all turns.
+    - `took_part`: [episodes, agents]; the others have no return there. None: all did.
     """
     r, turns = _by_turn(rewards, lengths, "rewards")
     returns = r.sum(1)
@@ -113,15 +107,10 @@ def social_outcomes(
 def outcomes_of_returns(
     returns: npt.ArrayLike, turns: npt.ArrayLike, least: float = 0.0
 ) -> SocialOutcomes:
-    """The measures that returns alone tell: efficiency and equality.
+    """Return the measures that need returns alone: efficiency and equality.
 
-    Args:
-        returns: [episodes, agents]; NaN: the agent took no part in that episode.
-        turns: [episodes] or one number: how long episodes are.
-        least: as for `equality`.
-
-    Raises:
-        UsageError: shapes differ, or returns are not numbers.
+    `returns`: [episodes, agents]; NaN: the agent took no part; `turns`: [episodes] or one number:
+    the episodes' lengths.
     """
     return SocialOutcomes(
         efficiency(returns, turns), equality(returns, least), long_run_equality(returns, least)
@@ -129,16 +118,12 @@ def outcomes_of_returns(
 
 
 def efficiency(returns: npt.ArrayLike, turns: npt.ArrayLike) -> Measure:
-    """U = E[sum_i R_i / T]: what all agents earn together in a turn, in units of reward.
+    """Return U = E[sum_i R_i / T]: the sum of rewards in a turn.
 
-    Every episode counts the same, however long it is. Of any sign.
+    Every episode counts equally, whatever its length.
 
-    Args:
-        returns: [episodes, agents]; NaN: the agent took no part in that episode.
-        turns: [episodes] or one number, T.
-
-    Raises:
-        UsageError: shapes differ, or returns are not numbers.
+    `returns`: [episodes, agents]; NaN: the agent took no part; `turns`: [episodes] or one number,
+    T.
     """
     r = _returns(returns)
     t = np.asarray(turns, np.float64)
@@ -151,19 +136,14 @@ def efficiency(returns: npt.ArrayLike, turns: npt.ArrayLike) -> Measure:
 
 
 def gini(returns: npt.ArrayLike) -> float:
-    """The Gini coefficient: sum_ij |R_i - R_j| / (2 N sum_i R_i), between 0 and (N - 1) / N.
+    """Return the Gini coefficient: sum_ij |R_i - R_j| / (2 N sum_i R_i), between 0 and (N - 1) / N.
 
-    It says how shares of a whole are spread, and there are no shares of it where one has less than
-    nothing: with a negative return the formula may exceed 1 or change its sign, and returns moved
-    up until none is negative have any coefficient that one likes, by how far they are moved. So it
-    is NaN with any negative return; see `equality` for games that have such. Where all have 0, all
-    have the same: 0.
+    It measures how shares of a whole are spread. With a negative return there are no shares: the
+    formula may exceed 1 or change its sign, and shifting the returns gives any coefficient one
+    likes. So it is NaN with any negative return; see `equality` for games that have such. If all
+    are 0 it is 0.
 
-    Args:
-        returns: [agents]; NaN: an agent that took no part.
-
-    Raises:
-        UsageError: there are no agents, or returns are not numbers.
+    `returns`: [agents]; NaN: an agent that took no part.
     """
     r = known(_returns(np.asarray(returns, np.float64)[None])[0])
     if (r < 0.0).any():
@@ -173,21 +153,16 @@ def gini(returns: npt.ArrayLike) -> float:
 
 
 def equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
-    """1 - Gini within an episode: 1 where all earn the same, 1/N where one earns everything.
+    """Return 1 - Gini within an episode: 1 where all earn the same, 1/N where one earns everything.
 
     E = 1 - E[sum_ij |R_i - R_j|] / (2 N E[sum_i R_i]): numerator and denominator are averaged over
-    episodes each, so that an episode counts by what is earned in it, and one in which nothing is
-    earned is no 0 / 0. Where nothing is ever earned all have the same: 1. N is the number of agents
-    that took part in the episode.
+    episodes each, so that an episode counts by its total return and one without any return is no 0
+    / 0. If nothing is ever earned it is 1. N is the number of agents that took part in the episode.
 
-    Args:
-        returns: [episodes, agents]; NaN: the agent took no part in that episode.
-        least: what an agent earns at the least in this game, or by doing nothing; equality is that
-            of what agents have beyond it. With a return below it the measure is NaN: it is for
-            the game to say what nothing is, and not for the data (`gini`).
-
-    Raises:
-        UsageError: returns are not numbers.
+    - `returns`: [episodes, agents]; NaN: the agent took no part in that episode.
+    - `least`: an agent's least return in this game, or its return for doing nothing; equality is
+      that of the excess over it. NaN for a return below it: the game defines this number, not the
+      data (`gini`).
     """
     r = _returns(returns) - _least(least)
     if _below_nothing(r):
@@ -202,18 +177,13 @@ def equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
 
 
 def long_run_equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
-    """1 - Gini of what agents earn on average: whether it is always the same who earn more.
+    """Return 1 - Gini of the agents' average returns: low if the same agents always earn more.
 
-    Agents must be told apart over episodes: by their policy or their seat. Equal agents look
-    unequal over few episodes; `corrected` is nearer the truth, and may exceed 1. Each agent's
-    average is over the episodes in which it took part.
+    Agents must be identifiable over episodes: by their policy or their seat. Equal agents look
+    unequal over few episodes; `corrected` is nearer the truth, and may exceed 1. Averages are over
+    the episodes in which an agent took part.
 
-    Args:
-        returns: [episodes, agents]; NaN: the agent took no part in that episode.
-        least: as for `equality`; here the averages must not be below it.
-
-    Raises:
-        UsageError: returns are not numbers.
+    `returns`: [episodes, agents]; NaN: the agent took no part in that episode.
     """
     r = _returns(returns) - _least(least)
     there = ~np.isnan(r)
@@ -236,19 +206,13 @@ def long_run_equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
 def sustainability(
     rewards: npt.ArrayLike, *, lengths: npt.ArrayLike | None = None, threshold: float = 0.0
 ) -> Measure:
-    """S = E[1/N sum_i t_i], t_i = E[t | r_t^i > 0]: the mean turn at which rewards are collected.
+    """Return S = E[1/N sum_i t_i], t_i = E[t | r_t^i > 0]: the mean turn of rewards.
 
-    The first turn is 1. An agent that collects nothing in an episode has no t_i there, and the
-    average is over the others; an episode in which none collects is left out, and not counted in
-    `episodes`. It is late where resources last, and (T + 1) / 2 where they are collected evenly.
+    The first turn is 1. An agent without rewards in an episode has no t_i, and the average is over
+    the others; an episode without any is left out, and not counted in `episodes`. S is late where
+    resources last, and (T + 1) / 2 where they are collected evenly.
 
-    Args:
-        rewards: [episodes, turns, agents].
-        lengths: as for `social_outcomes`.
-        threshold: what a reward must exceed to count as collected.
-
-    Raises:
-        UsageError: shapes differ, or rewards are not numbers.
+    `rewards`: [episodes, turns, agents].
     """
     r, turns = _by_turn(rewards, lengths, "rewards")
     collected = (r > threshold) & _played(r.shape, turns)
@@ -261,14 +225,10 @@ def sustainability(
 
 
 def peace(timed_out: npt.ArrayLike, *, lengths: npt.ArrayLike | None = None) -> Measure:
-    """P = E[N T - sum_i sum_t I(timed out)] / T: how many agents may act in a turn, 0 to N.
+    """Return P = E[N T - sum_i sum_t I(timed out)] / T: the mean number of agents that may act.
 
-    Args:
-        timed_out: [episodes, turns, agents] who may not act, as agents that were tagged.
-        lengths: as for `social_outcomes`; every episode counts the same, however long it is.
-
-    Raises:
-        UsageError: shapes differ.
+    `timed_out`: [episodes, turns, agents] agents that may not act, such as tagged ones; `lengths`:
+    as for `social_outcomes`; every episode counts equally.
     """
     out, turns = _by_turn(timed_out, lengths, "timed_out")
     if not np.isin(out, (0.0, 1.0)).all():
@@ -292,7 +252,7 @@ def _returns(returns: npt.ArrayLike) -> Numbers:
 
 
 def _number(returns: Numbers) -> Integers:
-    """[E]: how many agents took part, of each row of [E, N]."""
+    """Return [E]: how many agents took part, of each row of [E, N]."""
     found: Integers = (~np.isnan(returns)).sum(1)
     return found
 
@@ -306,7 +266,7 @@ def _least(least: float) -> float:
 def _by_turn(
     values: npt.ArrayLike, lengths: npt.ArrayLike | None, what: str
 ) -> tuple[Numbers, Integers]:
-    """Check values by turn: with 0 after the end, [E, T, N], and the lengths [E]."""
+    """Check values by turn; return them with 0 after the end, [E, T, N], and the lengths [E]."""
     r = np.asarray(values, np.float64)
     if r.ndim != 3 or min(r.shape) < 1:
         raise UsageError(f"{what} are {r.shape}; they must be [episodes, turns, agents]")
@@ -327,19 +287,19 @@ def _by_turn(
 
 
 def _played(shape: tuple[int, ...], turns: Integers) -> Bools:
-    """[E, T, 1]: turns before the end of each episode."""
+    """Return [E, T, 1]: turns before the end of each episode."""
     found: Bools = (np.arange(shape[1]) < turns[:, None])[..., None]
     return found
 
 
 def _below_nothing(returns: Numbers) -> bool:
-    """Whether any is negative by more than rounding."""
+    """Return whether any is negative beyond rounding."""
     largest = float(np.abs(known(returns)).max(initial=0.0))
     return bool((returns < -1e-9 * max(largest, 1e-300)).any())
 
 
 def _differences(returns: Numbers) -> Numbers:
-    """[E]: sum_ij |R_i - R_j|, of each row of [E, N]; by ranks, without all pairs."""
+    """Return [E]: sum_ij |R_i - R_j|, of each row of [E, N], by ranks."""
     ranks = 2.0 * np.arange(returns.shape[1]) - _number(returns)[:, None] + 1.0
     ascending = np.nan_to_num(np.sort(returns, axis=1))  # those that took no part are last
     found: Numbers = 2.0 * (ascending * ranks).sum(1)
@@ -347,13 +307,13 @@ def _differences(returns: Numbers) -> Numbers:
 
 
 def _one_less_gini(returns: Numbers) -> Numbers:
-    """[E]: of each row of [E, N]."""
+    """Return [E]: 1 - Gini, of each row of [E, N]."""
     r = np.maximum(returns, 0.0)
     return _one_less_ratio(_differences(r), 2.0 * _number(r) * np.nansum(r, axis=1))
 
 
 def _one_less_ratio(numerator: npt.ArrayLike, denominator: npt.ArrayLike) -> Numbers:
-    """1 - numerator / denominator; 1 where both are 0."""
+    """Return 1 - numerator / denominator; 1 where both are 0."""
     under = np.asarray(denominator, np.float64)
     known = under > 0.0
     found: Numbers = 1.0 - np.where(known, numerator, 0.0) / np.where(known, under, 1.0)
@@ -361,7 +321,7 @@ def _one_less_ratio(numerator: npt.ArrayLike, denominator: npt.ArrayLike) -> Num
 
 
 def _mean(values: Numbers) -> Measure:
-    """The mean of values of episodes, [E]; NaN of none."""
+    """Return the mean of values of episodes, [E]; NaN of none."""
     count = len(values)
     if count == 0:
         return Measure(np.nan, np.nan, np.nan, 0)
@@ -372,7 +332,7 @@ def _mean(values: Numbers) -> Measure:
 
 
 def _jackknife(whole: float, without: Numbers) -> Measure:
-    """Put a measure together from its values with each of the episodes left out, [E]."""
+    """Build a measure from its values with each of the episodes left out, [E]."""
     count = len(without)
     if count < 2:
         return Measure(whole, np.nan, np.nan, count)

@@ -1,10 +1,9 @@
-"""How exploitable each policy is by the others of its population: a lower bound.
+"""Exploitability of each policy within its population: a lower bound.
 
-If all play one policy, and one player alone changes to another policy j of the population, it gains
-u(j, i) - u(i, i). The largest of these gains is the exploitability of i within the population: a
-restricted game's best response (Lanctot et al. 2017, "A unified game-theoretic approach to
-multiagent reinforcement learning", section 3). What a policy outside the population could gain is
-not known, so the exploitability in the game itself is at least as large.
+If all play policy i and one player changes to policy j, it gains u(j, i) - u(i, i). The largest of
+these gains is the exploitability of i within the population: a restricted game's best response
+(Lanctot et al. 2017, "A unified game-theoretic approach to multiagent reinforcement learning",
+section 3). Policies outside may gain more.
 """
 
 from __future__ import annotations
@@ -23,16 +22,15 @@ from remuda.errors import UsageError
 
 @dataclass(frozen=True)
 class WithinPopulation:
-    """What the best of a population gains against each of its policies.
+    """The gains of a population's best responses to each of its policies.
 
     Attributes:
         names: [N] of the policies.
-        gains: [N] what a player gains that changes to the best response, in units of return; 0
-            where it is the policy itself. The largest of several noisy payoffs is too large on
-            average. `corrected` is without bias what a response gains that is chosen by half of the
-            matches, which is at most what the best one gains; it may be less than 0 by chance. The
-            interval is of the largest gain itself.
-        best_responses: [N] the names of the best responses to the mean payoffs.
+        gains: [N] of the best response, 0 if it is the policy itself. The largest of several noisy
+            payoffs is biased upwards; `corrected` is an unbiased gain of a response chosen by half
+            of the matches, at most the best one's, and may be below 0 by chance. The interval is of
+            the largest gain.
+        best_responses: [N] to the mean payoffs.
     """
 
     names: tuple[str, ...]
@@ -41,15 +39,15 @@ class WithinPopulation:
 
     @property
     def least(self) -> str:
-        """The policy against which the least can be gained."""
+        """The least exploitable policy."""
         return self.names[int(np.argmin([each.corrected for each in self.gains]))]
 
     def of(self, name: str) -> Estimate:
-        """What is gained against one policy."""
+        """Return the gain against one policy."""
         return self.gains[self.names.index(name)]
 
     def as_summary(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "what": "the gain of the best response among these policies; a lower bound",
             "policies": [
@@ -64,21 +62,14 @@ class WithinPopulation:
 def within_population(
     payoffs: Payoffs, rng: np.random.Generator, samples: int = 400, level: float = 0.95
 ) -> WithinPopulation:
-    """Work out what the best of a population gains against each of its policies.
+    """Return the gain of the best response within a population to each of its policies.
 
-    Each draw e of the noise parts the means x into two, x + e and x - e, which are independent of
-    each other where noise is normal (Rasines and Young 2023, "Splitting strategies for
-    post-selection inference", section 2; Leiner et al. 2023, "Data fission"): by the one the
-    response is chosen, and by the other measured. `corrected` is the mean over the draws.
+    Each draw e of the noise splits the means x into x + e and x - e, which are independent for
+    normal noise (Rasines and Young 2023, "Splitting strategies for post-selection inference",
+    section 2; Leiner et al. 2023, "Data fission"): one chooses the response, the other measures it.
+    `corrected` is the mean over the draws.
 
-    Args:
-        payoffs: of a symmetric game; what policies earn against themselves must be known.
-        rng: what draws of the payoffs are made with.
-        samples: so many.
-        level: of the intervals.
-
-    Raises:
-        UsageError: the game is not symmetric, or a cell was never played.
+    `payoffs`: of a symmetric game with known self-play.
     """
     check_draws(samples)
     if not payoffs.symmetric:
@@ -119,13 +110,13 @@ def within_population(
 
 
 def _gains(matrix: Numbers) -> Numbers:
-    """[N, N]: u(j, i) - u(i, i), of what the row j earns against the column i."""
+    """Return [N, N]: u(j, i) - u(i, i), of row j against column i."""
     gains: Numbers = matrix - np.diagonal(matrix)
     return gains
 
 
 def _errors(payoffs: Payoffs) -> Numbers:
-    """[N, N]: standard errors of the gains; 0 where the policy changes to itself."""
+    """Return [N, N]: standard errors of the gains; 0 on the diagonal."""
     variances = payoffs.errors[0] ** 2
     # Of a match against itself a policy has the mean of both seats.
     own = np.diagonal(payoffs.moderated.sum((0, 1)) / 4.0 / payoffs.counts)
@@ -137,19 +128,15 @@ def _errors(payoffs: Payoffs) -> Numbers:
 def _interval(
     gains: Numbers, errors: Numbers, freedom: Numbers, largest: Numbers, level: float
 ) -> tuple[Numbers, Numbers]:
-    """[N] each: between what the largest true gain lies with at least this probability.
+    """Return [N] bounds of the largest true gain with at least this probability.
 
-    It is at most that of the response that is truly best, whose own interval ends below the largest
-    of all upper ends; and at least each lower end, as all of them hold together by the largest of
-    the standardized deviations (Romano and Wolf 2005, "Stepwise multiple testing as formalized data
-    snooping", section 3).
+    The largest of all upper ends bounds it, as the interval of the truly best response ends below;
+    so does each lower end, as all hold simultaneously by the largest standardized deviation (Romano
+    and Wolf 2005, "Stepwise multiple testing as formalized data snooping", section 3).
 
-    Args:
-        gains: [N, N] at the means.
-        errors: [N, N] their standard errors.
-        freedom: [N, N] degrees of freedom of these.
-        largest: [samples, N] of the deviations of drawn gains from the means, by standard errors.
-        level: of the interval.
+    - `gains`, `errors`, `freedom`: [N, N] at the means, their standard errors and degrees of
+      freedom.
+    - `largest`: [samples, N] standardized deviations of drawn gains from the means.
     """
     tail = 0.5 + level / 2.0
     freedom = np.minimum(freedom, np.diagonal(freedom))

@@ -1,9 +1,8 @@
-"""Zero-sum games of two roles: their value and equilibria, by linear programs.
+"""Values and equilibria of zero-sum games of two roles, by linear programs.
 
-The equilibria of a zero-sum game are all pairs of an optimal mixture of each role, and these are
-two polytopes (von Neumann 1928). Where they are more than points, an equilibrium has to be chosen:
-the one of the largest entropy is unique, and does not change when a strategy stands there twice,
-but that both share its mass (Balduzzi et al. 2018, "Re-evaluating evaluation", section 4).
+The equilibria are all pairs of an optimal mixture of each role, and these form two polytopes (von
+Neumann 1928). The equilibrium with the largest entropy is unique; duplicating a strategy only
+splits its mass (Balduzzi et al. 2018, "Re-evaluating evaluation", section 4).
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from remuda.errors import UsageError
 from remuda.types import Bools
 
 ENOUGH = 1e-9
-"""The regret of an answer, by the range of the payoffs."""
+"""Largest regret of an answer, by the range of the payoffs."""
 SMALL = 80
-"""Strategies of both roles up to which pivots are faster than a linear program."""
+"""Most strategies of both roles for which pivots are faster than a linear program."""
 LENGTH = 1_000
-"""Pivots, at most."""
+"""Most pivots."""
 EXACT = 1e-13
-"""How far apart the bounds of the value may be, in units of the range of the payoffs."""
+"""Largest gap of the bounds of the value, in units of the payoffs' range."""
 APART = 1e-8
-"""Probabilities and slacks below this, in units of the range of the payoffs, may be zero."""
+"""Probabilities and slacks below this, in units of the payoffs' range, may be zero."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +38,11 @@ class ZeroSum:
     """An equilibrium of a zero-sum game.
 
     Attributes:
-        value: what the row earns.
+        value: the row's payoff.
         mixtures: of the row [n] and of the column [m].
-        regret: [2] what row and column could gain; computed from the payoffs.
-        dimensions: of both polytopes of optimal mixtures, 0: there is one only; empty: unknown.
-        note: what there is to know besides; empty: nothing.
+        regret: [2] of row and column; computed from the payoffs.
+        dimensions: of both polytopes of optimal mixtures; 0: a single one; empty: unknown.
+        note: remarks; often empty.
     """
 
     value: float
@@ -54,11 +53,11 @@ class ZeroSum:
 
     @property
     def unique(self) -> bool:
-        """Whether it is known that the game has no other equilibrium."""
+        """True if it is known that the game has no other equilibrium."""
         return bool(self.dimensions) and not any(self.dimensions)
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "value": self.value,
             "mixtures": [mixture.tolist() for mixture in self.mixtures],
@@ -70,13 +69,9 @@ class ZeroSum:
 
 
 def solve(matrix: npt.ArrayLike) -> ZeroSum:
-    """An equilibrium of a zero-sum game, whichever its linear program ends at.
+    """Return an equilibrium of a zero-sum game, whichever its linear program ends at.
 
-    Args:
-        matrix: [n, m] what the row earns and the column loses.
-
-    Raises:
-        UsageError: it is no matrix, or not finite.
+    `matrix`: [n, m] the row's payoffs.
     """
     game = _as_game(matrix)
     scaled, low, span = _scaled(game)
@@ -84,16 +79,12 @@ def solve(matrix: npt.ArrayLike) -> ZeroSum:
 
 
 def solve_max_entropy(matrix: npt.ArrayLike) -> ZeroSum:
-    """The equilibrium of a zero-sum game in which each role's mixture has the largest entropy.
+    """Return the equilibrium of a zero-sum game in which mixtures have the largest entropy.
 
-    It is unique. Should its numbers not be found to within 1e-9 of the range of the payoffs, which
-    is checked, then the answer is that of `solve`, and its note says so.
+    It is unique. If it is not found to within 1e-9 of the payoffs' range, the answer is that of
+    `solve`, and its note says so.
 
-    Args:
-        matrix: [n, m] what the row earns and the column loses.
-
-    Raises:
-        UsageError: it is no matrix, or not finite.
+    `matrix`: [n, m] the row's payoffs.
     """
     game = _as_game(matrix)
     scaled, low, span = _scaled(game)
@@ -119,7 +110,7 @@ def _as_game(matrix: npt.ArrayLike) -> Numbers:
 
 
 def _scaled(game: Numbers) -> tuple[Numbers, float, float]:
-    """The payoffs between -1 and 1, and what to undo that with: their middle, and half range."""
+    """Return the payoffs rescaled to between -1 and 1, with their middle and half range."""
     middle = float(game.max() + game.min()) / 2.0
     span = float(game.max() - game.min()) / 2.0
     if not np.isfinite(middle) or not np.isfinite(span):
@@ -132,7 +123,7 @@ def _is_symmetric(game: Numbers) -> bool:
 
 
 def _vertex(game: Numbers) -> tuple[Numbers, Numbers]:
-    """Optimal mixtures of both roles: the row's of its program, the column's of its multipliers."""
+    """Return optimal mixtures: the row's of its program, the column's of its multipliers."""
     rows, columns = game.shape
     worth = np.zeros(rows + 1)
     worth[-1] = -1.0
@@ -155,7 +146,7 @@ def _vertex(game: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _by_pivots(game: Numbers, symmetric: bool) -> tuple[Numbers, Numbers] | None:
-    """Optimal mixtures of a small game, many times faster than by a program; None: take that."""
+    """Return optimal mixtures of a small game, much faster than by a program; None: failed."""
     rows, columns = game.shape
     if rows + columns > SMALL:
         return None
@@ -189,10 +180,10 @@ def _most_entropy(
 
 
 def _face(gains: Numbers, optimal: Numbers, possible: Bools, tight: Bools) -> Face | None:
-    """The face of all optimal mixtures of a role, from one mixture and what it and the other tell.
+    """Return the face of all optimal mixtures of a role, from one pair of optimal mixtures.
 
-    Where every strategy of both roles is either used or worse, an optimal pair tells the faces of
-    both (Goldman and Tucker 1956); else a linear program has to.
+    If every strategy of both roles is either used or strictly worse, that pair determines both
+    faces (Goldman and Tucker 1956); else a linear program is needed.
     """
     loose = gains @ optimal > APART
     if ((optimal > APART) == possible).all() and (loose == ~tight).all():
@@ -213,5 +204,5 @@ def _answer(
     scaled = (game - middle) / span
     value = float(row @ scaled @ column) * span + middle
     if not note and gained.max() > ENOUGH * span:
-        note = f"its regret is {gained.max():.1e}: the payoffs cannot be told apart any better"
+        note = f"its regret is {gained.max():.1e}: the payoffs differ by too little"
     return ZeroSum(value, mixtures, gained, dimensions, note)

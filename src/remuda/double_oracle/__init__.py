@@ -1,1 +1,1 @@
-"""Double oracle: populations that grow by best responses to their own meta-mixtures (PSRO)."""
+"""Double oracle (PSRO): populations that grow by best responses to their meta-mixtures."""

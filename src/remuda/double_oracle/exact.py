@@ -1,7 +1,7 @@
-"""Double oracle with exact best responses, in games that can be walked to every end.
+"""Double oracle with exact best responses, in games small enough to walk.
 
 McMahan et al. 2003, "Planning in the presence of cost functions controlled by an adversary", for
-matrix games; with mixtures of policies played as one, for games as trees (Lanctot et al. 2017).
+matrix games; with mixtures as behavioural policies, for games as trees (Lanctot et al. 2017).
 """
 
 from __future__ import annotations
@@ -46,21 +46,20 @@ from remuda.errors import UsageError
 Numbers = npt.NDArray[np.float64]
 Solver = Callable[[Numbers], MetaStrategy]
 GAIN, ROUNDING = 1e-9, 1e-13
-"""A best response gains nothing that gains no more than the first share of the range of returns and
-the second of the largest."""
+"""A gain up to the first share of the range of returns plus the second of the largest is none."""
 ORACLE = "exact"
 
 
 @dataclass(frozen=True)
 class ExactSetup:
-    """What is asked: all that the iterations follow from."""
+    """The settings of a double oracle with exact best responses."""
 
     game: str
     options: Mapping[str, Any]
     meta_solver: str = "nash"
 
     def description(self) -> dict[str, Any]:
-        """It as plain data."""
+        """Return plain data."""
         return {
             "oracle": ORACLE,
             "game": self.game,
@@ -70,15 +69,15 @@ class ExactSetup:
 
     @staticmethod
     def of(description: Mapping[str, Any]) -> ExactSetup:
-        """What a description says."""
+        """Return the setup of a description."""
         return ExactSetup(description["game"], description["options"], description["meta_solver"])
 
 
 class Populations:
-    """The policies of a tree's players so far, and what they earn against each other."""
+    """The policies of a tree's players so far, and their payoffs."""
 
     def __init__(self, tree: Tree) -> None:
-        """Begin with the policy of each player that takes all its actions equally often."""
+        """Start with each player's uniform policy."""
         self.tree = tree
         self._over = np.flatnonzero(tree.players == OVER)
         self._chance = tree.reach(tree.chance)[self._over]
@@ -90,20 +89,20 @@ class Populations:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """By player, how many policies there are."""
+        """The number of each player's policies."""
         return tuple(len(each) for each in self.policies)
 
     def add(self, player: int, actions: Sequence[int]) -> None:
-        """Add a policy of a player that takes one action [I_p] in each information set."""
+        """Add a deterministic policy of a player: an action for each information set [I_p]."""
         self._join(player, self._policy(player, actions))
 
     def has(self, player: int, actions: Sequence[int]) -> bool:
-        """Whether a player has the policy that takes these actions already."""
+        """Return whether a player already has this deterministic policy."""
         policy = self._policy(player, actions)
         return any(np.array_equal(policy, own) for own in self.policies[player])
 
     def fill(self) -> None:
-        """Work out what those earn against each other that have not met, exactly."""
+        """Compute the missing payoffs exactly."""
         self.payoffs = grown(self.payoffs, self.counts)
         returns = self.tree.returns[self._over]
         missing: list[list[int]] = np.argwhere(np.isnan(self.payoffs[0])).tolist()
@@ -113,7 +112,7 @@ class Populations:
             self.payoffs[place] = profile_returns(self._chance, reaches, returns)
 
     def played(self, mixtures: Mixtures) -> tuple[Numbers, ...]:
-        """By player, the policy [I_p, A] that plays as its mixture does (Kuhn 1953)."""
+        """Return each player's mixture as one policy [I_p, A] (Kuhn 1953)."""
         found = []
         for player, shares in enumerate(mixtures):
             kept = np.flatnonzero(shares > 0.0)
@@ -136,14 +135,10 @@ class Populations:
 
 
 def profile_returns(chance: Numbers, reaches: Sequence[Numbers], returns: Numbers) -> Numbers:
-    """What each player earns a game: [R].
+    """Return each player's expected return: [R].
 
-    The likelihood of an end is the product of what chance and each player contribute to it.
-
-    Args:
-        chance: [T] how likely chance makes each end.
-        reaches: by player, [T] how likely its policy lets each end come about.
-        returns: [T, R] what players earn there.
+    The probability of an end is the product of the contributions of chance and each player.
+    `chance`: [T]; `reaches`: by player, [T]; `returns`: [T, R].
     """
     likely = chance
     for own in reaches:
@@ -161,27 +156,11 @@ def run_exact(
     told: Callable[[Iteration], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> DoubleOracle:
-    """Run a double oracle with exact best responses, or go on with one.
+    """Run or resume a double oracle with exact best responses.
 
     It ends when no best response gains more than 1e-9 of the range of returns, when NashConv is
-    small enough, when no best response is new to a meta-solver that takes a policy twice for one
-    (`OF_SETS`), after some iterations, or when it is stopped. What was interrupted goes on as if it
-    had not been.
-
-    Args:
-        setup: what is asked.
-        iterations: at most, not counting that of the first policies.
-        directory: where it is kept; None: nowhere.
-        resume: go on with the directory.
-        enough: end where NashConv is no more than this.
-        told: is told of every iteration, those before an interruption too.
-        stopped: whether to end after the iteration.
-
-    Raises:
-        UsageError: there is no such meta-solver, it is not for this game, or `iterations` or
-            `enough` is less than 0.
-        ConfigError: there is no such game, or it cannot be walked.
-        RunDirectoryError: the directory is in use, damaged, or cannot be written.
+    small enough, when no best response is new to a meta-solver that ignores duplicates (`OF_SETS`),
+    after the given iterations, or when stopped. A resumed run equals an uninterrupted one.
     """
     check_end(iterations, enough)
     check_players(setup.meta_solver, 2)
@@ -216,12 +195,9 @@ def run_exact(
 
 
 def iterate(tree: Tree, solver: Solver, iterations: int) -> list[Iteration]:
-    """Run a double oracle in a tree with a meta-solver of one's own, and keep nothing on disk.
+    """Run a double oracle in a tree with any meta-solver, without a record.
 
-    Args:
-        tree: of the game; no node has two ways to it.
-        solver: from payoffs [R, n_1, ..., n_R] to mixtures, and targets of best responses.
-        iterations: at most, not counting that of the first policies.
+    `solver`: from payoffs [R, n_1, ..., n_R] to mixtures, and targets of best responses.
     """
     loop = _Loop(Populations(tree), solver, None, None, lambda: False)
     loop.run(iterations)
@@ -229,7 +205,7 @@ def iterate(tree: Tree, solver: Solver, iterations: int) -> list[Iteration]:
 
 
 def check_end(iterations: object, enough: object) -> None:
-    """Raise a `UsageError` unless these are a number of iterations, and a NashConv to end at."""
+    """Raise a `UsageError` for an invalid number of iterations or NashConv to end at."""
     if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 0:
         raise UsageError(f"iterations: a whole number, 0 at least; this is {iterations!r}")
     is_number = isinstance(enough, int | float) and not isinstance(enough, bool)
@@ -238,13 +214,13 @@ def check_end(iterations: object, enough: object) -> None:
 
 
 def least_gain(tree: Tree) -> float:
-    """What a best response gains at most that gains nothing, by the size of a game's returns."""
+    """Return the largest gain that counts as none, by the size of a game's returns."""
     returns = tree.returns[tree.players == OVER]
     return GAIN * float(np.ptp(returns, axis=0).max()) + ROUNDING * float(np.abs(returns).max())
 
 
 class _Loop:
-    """Iterations, one after another."""
+    """The loop of iterations."""
 
     def __init__(
         self,
@@ -255,28 +231,19 @@ class _Loop:
         stopped: Callable[[], bool],
         only_new: bool = False,
     ) -> None:
-        """Begin with populations.
-
-        Args:
-            populations: of a tree.
-            solver: of meta-games.
-            record: where iterations are kept; None: nowhere.
-            told: is told of every iteration.
-            stopped: whether to end after the iteration.
-            only_new: end where no best response is a new policy.
-        """
+        """Start with populations."""
         self.populations, self._solver, self._record = populations, solver, record
         self._told, self._stopped, self._only_new = told, stopped, only_new
         self._gain = least_gain(populations.tree)
         self.found: list[Iteration] = []
         self._added: list[tuple[int, list[int]]] = []
-        """The policies of the iteration that comes, as players and their actions."""
+        """The policies to add in the next iteration, as players and their actions."""
         self._targets: tuple[Target, ...] = ()
-        """Of the last meta-game, once it was solved here."""
+        """The targets of the last meta-game, if it was solved here."""
         self._begun, self._before = time.monotonic(), 0.0
 
     def run(self, iterations: int, enough: float = 0.0) -> str:
-        """Iterate until nothing is gained; why it ended."""
+        """Iterate until nothing is gained; return the reason for the end."""
         if self._record is not None:
             self._take(self._record)
         while True:
@@ -296,11 +263,7 @@ class _Loop:
             self._solve()
 
     def _take(self, record: Record) -> None:
-        """Take over what a record knows.
-
-        Raises:
-            RunDirectoryError: a line stands there twice, at another place, or is missing.
-        """
+        """Restore from a record."""
         for place, line in enumerate(record.lines[1:], 1):
             record.check(place, line.get("iteration") == len(self.found))
             for player, actions in line["added"]:
@@ -312,7 +275,7 @@ class _Loop:
             self._before = self.found[-1].seconds
 
     def _respond(self) -> bool:
-        """Find a best response to every target of the last mixtures; whether one of them is new."""
+        """Find a best response to every target; return whether one of them is new."""
         self._added = []
         for target in self._targets or self._solver(self.populations.payoffs).targets:
             play = self.populations.played(target.mixtures)
@@ -323,7 +286,7 @@ class _Loop:
         return not all(self.populations.has(*each) for each in self._added)
 
     def _solve(self) -> None:
-        """Solve the meta-game, measure its mixtures, and keep that."""
+        """Solve the meta-game, measure its mixtures, and record the iteration."""
         populations = self.populations
         populations.fill()
         strategy = self._solver(populations.payoffs)
@@ -335,7 +298,7 @@ class _Loop:
             len(self.found),
             populations.counts,
             mixtures,
-            # What is less than nothing is rounding: a best response earns as much at least.
+            # A negative gain is rounding: a best response earns at least as much.
             np.maximum(np.array(best) - earned, 0.0),
             populations.payoffs.copy(),
             seconds=self._before + time.monotonic() - self._begun,

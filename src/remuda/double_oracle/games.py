@@ -1,4 +1,4 @@
-"""Which games can be walked to every end, by name, and their trees."""
+"""The games small enough to walk, and their trees."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ RULES: Mapping[str, Callable[[], TreeGame[Any]]] = {
     **{name: played.rules for name, played in PLAYED.items()},
     "tic_tac_toe": TicTacToe,
 }
-"""Games that are written down as rules: those that runs play, and others."""
+"""Games with rules here: those that runs play, and others."""
 OPEN_SPIEL = "open_spiel:"
-"""Before the name of a game of OpenSpiel."""
+"""Prefix of OpenSpiel's games."""
 
 
 class ByHistory(Generic[State]):
-    """A game of perfect information whose states are told apart by how they came about.
+    """A game of perfect information with histories as states.
 
-    One policy drawn for a whole game may do in a state this or that by how it got there, so that a
-    mixture of policies is a policy over histories, and not over states.
+    A mixture of policies may act differently in one state depending on its history, so it is a
+    policy over histories only.
     """
 
     merges = False
@@ -38,48 +38,41 @@ class ByHistory(Generic[State]):
         self.num_players, self.num_actions = rules.num_players, rules.num_actions
 
     def root(self) -> tuple[State, tuple[int, ...]]:
-        """The start, and nothing done."""
+        """Return the root with an empty history."""
         return self._rules.root(), ()
 
     def player(self, state: tuple[State, tuple[int, ...]]) -> int:
-        """As the rules say."""
+        """Return that of the rules."""
         return self._rules.player(state[0])
 
     def actions(self, state: tuple[State, tuple[int, ...]]) -> Sequence[int]:
-        """As the rules say."""
+        """Return those of the rules."""
         return self._rules.actions(state[0])
 
     def outcomes(self, state: tuple[State, tuple[int, ...]]) -> Sequence[tuple[int, float]]:
-        """As the rules say."""
+        """Return those of the rules."""
         return self._rules.outcomes(state[0])
 
     def child(
         self, state: tuple[State, tuple[int, ...]], action: int
     ) -> tuple[State, tuple[int, ...]]:
-        """The state after it, and one more that was done."""
+        """Return the next state with a longer history."""
         return self._rules.child(state[0], action), (*state[1], action)
 
     def information(self, state: tuple[State, tuple[int, ...]]) -> Hashable:
-        """All that was done."""
+        """Return the history."""
         return state[1]
 
     def returns(self, state: tuple[State, tuple[int, ...]]) -> Sequence[float]:
-        """As the rules say."""
+        """Return those of the rules."""
         return self._rules.returns(state[0])
 
 
 def tree_of(game: str, options: Mapping[str, Any] | None = None) -> Tree:
-    """The tree of a game, in which no node has two ways to it.
+    """Return the tree of a game, in which every node has a single history.
 
-    Args:
-        game: `kuhn_poker`, `leduc_poker`, `tic_tac_toe`, a matrix game of one round, or
-            `open_spiel:NAME`.
-        options: of the game.
-
-    Raises:
-        UnknownGameError: there is no such game.
-        ConfigError: it cannot be walked, or refuses an option.
-        UsageError: OpenSpiel is missing, or its game cannot be walked.
+    `game`: `kuhn_poker`, `leduc_poker`, `tic_tac_toe`, a matrix game of one round, or
+    `open_spiel:NAME`.
     """
     if game.startswith(OPEN_SPIEL) or game in RULES:
         if options:
@@ -105,7 +98,7 @@ def tree_of(game: str, options: Mapping[str, Any] | None = None) -> Tree:
 
 
 def check_played(game: str) -> None:
-    """Raise a `ConfigError` where a game is walked here, but is none that a run plays."""
+    """Raise a `ConfigError` for a game that can be walked but not trained in."""
     if game == TIC_TAC_TOE or game in GAMES or game not in RULES:
         return
     instead = (

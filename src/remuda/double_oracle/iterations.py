@@ -1,4 +1,4 @@
-"""What came of a double oracle, iteration by iteration."""
+"""The results of a double oracle, iteration by iteration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remuda.double_oracle.meta_solvers import SUPPORT, Mixtures
 
 Numbers = npt.NDArray[np.float64]
 CONVERGED = "no best response gains more"
-ENOUGH = "NashConv is as small as was asked"
+ENOUGH = "NashConv is as small as requested"
 NOTHING_NEW = "all best responses are known already"
 SPENT = "the iterations were spent"
 INTERRUPTED = "interrupted"
@@ -21,17 +21,16 @@ INTERRUPTED = "interrupted"
 
 @dataclass(frozen=True)
 class Iteration:
-    """What is known once a meta-game is solved.
+    """The result of one solved meta-game.
 
     Attributes:
         number: 0 is that of the first policies.
-        policies: by player, how many there are.
-        mixtures: by player, how often each of them is played: [n_r].
-        gains: [R] what a best response of each player gains against the others' mixtures.
-        payoffs: [R, n_1, ..., n_R] what the policies earn against each other.
-        is_exact: whether the gains are those of best responses; else they are lower bounds, of
-            trained ones.
-        margin: half of the interval of 95% of the sum of the gains, where they are measured.
+        policies: by player, the number of policies.
+        mixtures: by player, [n_r].
+        gains: [R] of each player's best response against the others' mixtures.
+        payoffs: [R, n_1, ..., n_R] of the policies.
+        is_exact: gains are of exact best responses; else lower bounds, of trained ones.
+        margin: half of the 95% interval of the sum of the gains, where they are measured.
         seconds: since the start, over all sessions.
     """
 
@@ -51,11 +50,11 @@ class Iteration:
 
     @property
     def support(self) -> tuple[int, ...]:
-        """By player, how many policies its mixture plays."""
+        """The number of policies in each player's mixture."""
         return tuple(int((mixture > SUPPORT).sum()) for mixture in self.mixtures)
 
     def as_line(self) -> dict[str, Any]:
-        """Plain data, from which `from_line` makes the same again."""
+        """Return plain data for `from_line`."""
         return {
             "iteration": self.number,
             "policies": list(self.policies),
@@ -70,7 +69,7 @@ class Iteration:
 
     @staticmethod
     def from_line(line: Mapping[str, Any]) -> Iteration:
-        """The iteration of a line."""
+        """Return the iteration of a line."""
         return Iteration(
             line["iteration"],
             tuple(line["policies"]),
@@ -85,18 +84,16 @@ class Iteration:
 
 @dataclass(frozen=True)
 class DoubleOracle:
-    """What came of a double oracle.
+    """The result of a double oracle.
 
     Attributes:
-        game: its name.
-        meta_solver: its name.
         oracle: `exact`, or the algorithm that trained the best responses.
-        iterations: all of them, in order; none where the first was interrupted.
-        ended: why there are no more.
-        directory: where it is kept; empty: nowhere.
-        play: by player, what the last mixture plays in each information set of the game's tree, as
-            one policy [I_p, A]; empty where the game is not walked.
-        settings: what it was asked with.
+        iterations: all of them, in order; none if the first was interrupted.
+        ended: the reason for the end.
+        directory: of the record; empty: none.
+        play: by player, the last mixture as one policy [I_p, A] of the game's tree; empty where the
+            game is not walked.
+        settings: of the call.
     """
 
     game: str
@@ -115,16 +112,16 @@ class DoubleOracle:
 
     @property
     def nash_conv(self) -> float:
-        """Of the last mixtures: the sum of what best responses gain, or a lower bound of it."""
+        """The NashConv of the last mixtures, or a lower bound of it."""
         return self.last.nash_conv
 
     @property
     def mixtures(self) -> Mixtures:
-        """By player, how often each policy is played in the end: [n_r]."""
+        """The final mixture of each player: [n_r]."""
         return self.last.mixtures
 
     def as_summary(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         last = self.iterations[-1] if self.iterations else None
         return {
             "game": self.game,
@@ -143,7 +140,7 @@ class DoubleOracle:
 
 
 def grown(payoffs: Numbers, counts: Sequence[int]) -> Numbers:
-    """Payoffs [R, n_1, ..., n_R] with room for more policies; what is not known yet is NaN."""
+    """Return payoffs [R, n_1, ..., n_R] enlarged for more policies; unknown ones are NaN."""
     found = np.full((len(counts), *counts), np.nan)
     found[(slice(None), *(slice(size) for size in payoffs.shape[1:]))] = payoffs
     return found

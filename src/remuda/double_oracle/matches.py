@@ -1,4 +1,4 @@
-"""What policies of two players earn against each other, by fresh matches."""
+"""Payoffs between the policies of two players, from fresh matches."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from remuda.types import Integers
 
 Numbers = npt.NDArray[np.float64]
 INTERVAL = 0.95
-"""How likely an interval is right."""
+"""The probability of an interval."""
 LEAST = 0.25
-"""A pair is played again where this share of the first matches is due to it, at least."""
+"""Least share of the first matches for which a pair is played again."""
 
 
 class PairSums:
-    """Sums of what pairs of policies earned: enough for means and their errors.
+    """Sums of the returns of pairs: enough for means and their errors.
 
     Pairs are (i, j): policy i of player 0 against policy j of player 1.
     """
 
     def __init__(self) -> None:
         self._sums: dict[tuple[int, int], Numbers] = {}
-        """By pair: matches; the returns of both players; their squares."""
+        """Matches, the returns of both players, and their squares, for each pair."""
 
     def add(self, pair: tuple[int, int], sums: Sequence[float]) -> None:
         """Add matches, by their sums [5]."""
@@ -40,18 +40,18 @@ class PairSums:
         self._sums[pair] = before + np.asarray(sums, np.float64)
 
     def has(self, pair: tuple[int, int]) -> bool:
-        """Whether they met."""
+        """Return whether the pair met."""
         return pair in self._sums
 
     def payoffs(self, counts: Sequence[int]) -> Numbers:
-        """[2, n, m]: the means; NaN where two never met."""
+        """Return the means, [2, n, m]; NaN: no match."""
         found = np.full((2, *counts), np.nan)
         for (row, column), sums in self._within(counts):
             found[:, row, column] = sums[1:3] / sums[0]
         return found
 
     def variances(self, counts: Sequence[int]) -> Numbers:
-        """[2, n, m]: of the returns of one match."""
+        """Return the variances of one match's returns: [2, n, m]."""
         found = np.zeros((2, *counts))
         for (row, column), sums in self._within(counts):
             means = sums[1:3] / sums[0]
@@ -59,10 +59,10 @@ class PairSums:
         return found
 
     def errors(self, counts: Sequence[int]) -> Numbers:
-        """[2, n, m]: variances of the means; NaN where two never met.
+        """Return the variances of the means, [2, n, m]; NaN: no match.
 
-        To the squares of each pair that of one more match is added, as far off as one match of all
-        pairs is from the mean of all. A few matches that ended alike are no certainty.
+        One pseudo-match per pair, with the variance over all pairs, is added: a few equal matches
+        are no certainty.
         """
         known = self._within(counts)
         found = np.full((2, *counts), np.nan)
@@ -76,14 +76,14 @@ class PairSums:
         return found
 
     def matches(self, counts: Sequence[int]) -> Integers:
-        """[n, m]: how many they played."""
+        """Return the numbers of matches: [n, m]."""
         found = np.zeros(tuple(counts), np.int64)
         for pair, sums in self._within(counts):
             found[pair] = int(sums[0])
         return found
 
     def _within(self, counts: Sequence[int]) -> list[tuple[tuple[int, int], Numbers]]:
-        """The pairs among the first policies of each player, as many as `counts` says."""
+        """Return the pairs among the first `counts` policies of each player."""
         found = self._sums.items()
         return [each for each in found if each[0][0] < counts[0] and each[0][1] < counts[1]]
 
@@ -97,24 +97,7 @@ def play_pairs(
     seed: int,
     limits: Limits | None = None,
 ) -> list[dict[str, Any]]:
-    """Play policies of player 0 against one of player 1, all at once.
-
-    Args:
-        game: of two players.
-        options: of the game.
-        rows: by number, policies of player 0.
-        column: the number of player 1's policy, and who it is.
-        matches: of each pair.
-        seed: of these matches, which no others have.
-        limits: when to begin no more.
-
-    Returns:
-        For each pair plain data: `pair`, and `sums` as `PairSums.add` takes them, of the matches in
-        which both players took part.
-
-    Raises:
-        UsageError: there are no such matches.
-    """
+    """Play policies of player 0 against one of player 1, all at once."""
     number, other = column
     alone = Target(game, dict(options), (f"policy {number}",), (1.0,), ((RANDOM, other),))
     lineups = [Lineup(0, who) for who in rows.values()]
@@ -135,18 +118,14 @@ def play_pairs(
 def share_out(
     mixtures: Sequence[Numbers], variances: Numbers, played: Integers, total: int, first: int
 ) -> Integers:
-    """Which pairs to play again, so that the mixtures' value and regrets are known best: [n, m].
+    """Distribute matches over pairs to minimise the error of the mixtures' value: [n, m].
 
-    What a mixture earns varies by the sum of (x_i y_j)^2 s_ij^2 / n_ij, which for a given number of
-    matches is least with n_ij in proportion to x_i y_j s_ij (Neyman 1934). Policies that are not
-    played yet count as 1/n each besides, since the mixtures hang on what they would earn, too.
+    A mixture's payoff has the variance sum of (x_i y_j)^2 s_ij^2 / n_ij, which for a given number
+    of matches is least with n_ij in proportion to x_i y_j s_ij (Neyman 1934). Unplayed policies
+    count as 1/n each too, since they may enter the mixtures.
 
-    Args:
-        mixtures: by player.
-        variances: [2, n, m] of one match.
-        played: [n, m] matches so far.
-        total: matches to share out, at most.
-        first: matches of each new pair; of a pair that lacks but few nothing is played.
+    `variances`: [2, n, m] of one match; `played`: [n, m] matches so far; `first`: matches of each
+    new pair; small deficits are ignored.
     """
     likely = [mixture + 1.0 / len(mixture) for mixture in mixtures]
     weights = np.outer(likely[0], likely[1]) * np.sqrt(variances.max(0))
@@ -164,18 +143,10 @@ def share_out(
 def gains_of(
     sums: PairSums, counts: Sequence[int], mixtures: Sequence[Numbers]
 ) -> tuple[Numbers, float]:
-    """[2] what policies that joined since mixtures were worked out gain against them.
+    """Return [2] gains of policies that joined later against earlier mixtures.
 
-    Of several such policies of a player that which earned most counts, so that the interval is that
-    of all of them at once (Bonferroni); and it is Student's, by the pair that met least often.
-
-    Args:
-        sums: of the pairs that met.
-        counts: by player, how many policies there are now.
-        mixtures: by player, how often each of the first of them is played.
-
-    Returns:
-        the gains, and half of the interval of their sum.
+    Of several such policies of a player the best counts, so the interval covers all of them
+    (Bonferroni); it is Student's, by the pair with the fewest matches.
     """
     payoffs, noise = sums.payoffs(counts), sums.errors(counts)
     x, y = mixtures

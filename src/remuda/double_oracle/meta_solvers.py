@@ -1,9 +1,9 @@
-"""Meta-solvers: from what policies earn against each other to how often each is played.
+"""Meta-solvers: from the payoffs of policies to mixtures.
 
-A meta-game has a strategy for each policy of a player's population, and as payoffs what these
-policies earn a game (Lanctot et al. 2017, "A unified game-theoretic approach to multiagent
-reinforcement learning", section 3). A meta-solver makes of it a mixture for each player, and says
-which mixtures the next best responses are trained against: these, as a rule.
+A meta-game has a strategy for each policy of a player's population, and their payoffs (Lanctot et
+al. 2017, "A unified game-theoretic approach to multiagent reinforcement learning", section 3). A
+meta-solver returns a mixture for each player, and the targets of the next best responses: usually
+these mixtures.
 """
 
 from __future__ import annotations
@@ -25,47 +25,41 @@ from remuda.types import Integers
 
 Numbers = npt.NDArray[np.float64]
 Mixtures = tuple[Numbers, ...]
-"""By player, the probabilities [n_r] of its policies."""
+"""The probabilities [n_r] of each player's policies."""
 ITERATIONS, STEP, FLOOR = 100_000, 1e-3, 1e-6
-"""Of projected replicator dynamics: steps, the size of each, and the least probability; those of
-OpenSpiel's `projected_replicator_dynamics`."""
+"""Steps of projected replicator dynamics, their size, and the least probability, as in OpenSpiel's
+`projected_replicator_dynamics`.
+"""
 SUPPORT = 1e-8
-"""Policies of at least this probability are played (OpenSpiel's `EPSILON_MIN_POSITIVE_PROBA`)."""
+"""Least probability of a policy in the support (OpenSpiel's `EPSILON_MIN_POSITIVE_PROBA`)."""
 SUMS = 1e-9
-"""By this share of the payoffs' range their sums may differ in a zero-sum game."""
+"""Allowed spread of the sums of payoffs in a zero-sum game, as a share of their range."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What one best response is trained against."""
+    """The target of one best response."""
 
     player: int
-    """Who responds."""
+    """The player that responds."""
     mixtures: Mixtures
-    """By player, what is played; the player's own is not looked at."""
+    """The mixture of each player; the responding player's own is ignored."""
 
 
 @dataclass(frozen=True)
 class MetaStrategy:
-    """What a meta-solver says."""
+    """The result of a meta-solver."""
 
     mixtures: Mixtures
     targets: tuple[Target, ...]
-    """Against what best responses are trained next: one for each player at least."""
+    """The next best responses' targets, at least one for each player."""
 
 
 def solve(name: str, payoffs: npt.ArrayLike, tolerance: float = SUMS) -> MetaStrategy:
-    """Ask a meta-solver by name.
+    """Run a meta-solver by its name.
 
-    Args:
-        name: of `SOLVERS`.
-        payoffs: [R, n_1, ..., n_R] what each player earns.
-        tolerance: by this share of their range payoffs may miss a sum of zero, where they are
-            means over matches.
-
-    Raises:
-        UsageError: there is no such meta-solver, it is not for games like this one, or payoffs are
-            missing.
+    `payoffs`: [R, n_1, ..., n_R]; `tolerance`: allowed error of a zero sum, as a share of the
+    payoffs' range, where they are means over matches.
     """
     game = as_payoffs(payoffs)
     mixtures = tuple(to_distribution(each) for each in find(name)(game, tolerance))
@@ -75,11 +69,7 @@ def solve(name: str, payoffs: npt.ArrayLike, tolerance: float = SUMS) -> MetaStr
 
 
 def find(name: str) -> Callable[[Numbers, float], Sequence[Numbers]]:
-    """A meta-solver by its name.
-
-    Raises:
-        UsageError: there is none of that name.
-    """
+    """Return a meta-solver by its name."""
     if not isinstance(name, str) or name not in SOLVERS:
         near = get_close_matches(str(name), SOLVERS, 1)
         hint = f'; did you mean "{near[0]}"? There' if near else "; there"
@@ -88,7 +78,7 @@ def find(name: str) -> Callable[[Numbers, float], Sequence[Numbers]]:
 
 
 def check_players(name: str, num_players: int) -> None:
-    """Raise a `UsageError` where a meta-solver is unknown, or not for so many players."""
+    """Raise a `UsageError` for an unknown meta-solver, or one for another number of players."""
     find(name)
     if num_players != 2 and name in TWO_PLAYERS:
         others = ", ".join(each for each in SOLVERS if each not in TWO_PLAYERS)
@@ -98,13 +88,7 @@ def check_players(name: str, num_players: int) -> None:
 
 
 def check_zero_sum(name: str, payoffs: Numbers, tolerance: float = SUMS) -> None:
-    """Raise a `UsageError` where a meta-solver is for zero-sum games, and this is none.
-
-    Args:
-        name: of the meta-solver.
-        payoffs: [R, ...] what each player earns, by ends or by policies.
-        tolerance: of a sum of zero.
-    """
+    """Raise a `UsageError` if a meta-solver needs a zero-sum game, and this is none."""
     if name in ZERO_SUM and not is_zero_sum(payoffs, tolerance):
         raise UsageError(
             f"{name} is for zero-sum games, and in this one payoffs do not add up to a constant; "
@@ -113,14 +97,9 @@ def check_zero_sum(name: str, payoffs: Numbers, tolerance: float = SUMS) -> None
 
 
 def nash(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
-    """A Nash equilibrium: of a zero-sum game by its linear program, else by Lemke and Howson.
+    """Return a Nash equilibrium of payoffs [2, n, m].
 
-    Args:
-        payoffs: [2, n, m].
-        tolerance: of a sum of zero.
-
-    Raises:
-        UsageError: there are not two players, or no equilibrium was found.
+    A linear program solves zero-sum games, Lemke and Howson's algorithm others.
     """
     check_players("nash", len(payoffs))
     if is_zero_sum(payoffs, tolerance):
@@ -134,16 +113,9 @@ def nash(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
 
 
 def max_entropy_nash(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
-    """The Nash equilibrium of a zero-sum game in which each mixture has the largest entropy.
+    """Return a zero-sum game's Nash equilibrium with the largest entropy.
 
-    It is unique, and policies that earn alike share alike.
-
-    Args:
-        payoffs: [2, n, m].
-        tolerance: of a sum of zero.
-
-    Raises:
-        UsageError: there are not two players, or the game is not zero-sum.
+    It is unique, and treats equal policies equally.
     """
     check_players("max-entropy-nash", len(payoffs))
     check_zero_sum("max-entropy-nash", payoffs, tolerance)
@@ -151,16 +123,14 @@ def max_entropy_nash(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
 
 
 def uniform(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:  # noqa: ARG001
-    """All policies alike: best responses to it are fictitious play (Brown 1951)."""
+    """Return uniform mixtures: best responses to them are fictitious play (Brown 1951)."""
     return tuple(np.full(count, 1.0 / count) for count in payoffs.shape[1:])
 
 
 def alpha_rank_marginals(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:  # noqa: ARG001
-    """The marginals of alpha-rank's masses (Omidshafiei et al. 2019; Muller et al. 2020).
+    """Return the marginals of alpha-rank's masses for payoffs [R, n_1, ..., n_R].
 
-    Args:
-        payoffs: [R, n_1, ..., n_R].
-        tolerance: not looked at.
+    Omidshafiei et al. 2019; Muller et al. 2020.
     """
     players = range(len(payoffs))
     if payoffs[0].size == 1:
@@ -170,27 +140,18 @@ def alpha_rank_marginals(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
 
 
 def projected_replicator(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:  # noqa: ARG001
-    """Projected replicator dynamics with OpenSpiel's settings; see `replicate`."""
+    """Run projected replicator dynamics with OpenSpiel's settings; see `replicate`."""
     return replicate(payoffs)
 
 
 def replicate(
     payoffs: Numbers, iterations: int = ITERATIONS, step: float = STEP, floor: float = FLOOR
 ) -> Mixtures:
-    """The mean of projected replicator dynamics from the uniform mixtures (Lanctot et al. 2017, 3).
+    """Return the mean of projected replicator dynamics from uniform mixtures.
 
-    x <- P(x + step * x * (u(x) - x u(x))) with u(x) what each policy earns against the others'
-    mixtures, and P the projection onto probabilities of `floor` at least. The mean is over all
-    mixtures on the way, with the first.
-
-    Args:
-        payoffs: [R, n_1, ..., n_R].
-        iterations: steps.
-        step: dt.
-        floor: gamma, the least probability of a policy.
-
-    Raises:
-        UsageError: so great a floor leaves no mixtures.
+    x <- P(x + step * x * (u(x) - x u(x))) with u(x) the payoffs against the others' mixtures, and P
+    the projection onto probabilities of `floor` at least (Lanctot et al. 2017, section 3). The mean
+    is over all iterates, with the first. `payoffs`: [R, n_1, ..., n_R].
     """
     shape = payoffs.shape[1:]
     if not 0.0 <= floor * max(shape) <= 1.0:
@@ -208,17 +169,15 @@ def replicate(
 
 
 def rectified_targets(payoffs: Numbers, mixtures: Sequence[Numbers]) -> tuple[Target, ...]:
-    """What rectified best responses are trained against: one for each policy that is played.
+    """Return the targets of rectified best responses: one for each policy in the support.
 
-    Each trains against the Nash mixture of those opponents that it beats or draws with (Balduzzi et
-    al. 2019, "Open-ended learning in symmetric zero-sum games", algorithm 4). In a game that is not
-    symmetric a policy beats a profile of others in which it earns no less than the mean over the
-    players, as OpenSpiel's `rectified_selector` has it. One that beats none of them trains against
-    the mixture as it is.
+    Each is the Nash mixture of the opponents that the policy beats or draws with (Balduzzi et al.
+    2019, "Open-ended learning in symmetric zero-sum games", algorithm 4). In an asymmetric game a
+    policy beats a profile of others in which it earns no less than the mean over the players, as in
+    OpenSpiel's `rectified_selector`. A policy that beats none of them trains against the whole
+    mixture.
 
-    Args:
-        payoffs: [2, n, m].
-        mixtures: of Nash, by player.
+    `payoffs`: [2, n, m].
     """
     ahead = payoffs >= payoffs.mean(0)
     found = []
@@ -235,17 +194,13 @@ def rectified_targets(payoffs: Numbers, mixtures: Sequence[Numbers]) -> tuple[Ta
 
 
 def to_beat(name: str, payoffs: Numbers, mixtures: Sequence[Numbers], target: Target) -> float:
-    """What a best response to a target has to earn more than, to be something better.
+    """Return the payoff that a best response to a target has to exceed.
 
-    It is what the player's own mixture earns against the target. For the solvers of `OF_SETS` it is
-    what the best of the player's policies does: against a Nash mixture that is the same; but
-    against the part of it that one policy beats, this policy earns more than the mixture.
+    It is that of the player's own mixture against the target; for the solvers of `OF_SETS` that of
+    the player's best policy. Against a Nash mixture these are equal; against the part of it that
+    one policy beats, this policy earns more than the mixture.
 
-    Args:
-        name: of the meta-solver.
-        payoffs: [2, n, m].
-        mixtures: of the meta-solver, by player.
-        target: of the response.
+    `payoffs`: [2, n, m].
     """
     player = target.player
     earned = np.moveaxis(payoffs[player], player, 0) @ target.mixtures[1 - player]
@@ -253,7 +208,7 @@ def to_beat(name: str, payoffs: Numbers, mixtures: Sequence[Numbers], target: Ta
 
 
 def is_zero_sum(payoffs: Numbers, tolerance: float = SUMS) -> bool:
-    """Whether what two players earn adds up to the same everywhere."""
+    """Return whether two players' payoffs have the same sum everywhere."""
     if len(payoffs) != 2:
         return False
     sums = payoffs.sum(0)
@@ -262,14 +217,14 @@ def is_zero_sum(payoffs: Numbers, tolerance: float = SUMS) -> bool:
 
 
 def _of_row(payoffs: Numbers) -> Numbers:
-    """[n, m]: what the row earns more than the column, halved; of a constant sum, zero-sum."""
+    """Return [n, m]: half of the difference of the payoffs; of a constant sum, zero-sum."""
     found: Numbers = (payoffs[0] - payoffs[1]) / 2.0
     return found
 
 
 @njit(cache=True)
 def _project(point: Numbers, floor: float) -> Numbers:
-    """The nearest point [n] whose coordinates add up to 1 and are `floor` at least.
+    """Return the nearest point [n] whose coordinates add up to 1 and are `floor` at least.
 
     Wang and Carreira-Perpinan 2013, "Projection onto the probability simplex", algorithm 1, moved
     by the floor.
@@ -294,7 +249,7 @@ def _replicate(
     step: float,
     floor: float,
 ) -> Numbers:
-    """[R, max(n_r)]: the mean of all mixtures on the way; payoffs [R, P] of profiles [P, R]."""
+    """Return [R, max(n_r)]: the mean of all iterates; payoffs [R, P] of profiles [P, R]."""
     players, most = len(payoffs), counts.max()
     mixtures = np.zeros((players, most))
     for player in range(players):
@@ -325,12 +280,13 @@ def _replicate(
 
 RECTIFIED = "rectified-nash"
 TWO_PLAYERS = ("nash", "max-entropy-nash", RECTIFIED)
-"""Those for games of two players."""
+"""Solvers for two players only."""
 ZERO_SUM = ("max-entropy-nash",)
-"""Those for games in which what players earn adds up to a constant."""
+"""Solvers for constant-sum games only."""
 OF_SETS = ("nash", "max-entropy-nash", RECTIFIED)
-"""Those for which a policy that is there twice is as if it were there once: where all best
-responses are known, nothing changes any more."""
+"""Solvers that ignore duplicate policies: once all best responses are known, nothing changes any
+more.
+"""
 SOLVERS: dict[str, Callable[[Numbers, float], Sequence[Numbers]]] = {
     "nash": nash,
     "max-entropy-nash": max_entropy_nash,
@@ -339,4 +295,4 @@ SOLVERS: dict[str, Callable[[Numbers, float], Sequence[Numbers]]] = {
     "projected-replicator": projected_replicator,
     RECTIFIED: nash,
 }
-"""By name, from payoffs [R, n_1, ..., n_R] and a tolerance to mixtures."""
+"""Functions from payoffs [R, n_1, ..., n_R] and a tolerance to mixtures."""

@@ -1,4 +1,4 @@
-"""The game in which oracles of all players are trained at once, each against its own target."""
+"""The game in which oracles of all players train at once, each against its own target."""
 
 from __future__ import annotations
 
@@ -15,25 +15,15 @@ from remuda.types import Array, Bools, Floats, Integers, TurnResult
 
 
 class AgainstTargets(VectorEnv):
-    """`num_envs` copies of T games side by side, in each of which a target plays all seats but one.
+    """`num_envs` copies of T games in parallel, each with a target on all seats but one.
 
-    Each agent is the oracle of one target and sits in a game of its own, so that oracles of unlike
-    seats, against unlike mixtures, are policies of one run. A copy is over when all of its T games
-    are; an agent whose game has ended waits for the others.
+    Each agent is the oracle of one target in its own game, so that oracles of different seats,
+    against different mixtures, are policies of one run. A copy is over when all of its T games are;
+    an agent whose game has ended waits for the others.
     """
 
     def __init__(self, num_envs: int = 1, *, targets: Sequence[str], seats: Sequence[int]) -> None:
-        """Seat the targets.
-
-        Args:
-            num_envs: copies.
-            targets: T paths of their files (`Target.save`).
-            seats: by target, the seat of the oracle that trains against it, from 0.
-
-        Raises:
-            CheckpointError: a file is missing or damaged.
-            ConfigError: there is no such seat, or there are not as many seats as targets.
-        """
+        """Create the games."""
         if len(targets) != len(seats) or not targets:
             raise ConfigError(
                 f"env.options.seats has {len(seats)} seats for {len(targets)} targets; there must "
@@ -45,7 +35,7 @@ class AgainstTargets(VectorEnv):
             for target, seat in zip(targets, seats, strict=True)
         ]
         self.num_envs = num_envs
-        # Each is a team of its own: what oracles of other games earn is no reward that it shares.
+        # Each is its own team: it shares no rewards with oracles of other games.
         self.agents = tuple(
             replace(game.agents[0], name=name_of(number), team=name_of(number))
             for number, game in enumerate(self._games)
@@ -62,32 +52,32 @@ class AgainstTargets(VectorEnv):
         self._truncated: Bools = np.zeros(shape, np.bool_)
 
     def options(self) -> dict[str, Any]:
-        """The targets' files, and the oracles' seats."""
+        """Return the targets' files, and the oracles' seats."""
         return dict(self._options)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        """Begin all games of the copies in `mask`."""
+        """Start all games of the copies in `mask`."""
         for game in self._games:
             game.reset(seeds, mask)
         self._look()
 
     def begin_turn(self) -> None:
-        """Let every world move, and the targets on the seats that act before the oracles'."""
+        """Advance every world, and the targets that act before the oracles."""
         for game in self._games:
             game.begin_turn()
         self._look()
 
     def observe(self, agent: int, out: Array) -> None:
-        """What the oracle sees in its game."""
+        """Write the oracle's observation in its game."""
         self._games[agent].observe(0, out)
         self._look_at(agent)
 
     def mask(self, agent: int, out: Bools) -> None:
-        """What it may do."""
+        """Write the oracle's legal actions."""
         self._games[agent].mask(0, out)
 
     def act(self, agent: int, actions: Array) -> None:
-        """Act in its game; then the target acts after it."""
+        """Act in the oracle's game; then the target acts."""
         self._games[agent].act(0, actions)
 
     def end_turn(self) -> TurnResult:
@@ -101,11 +91,11 @@ class AgainstTargets(VectorEnv):
         return TurnResult(self._rewards, self._terminated, self._truncated)
 
     def render(self, env: int = 0) -> Array:
-        """The first game."""
+        """Render the first game."""
         return self._games[0].render(env)
 
     def describe(self, agent: int, env: int = 0) -> str:
-        """As the oracle's game."""
+        """Describe the oracle's game."""
         return self._games[agent].describe(0, env)
 
     def close(self) -> None:
@@ -118,7 +108,7 @@ class AgainstTargets(VectorEnv):
             self._look_at(number)
 
     def _look_at(self, number: int) -> None:
-        """See whose turn it is in a game, and what the oracle was given so far in it."""
+        """Read whether the oracle is to act in a game, and its rewards so far."""
         game = self._games[number]
         self.active[:, number] = game.active[:, 0]
         if self.rewards_so_far is not None and game.rewards_so_far is not None:
@@ -126,5 +116,5 @@ class AgainstTargets(VectorEnv):
 
 
 def name_of(target: int) -> str:
-    """The name of the agent that trains against a target, by the target's number."""
+    """Return the name of the agent that trains against a target."""
     return f"target_{target}"

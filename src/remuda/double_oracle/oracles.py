@@ -1,8 +1,8 @@
-"""Train best responses to mixtures of frozen policies: those of all players as one stack.
+"""Train best responses to mixtures of frozen policies, those of all players as one stack.
 
 Each iteration is one ordinary run in the game `AgainstTargets`. Its policies are the candidates of
-all targets; they differ by their first weights and by how much they explore
-(`remuda.exploiting.training`), and the best of each target is taken.
+all targets; they differ by their initial weights and their exploration
+(`remuda.exploiting.training`), and the best one for each target is taken.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from remuda.exploiting.training import NUM_ENVS, ExploiterSettings
 Numbers = npt.NDArray[np.float64]
 GAME = "remuda.double_oracle.oracle_game:AgainstTargets"
 TRIALS = 2000
-"""Matches of each candidate, by which the best one is chosen."""
+"""Matches of each candidate for the choice of the best."""
 
 
 @dataclass(frozen=True)
 class OracleSettings:
-    """How oracles are trained."""
+    """The training settings of oracles."""
 
     candidates: int = 2
-    """Of each target."""
+    """For each target."""
     seconds: float | None = 20.0
-    """Of training in each iteration; None: by turns alone."""
+    """Seconds of training in each iteration; None: limited by turns alone."""
     turns: int | None = None
-    """Turns after which training ends, over all copies."""
+    """Limit of turns of training, over all copies."""
     policy: Mapping[str, Any] = field(default_factory=dict)
-    """Over the preset of exploiters, as the section `policy` of a configuration."""
+    """Overrides of the exploiters' preset, as the section `policy` of a configuration."""
     num_envs: int | None = None
     """Copies of the game; None: 64 for each candidate of a target."""
     schedule: str = "async"
     trials: int = TRIALS
 
     def plain(self) -> dict[str, Any]:
-        """It as plain data."""
+        """Return plain data."""
         return {
             "candidates": self.candidates,
             "seconds": self.seconds,
@@ -61,23 +61,25 @@ class OracleSettings:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> OracleSettings:
-        """It from plain data; in what an earlier version wrote, networks were shared by default."""
+        """Return settings from plain data."""
         return cls(**{**plain, "policy": _with_shared(plain["policy"], True)})
 
 
 def _with_shared(policy: Mapping[str, Any], usual: bool | None) -> dict[str, Any]:
-    """A policy in which `network.shared` is said, where its algorithm leaves that open."""
+    """Return a policy section with an explicit `network.shared`, if the algorithm has none."""
     network, algorithm = policy.get("network", {}), find_algorithm(policy.get("algorithm", "ppo"))
     says = any("shared" in preset.get("network", {}) for preset in algorithm.presets)
     is_open = algorithm.takes == "rollouts" and not says
-    if not is_open or not isinstance(network, Mapping):  # what is none is told by its check
+    if not is_open or not isinstance(
+        network, Mapping
+    ):  # an invalid section is refused by its check
         return dict(policy)
     return {**policy, "network": {"shared": usual, **network}}
 
 
 @dataclass(frozen=True)
 class SeatedTarget:
-    """A mixture of one player's policies, against which the other's oracle is trained."""
+    """A mixture of one player's policies, the target of the other's oracle."""
 
     player: int
     """The oracle's seat."""
@@ -94,17 +96,7 @@ def seated_target(
     own: Entrant,
     file: Path,
 ) -> SeatedTarget:
-    """The mixture that a player of a game of two responds to.
-
-    Args:
-        game: its name.
-        options: of the game.
-        player: who responds.
-        others: the other player's policies, with their names.
-        shares: how often each is played.
-        own: who would sit on the player's seat; never plays there.
-        file: where it is kept.
-    """
+    """Return the mixture that a player of a game of two responds to."""
     kept = np.flatnonzero(shares > 0.0)
     seats = [(own, others[i][1]) if player == 0 else (others[i][1], own) for i in kept.tolist()]
     names = tuple(others[i][0] for i in kept.tolist())
@@ -119,18 +111,7 @@ def config_of(
     directory: Path,
     scale: float,
 ) -> Config:
-    """The run of one iteration's oracles.
-
-    Args:
-        settings: how they are trained.
-        targets: against what; each has a file.
-        seed: of the run.
-        directory: likewise.
-        scale: what rewards are multiplied by in training.
-
-    Raises:
-        ConfigError: a setting that there is not, or that policies cannot have.
-    """
+    """Return the run of one iteration's oracles."""
     count = settings.candidates
     one = ExploiterSettings(
         count,
@@ -174,7 +155,7 @@ def config_of(
 
 
 def candidate_name(target: int, number: int) -> str:
-    """What the run calls a candidate."""
+    """Return the run's name of a candidate."""
     return f"oracle_{target}_{number}"
 
 
@@ -184,9 +165,8 @@ class Response:
 
     player: int
     who: Player
-    """It, playing so."""
     earned: float
-    """In the matches by which it was chosen: of several means the greatest, so too high."""
+    """In the matches of the choice: the greatest of several means, so biased upwards."""
 
 
 def choose(
@@ -195,14 +175,7 @@ def choose(
     settings: OracleSettings,
     seeds: Sequence[int],
 ) -> list[Response]:
-    """By target, the candidate that earns most against it in fresh matches.
-
-    Args:
-        targets: that they were trained against.
-        players: all candidates, by `candidate_name`.
-        settings: how many there are of each, and how many matches.
-        seeds: by target, of these matches.
-    """
+    """Return the candidate with the greatest return against each target in fresh matches."""
     found = []
     for number, (each, seed) in enumerate(zip(targets, seeds, strict=True)):
         agent = agents_of(each.target.game, each.target.options)[each.player]

@@ -1,8 +1,7 @@
-"""What a double oracle keeps on disk: one line for each thing that is not to be done again.
+"""The record of a double oracle on disk: one line for each finished piece of work.
 
-`psro.jsonl` begins with a line that tells what is asked. Every further line tells of something that
-was found out: an iteration, oracles that were trained, matches that were played. Lines are only
-appended.
+The first line of `psro.jsonl` is the description. Every further line is an iteration, trained
+oracles, or played matches. Lines are only appended.
 """
 
 from __future__ import annotations
@@ -22,61 +21,47 @@ from remuda.checkpoint.state import sweep
 from remuda.errors import RunDirectoryError
 
 LINES, LOCK = "psro.jsonl", "lock"
-"""Files of a directory."""
 CHECK = "check"
-"""The key of a line's checksum, of all that stands before it."""
+"""The key of a line's checksum, of the rest of the line."""
 KIND = "psro"
 """The key of the first line's version."""
 VERSION = 1
 FIRST = f'{{"{KIND}": '.encode()
-"""How the first line begins."""
+"""The beginning of the first line."""
 
 
 class Record:
     """The lines of a directory.
 
-    What it guarantees:
+    Guarantees:
 
-    1. A line that was appended is there for good, whatever ends the process after that.
-    2. A last line that was written in part, or does not fit its checksum, is as if it had never
-       been, and the next takes its place.
-    3. A line that is damaged in any other way is refused.
+    1. An appended line is durable, however the process ends afterwards.
+    2. A partly written last line, or one with a wrong checksum, is ignored and overwritten.
+    3. Any other damage is refused.
     4. One process at a time writes to a directory.
-    5. Where a line cannot be written it is told in one line, and what was written before is kept.
+    5. A failed write is reported in one line, and earlier lines are kept.
     """
 
     def __init__(self, directory: Path, file: FileIO, lines: list[dict[str, Any]]) -> None:
         self.directory, self._file = directory, file
         self.lines = lines
-        """What is known, the description first."""
+        """The description, then the others."""
 
     @property
     def description(self) -> dict[str, Any]:
-        """What is asked."""
+        """The settings."""
         return self.lines[0]
 
     def check(self, place: int, fits: bool) -> None:
-        """Refuse what is known where a line does not follow from those before it.
-
-        Args:
-            place: of the line, from 0.
-            fits: whether it does.
-
-        Raises:
-            RunDirectoryError: it does not.
-        """
+        """Raise a `RunDirectoryError` for a line that does not follow from those before it."""
         if not fits:
             raise RunDirectoryError(
                 f"{self.directory / LINES} is damaged in line {place + 1}: it does not follow from "
-                "the lines before it; begin anew in another directory"
+                "the lines before it; start over in another directory"
             )
 
     def append(self, line: Mapping[str, Any]) -> None:
-        """Keep a further line.
-
-        Raises:
-            RunDirectoryError: the disk is full or not writable.
-        """
+        """Append a line."""
         plain = json.loads(json.dumps(line, allow_nan=False))
         data = memoryview(json.dumps({**plain, CHECK: _digest(plain)}).encode() + b"\n")
         try:
@@ -87,22 +72,14 @@ class Record:
         except OSError as error:
             raise RunDirectoryError(
                 f"cannot write {self.directory / LINES}: {error.strerror or error}; what was "
-                f"written is kept, and `remuda psro --resume {self.directory}` goes on"
+                f"written is kept, and `remuda psro --resume {self.directory}` resumes"
             ) from None
         self.lines.append(plain)
 
 
 @contextmanager
 def begin(directory: Path, description: Mapping[str, Any]) -> Iterator[Record]:
-    """Begin a record in a new or empty directory.
-
-    Args:
-        directory: made where there is none.
-        description: plain data, what is asked.
-
-    Raises:
-        RunDirectoryError: something is in it, it is in use, or it cannot be written.
-    """
+    """Start a record in a new or empty directory."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         there = {each.name for each in directory.iterdir()} - {LOCK}
@@ -113,7 +90,7 @@ def begin(directory: Path, description: Mapping[str, Any]) -> Iterator[Record]:
     # A first line that was written in part is that of a process that was killed as it began.
     begun = there == {LINES} and _is_begun(directory / LINES)
     taken = RunDirectoryError(
-        f"{directory} is not empty; name another directory with --out, or go on with it by "
+        f"{directory} is not empty; name another directory with --out, or resume it with "
         f"--resume {directory}"
     )
     if there and not begun:
@@ -127,22 +104,14 @@ def begin(directory: Path, description: Mapping[str, Any]) -> Iterator[Record]:
 
 @contextmanager
 def go_on(directory: Path) -> Iterator[Record]:
-    """Open a record to append to it.
-
-    Raises:
-        RunDirectoryError: it is none, damaged, or in use.
-    """
+    """Open a record to append to it."""
     description_of(directory)
     with _opened(directory) as record:
         yield record
 
 
 def description_of(directory: Path) -> dict[str, Any]:
-    """What is asked in a directory.
-
-    Raises:
-        RunDirectoryError: there is no record in it, or it is damaged.
-    """
+    """Return a directory's description."""
     lines = read(directory)
     if not lines:
         raise RunDirectoryError(f"{directory} holds no double oracle: its {LINES} is empty")
@@ -150,11 +119,7 @@ def description_of(directory: Path) -> dict[str, Any]:
 
 
 def read(directory: Path) -> list[dict[str, Any]]:
-    """All lines of a directory that were written whole.
-
-    Raises:
-        RunDirectoryError: there is no record in it, or it is damaged.
-    """
+    """Return all complete lines of a directory."""
     path = directory / LINES
     try:
         data = read_file(path)
@@ -202,7 +167,7 @@ def _unwritable(path: Path, error: OSError) -> RunDirectoryError:
 
 
 def _is_begun(path: Path) -> bool:
-    """Whether a file holds a part of a first line of ours, and nothing else."""
+    """Return whether a file holds a partly written first line, and nothing else."""
     try:
         data = read_file(path)
     except OSError:
@@ -211,7 +176,7 @@ def _is_begun(path: Path) -> bool:
 
 
 def _complete(data: bytes) -> int:
-    """How many bytes of a file are whole lines: all but a last one that was written in part."""
+    """Return the number of bytes of complete lines: all but a partly written last one."""
     end = data.rfind(b"\n") + 1
     before = data.rfind(b"\n", 0, max(end - 1, 0)) + 1
     return end if end == 0 or _parsed(data[before : end - 1]) is not None else before
@@ -223,14 +188,14 @@ def _lines(data: bytes, path: Path) -> list[dict[str, Any]]:
         line = _parsed(text)
         if line is None or (number == 1 and line.get(KIND) != VERSION):
             raise RunDirectoryError(
-                f"{path} is damaged in line {number}; begin anew in another directory"
+                f"{path} is damaged in line {number}; start over in another directory"
             )
         found.append(line)
     return found
 
 
 def _parsed(text: bytes) -> dict[str, Any] | None:
-    """A line without its checksum; None: it is damaged."""
+    """Return a line without its checksum; None: damaged."""
     try:
         line = json.loads(text)
     except ValueError:

@@ -1,9 +1,8 @@
-"""Double oracle with trained best responses (PSRO, Lanctot et al. 2017), for games of two players.
+"""Double oracle with trained best responses (PSRO, Lanctot et al. 2017), for two players.
 
 Each iteration plays the pairs of policies that have not met, solves the meta-game, and trains best
-responses for both players against its mixtures, all as one stack. Where the game can be walked,
-NashConv is that of the networks as they play, exactly; else it is at least what the responses
-earned, in fresh matches, more than the mixtures do.
+responses for both players against its mixtures, as one stack. If the game can be walked, NashConv
+is exact for the networks; else it is a lower bound, from the responses' gains in fresh matches.
 """
 
 from __future__ import annotations
@@ -69,26 +68,14 @@ def run_trained(
     told: Callable[[Iteration], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> DoubleOracle:
-    """Run a double oracle with trained best responses, or go on with one.
+    """Run or resume a double oracle with trained best responses.
 
-    What was finished before an interruption is not done again: matches, trained oracles and
-    iterations are kept as each is over. Training that was under way begins anew.
+    Finished matches, trained oracles and iterations are not repeated after an interruption;
+    interrupted training starts over.
 
-    Args:
-        setup: what is asked.
-        iterations: at most, not counting that of the first policies, which play at random.
-        directory: where it is kept.
-        view: where training is watched.
-        resume: go on with the directory.
-        enough: end where NashConv is exact and no more than this.
-        told: is told of every iteration, those before an interruption too.
-        stopped: whether to end: between two turns of matches, which are then not kept, or after
-            what else is under way.
-
-    Raises:
-        UsageError: a setting that cannot be.
-        ConfigError: the game is not one of two players, or oracles cannot be so.
-        RunDirectoryError: the directory is in use, damaged, or cannot be written.
+    - `iterations`: at most, not counting that of the first policies, which play at random.
+    - `stopped`: whether to end: between two turns of matches, which are then not kept, or after the
+      current step.
     """
     check_end(iterations, enough)
     check_players(setup.meta_solver, 2)
@@ -117,20 +104,20 @@ def run_trained(
 
 @dataclass(frozen=True)
 class _Responses:
-    """What came of the oracles of an iteration."""
+    """The responses of an iteration."""
 
     added: list[list[Any]]
-    """Those that were found: player, name and file."""
+    """Player, name and file of each."""
     mixtures: Mixtures
-    """That they were trained against."""
+    """Their targets."""
 
 
 class _StoppedError(Exception):
-    """A signal came while matches were played: the round is not kept."""
+    """A signal during matches: the round is not kept."""
 
 
 class _Loop:
-    """Iterations, and within each its steps: matches, the meta-game, oracles."""
+    """The loop of iterations: matches, the meta-game, oracles."""
 
     def __init__(
         self,
@@ -149,19 +136,19 @@ class _Loop:
         self._policies: list[list[tuple[str, Entrant]]] = [[(RANDOM, RANDOM)] for _ in range(2)]
         self._sums = PairSums()
         self._rounds: set[tuple[int, int]] = set()
-        """Rounds of matches that were played: iteration, and number."""
+        """Played rounds of matches: iteration, and number."""
         self._trained: dict[int, _Responses] = {}
-        """By iteration."""
+        """Responses by iteration."""
         self.found: list[Iteration] = []
         self._begun, self._before = time.monotonic(), 0.0
 
     @property
     def counts(self) -> tuple[int, int]:
-        """By player, how many policies there are."""
+        """The number of each player's policies."""
         return len(self._policies[0]), len(self._policies[1])
 
     def run(self, enough: float) -> str:
-        """Iterate; why it ended."""
+        """Iterate; return the reason for the end."""
         self._take()
         try:
             return self._iterate(enough)
@@ -182,13 +169,13 @@ class _Loop:
             number += 1
 
     def _is_done(self, number: int) -> bool:
-        """Whether nothing is left to be done for an iteration but to add its responses."""
+        """Return whether an iteration is complete but for adding its responses."""
         return number in self._trained and (self._walked is None or number < len(self.found))
 
     def played(self, mixtures: Mixtures) -> tuple[Numbers, ...]:
-        """By player, what its mixture plays as one policy; empty: the game is not walked.
+        """Return each player's mixture as one policy; empty: the game is not walked.
 
-        Policies that joined since are not in it.
+        Policies that joined later are ignored.
         """
         walked = self._walked
         if walked is None:
@@ -204,11 +191,7 @@ class _Loop:
         )
 
     def _take(self) -> None:
-        """Take over what the record knows.
-
-        Raises:
-            RunDirectoryError: a line stands there twice, at another place, or is missing.
-        """
+        """Restore from the record."""
         counts = [1, 1]
         for place, line in enumerate(self._record.lines[1:], 1):
             self._record.check(place, self._follows(line, counts))
@@ -226,12 +209,7 @@ class _Loop:
             self._before = max(self._before, line.get("seconds", 0.0))
 
     def _follows(self, line: Mapping[str, Any], counts: Sequence[int]) -> bool:
-        """Whether a line of the record is one that follows from what is known before it.
-
-        Args:
-            line: of a round of matches, of responses, or of an iteration.
-            counts: by player, how many policies there are.
-        """
+        """Return whether a line of the record follows from those before it."""
         number, known = len(self._trained), len(self.found)
         if "round" in line:
             key = (line["after"], line["round"])
@@ -245,7 +223,7 @@ class _Loop:
         return line.get("iteration") == known == (number - 1 if self._walked is None else number)
 
     def _ended(self, iterations: int, enough: float) -> str:
-        """Why no further iteration follows; empty: one does."""
+        """Return the reason for the end; empty: another iteration follows."""
         if not self.found:
             return ""
         last = self.found[-1]
@@ -254,7 +232,7 @@ class _Loop:
         return SPENT if last.number >= iterations else ""
 
     def _solve(self, number: int) -> MetaStrategy:
-        """Play those who have not met, and solve the meta-game."""
+        """Play pairs that have not met, and solve the meta-game."""
         counts = self.counts
         new = {(i, j) for i in range(counts[0]) for j in range(counts[1])}
         new = {pair for pair in new if not self._sums.has(pair)}
@@ -285,7 +263,7 @@ class _Loop:
         return solve(self._setup.meta_solver, payoffs, TOLERANCE)
 
     def _play(self, number: int, turn: int, wanted: Mapping[tuple[int, int], int]) -> None:
-        """Play a round of matches, those of a policy of player 1 at once, and keep it."""
+        """Play and record a round of matches, those of a policy of player 1 at once."""
         groups: dict[tuple[int, int], dict[int, Entrant]] = {}
         for (row, column), matches in sorted(wanted.items()):
             groups.setdefault((column, matches), {})[row] = self._policies[0][row][1]
@@ -311,7 +289,7 @@ class _Loop:
     def _respond(self, number: int, strategy: MetaStrategy) -> bool:
         """Train oracles against the mixtures, and keep the best of each target.
 
-        False: a signal ended the training, and nothing of what was under way is kept.
+        False: a signal ended the training, and nothing of it is kept.
         """
         setup, place = self._setup, self._record.directory / f"iteration_{number}"
         shutil.rmtree(place, ignore_errors=True)  # what was killed while it trained
@@ -364,14 +342,14 @@ class _Loop:
         return found
 
     def _bound(self, number: int) -> None:
-        """Measure the iteration before by what its responses earned in the matches since."""
+        """Measure the previous iteration by its responses' gains in the matches since."""
         mixtures = self._trained[number].mixtures
         gains, margin = self._gains_of(mixtures)
         payoffs = self._sums.payoffs(tuple(map(len, mixtures)))
         self._keep(number, mixtures, gains, payoffs, margin, False)
 
     def _gains_of(self, mixtures: Mixtures) -> tuple[Numbers, float]:
-        """[2] what responses that joined since gain against mixtures, and the sum's margin."""
+        """Return [2] gains of responses that joined since, and the margin of their sum."""
         return gains_of(self._sums, self.counts, mixtures)
 
     def _keep(
@@ -397,12 +375,12 @@ class _Loop:
         return {"seconds": self._before + time.monotonic() - self._begun}
 
     def _scale(self) -> float:
-        """What rewards are multiplied by in training: mean returns become about 1."""
+        """Return the reward scale of training: mean returns become about 1."""
         variances = self._sums.variances(self.counts)
         largest = float(np.sqrt(variances + self._sums.payoffs(self.counts) ** 2).max())
         return float(np.clip(1.0 / largest, 1e-3, 10.0)) if largest > 0.0 else 1.0
 
     def _tabular(self, player: int, who: Entrant) -> Numbers:
-        """A policy [I_p, A] of the tree."""
+        """Return a policy [I_p, A] of the tree."""
         assert self._walked is not None
         return policy_of(self._walked, player, who)

@@ -1,4 +1,4 @@
-"""What is asked of a double oracle with trained best responses, and whether it can be so."""
+"""The settings of a double oracle with trained best responses, and their checks."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from remuda.policies.spec import PolicySpec, policy_specs
 
 Numbers = npt.NDArray[np.float64]
 MATCHES = 2000
-"""Of each pair of policies, before more of those follow on which the mixtures hang."""
+"""Matches of each pair before the extra ones for pairs in the mixtures."""
 TOLERANCE = 1e-4
-"""By this share of their range sums of returns may miss a constant: returns are rounded."""
+"""Allowed error of constant sums of returns, as a share of their range: returns are rounded."""
 TRIED = 64
-"""Matches by which a game is told that is not zero-sum."""
+"""Matches that detect games that are not zero-sum."""
 
 
 @dataclass(frozen=True)
 class TrainedSetup:
-    """What is asked: all that the iterations follow from, but for how long training takes."""
+    """All settings that determine the iterations, except for how long training takes."""
 
     game: str
     options: Mapping[str, Any]
@@ -44,11 +44,11 @@ class TrainedSetup:
 
     @property
     def algorithm(self) -> str:
-        """Of the oracles."""
+        """The oracles' algorithm."""
         return str(self.oracles.policy.get("algorithm", "ppo"))
 
     def description(self) -> dict[str, Any]:
-        """It as plain data."""
+        """Return plain data."""
         return {
             "oracle": self.algorithm,
             "game": self.game,
@@ -61,7 +61,7 @@ class TrainedSetup:
 
     @staticmethod
     def of(description: Mapping[str, Any]) -> TrainedSetup:
-        """What a description says."""
+        """Return the setup of a description."""
         return TrainedSetup(
             description["game"],
             description["options"],
@@ -82,11 +82,7 @@ def _walked(setup: TrainedSetup) -> WalkedGame | None:
 
 
 def _specs(setup: TrainedSetup) -> list[PolicySpec]:
-    """What oracles are.
-
-    Raises:
-        ConfigError: they cannot be so.
-    """
+    """Return the policy specifications of oracles."""
     agents = agents_of(setup.game, setup.options)
     nowhere = Path("target")
     targets = [SeatedTarget(seat, Target(setup.game, {}, (), (), ()), nowhere) for seat in range(2)]
@@ -97,15 +93,7 @@ def _specs(setup: TrainedSetup) -> list[PolicySpec]:
 
 
 def check_setup(setup: TrainedSetup) -> WalkedGame | None:
-    """Look whether all can be so, before anything is written.
-
-    Returns:
-        The game's tree, if mixtures are policies of it and networks tell what they do there.
-
-    Raises:
-        ConfigError: the game or the oracles cannot be so.
-        UsageError: a number that cannot be, or a meta-solver that is not for this game.
-    """
+    """Check all settings before anything is written; return the game's tree, if it is walked."""
     check_played(setup.game)
     agents = agents_of(setup.game, setup.options)
     if len(agents) != 2:
@@ -130,9 +118,9 @@ def check_setup(setup: TrainedSetup) -> WalkedGame | None:
 
 
 def _returns(setup: TrainedSetup, walked: WalkedGame | None) -> Numbers:
-    """[n, 2]: what both earn at the ends of the game, or where it is not walked in a few matches.
+    """Return [n, 2] returns at the ends of the game, or from a few matches if it is not walked.
 
-    So a game that is not zero-sum is found out before anything is trained.
+    So a general-sum game is detected before any training.
     """
     if walked is not None:
         ends: Numbers = walked.tree.returns[walked.tree.players == OVER]

@@ -1,9 +1,9 @@
-"""PB2: the hyperparameters that a bandit would try next, by what came of all that were tried.
+"""PB2: a bandit that suggests hyperparameters from all earlier trials.
 
 Parker-Holder et al. 2020, "Provably efficient online hyperparameter optimization with
-population-based bandits": how much fitness was gained between two decisions is a function of
-hyperparameters that changes with time. It is modelled by a Gaussian process, and the next are those
-with the greatest upper confidence bound.
+population-based bandits": the gain of fitness between two decisions is a function of
+hyperparameters that changes with time. A Gaussian process models it, and the suggestions have the
+greatest upper confidence bound.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from remuda.evolution.gaussian_process import GaussianProcess, fit_kernel
 from remuda.evolution.numbers import Evolvable, from_units, to_units
 
 MOST = 100
-"""Trials that are looked at, the newest: work grows with their third power."""
+"""Most trials used, the newest: work grows with their third power."""
 CANDIDATES = 1000
-"""Points that are compared for each suggestion."""
+"""Points compared for each suggestion."""
 ROUNDS, AROUND = 8, 64
-"""The best of them is moved so often, to the best of so many around it, each time closer."""
+"""The best point is refined in rounds, each among so many points around it, ever closer."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of hyperparameters between two decisions.
+    """Hyperparameters between two decisions, with their gain.
 
     Attributes:
-        values: the hyperparameters, by name.
-        time: when, counted in decisions.
-        gain: by how much the fitness rose, in any unit; what is not finite counts as the least of
-            all gains, since hyperparameters that break a policy are not worth trying again.
+        values: the hyperparameters.
+        time: counted in decisions.
+        gain: the rise of fitness, in any unit; non-finite counts as the least of all gains, since
+            hyperparameters that break a policy are not worth retrying.
     """
 
     values: Mapping[str, float]
@@ -53,26 +53,14 @@ def suggest(
     pending: Sequence[Mapping[str, float]] = (),
     kappa: float | None = None,
 ) -> list[dict[str, float]]:
-    """The hyperparameters that so many policies should try next.
+    """Suggest hyperparameters for so many policies.
 
-    Each is the point of the greatest mean + kappa * standard deviation (equation 4 of the paper),
-    given all trials, and as if what is being tried already had brought what is expected. With no
-    trial that has a finite gain they are drawn from the prior; where all gains are equal, they are
-    those that least is known about.
+    Each is the point with the greatest mean + kappa * standard deviation (equation 4 of the paper),
+    given all trials, and with pending ones at their expected result. Without a finite gain they are
+    drawn from the prior; with equal gains they are the least explored points.
 
-    Args:
-        numbers: what evolves; only these are in the result.
-        trials: all so far, in any order; of very many the newest.
-        time: of this decision, in the unit of trials.
-        rng: draws candidates.
-        count: how many suggestions.
-        pending: hyperparameters that other policies are trying now.
-        kappa: how much what is unknown draws. None: sqrt(0.2 + max(0, log(0.4 N))) of N trials,
-            which the authors' program takes.
-
-    Raises:
-        UsageError: there is nothing to suggest, kappa is negative, a time is not finite, or a
-            trial has no value of a number.
+    `kappa`: the weight of the unknown. None: sqrt(0.2 + max(0, log(0.4 N))) of N trials, as in the
+    authors' program.
     """
     if not numbers or count < 0:
         raise UsageError(f"{count} suggestions of {len(numbers)} numbers: there is nothing to try")
@@ -99,7 +87,7 @@ def suggest(
 
 
 def standardised(gains: Numbers) -> Numbers:
-    """Gains [N] with mean 0 and deviation 1; equal ones are 0, what is not finite is the least."""
+    """Return gains [N] with mean 0 and deviation 1; equal ones become 0, non-finite the least."""
     finite = np.isfinite(gains)
     filled = np.where(finite, gains, gains[finite].min())
     # Divided first, so that no square of a huge gain overflows.
@@ -118,7 +106,7 @@ def _best(
     tried: Numbers,
     rng: np.random.Generator,
 ) -> Numbers:
-    """The point of the greatest upper confidence bound, [1, D], among values that there can be."""
+    """Return the point with the greatest upper confidence bound, [1, D]."""
 
     def best_of(points: Numbers) -> Numbers:
         there = to_units(numbers, from_units(numbers, points))

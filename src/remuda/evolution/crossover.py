@@ -1,4 +1,4 @@
-"""Children of two parents: of their hyperparameters, of their layers; and unlike layouts."""
+"""Crossover of two parents: hyperparameters and layers; and warm starts of other layouts."""
 
 from __future__ import annotations
 
@@ -19,18 +19,10 @@ def cross_hyperparameters(
     *,
     share: float = 0.5,
 ) -> dict[str, float]:
-    """Take each hyperparameter that both parents have from either of them, drawn by name.
+    """Draw each hyperparameter that both parents have from either of them.
 
-    The child has the algorithm of the first parent, so it has just the names of that one.
-
-    Args:
-        one: of the first parent.
-        other: of the second parent.
-        rng: draws for each name.
-        share: how probable it is that one is the second parent's; with 0 all are the first's.
-
-    Raises:
-        UsageError: the share is no probability.
+    The child has the algorithm and the names of the first parent. `share`: the probability of the
+    second parent's value.
     """
     _check_share(share)
     return {
@@ -55,17 +47,10 @@ class Crossed:
 def cross_layers(
     one: Array, other: Array, layout: Layout, rng: np.random.Generator, *, share: float = 0.5
 ) -> Crossed:
-    """Take each layer whole from either of two parents: weights, biases and buffers of it.
+    """Take each layer whole, with weights, biases and buffers, from either of two parents.
 
-    Args:
-        one: [P] weights of the first parent.
-        other: [P] weights of the second parent.
-        layout: of both.
-        rng: draws for each layer.
-        share: how probable it is that one is the second parent's; with 0 all are the first's.
-
-    Raises:
-        UsageError: weights do not fit the layout, or the share is no probability.
+    `one`, `other`: [P] weights of the parents; `share`: the probability of the second parent's
+    layer.
     """
     _check_share(share)
     child = layout.checked(one, "weights of the first parent")
@@ -85,8 +70,8 @@ class WarmStart:
         weights: [P] of the new layout.
         copied: names of tensors of one shape in both.
         overlapping: names of those whose overlapping block was copied.
-        fresh: names of those of which nothing was there, or nothing that fits.
-        taken: how many of the P numbers are the other's.
+        fresh: names of newly drawn ones.
+        taken: number of the P weights that were copied.
     """
 
     weights: Floats
@@ -96,7 +81,7 @@ class WarmStart:
     taken: int
 
     def in_words(self) -> str:
-        """One sentence."""
+        """Return one sentence."""
         return (
             f"{self.taken:,} of {len(self.weights):,} weights were taken: "
             f"{len(self.copied)} tensors whole, {len(self.overlapping)} in part; "
@@ -105,21 +90,14 @@ class WarmStart:
 
 
 def warm_start(weights: Array, layout: Layout, fresh: Array, new: Layout) -> WarmStart:
-    """Begin a policy of another width with the weights of one that was trained.
+    """Start a policy of another width with trained weights.
 
-    A tensor of the same name and shape is copied; of one with as many axes the block that both
-    have, from the first row and column on, gate by gate where a layer is recurrent; all else stays
-    as freshly drawn. A wider policy therefore does not play as the old one did at once: its new
-    units add to what the old ones compute.
+    A tensor of the same name and shape is copied; of one with as many axes the common block, from
+    the first row and column on, gate by gate for recurrent layers; all others are newly drawn. So a
+    wider policy does not act like the old one at once: its new units add to the outputs of the old
+    ones.
 
-    Args:
-        weights: [P_old] of the policy that was trained.
-        layout: its own.
-        fresh: [P] weights drawn for the new layout, as for any other new policy.
-        new: the new layout.
-
-    Raises:
-        UsageError: weights do not fit their layouts.
+    `weights`: [P_old]; `fresh`: [P] newly drawn weights.
     """
     old = layout.tensors(layout.checked(weights, "weights of the parent"))
     found = new.checked(fresh, "fresh weights")

@@ -1,4 +1,4 @@
-"""Evolution as a director: who takes over from whom, in the same place, while the game goes on."""
+"""The director of evolution: replaces policies by copies of better ones during the run."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ from remuda.population.records import Member, PolicyRef, Population
 from remuda.types import State
 
 Select = Callable[[Mapping[str, Worth], np.random.Generator], list[tuple[str, str]]]
-"""From what policies are worth to who takes over from whom: (policy, parent)."""
+"""From fitness estimates to takeovers: (policy, parent)."""
 
 QUORUM = 0.75
-"""The share of policies of a kind that have played enough when they are compared: newborn, which
-begin later, are not waited for."""
+"""The share of a kind's policies that must have played enough for a comparison; newborn policies,
+which start later, are not waited for.
+"""
 
 
 @dataclass(frozen=True)
 class Takeover:
-    """That a policy begins anew as a copy of another."""
+    """The planned replacement of a policy by a copy of another."""
 
     policy: str
     parent: str
     fitness: tuple[float, float] | None
-    """What the policy was worth, and the parent; None: they were not judged together."""
+    """The fitness of the policy and of the parent; None: they were not judged together."""
     second: str | None = None
-    """A second parent; None: there is none."""
+    """A second parent."""
     born: int | None = None
-    """When the parent was born, so that another in its place is not taken for it; None: it is not
-    known."""
+    """The parent's birth, to detect a newborn in its place; None: unknown."""
     second_born: int | None = None
-    """Likewise, the second parent."""
+    """The second parent's birth."""
 
 
 class Evolution:
-    """Population based training (Jaderberg et al. 2017), with a newborn for each that goes.
+    """Population based training (Jaderberg et al. 2017) with a newborn for each policy that leaves.
 
-    Every so many matches the policies that have played enough are judged. Each of those that take
-    over leaves its place (`Vacate`), and once its last match is over another is born there: a copy
-    of a better one as that is then, with other hyperparameters. So no weights change in the middle
-    of a match but by training, and nothing stops for a generation.
+    At regular numbers of matches the policies that have played enough are judged. Each loser leaves
+    its place (`Vacate`), and after its last match another is born there: a copy of a better one as
+    it is then, with other hyperparameters. So weights change within a match only by training, and
+    nothing stops for a generation.
 
-    What it guarantees:
+    Guarantees:
 
-    1. A place from which it lets a policy go has a newborn as soon as it is empty, also where the
-       actor that planned it died: its successor chooses a parent anew.
-    2. What it decides follows from the seed of the run and from the matches: an exact schedule
-       repeats it.
+    1. A vacated place gets a newborn once it is empty, also if the actor that planned it died: its
+       successor chooses a new parent.
+    2. Decisions follow from the seed of the run and from the matches: an exact schedule repeats
+       them.
     """
 
     def __init__(
@@ -66,26 +66,17 @@ class Evolution:
         make_explorer: Callable[[], Explorer],
         stream: Callable[[int, str], np.random.Generator],
     ) -> None:
-        """Direct the policies of a run.
-
-        Args:
-            config: how.
-            kinds: by policy that evolves, what all have in common that may take over from another.
-            select: who takes over from whom, as (policy, parent), of policies that are alike.
-            make_explorer: makes what chooses hyperparameters of the newborn; each kind has one,
-                since what comes of a number depends on the network and the algorithm.
-            stream: random numbers, by the matches that are over and what they are for: a policy's
-                name, or nothing.
-        """
+        """Direct the policies of a run."""
         self._config, self._kinds = config, dict(kinds)
         self._select, self._stream = select, stream
         self._explorers = {kind: make_explorer() for kind in dict.fromkeys(kinds.values())}
         self._last = 0
         self._before: dict[str, tuple[int, float | None, list[float]]] = {}
-        """By policy, when it was born; and when it was judged last, what it was worth and its
-        numbers then. A newborn begins at what its parent was worth."""
+        """Each policy's birth, and its fitness and numbers when it was last judged. A newborn
+        starts at its parent's fitness.
+        """
         self._planned: dict[str, Takeover] = {}
-        """By policy that leaves its place."""
+        """Takeovers by the policy that leaves its place."""
 
     def step(
         self,
@@ -93,7 +84,7 @@ class Evolution:
         ledger: Ledger,
         versions: Mapping[str, int],  # noqa: ARG002
     ) -> list[Command]:
-        """The births that are due, and every so many matches who leaves."""
+        """Return the births that are due, and at regular intervals the policies that leave."""
         born = [self._birth(name, population) for name in population.empty if name in self._kinds]
         if population.matches - self._last < (self._config.every or 0):
             return [*born]
@@ -101,11 +92,11 @@ class Evolution:
         return [*born, *self._replace(population, ledger)]
 
     def _replace(self, population: Population, ledger: Ledger) -> list[Command]:
-        """Judge all that have played enough, and let those go that take over from others."""
+        """Judge all that have played enough, and let the losers leave."""
         random = self._stream(population.matches, "")
         judged = self._judge(population, ledger)
         commands: list[Command] = []
-        # Who was to leave and could not be done without is there still: it is judged anew.
+        # A policy that could not leave, since it is indispensable, is judged again.
         self._planned = {p: t for p, t in self._planned.items() if PolicyRef(p) not in population}
         compared: dict[str, Worth] = {}
         for kind in dict.fromkeys(self._kinds.values()):
@@ -140,12 +131,12 @@ class Evolution:
     def _second(
         self, others: Sequence[str], judged: Mapping[str, Worth], random: np.random.Generator
     ) -> str | None:
-        """A second parent for a newborn: the better of two others, of those that stay."""
+        """Return a second parent for a newborn: the better of two others that stay."""
         drawn = random.permutation(len(others))[:2].tolist()
         return max((others[i] for i in drawn), key=lambda name: judged[name].value, default=None)
 
     def _judge(self, population: Population, ledger: Ledger) -> dict[str, Worth]:
-        """What each policy is worth that has played enough since it was judged last."""
+        """Return the fitness of each policy that has played enough since it was last judged."""
         found, objectives = {}, self._config.objectives
         for member in population.learning:
             if member.ref.policy in self._kinds:
@@ -160,7 +151,7 @@ class Evolution:
         return numbers if born == member.born else unjudged(member)
 
     def _birth(self, name: str, population: Population) -> Birth:
-        """Who begins in an empty place."""
+        """Return the birth for an empty place."""
         random = self._stream(population.matches, name)
         plan = self._planned.pop(name, None)
         if plan is None or not _is_there(population, plan.parent, plan.born):
@@ -177,7 +168,7 @@ class Evolution:
         time, config = self._time(population), self._config
         explorer = self._explorers[self._kinds[name]]
         chosen = explorer.choose(held.hyperparameters, others, time, random, numbers)
-        # What it gains is counted from what its parent was worth, also if it does not last.
+        # Its gain is counted from its parent's fitness, also if it does not last.
         begins_at = plan.fitness[1] if plan.fitness is not None else None
         self._before[name] = population.matches, begins_at, unjudged(held)
         return Birth(
@@ -192,11 +183,11 @@ class Evolution:
         )
 
     def _time(self, population: Population) -> float:
-        """The looks that there might have been so far: what a bandit counts time in."""
+        """Return the number of possible looks so far: the bandit's time."""
         return population.matches / (self._config.every or 1)
 
     def _best(self, name: str, population: Population) -> str | None:
-        """The best of those that a policy may be a copy of."""
+        """Return the best candidate as a parent."""
         values = {}
         for member in self._like(name, population):
             worth = worth_of(member, unjudged(member), self._config.objectives)
@@ -204,12 +195,12 @@ class Evolution:
         return max(values, key=values.__getitem__) if values else None
 
     def _like(self, name: str, population: Population) -> list[Member]:
-        """The policies that one may take over from."""
+        """Return the policies that one may take over from."""
         kinds, kind = self._kinds, self._kinds[name]
         return [m for m in population.learning if kinds.get(m.ref.policy) == kind]
 
     def state(self) -> State:
-        """When policies were judged last, and who is to begin where."""
+        """Return the last judgements and the planned births."""
         return {
             "last": self._last,
             "before": {name: list(judged) for name, judged in self._before.items()},
@@ -227,7 +218,7 @@ class Evolution:
         }
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Restore from `state`."""
         self._last = whole(state, "last")
         before = branch(state, "before")
         self._before = {}
@@ -246,6 +237,6 @@ class Evolution:
 
 
 def _is_there(population: Population, policy: str, born: int | None) -> bool:
-    """Whether a policy plays that was born then; None: whenever that was."""
+    """Return whether the policy born at that time still plays; None: whenever it was born."""
     ref = PolicyRef(policy)
     return ref in population and born in (None, population[ref].born)

@@ -1,4 +1,4 @@
-"""How hyperparameters of a newborn differ from its parent's: perturbed, or drawn from the prior.
+"""New hyperparameters for newborn policies: perturbed, or drawn from the prior.
 
 Jaderberg et al. 2017, "Population based training of neural networks", section 4. Every number draws
 from the generator whatever the values are, so that equal seeds move all policies alike.
@@ -15,7 +15,7 @@ from remuda.errors import UsageError
 from remuda.evolution.numbers import AtBounds, Evolvable, value_of
 
 FACTORS = (0.8, 1.25)
-"""What numbers are multiplied by, each as likely; the one undoes the other."""
+"""Equally likely factors that undo each other."""
 
 
 def perturb(
@@ -26,22 +26,10 @@ def perturb(
     factors: Sequence[float] = FACTORS,
     at_bounds: AtBounds = "reflect",
 ) -> dict[str, float]:
-    """Move each number by a factor, drawn for each alone; all other values stay as they are.
+    """Multiply each evolving number by a factor drawn for it; other values stay.
 
-    On a logarithmic scale a value is multiplied by the factor f. On a linear scale it moves by
-    log(f) times the distance of the bounds, so by 22% of it for 0.8 and 1.25: the same step
-    wherever the value is, 0 among others, where a product would never leave. An integer moves by 1
-    at least. A factor of 1 changes nothing that is within the bounds.
-
-    Args:
-        values: by name.
-        numbers: which of them evolve.
-        rng: draws a factor for each number.
-        factors: as above, each as likely.
-        at_bounds: what becomes of a value beyond a bound.
-
-    Raises:
-        UsageError: a factor is not above 0, or a number has no finite value.
+    On a linear scale a value moves by log(factor) times the distance of the bounds, so by 22% of it
+    for 0.8 and 1.25: the same step everywhere, also at 0. An integer moves by at least 1.
     """
     _check_factors(factors)
     found = dict(values)
@@ -58,11 +46,7 @@ def resample(
     *,
     probability: float = 1.0,
 ) -> dict[str, float]:
-    """Draw each number anew from its prior with a probability; all others stay as they are.
-
-    Raises:
-        UsageError: the probability is none.
-    """
+    """Redraw each evolving number from its prior with a probability; other values stay."""
     _check_probability(probability)
     found = dict(values)
     for number in numbers:
@@ -81,11 +65,7 @@ def explore(
     factors: Sequence[float] = FACTORS,
     at_bounds: AtBounds = "reflect",
 ) -> dict[str, float]:
-    """Draw each number anew with a probability, and perturb it otherwise.
-
-    Raises:
-        UsageError: as for `perturb` and `resample`.
-    """
+    """Redraw each evolving number with a probability, and perturb it otherwise."""
     _check_probability(resample_probability)
     found = perturb(values, numbers, rng, factors=factors, at_bounds=at_bounds)
     return resample(found, numbers, rng, probability=resample_probability)

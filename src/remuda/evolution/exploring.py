@@ -1,4 +1,4 @@
-"""With which hyperparameters a newborn begins, as it is configured."""
+"""Choose a newborn's hyperparameters as configured."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from remuda.evolution.numbers import Evolvable
 from remuda.types import State
 
 Values = Mapping[str, float]
-"""Hyperparameters by name."""
+"""Named hyperparameters."""
 
 
 class Explorer:
-    """Chooses the numbers that evolve for each newborn; all others are its parent's."""
+    """Chooses the evolving numbers of each newborn; all others are its parent's."""
 
     def __init__(self, config: EvolutionConfig, numbers: Sequence[Evolvable]) -> None:
-        """Choose as configured; `numbers`: those that evolve."""
+        """Use a configuration; `numbers`: those that evolve."""
         self._config, self._numbers = config, tuple(numbers)
         self._trials: list[Trial] = []
-        """What came of which numbers, for a bandit; the newest come last."""
+        """Trials for a bandit, the newest last."""
 
     @property
     def crosses(self) -> bool:
-        """Whether numbers of a second parent are taken: what is drawn anew has no parent."""
+        """True if numbers of a second parent are taken: redrawn ones have no parent."""
         config = self._config
         return bool(self._numbers and config.crossover_numbers and config.explore == "perturb")
 
@@ -42,15 +42,7 @@ class Explorer:
         rng: np.random.Generator,
         second: Values | None = None,
     ) -> dict[str, float]:
-        """The numbers of a newborn.
-
-        Args:
-            parent: hyperparameters of its parent.
-            others: those of all others that play now.
-            time: of the decision, as in `note`.
-            rng: draws.
-            second: hyperparameters of its second parent; None: it has one parent.
-        """
+        """Return the numbers of a newborn."""
         config, numbers = self._config, self._numbers
         if not numbers:
             return {}
@@ -71,17 +63,17 @@ class Explorer:
         return {number.name: found[number.name] for number in numbers}
 
     def note(self, values: Values, time: float, gain: float) -> None:
-        """Learn by how much the fitness of a policy rose with these hyperparameters."""
+        """Record the gain of a policy's fitness with these hyperparameters."""
         if self._config.explore == "pb2" and self._numbers:
             own = {number.name: values[number.name] for number in self._numbers}
             self._trials = [*self._trials, Trial(own, time, gain)][-MOST:]
 
     def state(self) -> State:
-        """What came of which numbers."""
+        """Return the trials."""
         return {"trials": [[dict(each.values), each.time, each.gain] for each in self._trials]}
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Restore from `state`."""
         where = where_is(state, "trials")
         trials: list[Any] = state["trials"]
         self._trials = [

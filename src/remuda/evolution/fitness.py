@@ -1,4 +1,4 @@
-"""How good each policy is in one objective or several, and how sure that is."""
+"""The fitness of policies in one or several objectives, with its uncertainty."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from remuda.errors import UsageError
 from remuda.types import Bools
 
 LEAST = 10
-"""Returns that a policy is judged by, at least: of few returns that happen to be equal the
-deviation says nothing."""
+"""Least returns to judge a policy by: the deviation of fewer may be 0 by chance."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +27,8 @@ class Fitness:
         errors: [P, D] standard errors of the means; 0: the mean is known.
         freedom: [P, D] degrees of freedom that the errors have; infinite: errors are known.
         maximise: by objective, whether more is better.
-        together: [P, P, D] how strongly the means of two policies may be correlated, 0 to 1, since
-            they come in part from the same games; None: not at all.
+        together: [P, P, D] bounds of the correlation of two policies' means, 0 to 1, from common
+            games; None: independent.
     """
 
     names: tuple[str, ...]
@@ -40,11 +39,7 @@ class Fitness:
     together: Numbers | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse arrays that do not fit.
-
-        Raises:
-            UsageError: shapes differ, a name stands twice, or an error is negative.
-        """
+        """Refuse arrays that do not fit."""
         shape = (len(self.names), len(self.maximise))
         for what in ("means", "errors", "freedom"):
             found = getattr(self, what).shape
@@ -52,7 +47,7 @@ class Fitness:
                 raise UsageError(f"fitness: {what} are {found}; they must be {shape}")
         twice = sorted({name for name in self.names if self.names.count(name) > 1})
         if twice:
-            raise UsageError(f"fitness: {twice[0]} stands twice among the policies")
+            raise UsageError(f"fitness: {twice[0]} is named twice among the policies")
         if self.together is not None and self.together.shape != (shape[0], *shape):
             raise UsageError(
                 f"fitness: together is {self.together.shape}; it must be {(shape[0], *shape)}"
@@ -64,16 +59,10 @@ class Fitness:
     def of_samples(
         cls, samples: Mapping[str, npt.ArrayLike], least: int = LEAST, maximise: bool = True
     ) -> Fitness:
-        """The fitness of policies by independent samples of each, such as recent returns.
+        """Return the fitness of policies from independent samples, such as recent returns.
 
-        Args:
-            samples: by policy, [n] each. One with fewer than `least`, or with one that is not
-                finite, is not judged.
-            least: how many a policy is judged by, 2 or more.
-            maximise: whether more is better.
-
-        Raises:
-            UsageError: `least` is too small.
+        `samples`: by policy, [n] each. One with fewer than `least`, or with a non-finite one, is
+        not judged.
         """
         if least < 2:
             raise UsageError(f"least is {least}; a standard error takes 2 samples or more")
@@ -96,7 +85,7 @@ class Fitness:
         errors: npt.ArrayLike,
         maximise: bool = True,
     ) -> Fitness:
-        """The fitness of policies by means [P] with known standard errors [P], such as ratings."""
+        """Return the fitness from means [P] with known standard errors [P], such as ratings."""
         found = np.asarray(means, np.float64)[:, None]
         whole = np.full(found.shape, np.inf)
         spread = np.asarray(errors, np.float64)[:, None]
@@ -104,11 +93,7 @@ class Fitness:
 
     @classmethod
     def joined(cls, objectives: Sequence[Fitness]) -> Fitness:
-        """Several objectives of the same policies as one fitness.
-
-        Raises:
-            UsageError: there are none, or they are of unlike policies.
-        """
+        """Return several objectives of the same policies as one fitness."""
         if not objectives or any(each.names != objectives[0].names for each in objectives):
             raise UsageError("fitness: objectives must be of the same policies, in one order")
         return cls(
@@ -126,13 +111,12 @@ class Fitness:
         return np.asarray(known.all(1))
 
     def p_value(self, better: int, worse: int, objective: int = 0) -> float:
-        """How probable so great a difference is where `better` is not better: one-sided.
+        """Return the one-sided p-value of `better` being better.
 
         Welch 1947, "The generalization of Student's problem when several different population
         variances are involved", with the degrees of freedom of Satterthwaite 1946. Of known means
-        it is 0 or 1. What one wins of a game the other may lose, so where means come from the same
-        games, the error of their difference is taken as great as it may be: as if all luck that
-        they share were opposite.
+        it is 0 or 1. One's win may be the other's loss, so for means from common games the error of
+        their difference is the largest possible: as if all shared luck were opposite.
         """
         from scipy import special  # late: a run in which nothing evolves imports this file too
 

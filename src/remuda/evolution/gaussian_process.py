@@ -1,12 +1,12 @@
-"""A Gaussian process over points and time, for functions that change while they are searched.
+"""A Gaussian process over points and time, for functions that change during the search.
 
-Bogunovic et al. 2016, "Time-varying Gaussian process bandit optimization", section 2; the kernel of
-time-varying rewards as PB2 has it (Parker-Holder et al. 2020, "Provably efficient online
-hyperparameter optimization with population-based bandits", section 4).
+Bogunovic et al. 2016, "Time-varying Gaussian process bandit optimization", section 2; the
+time-varying kernel is PB2's (Parker-Holder et al. 2020, "Provably efficient online hyperparameter
+optimization with population-based bandits", section 4).
 
-Products and factors are written out here for a hundred observations. Libraries of linear algebra
-compute such small ones in threads: on a machine whose cores play and train, they wait for each
-other a hundred times as long as they compute.
+Matrix products and factors are written out here for a hundred observations. Libraries use threads
+for such small matrices, which on cores busy with playing and training wait a hundred times longer
+than they compute.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from remuda.analysis.payoff import Numbers
 
 @dataclass(frozen=True)
 class Kernel:
-    """A squared exponential in space that forgets with time, and noise of single observations.
+    """A squared exponential kernel that forgets with time, and observation noise.
 
     k((x, t), (x', t')) = variance * exp(-|x - x'|^2 / (2 length^2)) * (1 - epsilon)^(|t - t'| / 2)
 
     Attributes:
         variance: of the function, in squares of its unit.
         length: over which it varies in space.
-        epsilon: how much of it is forgotten in one unit of time, 0 to 1.
+        epsilon: the share forgotten in one unit of time, 0 to 1.
         noise: variance of one observation around it.
     """
 
@@ -39,7 +39,7 @@ class Kernel:
     def between(
         self, points: Numbers, times: Numbers, others: Numbers, other_times: Numbers
     ) -> Numbers:
-        """The covariances [N, M] of the function at points [N, D] and at others [M, D]."""
+        """Return the covariances [N, M] of the function at points [N, D] and at others [M, D]."""
         square = ((points[:, None] - others) ** 2).sum(-1)
         apart = np.abs(times[:, None] - other_times)
         found: Numbers = (
@@ -51,17 +51,10 @@ class Kernel:
 
 
 class GaussianProcess:
-    """What is known of a function after N noisy observations; before the first its mean is 0."""
+    """A function's posterior after N noisy observations; its prior mean is 0."""
 
     def __init__(self, kernel: Kernel, points: Numbers, times: Numbers, values: Numbers) -> None:
-        """Condition on observations.
-
-        Args:
-            kernel: of the function.
-            points: [N, D] where.
-            times: [N] when.
-            values: [N] what.
-        """
+        """Condition on observations: `points` [N, D], `times` [N], `values` [N]."""
         self.kernel, self.points, self.times, self.values = kernel, points, times, values
         self._factor = np.zeros((0, 0))
         self._weights = np.zeros(0)
@@ -74,7 +67,7 @@ class GaussianProcess:
             self._weights = (inverse * whitened[:, None]).sum(0)
 
     def predict(self, points: Numbers, time: float) -> tuple[Numbers, Numbers]:
-        """Mean and standard deviation, each [M], of the function at points [M, D] at a time."""
+        """Return mean and standard deviation, each [M], at points [M, D] and a time."""
         times = np.full(len(points), time)
         if not len(self.points):
             return np.zeros(len(points)), np.full(len(points), np.sqrt(self.kernel.variance))
@@ -85,11 +78,11 @@ class GaussianProcess:
         return mean, np.sqrt(np.maximum(left, 0.0))
 
     def with_pending(self, points: Numbers, time: float) -> GaussianProcess:
-        """The process as if points [M, D], which are tried now, had brought just what is expected.
+        """Return the process as if pending points [M, D] had given the expected results.
 
-        Means stay the same everywhere and deviations shrink around them: the hallucinated
-        observations of GP-BUCB (Desautels et al. 2014, "Parallelizing exploration-exploitation
-        tradeoffs in Gaussian process bandit optimization", section 4), by which a batch spreads.
+        Means stay and deviations shrink around them: the hallucinated observations of GP-BUCB
+        (Desautels et al. 2014, "Parallelizing exploration-exploitation tradeoffs in Gaussian
+        process bandit optimization", section 4), which spread a batch.
         """
         if not len(points):
             return self
@@ -103,26 +96,25 @@ class GaussianProcess:
 
 
 _PRIOR = np.log([1.0, 0.4, -0.5 * np.log(1.0 - 0.05), 0.1])
-"""Logarithms of variance, length, rate of forgetting and noise where nothing is known yet; points
-are of the unit cube, values have variance 1, and time counts decisions."""
+"""Logarithms of variance, length, rate of forgetting and noise without observations; points are in
+the unit cube, values have variance 1, and time counts decisions.
+"""
 _SPREAD = np.array([0.7, 0.7, 1.5, 1.5])
-"""Standard deviations of these logarithms. With few observations they keep the kernel from being
-sure of what it cannot know."""
+"""Prior standard deviations of these logarithms. They keep a kernel with few observations
+uncertain.
+"""
 ROUNDS = 60
-"""Gradients that the search of a kernel takes."""
+"""Gradient steps of the kernel search."""
 
 
 def fit_kernel(points: Numbers, times: Numbers, values: Numbers) -> Kernel:
-    """The most probable kernel for observations, with a log-normal prior of its four numbers.
+    """Return the most probable kernel for observations, with a log-normal prior.
 
-    Found by resilient propagation, which looks at the signs of the gradient alone (Igel and Hüsken
-    2000, "Improving the Rprop learning algorithm", iRprop-; for Gaussian processes Blum and
-    Riedmiller 2013, "Optimization of Gaussian process hyperparameters using Rprop").
+    Resilient propagation uses the signs of the gradient alone (Igel and Hüsken 2000, "Improving the
+    Rprop learning algorithm", iRprop-; for Gaussian processes Blum and Riedmiller 2013,
+    "Optimization of Gaussian process hyperparameters using Rprop").
 
-    Args:
-        points: [N, D] in the unit cube.
-        times: [N].
-        values: [N] with mean 0 and variance 1.
+    `points`: [N, D] in the unit cube; `times`: [N]; `values`: [N] with mean 0 and variance 1.
     """
     if len(points) < 2:
         return Kernel()
@@ -146,16 +138,13 @@ def fit_kernel(points: Numbers, times: Numbers, values: Numbers) -> Kernel:
 def loss_and_gradient(
     logarithms: Numbers, square: Numbers, apart: Numbers, values: Numbers
 ) -> tuple[float, Numbers]:
-    """The negative logarithm of the probability of a kernel, but for a constant, and its gradient.
+    """Return a kernel's negative log posterior, up to a constant, and its gradient.
 
     Rasmussen and Williams 2006, "Gaussian processes for machine learning", equations 2.30 and 5.9,
     with the prior of the four numbers.
 
-    Args:
-        logarithms: [4] of variance, length, rate of forgetting and noise.
-        square: [N, N] squared distances in space.
-        apart: [N, N] distances in time.
-        values: [N].
+    `logarithms`: [4]; `square`: [N, N] squared distances in space; `apart`: [N, N] distances in
+    time; `values`: [N].
     """
     variance, length, rate, noise = np.exp(logarithms)
     signal = variance * np.exp(-0.5 * square / length**2 - rate * apart)
@@ -172,7 +161,7 @@ def loss_and_gradient(
 
 
 def cholesky(matrix: Numbers) -> Numbers:
-    """The lower triangular L with L L^T = matrix, [N, N] symmetric and positive definite."""
+    """Return the lower triangular L with L L^T = matrix, [N, N] symmetric and positive definite."""
     factor = np.zeros_like(matrix)
     for j in range(len(matrix)):
         column = matrix[j:, j] - np.einsum("ik,k->i", factor[j:, :j], factor[j, :j])
@@ -181,7 +170,7 @@ def cholesky(matrix: Numbers) -> Numbers:
 
 
 def solve_lower(factor: Numbers, right: Numbers) -> Numbers:
-    """X [N, M] with factor X = right, for a lower triangular factor [N, N]."""
+    """Return X [N, M] with factor X = right, for a lower triangular factor [N, N]."""
     found = np.zeros_like(right)
     for j in range(len(factor)):
         found[j] = (right[j] - np.einsum("k,km->m", factor[j, :j], found[:j])) / factor[j, j]

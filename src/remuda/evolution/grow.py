@@ -1,10 +1,9 @@
-"""Weights for a network of other widths or depth that begin from those of a trained one.
+"""Convert trained weights to a network of other widths or depth.
 
-A wider or deeper network computes what the trained one does, and has room to learn more
-(Net2Net: Chen et al. 2016, "Net2Net: accelerating learning via knowledge transfer"). They copy
-units and add noise, so that copies do not stay alike. Here new units are drawn as in any new
-policy, and what the old ones hear of them begins at zero: so outputs are the same, without noise,
-and the first update already gives new units a voice.
+A wider or deeper network computes the same outputs, and has room to learn more (Net2Net: Chen et
+al. 2016, "Net2Net: accelerating learning via knowledge transfer"). Net2Net copies units and adds
+noise, so that copies diverge. Here new units are drawn as in any new policy, and the old ones read
+them with zero weights: outputs are exactly the same, and the first update already trains new units.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from remuda.policies.spec import PolicySpec
 from remuda.types import Array, Floats
 
 HIDDEN = re.compile(r"((?:.*_)?hidden)(\d+)\.weight")
-"""A hidden layer: its tower, and which layer of it."""
+"""A hidden layer: its tower, and its number."""
 IN = ("weight", "weight_sigma")
-"""Parts of a layer that weigh what comes in."""
+"""Parts of a layer that weigh its inputs."""
 
 
 def network_family(spec: PolicySpec) -> tuple[object, ...]:
-    """What policies have in common whose networks differ in widths and numbers of layers alone.
+    """Return what networks share that differ in widths and numbers of layers alone.
 
-    They observe and do the same. Widths are those of hidden layers, of a recurrent layer, and of
-    convolutions; hidden layers may be more or fewer, where there is one in both.
+    They have the same inputs and outputs. Widths are those of hidden layers, of a recurrent layer,
+    and of convolutions; the number of hidden layers may differ, if both have at least one.
     """
     network, config = spec.config.network, spec.config
     rest: dict[str, Any] = network.model_dump(
@@ -60,12 +59,12 @@ def network_family(spec: PolicySpec) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class Grown:
-    """Weights of one network that were made from those of another.
+    """Weights of one network made from those of another.
 
     Attributes:
         weights: [P] of the new network.
-        taken: how many of these are the other's.
-        exact: whether it computes what the other does, where layers are followed by ReLU.
+        taken: number of copied weights.
+        exact: whether it computes the same outputs, if layers are followed by ReLU.
     """
 
     weights: Floats
@@ -74,21 +73,14 @@ class Grown:
 
 
 def grow(weights: Array, parent: Layout, fresh: Array, child: Layout) -> Grown:
-    """Begin a network of one family with the weights of another.
+    """Start a network with the weights of another of its family.
 
-    Wider layers, gated recurrent ones too, compute what they did, and so do more hidden layers,
-    which begin as the identity: exactly after ReLU, nearly after tanh. Of wider layers a narrower
-    network has the first units. Where there are fewer hidden layers, what reads the last of them is
-    drawn anew, since it was another layer that it read.
+    Wider layers, also gated recurrent ones, keep their outputs, and so do additional hidden layers,
+    which start as the identity: exactly after ReLU, nearly after tanh. A narrower network has the
+    first units. With fewer hidden layers, the reader of the last one is newly drawn, since it read
+    another layer.
 
-    Args:
-        weights: [P_parent] that were trained.
-        parent: how they are laid out.
-        fresh: [P] weights drawn for the new network, as for any other new policy.
-        child: the layout of that one.
-
-    Raises:
-        UsageError: weights do not fit their layouts.
+    `weights`: [P_parent] trained; `fresh`: [P] newly drawn.
     """
     found = warm_start(weights, parent, fresh, child)
     mine, theirs = child.tensors(found.weights), parent.shapes
@@ -118,12 +110,12 @@ def grow(weights: Array, parent: Layout, fresh: Array, child: Layout) -> Grown:
 
 
 def _weight_of(name: str) -> str:
-    """The name of the weight of a tensor's layer."""
+    """Return the name of the weight of a tensor's layer."""
     return f"{name.rpartition('.')[0]}.weight"
 
 
 def _silence(tensor: Floats, old: tuple[int, ...], blocks: int) -> None:
-    """Let the units that a layer had before hear nothing of new ones that come in.
+    """Zero the weights from new inputs to old units.
 
     Linear layers are [in, out], of gates [in, 3 x out]; convolutions [out, in, ...].
     """
@@ -135,7 +127,7 @@ def _silence(tensor: Floats, old: tuple[int, ...], blocks: int) -> None:
 
 
 def _pass_on(tensors: dict[str, Floats], layer: str, width: int) -> int:
-    """Let a new layer hand on the first `width` of what comes in; returns how many it can."""
+    """Make a new layer the identity on the first `width` inputs; return how many it can pass."""
     weight, bias = tensors[f"{layer}.weight"], tensors[f"{layer}.bias"]
     kept: int = min(width, *weight.shape)
     weight[:, :kept] = np.eye(len(weight), kept, dtype=np.float32)
@@ -147,7 +139,7 @@ def _pass_on(tensors: dict[str, Floats], layer: str, width: int) -> int:
 
 
 def _depths(parent: Layout, child: Layout) -> dict[str, tuple[int, int]]:
-    """By tower, how many hidden layers the parent and the child have."""
+    """Return the numbers of hidden layers of parent and child, by tower."""
     counts = []
     for layout in (parent, child):
         towers = [match.group(1) for match in map(HIDDEN.fullmatch, layout.shapes) if match]
@@ -159,7 +151,7 @@ def _depths(parent: Layout, child: Layout) -> dict[str, tuple[int, int]]:
 
 
 def _read_by(tower: str, layout: Layout) -> Iterator[str]:
-    """The tensors of the layers that read the last hidden layer of a tower."""
+    """Return the tensors of the layers that read the last hidden layer of a tower."""
     own = tower.removesuffix("hidden").removesuffix("_")
     gated = f"{GATES[0]}.weight" in layout.shapes and "quantile.weight" not in layout.shapes
     heads = ("policy", "value", "head")

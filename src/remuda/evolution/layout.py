@@ -1,4 +1,4 @@
-"""How the tensors of a policy lie in its vector of weights, [P], and what the vector computes."""
+"""The layout of a policy's tensors in its weight vector [P]."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from remuda.policies.stack import Shapes, layout_size
 from remuda.types import Array, Bools, Floats
 
 Outputs = Callable[[Tensor, Tensor], Tensor]
-"""What a policy makes of weights [P] and states [B, ...]: [B, O]. Gradients flow to the weights."""
+"""A function from weights [P] and states [B, ...] to outputs [B, O], differentiable in the weights.
+"""
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,9 @@ class Layout:
     """The tensors of one policy, one after another in a vector [P] of float32.
 
     Attributes:
-        shapes: by name, in order.
-        buffers: names of what is published and not learned, such as moments of observations.
+        shapes: of the named tensors, in order.
+        buffers: names of tensors that are published and not learned, such as moments of
+            observations.
     """
 
     shapes: Shapes
@@ -36,7 +38,7 @@ class Layout:
 
     @classmethod
     def of(cls, network: Network) -> Layout:
-        """That of a policy's network."""
+        """Return the layout of a policy's network."""
         return cls(dict(network.shapes), network.buffers)
 
     @property
@@ -46,7 +48,7 @@ class Layout:
 
     @cached_property
     def slices(self) -> Mapping[str, slice]:
-        """By name, where a tensor lies in the vector."""
+        """The slice of each tensor in the vector."""
         ends = list(accumulate((math.prod(s) for s in self.shapes.values()), initial=0))
         return {name: slice(*ends[i : i + 2]) for i, name in enumerate(self.shapes)}
 
@@ -60,9 +62,9 @@ class Layout:
 
     @cached_property
     def layers(self) -> Mapping[str, tuple[str, ...]]:
-        """By layer, the names of its tensors: weight, bias and what else has its prefix.
+        """The tensor names of each layer: those with its prefix.
 
-        Buffers of no layer that learns belong to the first layer, whose inputs they normalise.
+        Buffers without a learned layer belong to the first layer, whose inputs they normalise.
         """
         found: dict[str, list[str]] = {}
         for name in self.shapes:
@@ -74,31 +76,27 @@ class Layout:
         return {layer: tuple(own) for layer, own in found.items()}
 
     def tensors(self, weights: Floats) -> dict[str, Floats]:
-        """By name, views into a vector [P] of weights."""
+        """Return views into a vector [P] of weights."""
         return {name: weights[self.slices[name]].reshape(s) for name, s in self.shapes.items()}
 
     def blocks(self, name: str) -> int:
-        """Into how many equal parts the last axis of a tensor falls: the gates of a recurrent one.
+        """Return the number of equal blocks in a tensor's last axis: gates of a recurrent layer.
 
-        Where layers of unlike widths are compared, each part is compared with its own.
+        Layers of different widths are compared block by block.
         """
         return 3 if name.rpartition(".")[0] in GATES else 1
 
     def checked(self, weights: Array, what: str = "weights") -> Floats:
-        """A vector as float32, a copy.
-
-        Raises:
-            UsageError: it has another size.
-        """
+        """Return a vector as float32, a copy."""
         if weights.shape != (self.size,):
             raise UsageError(f"{what} are {weights.shape}; this layout has ({self.size},)")
         return np.array(weights, np.float32)
 
 
 def outputs_of(network: Network) -> Outputs:
-    """What a policy's actions are chosen by, as a function of its weights.
+    """Return the function from weights to what a policy's actions are chosen by.
 
-    A recurrent network sees every state as the first of an episode. Noisy layers have their means.
+    A recurrent network sees every state as the first of an episode. Noisy layers use their means.
     """
     layout = Layout.of(network)
 

@@ -1,6 +1,6 @@
-"""Mutations of weights: noise that is equal, in proportion to each tensor, or safe for outputs.
+"""Mutations of weights: noise that is equal, proportional to each tensor, or safe for outputs.
 
-All take a vector [P] of weights, leave buffers as they are, and return a new one. A strength of 0
+All take a vector [P] of weights, leave buffers unchanged, and return a new one. A strength of 0
 changes nothing, bit for bit.
 """
 
@@ -18,40 +18,22 @@ from remuda.evolution.layout import Layout, Outputs
 from remuda.types import Array, Floats
 
 LEAST = 0.01
-"""Sensitivities below this count as this, in units of output to a unit of weight, so that what
-hardly matters on these states is not moved out of all proportion."""
+"""Least sensitivity, in units of output to a unit of weight, so that weights without effect on
+these states do not move out of proportion.
+"""
 
 
 def add_noise(weights: Array, layout: Layout, strength: float, rng: np.random.Generator) -> Floats:
-    """Add Gaussian noise of one standard deviation to all that is learned.
-
-    Args:
-        weights: [P].
-        layout: of the policy.
-        strength: the standard deviation, in units of a weight.
-        rng: draws the noise.
-
-    Raises:
-        UsageError: the strength is negative or not finite, or weights do not fit the layout.
-    """
+    """Add Gaussian noise of one standard deviation to all learned weights [P]."""
     return _moved(weights, layout, strength, np.ones(layout.size), rng)
 
 
 def add_noise_by_layer(
     weights: Array, layout: Layout, strength: float, rng: np.random.Generator
 ) -> Floats:
-    """Add Gaussian noise to each tensor in proportion to its own standard deviation.
+    """Add Gaussian noise to each tensor in proportion to its standard deviation.
 
-    Tensors of equal numbers, such as biases that begin at 0, stay as they are.
-
-    Args:
-        weights: [P].
-        layout: of the policy.
-        strength: the share of a tensor's standard deviation.
-        rng: draws the noise.
-
-    Raises:
-        UsageError: as for `add_noise`.
+    Constant tensors, such as initial biases of 0, do not change. `weights`: [P].
     """
     scales = np.zeros(layout.size)
     for name, tensor in layout.tensors(layout.checked(weights)).items():
@@ -67,24 +49,15 @@ def add_safe_noise(
     outputs: Outputs,
     states: npt.ArrayLike,
 ) -> Floats:
-    """Add Gaussian noise to each weight in inverse proportion to what outputs make of it.
+    """Add Gaussian noise to each weight in inverse proportion to its effect on outputs.
 
     Safe mutation by output gradients, SM-G-ABS (Lehman et al. 2018, "Safe mutations for deep and
-    recurrent neural networks through output gradients", section 4). Noise is scaled such that,
-    to the first order, the vector of outputs of a state moves by `strength`, root mean square over
-    draws of the noise and, where states agree in their gradients, over states. Weights on which no
-    output depends at these states stay as they are: what they would change elsewhere is unknown.
+    recurrent neural networks through output gradients", section 4). To first order the output
+    vector of a state moves by `strength`, root mean square over noise and, where gradients of
+    states agree, over states. Weights without effect at these states stay: their effect elsewhere
+    is unknown.
 
-    Args:
-        weights: [P].
-        layout: of the policy.
-        strength: how far outputs move, in their unit.
-        rng: draws the noise.
-        outputs: what the policy makes of weights and states (`outputs_of`).
-        states: [B, ...] on which outputs are looked at; B * O passes are made.
-
-    Raises:
-        UsageError: as for `add_noise`, or there are no states.
+    `weights`: [P]; `states`: [B, ...]; B * O passes are made.
     """
     if strength == 0.0:
         return layout.checked(weights)
@@ -96,18 +69,10 @@ def add_safe_noise(
 
 
 def sensitivity(weights: Floats, outputs: Outputs, states: npt.ArrayLike) -> Numbers:
-    """How far outputs move with each weight: [P], in units of output to a unit of weight.
+    """Return how far outputs move with each weight: [P], in units of output to a unit of weight.
 
-    sqrt(sum over outputs k of (mean over states of |d output_k / d weight|)^2), as SM-G-ABS has it:
-    gradients of unlike states do not cancel.
-
-    Args:
-        weights: [P].
-        outputs: what the policy makes of weights and states.
-        states: [B, ...].
-
-    Raises:
-        UsageError: there are no states.
+    sqrt(sum over outputs k of (mean over states of |d output_k / d weight|)^2), as in SM-G-ABS:
+    gradients of different states do not cancel. `weights`: [P]; `states`: [B, ...].
     """
     inputs = torch.from_numpy(np.asarray(states, np.float32))
     if not len(inputs):
@@ -128,7 +93,7 @@ def sensitivity(weights: Floats, outputs: Outputs, states: npt.ArrayLike) -> Num
 def _moved(
     weights: Array, layout: Layout, strength: float, scales: Numbers, rng: np.random.Generator
 ) -> Floats:
-    """Weights with noise of so many standard deviations [P] times the strength."""
+    """Return weights with noise of these standard deviations [P] times the strength."""
     if not 0.0 <= strength < math.inf:
         raise UsageError(f"strength is {strength}; it must be a number of 0 or more")
     found = layout.checked(weights)

@@ -1,4 +1,4 @@
-"""Which hyperparameters of a policy may evolve: within bounds, on a scale, drawn from a prior."""
+"""Hyperparameters that may evolve: bounds, scale and prior."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from remuda.hyperparameters import values_of
 from remuda.live_hyperparameters import checked_values
 
 AtBounds = Literal["reflect", "clip"]
-"""What becomes of a value beyond a bound: `reflect` mirrors it at the bound, on its scale, so that
-no value stays there; `clip` puts it on the bound."""
+"""Treatment of values beyond a bound: `reflect` mirrors them, on the number's scale, so that none
+sticks there; `clip` puts them on the bound.
+"""
 
 
 @dataclass(frozen=True)
@@ -27,15 +28,10 @@ class Evolvable:
 
     Attributes:
         name: one of `remuda.hyperparameters`.
-        low: the least value.
-        high: the greatest value.
+        low, high: the bounds.
         log: whether it is moved and drawn on a logarithmic scale.
-        whole: whether it is an integer; it is stored as a float, as all hyperparameters are.
-        prior: (low, high) within the bounds: new values are drawn uniformly between these, on the
-            scale of the number. None: between the bounds.
-
-    Raises:
-        ConfigError: bounds or prior that cannot be used.
+        whole: whether it is an integer, stored as a float.
+        prior: (low, high) range of new values, uniform on the number's scale; None: the bounds.
     """
 
     name: str
@@ -71,12 +67,9 @@ class Evolvable:
                 )
 
     def fitted(self, value: float, at_bounds: AtBounds = "clip") -> float:
-        """The value within the bounds, rounded where the number is an integer.
+        """Return the value within the bounds, rounded if an integer.
 
-        A value that is within them already stays the same, bit for bit.
-
-        Raises:
-            UsageError: the value is not finite.
+        A value within them stays the same, bit for bit.
         """
         if not math.isfinite(value):
             raise UsageError(f"{self.name} is {value}; only a finite number can evolve")
@@ -97,14 +90,14 @@ class Evolvable:
         return float(min(max(drawn, low), high))
 
     def to_unit(self, values: npt.ArrayLike) -> Numbers:
-        """Where values lie between the bounds on the scale of the number, 0 to 1."""
+        """Return where values lie between the bounds on the scale of the number, 0 to 1."""
         low, high = self._scaled(np.array([self.low, self.high]))
         within = np.clip(np.asarray(values, np.float64), self.low, self.high)
         found: Numbers = (self._scaled(within) - low) / (high - low)
         return np.clip(found, 0.0, 1.0)
 
     def from_unit(self, units: npt.ArrayLike) -> Numbers:
-        """Values at so much of the way between the bounds; integers are rounded."""
+        """Return values by their position between the bounds, 0 to 1; integers are rounded."""
         low, high = self._scaled(np.array([self.low, self.high]))
         found = self._unscaled(low + np.asarray(units, np.float64) * (high - low))
         return np.clip(np.round(found) if self.whole else found, self.low, self.high)
@@ -131,16 +124,7 @@ def _check_range(what: str, low: float, high: float) -> None:
 
 
 def check_numbers(numbers: Sequence[Evolvable], config: PolicyConfig) -> None:
-    """Refuse numbers that a policy's learner cannot take while it trains.
-
-    Args:
-        numbers: what is to evolve.
-        config: of a policy.
-
-    Raises:
-        ConfigError: a name is unknown or stands twice, or a bound is a value that the
-            configuration of the policy does not allow.
-    """
+    """Refuse numbers that a policy's learner cannot change while it trains."""
     known = values_of(config)
     names = [number.name for number in numbers]
     for number in numbers:
@@ -150,7 +134,7 @@ def check_numbers(numbers: Sequence[Evolvable], config: PolicyConfig) -> None:
                 f"{', '.join(known)}"
             )
         if names.count(number.name) > 1:
-            raise ConfigError(f"{number.name} stands twice among the numbers that evolve")
+            raise ConfigError(f"{number.name} is named twice among the numbers that evolve")
         for bound in (number.low, number.high):
             try:
                 checked_values(config, {number.name: bound}, "")
@@ -159,11 +143,7 @@ def check_numbers(numbers: Sequence[Evolvable], config: PolicyConfig) -> None:
 
 
 def value_of(values: Mapping[str, float], number: Evolvable) -> float:
-    """The value of a number among the hyperparameters of a policy.
-
-    Raises:
-        UsageError: it is not among them.
-    """
+    """Return the value of a number among the hyperparameters of a policy."""
     if number.name not in values:
         raise UsageError(
             f"{number.name} is to evolve, and the policy has no value of it; it has "
@@ -173,16 +153,12 @@ def value_of(values: Mapping[str, float], number: Evolvable) -> float:
 
 
 def to_units(numbers: Sequence[Evolvable], values: Sequence[Mapping[str, float]]) -> Numbers:
-    """Hyperparameters of N policies as points in the unit cube: [N, D], a column for each number.
-
-    Raises:
-        UsageError: a policy has no value of a number.
-    """
+    """Return hyperparameters of N policies as points in the unit cube: [N, D]."""
     columns = [number.to_unit([value_of(each, number) for each in values]) for number in numbers]
     return np.stack(columns, 1) if columns else np.zeros((len(values), 0))
 
 
 def from_units(numbers: Sequence[Evolvable], units: Numbers) -> list[dict[str, float]]:
-    """The hyperparameters at points of the unit cube, [N, D]: one mapping for each point."""
+    """Return the hyperparameters at points of the unit cube, [N, D]: one mapping for each point."""
     columns = {n.name: n.from_unit(units[:, d]).tolist() for d, n in enumerate(numbers)}
     return [{name: column[i] for name, column in columns.items()} for i in range(len(units))]

@@ -1,10 +1,9 @@
-"""Which policies take over from which: with a stated confidence, so that none is replaced on noise.
+"""Selection: which policies take over from which, with a confidence against noise.
 
-Every function returns take-overs that are all true at once with the probability `confidence` at
-least, of each time that it is asked: where policies are equally good, one of them is replaced in
-one of 20 times at most, if the confidence is 0.95. For that the p-value of each pair is multiplied
-by the number of pairs that might have been named (Bonferroni; Dunn 1961, "Multiple comparisons
-among means"), those that chance made look like extremes among them. With a confidence of 0 means
+Every function returns takeovers that are all right at once with probability `confidence` at least,
+each time: between equally good policies one is replaced in at most one of 20 times, for 0.95. So
+the p-value of each pair is multiplied by the number of possible pairs (Bonferroni; Dunn 1961,
+"Multiple comparisons among means"), as chance makes some look extreme. With a confidence of 0 means
 alone decide. t tests are exact for normal returns, and close to it for others.
 
 Policies without a fitness (`Fitness.judged`) neither take over nor are replaced.
@@ -26,13 +25,13 @@ from remuda.types import Integers
 
 @dataclass(frozen=True)
 class TakeOver:
-    """One policy replaces another.
+    """The replacement of one policy by another.
 
     Attributes:
         policy: that is replaced.
-        parent: that it becomes a copy of; none that is replaced itself.
-        confidence: 1 less the corrected p-value of the parent's being better; at least the one
-            that was asked for.
+        parent: that it becomes a copy of; it is not replaced itself.
+        confidence: 1 less the corrected p-value of the parent's being better; at least the required
+            one.
     """
 
     policy: str
@@ -43,19 +42,10 @@ class TakeOver:
 def truncation(
     fitness: Fitness, rng: np.random.Generator, *, fraction: float = 0.2, confidence: float = 0.95
 ) -> list[TakeOver]:
-    """Let each of the worst fraction be replaced by one drawn from the best fraction.
+    """Replace each of the worst fraction by one drawn from the best fraction.
 
-    Jaderberg et al. 2017, "Population based training of neural networks", section 4.1.1. As they
-    were picked out by their means, all ordered pairs of policies count as looked at.
-
-    Args:
-        fitness: in one objective.
-        rng: draws the parents.
-        fraction: of the policies that are judged, one at least; at most a half.
-        confidence: as above.
-
-    Raises:
-        UsageError: there are several objectives, or a number is out of its bounds.
+    Jaderberg et al. 2017, "Population based training of neural networks", section 4.1.1. As means
+    select them, all ordered pairs count as compared.
     """
     judged = _judged(fitness, confidence)
     worst, best = _extremes(judged[np.argsort(-_score(fitness)[judged], kind="stable")], fraction)
@@ -70,18 +60,10 @@ def truncation(
 def binary_tournament(
     fitness: Fitness, rng: np.random.Generator, *, confidence: float = 0.95
 ) -> list[TakeOver]:
-    """Pair policies off at random, and let the better of each pair replace the other.
+    """Pair policies at random, and let the better of each pair replace the other.
 
-    Pairs are drawn before their fitness is looked at, so only these count as looked at, each both
-    ways. Where the number of policies is odd, one of them stays out.
-
-    Args:
-        fitness: in one objective.
-        rng: draws the pairs.
-        confidence: as above.
-
-    Raises:
-        UsageError: as for `truncation`.
+    Pairs are drawn without looking at fitness, so only these count as compared, each both ways.
+    With an odd number of policies one stays out.
     """
     judged = _judged(fitness, confidence)
     score, order = _score(fitness), rng.permutation(judged).tolist()
@@ -96,20 +78,12 @@ def binary_tournament(
 def t_test(
     fitness: Fitness, rng: np.random.Generator, *, confidence: float = 0.95
 ) -> list[TakeOver]:
-    """Let each policy draw a rival, and be replaced by it if a t test says that it is better.
+    """Let each policy draw a rival, which replaces it if a t test finds it better.
 
     Jaderberg et al. 2017, section 4.1.1, with Welch's test of recent returns. Rivals are drawn
-    before their fitness is looked at, so there are as many tests as policies. If the rival is
-    replaced too, its own parent takes over from both: it is better than the rival, which is better
-    than the policy.
-
-    Args:
-        fitness: in one objective.
-        rng: draws the rivals.
-        confidence: as above.
-
-    Raises:
-        UsageError: as for `truncation`.
+    without looking at fitness, so there are as many tests as policies. If the rival is replaced
+    too, its own parent takes over from both: it is better than the rival, which is better than the
+    policy.
     """
     judged = _judged(fitness, confidence)
     count, score = len(judged), _score(fitness)
@@ -134,22 +108,13 @@ def t_test(
 def non_dominated(
     fitness: Fitness, rng: np.random.Generator, *, fraction: float = 0.2, confidence: float = 0.95
 ) -> list[TakeOver]:
-    """Let the worst fraction by several objectives be replaced by the best that are better.
+    """Replace the worst fraction by several objectives by the best that are better.
 
-    Policies are ordered by front and, on a front, by crowding distance, as NSGA-II has it (Deb et
-    al. 2002, "A fast and elitist multiobjective genetic algorithm: NSGA-II", section III). A policy
-    is replaced by one drawn from those of the best fraction that are nowhere worse by their means,
-    and better in one objective with the confidence asked for; of two that trade one objective for
-    the other neither is. All ordered pairs count as looked at, in every objective.
-
-    Args:
-        fitness: in one objective or several.
-        rng: draws the parents.
-        fraction: of the policies that are judged, one at least; at most a half.
-        confidence: as above.
-
-    Raises:
-        UsageError: a number is out of its bounds.
+    Policies are ordered by front and, on a front, by crowding distance, as in NSGA-II (Deb et al.
+    2002, "A fast and elitist multiobjective genetic algorithm: NSGA-II", section III). A policy is
+    replaced by one drawn from those of the best fraction whose means are nowhere worse and that are
+    better in one objective with the confidence; of two that trade objectives neither is replaced.
+    All ordered pairs count as compared, in every objective.
     """
     judged = _judged(fitness, confidence, several=True)
     order = judged[order_by_crowding(fitness.means[judged], fitness.maximise)]
@@ -174,9 +139,9 @@ def non_dominated(
 
 
 def order_by_crowding(means: np.ndarray, maximise: Sequence[bool]) -> Integers:
-    """The places of points [P, D] from the best to the worst: [P].
+    """Return the indices of points [P, D] from the best to the worst: [P].
 
-    By front, then by crowding distance, the loneliest first; equal ones in their order (the crowded
+    By front, then by crowding distance, the most isolated first; ties in their order (the crowded
     comparison of Deb et al. 2002, section III-B).
     """
     if not len(means):
@@ -187,7 +152,7 @@ def order_by_crowding(means: np.ndarray, maximise: Sequence[bool]) -> Integers:
 
 
 def _judged(fitness: Fitness, confidence: float, several: bool = False) -> Integers:
-    """The places of policies that can be compared."""
+    """Return the indices of policies that can be compared."""
     if not 0.0 <= confidence < 1.0:
         raise UsageError(f"confidence is {confidence}; it must be 0 or more, and less than 1")
     if not several and len(fitness.maximise) != 1:
@@ -199,12 +164,12 @@ def _judged(fitness: Fitness, confidence: float, several: bool = False) -> Integ
 
 
 def _score(fitness: Fitness) -> np.ndarray:
-    """[P]: more is better."""
+    """Return [P] scores: more is better."""
     return fitness.means[:, 0] if fitness.maximise[0] else -fitness.means[:, 0]
 
 
 def _extremes(order: Integers, fraction: float) -> tuple[list[int], list[int]]:
-    """The worst and the best of policies that are ordered from the best to the worst."""
+    """Return the worst and the best of policies that are ordered from the best to the worst."""
     if not 0.0 < fraction <= 0.5:
         raise UsageError(f"fraction is {fraction}; it must be above 0, and 0.5 at most")
     if len(order) < 2:
@@ -217,7 +182,7 @@ def _extremes(order: Integers, fraction: float) -> tuple[list[int], list[int]]:
 def _take_over(
     fitness: Fitness, parent: int, policy: int, looked_at: int, confidence: float
 ) -> list[TakeOver]:
-    """The take-over, where the parent is better with the confidence asked for."""
+    """Return the takeover, if the parent is better with the required confidence."""
     score = _score(fitness)
     chance = min(looked_at * fitness.p_value(parent, policy), 1.0)
     if score[parent] <= score[policy] or chance > 1.0 - confidence:

@@ -1,4 +1,4 @@
-"""From a configuration to the director of evolution; what cannot evolve is refused here."""
+"""Build the director of evolution from a configuration, and refuse what cannot evolve."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from remuda.streams import stream
 
 
 def make_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> Evolution | None:
-    """The director of evolution; None: there is none."""
+    """Return the director of evolution; None: evolution is off."""
     evolution = config.population.evolution
     if not evolution.on:
         return None
@@ -45,9 +45,9 @@ def make_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster) 
 
 
 def with_first_numbers(config: Config, specs: Sequence[PolicySpec]) -> tuple[PolicySpec, ...]:
-    """The policies that a run begins with, their numbers drawn where that is asked for.
+    """Return the initial policies, with initial numbers drawn if configured.
 
-    What is drawn follows from the seed of the run and a policy's name.
+    Draws follow from the seed of the run and a policy's name.
     """
     evolution = config.population.evolution
     if not (evolution.on and evolution.draw_first):
@@ -61,7 +61,7 @@ def with_first_numbers(config: Config, specs: Sequence[PolicySpec]) -> tuple[Pol
 
 
 def selection(config: EvolutionConfig) -> Select:
-    """Who takes over from whom, as it is configured."""
+    """Return the configured selection."""
 
     def select(worths: Mapping[str, Worth], random: np.random.Generator) -> list[tuple[str, str]]:
         fitness, confidence = fitness_of(worths), config.confidence
@@ -84,11 +84,7 @@ NUMBERS = "population.evolution.numbers"
 
 
 def numbers_of(config: EvolutionConfig) -> tuple[Evolvable, ...]:
-    """What evolves of policies.
-
-    Raises:
-        ConfigError: bounds that are none.
-    """
+    """Return the numbers that evolve."""
     try:
         return tuple(
             Evolvable(name, number.low, number.high, number.log)
@@ -99,7 +95,10 @@ def numbers_of(config: EvolutionConfig) -> tuple[Evolvable, ...]:
 
 
 def kinds_of(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> dict[str, Hashable]:
-    """By policy that evolves, what those have in common that may take over from each other."""
+    """Return the kind of each policy that evolves.
+
+    Policies of one kind may take over from each other.
+    """
     evolution = config.population.evolution
     by_seats, any_network = evolution.among == "seats", evolution.networks == "any"
     return {
@@ -117,12 +116,9 @@ def kinds_of(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> dic
 def always_one_team(
     population: PopulationConfig, kinds: Mapping[str, Hashable], roster: Roster
 ) -> bool:
-    """Whether policies that may take over from each other are one team in every match there is.
+    """Return whether policies of one kind are one team in every possible match.
 
-    Args:
-        population: with its matchmaker; of others than `fixed` it is not known.
-        kinds: by policy, what those have in common that may take over from each other.
-        roster: the seats, and their teams.
+    `kinds`: by policy.
     """
     if population.matchmaker != "fixed":
         return False
@@ -138,19 +134,7 @@ def always_one_team(
 def check_evolution(
     config: Config, specs: Sequence[PolicySpec], roster: Roster, facts: Sequence[str] = ()
 ) -> None:
-    """Refuse what cannot evolve, before anything is made.
-
-    Args:
-        config: of the run.
-        specs: of its policies.
-        roster: who may take which seats.
-        facts: that the game tells of each episode, by name.
-
-    Raises:
-        ConfigError: the game does not tell what policies are judged by, bounds that are none, a
-            hyperparameter that a policy does not have, policies of which none may take over from
-            another, or none of which could leave its place.
-    """
+    """Refuse what cannot evolve, before anything is made."""
     if not config.population.evolution.on:
         return
     key = "population.evolution"
@@ -193,9 +177,9 @@ def _check_kinds(kinds: Sequence[Hashable], evolution: EvolutionConfig) -> None:
 
 
 def _check_networks(specs: Sequence[PolicySpec], kinds: Mapping[str, Hashable]) -> None:
-    """Raise a `ConfigError` where a policy has another network than all of its kind may have.
+    """Raise a `ConfigError` for a policy whose network differs from all of its kind.
 
-    It would be left out though it was asked that networks may differ.
+    It would be left out although networks may differ.
     """
     alone = [name for name, kind in kinds.items() if list(kinds.values()).count(kind) == 1]
     own = {spec.name: network_layout(spec) for spec in specs if spec.name in kinds}
@@ -230,12 +214,7 @@ def _check_places(config: Config, roster: Roster) -> None:
 def _check_objectives(
     config: Config, kinds: Mapping[str, Hashable], roster: Roster, facts: Sequence[str]
 ) -> None:
-    """Refuse what policies cannot be judged by.
-
-    Raises:
-        ConfigError: several objectives where one is judged by, one twice, one that the game does
-            not tell, or one that is equal for all.
-    """
+    """Refuse objectives that policies cannot be judged by."""
     key, population = "population.evolution", config.population
     objectives, select = population.evolution.objectives, population.evolution.select
     if len(objectives) > 1 and select != "non_dominated":

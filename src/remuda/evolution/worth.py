@@ -1,4 +1,4 @@
-"""What a policy is worth, judged by the games that it played since it was judged last."""
+"""Estimate the fitness of a policy from its games since it was last judged."""
 
 from __future__ import annotations
 
@@ -25,49 +25,47 @@ from remuda.population.records import (
 )
 
 ROUNDING = 1e-7
-"""The share of a return that says nothing: returns are sums of numbers of 24 bits."""
+"""The relative rounding error of returns: sums of numbers of 24 bits."""
 
 
 class Estimate(NamedTuple):
-    """What a policy is worth in one objective, and how sure that is."""
+    """A policy's fitness in one objective, with its uncertainty."""
 
     value: float
-    """The mean return of its games, or of its team in them, its rating, or the share of its
-    meetings that it won."""
+    """The mean return of its games or of its team in them, its rating, or its win rate."""
     error: float
-    """Standard error of that."""
+    """Standard error of the value."""
     freedom: float = math.inf
-    """Degrees of freedom that the error has."""
+    """Degrees of freedom of the error."""
     by_games: bool = True
-    """Whether it is a mean over games, so that two policies in one game may share its luck."""
+    """A mean over games, so that policies of one game may share its luck."""
 
 
 class Meetings(NamedTuple):
-    """Whom a policy met in matches since it was born, so that both have their luck."""
+    """A policy's opponents since its birth, with which it shares luck."""
 
     place: int
-    """Of the policy in the population."""
+    """The policy's place in the population."""
     games: float
-    """Seats that it had."""
+    """Number of its seats."""
     met: Numbers
-    """[policies] by place, how often it met who is there; itself too, where it has several seats.
-    """
+    """[policies] meetings by place; also with itself, if it had several seats."""
 
     @property
     def seats(self) -> float:
-        """Of its own in a match, on average, weighed by seats."""
+        """Its mean number of seats in a match, weighted by seats."""
         return 1.0 + float(self.met[self.place]) / self.games if self.games else 1.0
 
 
 class Worth(NamedTuple):
-    """What a policy is worth."""
+    """The fitness estimates of a policy."""
 
     objectives: tuple[Estimate, ...]
-    """In each that it was judged by."""
+    """The estimate in each objective."""
     games: int
-    """That it was judged by."""
+    """Games that it was judged by."""
     meetings: Meetings | None = None
-    """Whom it met; None: its games have nothing in common with those of others."""
+    """Its opponents; None: its games are independent of others'."""
 
     @property
     def value(self) -> float:
@@ -83,15 +81,10 @@ def worth_of(
 ) -> Worth | None:
     """Judge a policy by its games since its numbers were `before`.
 
-    Args:
-        member: with its numbers as they are now.
-        before: [fields] its numbers as they were; those of `FRESH` when it was born.
-        objectives: each `return`, `team_return`, `rating`, `win_rate`, or what the game tells of
-            episodes, as `population.evolution.fitness` names them.
-        met: [policies] by place, how often it met who is there; None: it met none.
-
-    Returns:
-        None: it has played too little for an error to be told.
+    - `before`: [fields] earlier numbers; those of `FRESH` at its birth.
+    - `objectives`: each `return`, `team_return`, `rating`, `win_rate`, or an episode metric, as
+      `population.evolution.fitness` names them.
+    - `met`: [policies] meetings by place; None: it met none.
     """
     now = member.numbers.tolist()
     games = now[GAMES] - before[GAMES]
@@ -106,7 +99,7 @@ def worth_of(
 
 
 def _columns(objectives: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Each objective, with the column of what is added up for it, where anything is."""
+    """Yield each objective with the column of its sum, where it has one."""
     after = len(FRESH)
     for objective in objectives:
         if episode_metrics_of([objective]):
@@ -124,12 +117,12 @@ def _estimate(
     objective: str,
     total: int,
 ) -> Estimate | None:
-    """What numbers say of one objective; None: nothing yet.
+    """Return the estimate of one objective; None: no data yet.
 
-    Where it is a mean over games, `total` is the column of the sum; the next is that of squares.
-    A policy that has several seats of a match has that match's luck on each: in the worst case,
-    such as rewards that all share, so many seats say no more than one. Games are counted as if that
-    were so, which no correlation makes too many.
+    For a mean over games, `total` is the column of the sum, and the next that of squares. A policy
+    with several seats of a match has that match's luck on each: in the worst case, such as shared
+    rewards, they count as one game. Games are counted that way, which no correlation makes too
+    many.
     """
     matches = games / seats
     if objective == "rating":
@@ -152,7 +145,7 @@ def _estimate(
 
 
 def fitness_of(worths: Mapping[str, Worth]) -> Fitness:
-    """What policies are worth, as selections take it."""
+    """Return the fitness of policies for selection."""
     count = len(next(iter(worths.values())).objectives) if worths else 1
     columns = np.array([worth.objectives for worth in worths.values()], np.float64)
     columns = np.moveaxis(columns.reshape(len(worths), count, 4), 2, 0)
@@ -162,17 +155,17 @@ def fitness_of(worths: Mapping[str, Worth]) -> Fitness:
 
 
 def _together(worths: Mapping[str, Worth]) -> Numbers:
-    """[P, P]: the greatest correlation that the means of two policies may have.
+    """Return [P, P]: bounds of the correlation of two policies' means.
 
-    Of two sums of n and m returns, of which l pairs are of one match, it is l / sqrt(n m), each of
-    them counted once for all seats that the policy has in a match.
+    For sums of n and m returns with l pairs from one match it is l / sqrt(n m), counted once for
+    all seats of a policy in a match.
     """
     known = [worth.meetings for worth in worths.values() if worth.meetings is not None]
     if len(known) < len(worths) or not worths:
         return np.zeros((len(worths), len(worths)))
     places = [each.place for each in known]
     met = np.array([each.met[places] for each in known])
-    # What they met since both are there, for the games that both are judged by.
+    # Meetings since both exist, scaled to the games that both are judged by.
     played = np.array([each.games for each in known])
     games = np.array([worth.games for worth in worths.values()], np.float64)
     seats = np.array([each.seats for each in known])
@@ -182,5 +175,5 @@ def _together(worths: Mapping[str, Worth]) -> Numbers:
 
 
 def unjudged(member: Member) -> list[float]:
-    """Numbers of a policy before it played: what a newborn is judged from."""
+    """Return a policy's numbers before it played: what a newborn is judged from."""
     return [*FRESH, *[0.0] * (len(member.numbers) - len(FRESH))]

@@ -1,1 +1,1 @@
-"""Tournaments: all against all on every seat, many matches at once, kept in a file as they end."""
+"""Tournaments: all against all on every seat, with recorded matches."""

@@ -1,14 +1,13 @@
-"""How much doubt is left of an answer that is looked for again and again.
+"""Sequential test: the confidence in an answer under repeated looks.
 
-Who looks often and ends as soon as it looks well ends too often by luck. So the doubt that is
-allowed in all is shared out among the looks beforehand, and an answer counts at a look only if its
-doubt there is within that look's share: the chance that any look ends with a wrong answer is then
-their sum at most (the union bound; Lan and DeMets 1983, "Discrete sequential boundaries", spend it
-by a function of what is known by then). Nothing has to be known of how near the policies are, nor
-how many looks there will be.
+Stopping at the first convincing look stops too often by luck. So the total error probability is
+divided among the looks in advance, and an answer counts only if its error probability is within
+that look's share: the chance of stopping at a wrong answer is at most their sum (the union bound;
+Lan and DeMets 1983, "Discrete sequential boundaries", spend it by a function of the information).
+Neither the policies' true difference nor the number of looks need be known.
 
-The doubt at a look is by the normal distribution: it is as good as sums of that many matches are
-normal, and says too little of returns that are rare and large, as long as none of them was seen.
+The error probability at a look is that of a normal distribution: valid as far as sums of that many
+matches are normal, and too small for large rare returns that have not occurred yet.
 """
 
 from __future__ import annotations
@@ -21,45 +20,40 @@ from remuda.analysis.payoff import Numbers, Payoffs
 from remuda.analysis.plan import Question
 
 EVEN = 4
-"""The greater, the more evenly the doubt is shared out among looks; see `share_of`."""
+"""Greater values divide the error probability more evenly; see `share_of`."""
 
 
 def share_of(look: int) -> float:
-    """The share of all doubt that look 1, 2, ... may leave: e / ((k + e - 1) (k + e)), in all 1.
+    """Return the share of look 1, 2, ... in the error probability; all add up to 1.
 
-    The sum over k telescopes. Shares of 6 / (pi k)^2 would leave the 20th look a fifth of this.
+    It is e / ((k + e - 1) (k + e)), whose sum over k telescopes. Shares of 6 / (pi k)^2 would leave
+    the 20th look a fifth of this.
     """
     return EVEN / ((look + EVEN - 1) * (look + EVEN))
 
 
 @dataclass(frozen=True)
 class Known:
-    """What the matches say at a look."""
+    """The result of a look."""
 
     words: str
     """The answer."""
     sure: float
-    """0 to 1: at least so sure it is, over this look and all before it."""
+    """0 to 1: the least confidence over this look and all before it."""
     unsure: str
-    """The comparison that is the least sure, as `a before b (71.0% sure)`."""
+    """The least certain comparison, as `a before b (71.0% sure)`."""
 
 
 def in_words(sure: float) -> str:
-    """`71.0% sure`, 99.9 at most; where all doubt that a look may leave is left: `undecided`."""
+    """Return `71.0% sure`, at most 99.9; `undecided` for no confidence at all."""
     return f"{min(100.0 * sure, 99.9):.1f}% sure" if sure >= 0.0005 else "undecided"
 
 
 def look_at(payoffs: Payoffs, question: Question, look: int) -> Known:
-    """What the matches say, and how sure that is at this look.
+    """Return the answer from the matches, and its confidence at this look.
 
-    Of the comparisons of which the answer is made some is wrong with the sum of their doubts at
-    most. (For the best of several the largest would do: Gutmann and Maymin 1987, "Is the selected
-    population the best?")
-
-    Args:
-        payoffs: symmetric, each two met at least once.
-        question: that is asked.
-        look: which it is: 1, 2, ...
+    The error probability of the answer is at most the sum over its comparisons. (For the best of
+    several the largest would do: Gutmann and Maymin 1987, "Is the selected population the best?")
     """
     from scipy.special import ndtr  # late, since a run that judges nothing imports this file too
 
@@ -81,18 +75,16 @@ def look_at(payoffs: Payoffs, question: Question, look: int) -> Known:
 
 
 def _clear(apart: Numbers, variances: Numbers, counts: Numbers) -> Numbers:
-    """[D]: how far each comparison is from 0, in standard deviations that it has if it is 0.
+    """Return [D]: the distance of each comparison from 0, in standard deviations under the null.
 
-    The variance of a match about the mean that it has then is greater than that about the mean
-    that was seen, by the square of how far these are apart; that is shared out among pairs as the
-    variance of the comparison is (of all means with which it is 0 these are the most likely). So
-    few matches that all come out alike make nothing certain: n of one pair are the square root of n
-    at most. Efron 1969, "Student's t-test under symmetry conditions", has bounds of this ratio.
+    Under the null hypothesis the variance of a match is about another mean, and so greater by the
+    square of their distance, divided among pairs as the variance of the comparison is (the most
+    likely such means). So a few equal matches make nothing certain: n of one pair are at most the
+    square root of n away. Efron 1969, "Student's t-test under symmetry conditions", has bounds of
+    this ratio.
 
-    Args:
-        apart: [D] of `Compared`.
-        variances: [D, C], or [D], of `Compared`.
-        counts: [C] matches of each pair.
+    `apart`: [D] of `Compared`; `variances`: [D, C], or [D], of `Compared`; `counts`: [C] matches of
+    each pair.
     """
     if variances.ndim == 1:
         found = apart / np.sqrt(np.maximum((variances + apart**2) / counts, 1e-300))

@@ -1,10 +1,9 @@
 """Play the matches of a tournament: many copies of the game at once, in batched passes.
 
-One actor (`remuda.actor.actor`) plays all copies. Each copy takes the next match that is left as
-soon as its last one is over, in the order of their numbers, so that all seatings are played equally
-often at any time. A tournament that is interrupted begins no more matches and plays those that are
-under way to their end: what was begun does not depend on how long it took, so that means over what
-is over favour neither short matches nor long ones.
+One actor (`remuda.actor.actor`) plays all copies. Each copy takes the next match, in the order of
+their numbers, as soon as its last one is over, so that all seatings are played equally often at any
+time. An interrupted tournament starts no more matches and finishes those under way; so means over
+finished matches favour neither short nor long ones.
 """
 
 from __future__ import annotations
@@ -33,25 +32,24 @@ from remuda.tournaments.workers import Workers, useful_processes
 from remuda.types import AgentSpec, Integers
 
 COPIES = 1024
-"""Copies of a game of Remuda's own, at most: their worlds are arrays..."""
+"""Most copies of one of Remuda's own games, whose worlds are arrays."""
 OBJECTS = 100
-"""...and of any other, which may have an object for each copy..."""
+"""Most copies of any other game, which may have an object for each."""
 OBSERVATIONS = 1 << 29
-"""...so that what their agents observe takes about so many bytes at most."""
+"""Most bytes of all agents' observations, about."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """What came of the matches, by cell: each [N, N]."""
+    """The results of the matches, by cell: each [N, N]."""
 
     means: Numbers
     errors: Numbers
     matches: Integers
-    """Those that the cell's mean is of."""
     done: int
     wanted: int
     cut: str
-    """Why matches are missing: `interrupted` or `the time was up`; empty: none are."""
+    """The reason for missing matches: `interrupted` or `the time was up`; empty: none."""
 
 
 def play(
@@ -65,19 +63,12 @@ def play(
 ) -> Played:
     """Play all matches that are not over yet.
 
-    Args:
-        setup: who plays what.
-        episodes: matches of each seating: one of the row among those of the column, on one seat.
-        directory: where matches are written as they end, and gone on from; None: nowhere.
-        asked: plain data that is kept there, by which it may be asked for again.
-        limits: when to end before, and who watches.
-        copies: of the game in a process, at most; None: as many as are good for it.
-        processes: that play; 1: this one; None: as many as are useful, up to its cores.
-
-    Raises:
-        UsageError: the directory holds another tournament.
-        RunDirectoryError: it is in use, damaged, or cannot be written.
-        ConfigError: there is no such game, or it refuses an option.
+    - `episodes`: matches of each seating: one agent of the row among those of the column, on one
+      seat.
+    - `directory`: of the record, to resume from; None: no record.
+    - `asked`: plain data to keep there, with which the tournament can be repeated.
+    - `copies`: most copies of the game in a process; None: chosen.
+    - `processes`: that play; 1: this one; None: as many as are useful, up to its cores.
     """
     limits = limits or Limits()
     with open_tournament(setup, episodes, directory, asked, processes=processes) as opened:
@@ -89,7 +80,7 @@ def play(
 
 @dataclass(frozen=True)
 class OpenTournament:
-    """A tournament whose matches are about to be played."""
+    """A tournament ready to play."""
 
     setup: TournamentSetup
     game: Game
@@ -98,20 +89,13 @@ class OpenTournament:
     results: MatchResults
     processes: int | None
     held: ExitStack
-    """Ends the processes that play, once there are any."""
+    """Ends the processes that play."""
     _workers: list[Workers] = field(default_factory=list)
 
     def play(
         self, numbers: Integers, limits: Limits, wanted: int, copies: int | None = None
     ) -> str:
-        """Play matches that are not over yet; why some are missing then, or nothing.
-
-        Args:
-            numbers: of the matches, in the order in which they are begun.
-            limits: when to end before, and who watches.
-            wanted: matches there are to be in all, which is told to who watches.
-            copies: of the game, at most; None: as many as are good for it.
-        """
+        """Play matches that are not over yet; return the reason for missing ones, or nothing."""
         if not len(numbers):
             return ""
         number = copies or copies_for(self.game, self.agents, self.schedule.players)
@@ -126,7 +110,7 @@ class OpenTournament:
         return _play(self, numbers, limits, wanted, min(len(numbers), number))
 
     def played(self, wanted: int, cut: str) -> Played:
-        """What came of the matches so far."""
+        """Return the results of the matches so far."""
         means, errors, matches = self.schedule.means_and_errors(self.results.of_seatings())
         return Played(means, errors, matches, self.results.done, wanted, cut)
 
@@ -140,15 +124,9 @@ def open_tournament(
     more: Mapping[str, Any] | None = None,
     processes: int | None = 1,
 ) -> Iterator[OpenTournament]:
-    """Make ready to play; see `play`.
+    """Prepare a tournament; see `play`.
 
-    Args:
-        setup: who plays what.
-        episodes: matches of each seating; 0: as many as it turns out.
-        directory: where matches are written as they end, and gone on from; None: nowhere.
-        asked: plain data that is kept there, by which it may be asked for again.
-        more: plain data by which it differs from other tournaments of this setup.
-        processes: that play; 1: this one; None: as many as are useful.
+    `more`: plain data that distinguishes it from other tournaments of this setup.
     """
     game = find_game(setup.game)
     env = make_env(setup.game, 1, **setup.options)
@@ -178,17 +156,17 @@ def open_tournament(
 
 
 def copies_for(game: Game, agents: Sequence[AgentSpec], players: Sequence[Entrant]) -> int:
-    """How many copies of a game are played at once, as far as there are matches."""
+    """Return the number of copies to play at once."""
     configs = [player.spec.config for player in players if isinstance(player, Player)]
     layouts = {(c.algorithm, c.network.model_dump_json(), c.n_frames) for c in configs}
-    numbers = 4 + sum(n_frames for *_, n_frames in layouts)  # each layout has inputs of its own
+    numbers = 4 + sum(n_frames for *_, n_frames in layouts)  # each layout has its own inputs
     most = COPIES if game.name in GAMES else OBJECTS
     seen = sum(int(np.prod(agent.observation_space.shape or (1,))) for agent in agents)
     return max(1, min(most, OBSERVATIONS // max(4 * numbers * seen, 1)))
 
 
 def _play(opened: OpenTournament, left: Integers, limits: Limits, wanted: int, copies: int) -> str:
-    """Play these matches; why some of them are missing, or nothing."""
+    """Play these matches; return the reason for missing ones, or nothing."""
     setup, results = opened.setup, opened.results
     seed_libraries(setup.seed, "tournament")
     env = make_env(setup.game, copies, **setup.options)

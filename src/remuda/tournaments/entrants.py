@@ -1,4 +1,4 @@
-"""Who plays in a tournament: an entrant has one policy, or several that take turns on its seats."""
+"""Entrants of a tournament: each has one policy, or several that take turns on its seats."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ class Player:
     spec: PolicySpec
     snapshot: Snapshot
     agent: AgentSpec
-    """Who it was trained as, or one like it."""
+    """The agent that it was trained as, or one like it."""
 
 
 Entrant = Player | str
-"""A trained policy, or the name of one that plays without having learned."""
+"""A trained policy, or the name of a scripted one."""
 
 
 @dataclass(frozen=True)
 class Participant:
-    """An entrant by name, and who plays for it."""
+    """A named entrant with its policies."""
 
     name: str
     members: tuple[tuple[Entrant, ...], ...]
-    """By seat, those that play there, in turn from match to match; none: it is taken for good."""
+    """Policies by seat, in turn from match to match; empty: the seat is reserved."""
 
     def summary(self) -> list[dict[str, object]]:
-        """Who its members are, as plain data: each once, in order."""
+        """Return the distinct members as plain data, in order."""
         found = {id(who): who for seat in self.members for who in seat}
         return [_summary(who) for who in found.values()]
 
@@ -50,18 +50,7 @@ def of_entrants(
     entrants: Mapping[str, Entrant],
     taken: Container[str] = (),
 ) -> tuple[Participant, ...]:
-    """Entrants that play all seats themselves, but for those that are taken for good.
-
-    Args:
-        game: its name.
-        agents: of the game, by seat.
-        entrants: by name.
-        taken: the agents whose seats are.
-
-    Raises:
-        UsageError: an entrant cannot play an agent of the game.
-        ConfigError: there is no such scripted policy.
-    """
+    """Return single policies as entrants for all seats that are not reserved."""
     dealt = [agent for agent in agents if agent.name not in taken]
     for name, entrant in entrants.items():
         for agent in dealt:
@@ -75,18 +64,10 @@ def of_entrants(
 def of_snapshots(
     config: Config, agents: Sequence[AgentSpec], entrants: Mapping[str, Mapping[str, Snapshot]]
 ) -> tuple[Participant, ...]:
-    """Entrants that are all policies of a run at a time each, such as its checkpoints.
+    """Return entrants that are all policies of a run at one time, such as a checkpoint.
 
     With a policy for each agent, each plays its own; policies of a population take turns on all
-    seats that they may take. On seats that `env.scripted` takes there is nobody of theirs.
-
-    Args:
-        config: of the run.
-        agents: of its game, by seat.
-        entrants: by name, the policies of each.
-
-    Raises:
-        ConfigError: an entrant has no policy that may play an agent.
+    seats that they may take. Seats that `env.scripted` takes have no member.
     """
     specs = {spec.name: spec for spec in policy_specs(config, agents)}
     allowed = Roster.of(config, agents).seats
@@ -114,7 +95,7 @@ def of_snapshots(
 
 
 def check_fits(game: str, name: str, entrant: Entrant, agent: AgentSpec) -> None:
-    """Raise a `UsageError` where an entrant does not see and do what an agent does."""
+    """Raise a `UsageError` if an entrant's spaces are not an agent's."""
     if isinstance(entrant, str):
         find_game(game).policy(entrant)
         return
@@ -136,7 +117,7 @@ def check_fits(game: str, name: str, entrant: Entrant, agent: AgentSpec) -> None
 
 
 def with_rates(participants: Sequence[Participant], sampled: bool) -> tuple[Participant, ...]:
-    """The same, exploring as at the end of training, or greedy."""
+    """Return the policy with its final exploration rate, or greedy."""
     made: dict[int, Entrant] = {}
 
     def rated(who: Entrant) -> Entrant:
@@ -154,18 +135,18 @@ def with_rates(participants: Sequence[Participant], sampled: bool) -> tuple[Part
 
 
 def stand_in(agent: AgentSpec) -> PolicySpec:
-    """A specification of a policy for an agent that none of the trained policies plays."""
+    """Return a policy specification for an agent that no trained policy plays."""
     tree = {"policy": {"algorithm": "ppo", "network": {"hidden": [1]}}}
     return policy_specs(load_config(tree), [agent])[0]
 
 
 def is_of_remuda(game: Game, name: str) -> bool:
-    """Whether a scripted policy is one of Remuda's own, which draw by few calls that are known."""
+    """Return whether a scripted policy is built in: those draw by a known set of calls."""
     return name == RANDOM or (":" not in name and not game.is_own)
 
 
 def weights_digest(snapshot: Snapshot) -> str:
-    """Sixteen characters by which weights are told from others."""
+    """Return sixteen characters that identify weights."""
     return hashlib.blake2b(snapshot.weights.tobytes(), digest_size=8).hexdigest()
 
 

@@ -1,11 +1,11 @@
-"""Which members of the entrants play a match, so that all who may sit together meet equally often.
+"""Choose the members that play each match so that all pairs meet equally often.
 
-An entrant with several policies, such as all of a population at a checkpoint, has a list of members
-for each seat. From match to match of a seating those are chosen whose meetings, seat by seat, were
-the fewest so far. For two seats each pair then meets equally often within one after any number of
-matches. For more seats that may be impossible: six members on each of four seats would need two
-orthogonal Latin squares of order six, and there are none (Tarry 1900, "Le probleme des 36
-officiers"); then the search keeps all pairs as near to each other as it finds.
+An entrant with several policies, such as a population's checkpoint, has a list of members for each
+seat. Each match of a seating takes the members whose meetings, seat by seat, were the fewest so
+far. For two seats each pair then meets equally often within one after any number of matches. For
+more seats that may be impossible: six members on each of four seats would need two orthogonal Latin
+squares of order six, and there are none (Tarry 1900, "Le probleme des 36 officiers"); then the
+search gets as close as it can.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from remuda.kernels import njit
 from remuda.types import Bools, Integers
 
 TRIES = 20_000
-"""Choices of a member that are looked at for one match, at most."""
+"""Most choices of a member tried for one match."""
 FAR = 1 << 40
-"""What it costs to seat a policy twice in one match where that need not be."""
+"""The cost of avoidably seating a policy twice in one match."""
 STEEP = 6
 """A pair that is one meeting further ahead costs 2**STEEP times as much."""
 
@@ -28,21 +28,17 @@ STEEP = 6
 class MemberTurns:
     """The members that play a seating, match by match.
 
-    What it guarantees:
+    Guarantees:
 
-    1. The members of a match follow from its number alone, not from what was asked before.
-    2. Of two seats every pair of members meets equally often within one after any number of
+    1. The members of a match follow from its number alone, whatever was computed before.
+    2. Every pair of members of two seats meets equally often within one after any number of
        matches; where both seats have the same members, every pair of two different ones.
-    3. No policy has two seats of a match where all seats that share members have as many of them
-       as there are such seats.
+    3. No policy has two seats of a match if all seats that share members have as many of them as
+       there are such seats.
     """
 
     def __init__(self, seats: Sequence[Sequence[int]]) -> None:
-        """Nothing has been played.
-
-        Args:
-            seats: by seat, the members that may sit there, as numbers.
-        """
+        """Start without matches."""
         count = len(seats)
         lengths = np.array([len(each) for each in seats], np.int64)
         members: Integers = np.full((count, int(lengths.max())), -1, np.int64)
@@ -65,11 +61,7 @@ class MemberTurns:
         self._known = 0
 
     def of(self, matches: Integers) -> Integers:
-        """Who plays, by seat the position in its list: [M, S].
-
-        Args:
-            matches: [M] their numbers within the seating, from 0 on.
-        """
+        """Return the members of matches [M], by index in each seat's list: [M, S]."""
         self._find(int(matches.max(initial=-1)) + 1)
         found: Integers = self._turns[matches]
         return found
@@ -104,16 +96,14 @@ def _make_ready(
     order: Integers,
     least: Integers,
 ) -> None:
-    """Find in which order members are tried for a match, and the fewest meetings of each two seats.
+    """Find the order in which to try members, and the fewest meetings of each two seats.
 
-    Args:
-        match: its number.
-        lengths: [S] members by seat.
-        allowed: [S, S, L, L] whether two may sit together.
-        met: [S, S, L, L] how often they did.
-        sat: [S, L] matches of a member on a seat.
-        order: [S, L] members by seat, in the order in which they are tried; written.
-        least: [S, S] how often those met who may meet and did so least; written.
+    - `lengths`: [S] members by seat.
+    - `allowed`: [S, S, L, L] whether two may sit together.
+    - `met`: [S, S, L, L] how often they did.
+    - `sat`: [S, L] matches of a member on a seat.
+    - `order`: [S, L] members in the order to try; written.
+    - `least`: [S, S] the fewest meetings of an allowed pair; written.
     """
     seats = len(lengths)
     for s in range(seats):
@@ -147,14 +137,8 @@ def _choose(
 ) -> None:
     """Choose members for the matches from `begin` to `end`, by branch and bound.
 
-    Args:
-        turns: [matches, S] the members' places in the lists of their seats; written.
-        begin: the first match.
-        end: the match behind the last.
-        lengths: [S] members by seat.
-        allowed: [S, S, L, L] whether two may sit together.
-        met: [S, S, L, L] how often they did; counted on.
-        sat: [S, L] matches of a member on a seat; counted on.
+    `turns`: [matches, S] the members' indices, written; `met` and `sat` are updated; others as for
+    `_make_ready`.
     """
     seats, most = sat.shape
     order = np.zeros((seats, most), np.int64)

@@ -1,9 +1,8 @@
-"""Random numbers that belong to a match, whichever copy of the game plays it, and beside which.
+"""Random numbers that depend on the match alone, whichever copy of the game plays it.
 
-Each is worked out from the seed, the number of the match, the turn, the seat and how many were
-drawn before, by the finalizer of SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable
-pseudorandom number generators", figure 17), so that a match that was cut off is played again as it
-was.
+Each is computed from the seed, the number of the match, the turn, the seat and the numbers drawn
+before, by the finalizer of SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom
+number generators", figure 17), so that an interrupted match is replayed exactly.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from remuda.types import Integers
 Keys = npt.NDArray[np.uint64]
 GOLDEN = 0x9E3779B97F4A7C15
 CALL, TURN = 1 << 16, 1 << 24
-"""Numbers in one call, and in one turn, that do not stand for each other."""
+"""Strides of the counter for a call and a turn: their numbers never collide."""
 
 
 @njit(cache=True)
@@ -46,7 +45,7 @@ def _uniform(keys: Keys, turns: Integers, rows: Integers, first: int, out: np.nd
 
 
 def derive(keys: Keys | int, names: Integers) -> Keys:
-    """Keys of what these numbers name, by the keys of what they belong to: [M]."""
+    """Derive keys [M] of named numbers from parent keys."""
     out: Keys = np.zeros(len(names), np.uint64)
     broad = np.broadcast_to(np.asarray(keys, np.uint64), out.shape)
     _derive(np.ascontiguousarray(broad), np.ascontiguousarray(names, dtype=np.int64), out)
@@ -54,25 +53,25 @@ def derive(keys: Keys | int, names: Integers) -> Keys:
 
 
 class MatchRandom(np.random.Generator):
-    """Draws rows of numbers, each row those of its own match.
+    """A generator of rows of numbers, each from its own match.
 
-    It draws by itself what has a row for each stream that it is aimed at, uniform or normal;
-    everything else is drawn as by any generator, and depends on what was drawn before.
+    It handles draws with a row for each stream, uniform or normal; all others are drawn as by any
+    generator, and depend on what was drawn before.
     """
 
     def __init__(self, keys: Keys, turns: Integers, rest: np.random.Generator) -> None:
-        """Look at the keys [M] and turns [M] of streams where they are: both may change."""
+        """Refer to the keys [M] and turns [M] of streams; both may change later."""
         super().__init__(rest.bit_generator)
         self._keys, self._turns = keys, turns
         self._rows: Integers = np.arange(len(keys))
         self._calls = 0
 
     def aim(self, rows: Integers) -> None:
-        """From now on draw for these streams, in this order, as at the beginning of a turn."""
+        """Draw for these streams, in this order, from the start of a turn."""
         self._rows, self._calls = rows, 0
 
     def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
-        """Uniform from 0 to 1."""
+        """Draw uniform numbers from 0 to 1."""
         shape = _shape(size) if out is None else out.shape
         if not self._are_rows(shape):
             return super().random(size, dtype, out)
@@ -83,14 +82,14 @@ class MatchRandom(np.random.Generator):
         return out
 
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
-        """Uniform between bounds."""
+        """Draw uniform numbers between bounds."""
         shape = _shape(size)
         if not self._are_rows(shape):
             return super().uniform(low, high, size)
         return low + (np.asarray(high) - low) * self._drawn(shape)
 
     def standard_normal(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
-        """Normal with mean 0 and deviation 1 (Box and Muller 1958)."""
+        """Draw standard normal numbers (Box and Muller 1958)."""
         shape = _shape(size) if out is None else out.shape
         if not self._are_rows(shape):
             return super().standard_normal(size, dtype, out)
@@ -102,7 +101,7 @@ class MatchRandom(np.random.Generator):
         return out
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        """Normal."""
+        """Draw normal numbers."""
         if not self._are_rows(_shape(size)):
             return super().normal(loc, scale, size)
         return loc + scale * self.standard_normal(size)
@@ -115,7 +114,7 @@ class MatchRandom(np.random.Generator):
         dtype: Any = np.int64,
         endpoint: bool = False,
     ) -> Any:
-        """Whole numbers; by rows where the bounds are numbers."""
+        """Draw integers; by rows if the bounds are numbers."""
         shape = _shape(size)
         if not (self._are_rows(shape) and np.ndim(low) == 0 and np.ndim(high) == 0):
             return super().integers(low, high, size, dtype, endpoint)
@@ -134,15 +133,15 @@ class MatchRandom(np.random.Generator):
 
 
 class MatchSeeds(np.random.Generator):
-    """Seeds of episodes by copy: those of the matches that the copies are about to play."""
+    """Seeds of episodes by copy, from the matches that the copies play next."""
 
     def __init__(self, keys: Keys, rest: np.random.Generator) -> None:
-        """Look at the keys of the copies' matches, [num_envs], where they are."""
+        """Refer to the keys of the copies' matches, [num_envs]."""
         super().__init__(rest.bit_generator)
         self._matches = keys
 
     def integers(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG002 - as the actor asks
-        """Seeds, each of 63 bits: [num_envs] int64."""
+        """Return seeds of 63 bits: [num_envs] int64."""
         return (self._matches >> np.uint64(1)).astype(np.int64)
 
 

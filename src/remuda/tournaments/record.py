@@ -1,12 +1,10 @@
-"""What came of a tournament's matches: in memory, and in a directory as they end.
+"""Results of a tournament's matches, in memory and in a directory.
 
-The directory holds `tournament.json`, which tells who plays what, `weights.npz`, what they play
-with, and `ledger.bin`, a record for each match that is over (`remuda.population.ledger`), whose
-policies are the entrants. Records are
-appended, so that a process that is killed leaves all that were written; the matches that were under
-way are played again, with the same seeds, by the process that goes on with the directory. A file
-of an interrupted process lacks the longest of its last matches: take means of it only once it is
-whole.
+The directory holds `tournament.json` with the entrants, `weights.npz` with their weights, and
+`ledger.bin` with a record for each finished match (`remuda.population.ledger`), whose policies are
+the entrants. Records are appended, so that a killed process leaves all that were written;
+unfinished matches are replayed with the same seeds on resume. After a crash the file lacks the
+longest of the last matches: compute means only once it is complete.
 """
 
 from __future__ import annotations
@@ -37,32 +35,27 @@ from remuda.types import Array, Bools, Floats, Integers
 
 DESCRIPTION, LEDGER = "tournament.json", "ledger.bin"
 FLUSHED_EVERY = 0.1
-"""Seconds for which matches that are over are kept before they are appended, at most; but for those
-of the turn that is being played."""
+"""Most seconds before finished matches are appended."""
 WEIGHTS = "weights.npz"
 KEPT_BYTES = 1 << 28
-"""Weights of those who play are kept, too, if they are no more than this."""
+"""Largest size of the players' weights that are saved too."""
 FREE = ("episodes", "asked")
-"""What may change where a directory is gone on with."""
+"""Settings that may differ on resume."""
 
 
 MOST_MATCHES = 100_000_000
-"""Whose returns stand in memory, where it is said beforehand how many there are."""
+"""Most matches whose returns are held in one array."""
 
 
 class MatchResults:
-    """The returns of all matches that are over, by number; to be used in a `with`.
+    """The returns of all finished matches, by number; a context manager.
 
-    Where the schedule says how many matches there are, they stand in an array by number; else the
-    numbers of those that are over are kept beside their returns.
+    If the schedule knows the number of matches, returns are an array by number; else numbers are
+    kept beside returns.
     """
 
     def __init__(self, schedule: Schedule, num_seats: int) -> None:
-        """Make room for them.
-
-        Raises:
-            UsageError: they are more than there is room for.
-        """
+        """Allocate memory."""
         if schedule.num_matches > MOST_MATCHES:
             seatings = schedule.num_matches // schedule.episodes
             raise UsageError(
@@ -79,11 +72,11 @@ class MatchResults:
 
     @property
     def done(self) -> int:
-        """How many are over."""
+        """The number of finished matches."""
         return sum(map(len, self._numbers)) if self._is_open else int(self._over.sum())
 
     def played(self) -> tuple[Integers, Floats]:
-        """The numbers of the matches that are over [M], in order, and their returns [M, S]."""
+        """Return the numbers of finished matches [M], in order, and their returns [M, S]."""
         if not self._is_open:
             numbers: Integers = np.flatnonzero(self._over)
             return numbers, self._returns[numbers]
@@ -93,21 +86,21 @@ class MatchResults:
         return numbers, returns[order]
 
     def of_seatings(self) -> list[Numbers]:
-        """The returns of matches that are over, by seating, each [matches, S]."""
+        """Return the returns of finished matches by seating, each [matches, S]."""
         return self._schedule.by_seating(*self.played())
 
     def left(self) -> Integers:
-        """The numbers of those that are not over, in order; of an open schedule none."""
+        """Return the numbers of unfinished matches, in order; none of an open schedule."""
         left: Integers = np.flatnonzero(~self._over)
         return left
 
     def left_of(self, numbers: Integers) -> Integers:
-        """Those of these numbers whose matches are not over, in order."""
+        """Return those of these numbers whose matches are unfinished, in order."""
         left: Integers = np.setdiff1d(numbers, self.played()[0])
         return left
 
     def add(self, numbers: Integers, versions: Integers, returns: Floats, truncated: Bools) -> None:  # noqa: ARG002
-        """Note matches that are over: numbers [M], returns [M, S]."""
+        """Store finished matches: numbers [M], returns [M, S]."""
         if self._is_open:
             self._numbers.append(numbers.astype(np.int64))
             self._parts.append(returns.astype(np.float32))
@@ -115,10 +108,10 @@ class MatchResults:
             self._returns[numbers], self._over[numbers] = returns, True
 
     def flush(self, now: bool = True) -> None:
-        """Nothing: memory needs none."""
+        """Do nothing: memory needs no flush."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
     def __enter__(self) -> MatchResults:
         return self
@@ -136,31 +129,20 @@ class MatchResults:
 
 
 class RecordedResults(MatchResults):
-    """Likewise, in a directory too.
+    """Match results that are written to a directory, too.
 
-    What it guarantees:
+    Guarantees:
 
-    1. A match whose record was written is never played again, whatever ended the process.
-    2. A record that was written in part is passed over, and its match is played again.
+    1. A match whose record was written is never played again, however the process ended.
+    2. A partly written record is skipped, and its match is played again.
     3. One process at a time writes to a directory.
-    4. A directory of another tournament is refused, and left as it is.
+    4. A directory of another tournament is refused, and left unchanged.
     """
 
     def __init__(
         self, schedule: Schedule, num_seats: int, directory: Path, description: Mapping[str, Any]
     ) -> None:
-        """Go on with a directory, or begin it.
-
-        Args:
-            schedule: of the matches.
-            num_seats: of the game.
-            directory: made where there is none.
-            description: plain data that tells who plays what; but for `FREE` it must be as it was.
-
-        Raises:
-            UsageError: it holds another tournament, or something else.
-            RunDirectoryError: it is in use, damaged, or cannot be written.
-        """
+        """Open or create a directory."""
         super().__init__(schedule, num_seats)
         self._path, self._seats = directory, num_seats
         self._names = [each["name"] for each in description["entrants"]]
@@ -188,29 +170,25 @@ class RecordedResults(MatchResults):
             ) from None
 
     def close(self) -> None:
-        """Let others write to the directory."""
+        """Release the directory."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def add(self, numbers: Integers, versions: Integers, returns: Floats, truncated: Bools) -> None:
-        """Note matches that are over; they are written with the next `flush`."""
+        """Store finished matches; the next `flush` writes them."""
         super().add(numbers, versions, returns, truncated)
         records = np.zeros(len(numbers), record_type(self._seats))
         records["number"], records["kind"], records["truncated"] = numbers, MATCH, truncated
         who = self._schedule.entrants_of(numbers)
-        # Who takes a seat for good is written down as such, and is nobody's opponent.
+        # The taker of a reserved seat is recorded as such, and is no opponent.
         records["policy"], records["version"] = who, np.where(who < self._entrants, -1, SCRIPTED)
         records["oldest"] = records["newest"] = versions
         records["returns"] = returns
         self._kept.append(records)
 
     def flush(self, now: bool = True) -> None:
-        """Append what is not written yet; `now`: even if that was done a moment ago.
-
-        Raises:
-            RunDirectoryError: the disk is full or not writable.
-        """
+        """Append what is not written yet; `now`: without delay."""
         begun = time.monotonic()
         if not self._kept or not (now or begun - self._flushed >= FLUSHED_EVERY):
             return
@@ -221,7 +199,7 @@ class RecordedResults(MatchResults):
         except OSError as error:
             raise RunDirectoryError(
                 f"cannot write {self._path / LEDGER}: {error.strerror}; what was written is kept, "
-                f"and `remuda tournament --resume {self._path}` goes on"
+                f"and `remuda tournament --resume {self._path}` resumes"
             ) from None
 
     def _take_lock(self) -> None:
@@ -247,7 +225,7 @@ class RecordedResults(MatchResults):
         self._read_ledger()
 
     def _read_ledger(self) -> None:
-        """Take the matches that are over from the ledger, if there is one."""
+        """Read the finished matches from the ledger, if there is one."""
         path, header = self._path / LEDGER, header_of(self._names, self._seats)
         with suppress(FileNotFoundError), open_stream(path) as file:
             begin = file.read(len(header))
@@ -255,7 +233,7 @@ class RecordedResults(MatchResults):
                 self._ledger.rewind(0)
                 return
             if begin != header:
-                raise RunDirectoryError(f"{path} is damaged; begin anew in another directory")
+                raise RunDirectoryError(f"{path} is damaged; start over in another directory")
             records = read_records(path)[1]
             numbers = records["number"]
             fits = (records["kind"] == MATCH) & (numbers >= 0)
@@ -266,7 +244,7 @@ class RecordedResults(MatchResults):
             if not known.all():
                 raise RunDirectoryError(
                     f"{path} is damaged: match {int(records['number'][~known.all(1)][0])} is of "
-                    "others than it must be; begin anew in another directory"
+                    "others than it must be; start over in another directory"
                 )
             MatchResults.add(
                 self,
@@ -278,11 +256,7 @@ class RecordedResults(MatchResults):
 
 
 def read_description(directory: Path) -> dict[str, Any]:
-    """Who plays what in a tournament's directory.
-
-    Raises:
-        RunDirectoryError: it is none, or damaged.
-    """
+    """Return the description of a tournament's directory."""
     path = directory / DESCRIPTION
     try:
         found = read_json(path)
@@ -298,13 +272,7 @@ def read_description(directory: Path) -> dict[str, Any]:
 
 
 def keep_weights(directory: Path, snapshots: Sequence[Snapshot]) -> None:
-    """Keep the weights of those who play, so that a run may let go of them.
-
-    Nothing is kept where they are more than `KEPT_BYTES`.
-
-    Raises:
-        RunDirectoryError: the disk is full or not writable.
-    """
+    """Save the players' weights up to `KEPT_BYTES`, so that their run may delete them."""
     path, weights = directory / WEIGHTS, {weights_digest(s): s.weights for s in snapshots}
     if path.exists() or not weights or sum(w.nbytes for w in weights.values()) > KEPT_BYTES:
         return
@@ -317,7 +285,7 @@ def keep_weights(directory: Path, snapshots: Sequence[Snapshot]) -> None:
 
 
 def kept_weights(directory: Path) -> dict[str, Floats]:
-    """The weights that `keep_weights` kept, by digest; none: it kept none, or they are damaged."""
+    """Return the saved weights by digest; empty: there are none, or they are damaged."""
     try:
         with open_stream(directory / WEIGHTS) as file, np.load(file, allow_pickle=False) as found:
             return {digest: found[digest] for digest in found.files}
@@ -326,7 +294,7 @@ def kept_weights(directory: Path) -> dict[str, Floats]:
 
 
 def _check_same(directory: Path, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise a `UsageError` that tells what has changed, if anything has that may not."""
+    """Raise a `UsageError` that names the settings that differ and may not."""
     for key in {**now, **was}:
         if key in FREE or was.get(key) == now.get(key):
             continue
@@ -340,7 +308,7 @@ def _check_same(directory: Path, was: Mapping[str, Any], now: Mapping[str, Any])
 
 
 def _changed(was: list[Any], now: list[Any]) -> str:
-    """What differs between two lists of entrants."""
+    """Return the differences between two lists of entrants."""
     before = {each.get("name"): each for each in was if isinstance(each, dict)}
     if list(before) != [each["name"] for each in now]:
         return "the entrants"

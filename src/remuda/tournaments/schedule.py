@@ -1,11 +1,10 @@
-"""Which matches there are to be played, who sits where in each, and what they amount to.
+"""The matches of a tournament, their seatings and their means.
 
-Who sits where is a *seating*: an entrant for each seat. A cell of a tournament, the return of one
-of the row among those of the column, asks for one seating for each seat that the one may have.
-Where two cells ask for the same seating (in games of two seats the one's is the other's), it is
-played once and counts for both. A seat that is taken for good is no entrant's, and what is earned
-there counts for nobody. Match `k` of seating `i` has the number `k * I + i` of I seatings,
-so that matches in ascending order take all seatings in turn.
+A *seating* has an entrant for each seat. A cell of a tournament, the return of one agent of the row
+among those of the column, needs one seating for each seat that the one may have. A seating of two
+cells (in games of two seats) is played once and counts for both. A reserved seat belongs to no
+entrant, and its returns do not count. Match `k` of seating `i` has the number `k * I + i` of I
+seatings, so that matches in ascending order take all seatings in turn.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Numbers = npt.NDArray[np.float64]
 
 
 class Schedule:
-    """The matches of a tournament; nothing of it depends on how or when they are played."""
+    """The matches of a tournament, independent of how and when they are played."""
 
     def __init__(
         self,
@@ -33,23 +32,16 @@ class Schedule:
         episodes: int,
         taken: Mapping[int, str] | None = None,
     ) -> None:
-        """Find the seatings.
-
-        Args:
-            participants: N entrants.
-            num_seats: S, of the game.
-            episodes: matches of each seating; 0: as many as it turns out (`OpenResults`).
-            taken: by seat, who takes it for good; None: all D = S seats are dealt.
-        """
+        """Find the seatings."""
         self.episodes, self._seats = episodes, num_seats
         taken = dict(taken or {})
         count = len(participants)
         self.dealt = tuple(seat for seat in range(num_seats) if seat not in taken)
-        """The D seats that entrants sit on."""
+        """The D seats of entrants."""
         takers = {seat: count + number for number, seat in enumerate(taken)}
-        """By seat that is taken, the number of who takes it: it follows those of the entrants."""
+        """The number of each reserved seat's taker, after those of the entrants."""
         self.cells: Integers = np.zeros((count, count, len(self.dealt)), np.int64)
-        """[N, N, D]: the seating in which the row has this seat, among the column's."""
+        """[N, N, D]: the seating with the row on this seat, among the column's."""
         numbers: dict[tuple[int, ...], int] = {}
         for row in range(count):
             for column in range(count):
@@ -61,7 +53,7 @@ class Schedule:
                         numbers[seating] = len(numbers)
                     self.cells[row, column, place] = numbers[seating]
         self.seatings: Integers = np.array(list(numbers), np.int64)
-        """[I, S]: by seating and seat, the entrant."""
+        """[I, S]: the entrant of each seat."""
         self._take_members(
             [
                 *(
@@ -76,7 +68,7 @@ class Schedule:
         )
 
     def _take_members(self, members_of: Sequence[Sequence[Sequence[Entrant]]]) -> None:
-        """Number those who play for the entrants, and those who take seats: their *places*."""
+        """Number all policies that play: their *places*."""
         places: dict[int, int] = {}
         players: list[Entrant] = []
         for who in (who for each in members_of for seat in each for who in seat):
@@ -84,7 +76,7 @@ class Schedule:
                 places[id(who)] = len(players)
                 players.append(who)
         self.players: tuple[Entrant, ...] = tuple(players)
-        """By place, who plays."""
+        """The policy of each place."""
         seats = np.arange(self._seats)
         longest = max(len(seat) for each in members_of for seat in each)
         self._members = np.full((len(members_of), self._seats, longest), -1, np.int64)
@@ -94,9 +86,9 @@ class Schedule:
                 self._lengths[entrant, seat] = len(members)
                 self._members[entrant, seat, : len(members)] = [places[id(m)] for m in members]
         self._kinds: Integers = np.zeros(len(self.seatings), np.int64)
-        """[I]: seatings whose members may sit together alike have one number."""
+        """[I]: seatings with equal restrictions on their members have one number."""
         self._turns: list[MemberTurns | None] = [None]
-        """By this number; None: each seat has one member."""
+        """The turns of each number; None: each seat has one member."""
         found: dict[tuple[tuple[int, ...], ...], int] = {}
         for number in np.flatnonzero((self._lengths[self.seatings, seats] > 1).any(1)).tolist():
             alike = self._members_alike(self.seatings[number])
@@ -106,7 +98,7 @@ class Schedule:
             self._kinds[number] = found[alike]
 
     def _members_alike(self, entrants: Integers) -> tuple[tuple[int, ...], ...]:
-        """By seat, the members that may sit there, numbered as they are first named."""
+        """Return the members that may sit on each seat, numbered by first appearance."""
         numbers: dict[int, int] = {}
         return tuple(
             tuple(
@@ -117,24 +109,23 @@ class Schedule:
 
     @property
     def num_matches(self) -> int:
-        """How many there are to be."""
+        """The number of all matches."""
         return self.episodes * len(self.seatings)
 
     def may_sit(self, seat: int) -> list[int]:
-        """The places of all who play a seat in some match, in order."""
+        """Return the places that play a seat in some match, in order."""
         found = np.unique(self._members[:, seat])
         return [int(place) for place in found if place >= 0]
 
     def entrants_of(self, numbers: Integers) -> Integers:
-        """By match and seat, the entrant, or N and on, who takes the seat for good: [M, S]."""
+        """Return entrants of matches by seat, or N and on for a reserved seat's taker: [M, S]."""
         entrants: Integers = self.seatings[numbers % len(self.seatings)]
         return entrants
 
     def places_of(self, numbers: Integers) -> Integers:
-        """By match and seat, the place of who plays: [M, S].
+        """Return the places of matches by seat: [M, S].
 
-        The members of an entrant take turns, so that all who may sit together meet equally often
-        (`MemberTurns`).
+        The members of an entrant take turns, so that all pairs meet equally often (`MemberTurns`).
         """
         matches, seatings = np.divmod(numbers, len(self.seatings))
         entrants, seats = self.seatings[seatings], np.arange(self._seats)
@@ -149,23 +140,21 @@ class Schedule:
         return places
 
     def by_seating(self, numbers: Integers, returns: Floats) -> list[Numbers]:
-        """The returns of matches [M, S] by their seating, each [matches, S]."""
+        """Return the returns of matches [M, S] by their seating, each [matches, S]."""
         seatings = numbers % len(self.seatings)
         order = np.lexsort((numbers, seatings))
         ends = np.searchsorted(seatings[order], np.arange(1, len(self.seatings)))
         return np.split(returns[order].astype(np.float64), ends)
 
     def means_and_errors(self, of_seating: Sequence[Numbers]) -> tuple[Numbers, Numbers, Integers]:
-        """What matches amount to, by cell: means, their standard errors, matches; each [N, N].
+        """Return means, standard errors and numbers of matches by cell; each [N, N].
 
-        The mean is over seats, each as much; what one seat earns more than another is no chance,
-        and does not count as such. On the diagonal all seats are of the same matches, so that the
-        error is that of the mean over the seats of a match. A seat counts by the matches in which
-        it took part, and not at all where it took part in none.
+        The mean is over seats with equal weight; differences between seats are not part of the
+        error. On the diagonal all seats come from the same matches, so the error is that of the
+        mean over the seats of a match. A seat counts by the matches in which it took part.
 
-        Args:
-            of_seating: the returns of the matches of each seating, each [matches, S]; NaN: that
-                seat took no part.
+        `of_seating`: the returns of each seating's matches, each [matches, S]; NaN: the seat took
+        no part.
         """
         count = len(self.cells)
         means, errors = np.full((count, count), np.nan), np.full((count, count), np.nan)
@@ -189,7 +178,7 @@ class Schedule:
 
 
 def _over_seats(returns: Numbers) -> Numbers:
-    """By match, the mean return over the seats: [M, S] to [M]; empty where no seat took part."""
+    """Return each match's mean return over the seats: [M, S] to [M], without absent matches."""
     found = balanced(returns)
     means: Numbers = found.mean(1) if found.size else np.zeros(0)
     return means

@@ -1,8 +1,8 @@
-"""Seats of a tournament: each copy of the game plays one match after another of those left to play.
+"""Tournament seats: each copy of the game plays one match after another.
 
 A copy takes the next match as soon as its last one is over. Policies of one layout and kind of seat
-are one stack, whatever matches they are in, as in training (`remuda.actor.match_seats`); nothing is
-written down of what they observe, and no policy learns.
+form one stack, whatever their matches, as in training (`remuda.actor.match_seats`); no experience
+is written, and no policy learns.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from remuda.tournaments.schedule import Schedule
 from remuda.types import Bools, Floats, Integers, State, TurnResult
 
 KEPT_PASSES = 64
-"""Passes of different shapes that are kept ready: each holds what its layers say."""
+"""Passes of different shapes to keep: each holds its layers' outputs."""
 
 
 class Results(Protocol):
-    """Takes note of matches that are over."""
+    """A receiver of finished matches."""
 
     def add(self, numbers: Integers, versions: Integers, returns: Floats, truncated: Bools) -> None:
-        """Note matches by number [M]: versions and returns [M, S], and whether they were cut."""
+        """Store matches by number [M]: versions and returns [M, S], and whether they were cut."""
 
 
 class TournamentGroup(PolicyGroup):
-    """Policies that explore alike: they choose in one call, with the numbers of their matches."""
+    """Policies with equal exploration, which act in one call with their matches' random numbers."""
 
     random: MatchRandom
 
     def choose(self, group: int, random: np.random.Generator | None) -> None:
-        """Pass by pass, and then a choice for all their streams."""
+        """Run the passes, then choose actions for all streams at once."""
         self.random.aim(self._plans[group].streams)
         super().choose(group, random)
 
 
 @dataclass(frozen=True)
 class Scripted:
-    """A policy that plays without having learned, on one seat of some copies."""
+    """A scripted policy on one seat of some copies."""
 
     place: int
     policy: ScriptedPolicy
@@ -63,15 +63,15 @@ class Scripted:
 
 
 class TournamentSeats(StreamSeats):
-    """Seats that are dealt from a list of matches, in its order.
+    """Seats that are dealt from a list of matches, in order.
 
-    What it guarantees:
+    Guarantees:
 
-    1. Every match of the list is begun once, and noted once it is over, however long it takes.
-    2. What is drawn in a match follows from the seed and its number, whatever copy plays it; but
-       for scripted policies of the user's, and of games of the user's.
-    3. After `end_dealing` no match is begun, and those that were begun are played to their end:
-       which are played does not depend on what came of them.
+    1. Every match of the list is started once, and stored once it is over, however long it takes.
+    2. All random draws in a match follow from the seed and its number, whatever copy plays it;
+       except those of user-made scripted policies and games.
+    3. After `end_dealing` no match is started, and those under way are finished: which ones are
+       played does not depend on their results.
     """
 
     def __init__(
@@ -84,26 +84,15 @@ class TournamentSeats(StreamSeats):
         seed: int,
         part: int = 0,
     ) -> None:
-        """Take the seats, and deal the first matches.
-
-        Args:
-            env: the copies of the game.
-            game: which game it is.
-            schedule: the matches that there are.
-            left: the numbers of those that are to be played, in order; as many as copies at least.
-            results: takes note of what came of them.
-            seed: of the tournament.
-            part: which of the processes that play this is; what is not drawn by the match is drawn
-                otherwise in each.
-        """
+        """Deal the first matches."""
         self._schedule, self._results = schedule, results
         self.groups: Sequence[tuple[int, ...]] = env.turn_groups
         self.numbers: Integers = np.full(env.num_envs, -1, np.int64)
         """[num_envs]: the match that a copy plays; -1: none, and its game does not count."""
         self.seated: Integers = np.zeros((env.num_envs, env.num_agents), np.int64)
-        """[num_envs, S]: the place of who sits there."""
+        """[num_envs, S]: the place of the policy on each seat."""
         self.closed = 0
-        """Matches that are over."""
+        """Number of finished matches."""
         self._left, self._next, self._dealing = left, 0, True
         self._seed = int(stream(seed, "tournament").integers(2**63))
         keys: Keys = np.zeros(env.num_agents * env.num_envs, np.uint64)
@@ -113,7 +102,7 @@ class TournamentSeats(StreamSeats):
         self._part = (part,) if part else ()
         rest = stream(seed, "tournament", "rest", *self._part)
         self.seeds = MatchSeeds(self._matches, rest)
-        """What an actor draws the episodes' seeds from."""
+        """The source of the episodes' seeds."""
         kinds, groups = _policy_groups(env, schedule, keys, turns, rest)
         super().__init__(env, groups, kinds)
         self._scripted = self._find_scripted(game, seed)
@@ -125,7 +114,7 @@ class TournamentSeats(StreamSeats):
 
     @property
     def done(self) -> bool:
-        """Whether no match is under way or left to be begun."""
+        """True if no match is under way or left."""
         return bool((self.numbers < 0).all())
 
     @property
@@ -134,14 +123,14 @@ class TournamentSeats(StreamSeats):
         return []
 
     def end_dealing(self) -> None:
-        """Begin no more matches."""
+        """Start no more matches."""
         self._dealing = False
 
     def decide(self, group: int) -> None:
-        """Write nothing."""
+        """Do nothing: no experience is written."""
 
     def act(self, agent: int) -> None:
-        """Let what was chosen take effect; scripted policies choose as late as that."""
+        """Apply the chosen actions; scripted policies choose here."""
         kind = self._kind_of[agent]
         actions = kind.chosen(agent)
         scripted = self._scripted[agent]
@@ -158,7 +147,7 @@ class TournamentSeats(StreamSeats):
         self.env.act(agent, actions)
 
     def outcome(self, result: TurnResult) -> None:
-        """Forget what agents have in mind whose own episode is over."""
+        """Reset the recurrent states of agents whose own episode is over."""
         self._turns += 1
         ended = result.terminated | result.truncated
         if ended.any():
@@ -172,7 +161,7 @@ class TournamentSeats(StreamSeats):
         turns: Integers,  # noqa: ARG002
         told: Floats,  # noqa: ARG002
     ) -> None:
-        """Note the matches that are over, and deal their copies the next."""
+        """Store the finished matches, and deal their copies the next."""
         copies = np.flatnonzero(over & (self.numbers >= 0))
         if len(copies):
             earned: Floats = returns[copies].astype(np.float32)
@@ -182,13 +171,13 @@ class TournamentSeats(StreamSeats):
         self._deal(copies)
 
     def begin(self, over: Bools) -> None:
-        """Begin the matches that were dealt."""
+        """Start the dealt matches."""
         self._turns[self._streams(np.flatnonzero(over)).reshape(-1)] = 0
         self._plan()
         self._forget_copies(over)
 
     def _deal(self, copies: Integers) -> None:
-        """Give these copies the next matches; where there is none, they go on without counting."""
+        """Give these copies the next matches; copies without one play on without counting."""
         count = min(len(copies), len(self._left) - self._next) if self._dealing else 0
         dealt, idle = copies[:count], copies[count:]
         numbers = self._left[self._next : self._next + count]
@@ -205,7 +194,7 @@ class TournamentSeats(StreamSeats):
             group.deal(self.seated, self.groups)
 
     def _streams(self, copies: Integers) -> Integers:
-        """The streams of these copies, agent by agent: [S, len(copies)]."""
+        """Return the streams of these copies, agent by agent: [S, len(copies)]."""
         agents = np.arange(self.env.num_agents)[:, None]
         streams: Integers = agents * self.env.num_envs + copies
         return streams
@@ -214,7 +203,7 @@ class TournamentSeats(StreamSeats):
         return np.arange(agent * self.env.num_envs, (agent + 1) * self.env.num_envs)
 
     def _find_scripted(self, game: Game, seed: int) -> list[list[Scripted]]:
-        """By seat, the scripted policies that play it in some match."""
+        """Return the scripted policies that play each seat in some match."""
         found: list[list[Scripted]] = []
         for agent in range(self.env.num_agents):
             here = []
@@ -232,28 +221,28 @@ class TournamentSeats(StreamSeats):
     # What seats of training do besides: nothing is saved in the middle of a match.
 
     def take(self, news: Mapping[str, Snapshot]) -> None:
-        """Nothing: who plays does not learn meanwhile."""
+        """Do nothing: the policies do not learn."""
 
     def state(self) -> State:
-        """Nothing."""
+        """Return nothing."""
         return {}
 
     def restore(self, state: State) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def holds(self, state: State) -> bool:  # noqa: ARG002
-        """Nothing is held."""
+        """Return that nothing is held."""
         return False
 
     def lasting(self) -> State:
-        """Nothing."""
+        """Return nothing."""
         return {}
 
     def restore_lasting(self, state: State) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def close_orphans(self) -> None:
-        """Nothing: nothing is written."""
+        """Do nothing: no experience is written."""
 
 
 def _policy_groups(
@@ -263,7 +252,7 @@ def _policy_groups(
     turns: Integers,
     rest: np.random.Generator,
 ) -> tuple[list[Kind], list[TournamentGroup]]:
-    """The kinds of seats, and all trained policies by kind, layout and how they explore."""
+    """Return the kinds of seats, and the trained policies by kind, layout and exploration."""
     alike = kinds_of(env.agents)
     kinds: list[Kind] = []
     groups: list[TournamentGroup] = []
@@ -290,7 +279,7 @@ def _policy_groups(
 
 
 class _RandomOfKind(MatchRandom):
-    """Draws for the streams of one kind of seats, by their numbers among these."""
+    """Random draws for the streams of one kind of seats."""
 
     def __init__(
         self, keys: Keys, turns: Integers, rest: np.random.Generator, streams: Integers
@@ -309,7 +298,7 @@ def _group(
     random: MatchRandom,
     num_places: int,
 ) -> TournamentGroup:
-    """A stack of these players, with their weights."""
+    """Return a stack of these policies, with their weights."""
     specs = [players[place].spec for place in places]
     width = -(-len(kind.observations_flat) // STEP) * STEP
     none = [None] * len(places)  # noisy layers act on their means

@@ -1,4 +1,4 @@
-"""Who plays what in a tournament: all that its matches follow from."""
+"""The setup of a tournament, which determines all of its matches."""
 
 from __future__ import annotations
 
@@ -14,28 +14,21 @@ from remuda.tournaments.entrants import Participant
 
 @dataclass(frozen=True)
 class TournamentSetup:
-    """Who plays what: all that the matches of a tournament follow from."""
+    """The entrants, game and settings of a tournament."""
 
     game: str
     options: Mapping[str, Any]
     participants: tuple[Participant, ...]
     seed: int = 0
     sampled: bool = False
-    """Whether policies explore as at the end of training; else they are greedy."""
+    """Explore with the final exploration rate; else greedy."""
     check: bool = True
-    """Whether what the game hands over is checked."""
+    """Validate the environment's output."""
     taken: Mapping[str, str] = field(default_factory=dict)
-    """By agent, who takes its seat for good without having learned: no entrant sits there."""
+    """The scripted policy that reserves an agent's seat."""
 
     def taken_seats(self, agents: Sequence[str]) -> dict[int, str]:
-        """By seat, who takes it for good.
-
-        Args:
-            agents: of the game, by seat.
-
-        Raises:
-            UsageError: it has no such agent, or no seat is left.
-        """
+        """Return the scripted policy of each reserved seat."""
         for agent in self.taken:
             if agent not in agents:
                 raise UsageError(
@@ -46,7 +39,7 @@ class TournamentSetup:
         return {seat: self.taken[name] for seat, name in enumerate(agents) if name in self.taken}
 
     def description(self, agents: Sequence[str]) -> dict[str, Any]:
-        """It as plain data."""
+        """Return plain data."""
         told: dict[str, Any] = {
             "tournament": 1,
             "game": self.game,
@@ -63,11 +56,7 @@ class TournamentSetup:
         return told
 
     def digest(self, until: str = "") -> str:
-        """Eight characters by which one tournament is told from others.
-
-        Args:
-            until: the question that it is played for; empty: none.
-        """
+        """Return eight characters that identify the tournament."""
         told = self.description(()) | ({"until": until} if until else {})
         text = json.dumps(told, default=str, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()

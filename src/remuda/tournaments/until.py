@@ -1,12 +1,12 @@
-"""Play a tournament in rounds until a question is answered, and no longer.
+"""Play a tournament in rounds until a question is answered.
 
-Each round plays the pairs on which the answer hangs (`remuda.analysis.plan.allocate`), adds to the
-record, and asks again. What is planned is written down before it is played (`rounds.jsonl`), so
-that a tournament that was cut off plays the same matches when it is gone on with.
+Each round plays the pairs that decide the answer (`remuda.analysis.plan.allocate`) and looks again.
+Rounds are planned in `rounds.jsonl` before they are played, so that an interrupted tournament plays
+the same matches on resume.
 
-Who looks often and ends as soon as it looks well ends too often by luck. There are few looks, since
-the matches grow by `GROWTH` from one to the next, and the doubt that is allowed is shared out among
-them (`remuda.tournaments.doubt`).
+Repeated looks inflate the chance of a wrong answer. There are few, since the matches grow by
+`GROWTH` from one to the next, and the error probability is divided among them
+(`remuda.tournaments.doubt`).
 """
 
 from __future__ import annotations
@@ -41,33 +41,32 @@ ROUNDS = "rounds.jsonl"
 GROWTH = 0.5
 """Matches of a round as a share of all before it."""
 LOOKED_AT = 8
-"""Matches of each pair before the first look, at least; each seating is played as often."""
+"""Least matches of each pair before the first look."""
 SPENT = "the matches were spent"
-"""Why a tournament ended before the question was answered."""
+"""The reason for an end without an answer."""
 MATCHES = 1_000_000
-"""At most, where nothing else is said."""
+"""Default limit of matches."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """What is known after a round."""
+    """The knowledge after a round."""
 
     rounds: int
     matches: int
-    """That are over."""
     words: str
     """The answer."""
     sure: float
-    """0 to 1: at least so sure it is, over this look and all before it."""
+    """0 to 1: the least confidence over this look and all before it."""
     wanted: float
-    """As sure it is to be, 0 to 1."""
+    """The confidence to reach, 0 to 1."""
     reached: bool
-    """Whether it is; never in the midst of a round."""
+    """True once it is reached; never within a round."""
     unsure: str
-    """The comparison that is the least sure, in words."""
+    """The least certain comparison, in words."""
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "rounds": self.rounds,
             "matches": self.matches,
@@ -90,26 +89,9 @@ def play_until(
     copies: int | None = None,
     processes: int | None = 1,
 ) -> tuple[Played, Look | None]:
-    """Play round after round until a question is answered, or a limit is reached.
+    """Play rounds until a question is answered, or a limit is reached.
 
-    Args:
-        setup: who plays what.
-        until: the question, and how sure its answer is to be (`parse_until`).
-        directory: where matches are written as they end, and gone on from; None: nowhere.
-        asked: plain data that is kept there, by which it may be asked for again.
-        limits: when to end before, and who watches.
-        most: matches, at most.
-        told: is told what is known after each round.
-        copies: of the game in a process, at most; None: as many as are good for it.
-        processes: that play; 1: this one; None: as many as are useful, up to its cores.
-
-    Returns:
-        What came of the matches, and what is known in the end; None: too little was played.
-
-    Raises:
-        UsageError: there is no such question, less than two play, no two of them meet, or the
-            directory holds another tournament.
-        RunDirectoryError: the directory is in use, damaged, or cannot be written.
+    Arguments as of `remuda.tournaments.engine.play`.
     """
     question, wanted = parse_until(until)
     if len(setup.participants) < 2:
@@ -145,12 +127,12 @@ def play_until(
 
 
 def _first_of_each(seats: int) -> int:
-    """Matches of each pair before the first look: each of its seatings as often."""
+    """Return the matches of each pair before the first look, equal for its seatings."""
     return -(-LOOKED_AT // (2 * seats)) * 2 * seats
 
 
 def _check_first(setup: TournamentSetup, most: int, directory: Path | None) -> None:
-    """Raise a `UsageError`, before anything is written, where the first round cannot be played."""
+    """Raise a `UsageError`, before anything is written, if the first round cannot be played."""
     env = make_env(setup.game, 1, **setup.options)
     env.close()
     dealt = env.num_agents - len(setup.taken_seats([agent.name for agent in env.agents]))
@@ -164,22 +146,22 @@ def _check_first(setup: TournamentSetup, most: int, directory: Path | None) -> N
     begun = directory is not None and (directory / ROUNDS).exists()
     if first > most and not begun:
         raise UsageError(
-            f"--matches is {most:,}; before anything can be said {count} entrants play {first:,}"
+            f"--matches is {most:,}; before any answer {count} entrants play {first:,}"
         )
 
 
 def _why(limits: Limits, gone: float) -> str:
-    """Why no further matches are played after so many seconds."""
+    """Return the reason for the end after so many seconds."""
     if limits.interrupted():
         return "interrupted"
     return "the time was up" if limits.reached(gone) else SPENT
 
 
 class _Rounds:
-    """The rounds of a tournament: what was planned, and what is to come.
+    """The past and next rounds of a tournament.
 
-    1. What a round plays is written down before its first match.
-    2. It follows from the matches of the rounds before it and from the seed.
+    1. A round is written before its first match.
+    2. It follows from the matches of earlier rounds and from the seed.
     """
 
     def __init__(
@@ -199,13 +181,13 @@ class _Rounds:
         self._counts: Integers = np.zeros(len(schedule.seatings), np.int64)
         """[I]: planned matches by seating."""
         self.number = 0
-        """Rounds that were planned."""
+        """Planned rounds."""
         for line in _read_rounds(self._path, len(self._counts)):
             self._counts[line["seatings"]] += np.array(line["matches"], np.int64)
             self.number += 1
 
     def planned(self) -> Integers:
-        """The numbers of all matches of all rounds, in order."""
+        """Return the numbers of all planned matches, in order."""
         seatings = np.repeat(np.arange(len(self._counts)), self._counts)
         first = np.repeat(np.cumsum(self._counts) - self._counts, self._counts)
         turns = np.arange(len(seatings)) - first
@@ -213,11 +195,7 @@ class _Rounds:
         return numbers
 
     def plan(self, stop: Callable[[], bool] = lambda: False) -> bool:
-        """Plan a further round; False: no match is left to be played, or it was stopped.
-
-        Args:
-            stop: whether to end now.
-        """
+        """Plan a further round; False: no match is left, or it was stopped."""
         total = int(self._counts.sum())
         count = len(self._names)
         left = self._most - total
@@ -236,7 +214,7 @@ class _Rounds:
         return True
 
     def look(self) -> Look:
-        """What the matches say that are over."""
+        """Answer the question from the finished matches."""
         payoffs = self.payoffs()
         over = not len(self._opened.results.left_of(self.planned()))
         found = look_at(payoffs, self._question, self.number)
@@ -251,12 +229,12 @@ class _Rounds:
         )
 
     def may_look(self) -> bool:
-        """Whether each two met twice at least."""
+        """Return whether every two met at least twice."""
         freedom = self.payoffs().own_freedom
         return bool((freedom[np.triu_indices(len(freedom), 1)] > 0.0).all())
 
     def payoffs(self) -> Payoffs:
-        """Of the matches that are over, seats pooled; as `remuda analyse` reads them."""
+        """Return the payoffs of the finished matches with pooled seats, as `remuda analyse`."""
         numbers, returns = self._opened.results.played()
         count = len(self._names)
         sums = np.zeros((ROWS, count, count))
@@ -266,7 +244,7 @@ class _Rounds:
         return from_sums(self._names, sums, True)
 
     def _shared(self, pairs: Integers) -> Integers:
-        """[I] matches by seating, from those of pairs [N, N]: those played least come first."""
+        """Return [I] matches by seating, from those of pairs [N, N]."""
         found: Integers = np.zeros(len(self._counts), np.int64)
         cells = self._opened.schedule.cells
         for row, column in np.argwhere(pairs).tolist():
@@ -286,7 +264,7 @@ class _Rounds:
         return found
 
     def _write(self, counts: Integers) -> None:
-        """Note a round; what was written of another in part is gone."""
+        """Append a round in place of any partly written one."""
         if self._path is not None:
             places = np.flatnonzero(counts)
             line = {"seatings": places.tolist(), "matches": counts[places].tolist()}
@@ -302,15 +280,7 @@ class _Rounds:
 
 
 def _read_rounds(path: Path | None, seatings: int | None = None) -> list[dict[str, list[int]]]:
-    """Each round that was written down: its seatings, and how many matches of each.
-
-    Args:
-        path: of the file.
-        seatings: how many there are; None: that is not known.
-
-    Raises:
-        RunDirectoryError: a line is damaged.
-    """
+    """Return each written round: its seatings, and their numbers of matches."""
     if path is None or not path.exists():
         return []
     try:
@@ -325,14 +295,14 @@ def _read_rounds(path: Path | None, seatings: int | None = None) -> list[dict[st
             read = None
         if not _is_round(read, seatings):
             raise RunDirectoryError(
-                f"{path} is damaged in line {number}; begin anew in another directory"
+                f"{path} is damaged in line {number}; start over in another directory"
             )
         found.append(read)
     return found
 
 
 def _is_round(read: object, seatings: int | None) -> bool:
-    """Whether a line is of a round: numbers of seatings, and matches of each."""
+    """Return whether a line is a valid round."""
     if not isinstance(read, dict):
         return False
     places, matches = read.get("seatings"), read.get("matches")
@@ -346,13 +316,9 @@ def _is_round(read: object, seatings: int | None) -> bool:
 
 
 def sides_between(agents: Sequence[AgentSpec], taken: Collection[str] = ()) -> Integers:
-    """By seat, the number of its side, for who meets whom in a tournament: [seats].
+    """Return the number of each seat's side in a tournament: [seats].
 
-    Where all that entrants play are of one team, each plays for itself: else none would have met.
-
-    Args:
-        agents: of the game, by seat.
-        taken: those whose seats are taken for good; -1: they are on no side.
+    If all seats of entrants are one team, each plays for itself, as no two would meet otherwise.
     """
     teams = [agent.team for agent in agents]
     several = len({agent.team for agent in agents if agent.name not in taken}) > 1
@@ -361,12 +327,9 @@ def sides_between(agents: Sequence[AgentSpec], taken: Collection[str] = ()) -> I
 
 
 def missing_matches(directory: Path) -> int | None:
-    """How many matches of the rounds of a tournament are not in its ledger.
+    """Return how many matches of a tournament's rounds are not in its ledger.
 
     None: it is not played in rounds.
-
-    Raises:
-        RunDirectoryError: it is damaged.
     """
     if not (directory / ROUNDS).exists():
         return None

@@ -1,7 +1,7 @@
-"""Play matches in several processes: each takes its share, and one writes down what came of them.
+"""Play matches in several processes, with one that records the results.
 
-The random numbers of a match follow from its number (`random_numbers`), so that it does not matter
-which process plays it.
+The random numbers of a match follow from its number (`random_numbers`), so the process that plays
+it does not matter.
 """
 
 from __future__ import annotations
@@ -40,45 +40,36 @@ from remuda.types import Bools, Floats, Integers
 from remuda.user_code import naming_user_code
 
 GLANCE = 0.1
-"""Seconds between two looks at the limits, and between two messages of a process, at most."""
+"""Most seconds between two checks of the limits, and between two messages of a process."""
 ENDING = 10.0
-"""Seconds that a process has to end when it is told to."""
+"""Seconds that a process has to end."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What a process is told when it begins."""
+    """A process's first message."""
 
     setup: TournamentSetup
     episodes: int
     part: int
-    """Which of the processes it is."""
+    """The number of the process."""
     pickles: Mapping[str, bytes]
-    """The code that the game and its options name."""
+    """The code that the game and its options need."""
 
 
 class Workers:
     """Processes that play.
 
-    What it guarantees:
+    Guarantees:
 
-    1. What comes of a match is the same in whichever process it is played; but for scripted
-       policies and games of the user's that draw random numbers of their own.
-    2. Where a process is killed, the others are ended, and what came in before is kept.
-    3. They end with this process, whatever that dies of.
+    1. The result of a match is the same in every process; except for user-made scripted policies
+       and games with their own random numbers.
+    2. If a process is killed, the others are ended, and earlier results are kept.
+    3. They end with this process, however it dies.
     """
 
     def __init__(self, setup: TournamentSetup, episodes: int, count: int) -> None:
-        """Start them; they make ready while this process goes on.
-
-        Args:
-            setup: who plays what.
-            episodes: matches of each seating; 0: as many as it turns out.
-            count: how many processes.
-
-        Raises:
-            RemudaError: a process cannot be started.
-        """
+        """Start them; they prepare in the background."""
         self._setup, self._episodes = setup, episodes
         self._lifeline = Lifeline()
         self._connections: list[Connection] = []
@@ -86,11 +77,7 @@ class Workers:
         self.grow(count)
 
     def grow(self, count: int) -> None:
-        """Start more of them, if there are less than so many; they are started as in the first.
-
-        Raises:
-            RemudaError: a process cannot be started.
-        """
+        """Start more of them, up to a number."""
         pickles = pickles_in([self._setup.game, self._setup.options])
         for part in range(len(self._processes), count):
             ours, theirs = Pipe()
@@ -122,24 +109,13 @@ class Workers:
 
     @property
     def pids(self) -> list[int]:
-        """The ids of the processes that have begun."""
+        """Return the ids of running processes."""
         return [pid for process in self._processes if (pid := process.pid) is not None]
 
     def play(
         self, numbers: Integers, results: MatchResults, limits: Limits, wanted: int, copies: int
     ) -> str:
-        """Play matches; why some of them are missing then, or nothing.
-
-        Args:
-            numbers: of the matches, each process takes every so many-th of them.
-            results: takes note of what came of them.
-            limits: when to end before, and who watches.
-            wanted: matches there are to be in all, which is told to who watches.
-            copies: of the game in each process, at most.
-
-        Raises:
-            RemudaError: a process was killed, or failed.
-        """
+        """Play matches; return the reason for missing ones, or nothing."""
         count = len(self._connections)
         for part, connection in enumerate(self._connections):
             self._send(connection, (numbers[part::count], copies))
@@ -191,7 +167,7 @@ class Workers:
         return found
 
     def _fail(self, connection: Connection) -> None:
-        """Raise a `RemudaError` that tells what became of a process."""
+        """Raise a `RemudaError` about a dead process."""
         process = self._processes[self._connections.index(connection)]
         process.join(ENDING)
         code = process.exitcode
@@ -200,12 +176,12 @@ class Workers:
         how = f"was killed by signal {-code}" if code is not None and code < 0 else "has ended"
         raise RemudaError(
             f"a process of the tournament {how}; what is over is kept where the tournament has a "
-            "directory, and the same command goes on"
+            "directory, and the same command resumes"
         ) from None
 
 
 class _Sent(MatchResults):
-    """Sends what came of matches to the process that writes it down."""
+    """A buffer of results to send to the recording process."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -217,7 +193,7 @@ class _Sent(MatchResults):
         self._kept.append((numbers, versions, returns, truncated))
 
     def flush(self, now: bool = True) -> None:
-        """Send what is kept, unless that was done a moment ago."""
+        """Send what is kept, at most every `GLANCE` seconds."""
         if self._kept and (now or time.monotonic() - self._sent >= GLANCE):
             parts = zip(*self._kept, strict=True)
             self._connection.send(tuple(np.concatenate(part) for part in parts))
@@ -225,7 +201,7 @@ class _Sent(MatchResults):
 
 
 def work(connection: Connection, share: Share) -> None:
-    """Play what is sent. What every process is started for."""
+    """Run a process: play the matches that it is sent."""
     ignore_held_signals()
     setup = share.setup
     with threads(1):
@@ -262,7 +238,7 @@ def work(connection: Connection, share: Share) -> None:
 
 
 def _tell(connection: Connection, words: str) -> None:
-    """Say what failed, unless another process has ended the tournament by then."""
+    """Report a failure, unless the tournament has ended meanwhile."""
     with suppress(OSError):
         connection.send(words)
 
@@ -276,7 +252,7 @@ def play_share(
     part: int,
     connection: Connection,
 ) -> None:
-    """Play matches in this process, until all are over, or no more are to be begun."""
+    """Play matches in this process, until all are over, or no more are to be started."""
     if not len(numbers):
         return
     env = make_env(setup.game, min(copies, len(numbers)), **setup.options)
@@ -298,21 +274,16 @@ def play_share(
 
 
 def useful_processes(matches: int, copies: int) -> int:
-    """How many processes are worth their start: one for each core, if all have much to play.
-
-    Args:
-        matches: that are to be played.
-        copies: of the game that a process plays at once.
-    """
+    """Return the number of worthwhile processes: one a core, if all have much to play."""
     return max(1, min(available_cores(), matches // (ROUNDS_EACH * copies)))
 
 
 ROUNDS_EACH = 4
-"""So often each copy of a process is to be filled, for the process to be worth its start."""
+"""Least matches of each copy that make a process worth its start."""
 
 
 def available_cores() -> int:
-    """The cores that this process may use."""
+    """Return the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
