@@ -1,7 +1,8 @@
 """Trained policies in seats of a Remuda game, as `worlds.py` plays the sides of two libraries.
 
-Where both sides of a game learn, what one side earns tells as much of the other side as of itself.
-So the sides of two libraries meet: each plays one of the sides against the other one's.
+Where both sides of a game learn, what one side earns says as much about the other side as
+about itself. So the sides of two libraries meet: each plays one side against
+the other's.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import torch
 import remuda
 
 Plays = Callable[[Any, int, np.ndarray, np.random.Generator], np.ndarray]
-"""What `env.scripted` takes: actions [N] of an agent of N copies by its observations [N, ...]."""
+"""A function for `env.scripted`: from observations [N, ...] of an agent to actions [N]."""
 
 
 def players(kept: Path, sampled: bool) -> dict[str, Plays]:
-    """By agent, what the other library's policy does in its seat.
+    """Map agents to functions that act with the other library's policy.
 
     Args:
         kept: what `peer_programs/sb3_worlds.py` kept: pairs of the agents of a learner and the
@@ -35,7 +36,7 @@ def players(kept: Path, sampled: bool) -> dict[str, Plays]:
 
 
 def playing(policy: remuda.Policy, sampled: bool) -> Plays:
-    """What a policy of Remuda's does in a seat."""
+    """Return a function that acts with a policy of Remuda in a seat."""
     return _in_a_seat(lambda seen, rng: policy.act(seen, deterministic=not sampled, rng=rng))
 
 

@@ -1,4 +1,4 @@
-"""What an adapter costs: playing through it against stepping the same environment in a bare loop.
+"""Compare playing through an adapter with stepping the same environment in a bare loop.
 
     python benchmarks/adapters.py
 

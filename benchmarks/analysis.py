@@ -1,7 +1,7 @@
 """How long an analysis takes, and what memory: of a long ledger, and of large games.
 
 A ledger of matches between policies that are known to differ, as a run writes it, is analysed by
-`remuda analyse` in a child of its own; then alpha-rank and a linear program of random games, in
+`remuda analyse` in a separate child; then alpha-rank and a linear program of random games, in
 this process. Held to bars for two cores.
 
     python benchmarks/analysis.py                       # all of it, 10 million matches
@@ -27,7 +27,7 @@ from remuda.population.ledger import header_of, record_type
 from remuda.tournaments.record import DESCRIPTION
 
 SECONDS, GIB = 30.0, 2.0
-"""What the analysis of ten million matches of 64 policies may take."""
+"""The limits for the analysis of ten million matches of 64 policies."""
 EACH = 10.0
 """Seconds that alpha-rank of 200 strategies may take, and a linear program of 500 x 500."""
 AT_ONCE = 1 << 20
@@ -58,14 +58,14 @@ def write_ledger(directory: Path, policies: int, matches: int, rng: np.random.Ge
 
 
 def in_a_child(directory: Path) -> tuple[float, float, float]:
-    """Analyse a directory in a process of its own; returns seconds, those of CPU, GiB at most."""
+    """Analyse a directory in a separate process; returns seconds, those of CPU, GiB at most."""
     words = [sys.executable, "-m", "remuda", "analyse", str(directory)]
     began = time.perf_counter()
     child = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
-        raise SystemExit("the analysis failed; see above")
+        raise SystemExit("the analysis failed; its output is above")
     # Linux counts in KiB, macOS in bytes.
     unit = 2**30 if sys.platform == "darwin" else 2**20
     computed = usage.ru_utime + usage.ru_stime

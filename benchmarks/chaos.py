@@ -3,7 +3,7 @@
 Two runs of the same configuration, one after the other: one is left alone; in the other, every few
 seconds a random role is killed, stopped, or made to raise an exception, until the given time is
 over. Then the disturbed run must end by itself, having played the turns that were planned, and this
-program tells what it cost: restarts, work lost, standstill, and what the policies earn in the end.
+program prints the cost: restarts, work lost, standstill, and what the policies earn in the end.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ChaoticAssembly(training.Assembly):
 
 
 def play(directory: Path, turns: int) -> None:
-    """The run itself, in a process of its own."""
+    """The run itself, in a separate process."""
     training.Assembly = ChaoticAssembly  # type: ignore[misc]
     config = load_config(
         {
@@ -108,7 +108,7 @@ class Fault:
 
 @dataclass
 class Outcome:
-    """What came of a run."""
+    """The result of a run."""
 
     seconds: float
     exit_code: int
@@ -185,7 +185,7 @@ def _lost(directory: Path, role: str, now: float, started: float) -> float | Non
     if role == "actor":
         return None
     checkpoints = Checkpoints(directory / "checkpoints")
-    # Named after its only policy, or after the first and the last: each has a part of its own.
+    # Named after its only policy, or after the first and the last: each has its own part.
     lost = []
     for policy in role.removeprefix("learner-").split(".."):
         files = checkpoints.path.glob(f"[0-9]*/{policy}.safetensors")

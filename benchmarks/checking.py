@@ -1,10 +1,10 @@
-"""What it costs to check all that a game hands over: turns with and without, in turns.
+"""Measure the cost of checking all that a game hands over: turns with and without, in turns.
 
     python benchmarks/checking.py [--seconds 20]
 
 Prints, for each game, what share the checks add to the processor time of a turn: the median over
 many pairs of neighbouring turns, one with checks and one without, in random order; and between what
-bounds that median lies, 95 of 100 times. The pass over observations, which copies them for the
+bounds that median is, 95 of 100 times. The pass over observations, which copies them for the
 network and finds what is not finite, is timed apart, against one that only copies.
 """
 
@@ -33,13 +33,13 @@ GAMES = {
     "gymnasium:CartPole-v1": 16,
     "pettingzoo:classic/tictactoe-v3": 16,
 }
-"""By game, how many copies are played."""
+"""The number of copies for each game."""
 BAR = 2.0
 """Percent of a turn that the checks of a game of this library may take."""
 
 
 DRAWS = 1000
-"""How often the pairs are drawn anew, for the bounds of their median."""
+"""How often the pairs are resampled, for the bounds of their median."""
 
 
 def make_actor(game: str, copies: int) -> Actor:

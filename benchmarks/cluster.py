@@ -4,13 +4,13 @@ lockstep   weights and ledger over two nodes against one node and `sequential`
 async      eight PPO policies: the actor on one node and learners on the other, against no nodes
 slow       a game of a millisecond a turn: one node of one core against two of one core each
 kill       whole nodes are killed at random moments: what it costs, and what is left behind
-frozen     a whole node is stopped and goes on again: it is given up, or taken back, never both
+frozen     a whole node is stopped and continues: it is given up, or taken back, never both
 traffic    bytes a trained step, frames, what bridges cost; weights of 64 policies to four nodes
 calibrate  what bridges and the head do, unit by unit: what cluster_model.py goes by
 soak       an hour on two nodes: the memory of every process, and Ray's object store
 
-Everything is on one machine: its cores and its loopback are shared by all nodes. What is timed
-needs a machine that does nothing else.
+Everything is on one machine: its cores and its loopback are shared by all nodes. Timings
+need a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ SLOW: dict[str, Any] = {
 
 
 TIMED = "counted"
-"""What of a part tells how long anything took, too."""
+"""The entries of a part that depend on how long anything took."""
 
 
 # Exact schedules.
@@ -108,7 +108,7 @@ def exact(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def digest(state: Any) -> str:
-    """Of a part of a checkpoint: numbers and arrays by name, whatever their order."""
+    """Return a digest of a part of a checkpoint, whatever the order of its entries."""
     found = hashlib.sha256()
 
     def take(name: str, value: Any) -> None:
@@ -130,7 +130,7 @@ def digest(state: Any) -> str:
 
 
 def held(state: Any) -> Any:
-    """The same part, without what lies in places of a ring that hold no step.
+    """The same part, without the contents of places of a ring that hold no step.
 
     An actor leaves there what it wrote long ago; a ring that follows it never had that.
     """

@@ -39,9 +39,9 @@ TREE: dict[str, Any] = {
 CALM = 10.0
 """Seconds of undisturbed play before the first kill, and after the last."""
 AFTER = 20.0
-"""Seconds that are watched after a node goes on again."""
+"""Seconds that are watched after a node continues."""
 STANDSTILL, RESTART = 1.0, 15.0
-"""What is held to, in seconds."""
+"""The limits, in seconds."""
 STUCK = 60.0
 """Seconds without a turn after which a run will not end by itself."""
 START_LIMIT = 60.0
@@ -64,12 +64,12 @@ class Kill:
     roles: int
     """Actors and learner processes that begin again elsewhere, which counts as a restart."""
     epoch: int
-    """Of the placement that it had a part in."""
+    """The epoch of the placement that it was part of."""
     processes: int
 
 
 def series(looks: Sequence[Look]) -> tuple[Array, Array, Array]:
-    """Of looks: times, epochs, and [looks, actors + policies] how far each of these was."""
+    """Return times, epochs, and [looks, actors + policies] the progress of each."""
     times = np.array([look.time for look in looks])
     epochs = np.array([look.epoch for look in looks])
     far = np.array([(*look.turns, *look.trained) for look in looks])
@@ -176,7 +176,7 @@ def end_if_stuck(run: Run) -> None:
 def standstills(
     looks: Sequence[Look], kills: Sequence[Kill]
 ) -> tuple[list[tuple[float, float]], list[float], list[list[float | None]], list[float]]:
-    """What kills cost.
+    """Measure the cost of kills.
 
     Returns:
         For each kill, the longest standstill of any actor that was not hit, and of any policy; the

@@ -6,7 +6,7 @@ walls   what is used up first, from 4 to 1,000 nodes and from 8 to 10,000 polici
 
 It goes by what `cluster.py calibrate` recorded: what single things cost on this machine (a look at
 a word, a frame, a snapshot, a step, a poll of the head), and how much of each there is by the code
-of `src/remuda/cluster`: who has a link with whom (`Placement.peers_of`), which words are told
+of `src/remuda/cluster`: which nodes have a link (`Placement.peers_of`), which words are sent
 (`Stores`), how often (`bridge.TICK`, `channel.SLOWLY`, `runtime.ASK`). 1 of something is all
 of it: a core of a node, or its network.
 
@@ -39,7 +39,7 @@ MOVED = 0.9
 WITHIN = 0.2
 """How far the model may be from what was measured."""
 FAST, SLOW = len(ACTORS_WORDS) + len(LEARNERS_WORDS), 40
-"""Words of a ring that are told in every round; and of a policy's line of the scoreboard."""
+"""Words of a ring that are sent in every round; and of a policy's line of the scoreboard."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Costs:
     poll: float
     """A question of the head to a node, with its answer..."""
     entry: float
-    """...and for each node that the answer tells of."""
+    """...and for each node in the answer."""
     match: float
     """A result of a match that the head takes."""
     step_bytes: float
@@ -76,7 +76,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What a cluster does, and is set to do."""
+    """The work and the settings of a cluster."""
 
     nodes: int
     policies: int
@@ -95,11 +95,11 @@ class Cluster:
     match: float = 800.0
     """Steps of all agents in a match."""
     dealt: bool = True
-    """Whether it is a population, dealt by all actors."""
+    """True for a population, dealt by all actors."""
     tick: float = TICK
     ask: float = ASK
     slowly: float = SLOWLY
-    """Seconds between two rounds of a bridge, two polls, two looks at what is told slowly: these
+    """Seconds between two rounds of a bridge, two polls, two looks at the slow words: these
     are no settings."""
 
     @property
@@ -114,7 +114,7 @@ class Cluster:
 
 
 def load(folder: Path = FIGURES) -> list[dict[str, Any]]:
-    """What was measured."""
+    """The measurements."""
     try:
         record = json.loads((folder / "cluster.calibrate.json").read_text())
     except FileNotFoundError:
@@ -144,7 +144,7 @@ def words_of_bare(policies: int, nodes: int, rounds: float) -> tuple[float, floa
 
 
 def fitted(rows: list[dict[str, Any]]) -> Costs:
-    """What single things cost: what was timed apart, and the rest by least squares."""
+    """Return the cost of single operations: timed separately, and the rest by least squares."""
     unit = {row["of"].removeprefix("a unit: "): 1e-9 * row["ns"] for row in rows if "ns" in row}
     word = unit["a word"]
     bare = [row for row in rows if row["of"] == "bridges alone"]
@@ -225,7 +225,7 @@ def _not_negative(table: Any, target: Any) -> Any:
 
 
 def used(cluster: Cluster, costs: Costs) -> dict[str, float]:
-    """What of each thing that can be used up is: 1 is all of it, a core or a network's."""
+    """Return the used share of each resource: 1 is all of a core or of a network."""
     rounds = costs.rounds * TICK / cluster.tick
     others, learners, players = cluster.nodes - 1, cluster.learners, cluster.players
     policies, own = cluster.policies, cluster.policies / learners
@@ -278,7 +278,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fixed seats, no population": {"dealt": False},
     "rollouts of four times as many steps": {"batch": 4 * 4096.0},
 }
-"""What a user may set, as the model knows it..."""
+"""The settings of a user, as the model knows them..."""
 CONSTANTS: dict[str, dict[str, Any]] = {
     "bridge.TICK 0.2": {"tick": 0.2},
     "runtime.ASK 2": {"ask": 2.0},
@@ -290,7 +290,7 @@ CONSTANTS: dict[str, dict[str, Any]] = {
 def moved_by(
     cluster: Cluster, costs: Costs, wall: str, among: dict[str, dict[str, Any]]
 ) -> tuple[str, float]:
-    """What makes most of what is used up, if anything does, and how much is left then."""
+    """Return the setting that lowers the use most, if any, and the use it leaves."""
     found = {}
     for name, values in among.items():
         then = used(replace(cluster, **values), costs)
@@ -335,7 +335,7 @@ def check(results: Results, rows: list[dict[str, Any]], costs: Costs) -> None:
 
 
 def told_costs(results: Results, costs: Costs) -> None:
-    """What single things cost."""
+    """Print the cost of single operations."""
     for name, cost in vars(costs).items():
         unit, times = ("bytes", 1.0) if name.endswith("_bytes") else ("us of a core", 1e6)
         unit, times = ("a second", 1.0) if name == "rounds" else (unit, times)
@@ -343,7 +343,7 @@ def told_costs(results: Results, costs: Costs) -> None:
 
 
 def walls(results: Results, costs: Costs, options: argparse.Namespace) -> None:
-    """What is used up first, and which setting moves it."""
+    """Find the resource that is used up first, and the setting that moves it."""
     for nodes in NODES:
         for policies in POLICIES:
             cluster = Cluster(nodes, policies, steps=options.steps, snapshot=options.snapshot)

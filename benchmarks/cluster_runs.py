@@ -1,6 +1,6 @@
 """Runs over nodes on this machine, watched from beside: what benchmarks of clusters share.
 
-A run lives in a process of its own (`alone`), which all that it starts can be told by: a variable
+A run is in a separate process (`alone`), which all that it starts can be recognised by: a variable
 of the environment. A thread beside it (`watch`) reads what the head's shared memory holds, many
 times a second, and may kill, stop or pin what belongs to a node.
 """
@@ -43,7 +43,7 @@ MARK = "REMUDA_BENCHMARK"
 LOOK = 0.05
 """Seconds between two looks."""
 HOME = ("local-0", "local-1", "local-2", "local-3", "local-4")
-"""What nodes on this machine are called."""
+"""The names of nodes on this machine."""
 WARM_UP = 4.0
 """Seconds of play that are not counted."""
 ENDING = 5.0
@@ -56,14 +56,14 @@ QUIET: dict[str, Any] = {
 
 @dataclass
 class Left:
-    """What a run left behind."""
+    """The remains of a run."""
 
     processes: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
 
 
 def alone(function: Callable[..., Any], *args: Any) -> tuple[Any, Left]:
-    """Call a function of the program in a process of its own; also returns what it left behind.
+    """Call a function of the program in a separate process; also returns what it left behind.
 
     Args:
         function: of a module of this folder, by whose name it is found again.
@@ -86,18 +86,18 @@ def alone(function: Callable[..., Any], *args: Any) -> tuple[Any, Left]:
         while (there := marked(mark)) and time.monotonic() < end:
             time.sleep(0.1)
         left = Left([f"{p.pid} {' '.join(p.cmdline())[:80]}" for p in _alive(there)])
-        for process in there:  # so that the next run is not disturbed; it is told above
+        for process in there:  # so that the next run is not disturbed; it is printed above
             with contextlib.suppress(psutil.Error):
                 process.kill()
         left.files = sorted(str(path.relative_to(temporary)) for path in temporary.rglob("*"))
         shutil.rmtree(temporary, ignore_errors=True)
         if not told.exists():
-            raise SystemExit("the run failed; see above")
+            raise SystemExit("the run failed; its output is above")
         return pickle.loads(told.read_bytes()), left
 
 
 def answer() -> None:
-    """What the process of `alone` does."""
+    """Run the process of `alone`."""
     asked, told = map(Path, sys.argv[2:4])
     name, function, args = pickle.loads(asked.read_bytes())
     found = getattr(__import__(name), function)(*args)
@@ -125,18 +125,18 @@ def _alive(processes: Sequence[psutil.Process]) -> Iterator[psutil.Process]:
 
 @dataclass(frozen=True)
 class Look:
-    """What the head's shared memory held at a moment."""
+    """The contents of the head's shared memory at a moment."""
 
     time: float
     epoch: int
     turns: tuple[float, ...]
-    """By actor."""
+    """One entry for each actor."""
     trained: tuple[float, ...]
-    """By policy: on-policy steps that were trained on..."""
+    """For each policy: on-policy steps that were trained on..."""
     updates: tuple[float, ...]
     """...and the updates behind its weights."""
     versions: tuple[int, ...]
-    """By policy, of its newest snapshot here."""
+    """For each policy, of its newest snapshot here."""
 
 
 class Run:
@@ -171,7 +171,7 @@ class Run:
     def log(self, record: Record) -> None:
         self.records[len(self.records) if self._keeps else 0 :] = [record]
 
-    # What it is about.
+    # The options.
 
     def train(self, beside: Callable[[Run], None] | None = None) -> Run:
         """Train to the end; `beside` is called in a thread, once it plays, and may stop it."""
@@ -284,7 +284,7 @@ class Run:
 
 @contextlib.contextmanager
 def _noted(run: Run) -> Iterator[None]:
-    """Let a run be told what it is put together from."""
+    """Pass a run the parts it is built from."""
 
     class Noted(Assembly):
         def __init__(self, *args: Any, **more: Any) -> None:
@@ -339,6 +339,6 @@ def apart(tree: dict[str, Any], nodes: int = 2, learners_at: str = HOME[1]) -> d
 
 @contextlib.contextmanager
 def directory() -> Iterator[Path]:
-    """Where a run writes; it is gone afterwards."""
+    """Make a directory for a run, and remove it afterwards."""
     with tempfile.TemporaryDirectory(prefix="r-") as name:
         yield Path(name) / "run"

@@ -17,7 +17,7 @@ from recording import Results
 EVERY = 5.0
 """Seconds between two looks at all processes."""
 SETTLED = 1 / 6
-"""Of the time, after which memory is to stay: of an hour, ten minutes."""
+"""The share of the time after which memory must not grow: of an hour, ten minutes."""
 POINTS = 50
 """Parts of the time after that, over each of which memory is a median."""
 LEAST = 10
@@ -61,7 +61,7 @@ def watched(minutes: float) -> dict[str, Any]:
 
 
 def name_of(process: psutil.Process) -> str:
-    """What a process is, by its command line."""
+    """Classify a process by its command line."""
     words = process.cmdline()
     if not words:
         return process.name()

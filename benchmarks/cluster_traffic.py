@@ -1,6 +1,6 @@
-"""What crosses between nodes, and what it costs: of runs, and of bridges alone.
+"""Measure the traffic between nodes and its cost: of runs, and of bridges alone.
 
-Bridges alone: the head's learners publish, or its actors count, as fast as they are told to, and do
+Bridges alone: the head's learners publish, or its actors count, at a set rate, and do
 nothing else; the bridges are the real ones, between nodes that are processes, without Ray.
 """
 
@@ -65,7 +65,7 @@ SPEED: dict[str, Any] = {
 
 
 def streamed(tree: dict[str, Any], seconds: float, polls: int = 0) -> dict[str, Any]:
-    """What crosses in a run, as its head counts it, after a warm-up."""
+    """Measure the traffic of a run, as its head counts it, after a warm-up."""
     told: dict[str, Any] = {}
 
     def beside(run: Run) -> None:
@@ -192,7 +192,7 @@ class _Ticking:
 
 
 def bare_tree(nodes: int, policies: int) -> dict[str, Any]:
-    """Of a population of so many, dealt by an actor on each node."""
+    """Return the settings of a population of this size, dealt by an actor on each node."""
     tree = {
         "game": "treasure_hunt",
         "policy": {"algorithm": "ppo", "network": {"shared": True}, "ppo": {"rollout_length": 8}},
@@ -212,7 +212,7 @@ def bare(
     weights_every: float,
     hidden: int = 64,
 ) -> dict[str, Any]:
-    """What bridges do between a head, where all policies learn, and nodes with an actor each.
+    """Measure bridges between a head, where all policies learn, and nodes with an actor each.
 
     Args:
         others: nodes beside the head.
@@ -281,7 +281,7 @@ def bare(
 
 
 def _end(number: int, nodes: int, tree: dict[str, Any], pipe: Any) -> None:
-    """One node, in a process of its own."""
+    """One node, in a separate process."""
     forkserver.begin()
     config = load_config(tree)
     prepared = prepare(config)
@@ -447,7 +447,7 @@ def traffic(results: Results, options: argparse.Namespace) -> None:
 
 
 def calibrate(results: Results, options: argparse.Namespace) -> None:
-    """What the model goes by: rows of what was set, and of what came of it."""
+    """Record the model's data: rows of settings and of measurements."""
     for what, seconds in units().items():
         results.row({"of": f"a unit: {what}", "ns": 1e9 * seconds})
         print(results.rows[-1], flush=True)

@@ -2,7 +2,7 @@
 
 python benchmarks/dashboard.py                    500 runs with 1,000,000 numbers: first views
 python benchmarks/dashboard.py --speed 5          and a run's speed with a page open and without
-python benchmarks/dashboard.py --soak 60          and an hour of watching a run that goes on
+python benchmarks/dashboard.py --soak 60          and an hour of watching a run in progress
 python benchmarks/dashboard.py --night 15000      and as many updates of each page as a night has
 
 A page here is a headless Chromium, where there is one; what the server answers is measured besides.
@@ -75,7 +75,7 @@ def serving(base: Path) -> Iterator[tuple[str, psutil.Process, float]]:
 
 
 def ask(address: str, name: str, **parameters: Any) -> tuple[Any, float]:
-    """What the server answers, and how many seconds that took."""
+    """Return the server's answer, and the seconds it took."""
     query = urllib.parse.urlencode(parameters, doseq=True)
     begun = time.perf_counter()
     asked = urllib.request.Request(f"{address}api/{name}?{query}", headers={"x-remuda": "1"})
@@ -150,14 +150,14 @@ def pages(results: Results, address: str) -> None:
 
 
 def training(base: Path, seconds: float) -> list[str]:
-    """The command of a run that goes on for so long."""
+    """Return the command of a run that lasts this long."""
     words = [sys.executable, "-m", "remuda", "train", "treasure_hunt", "--run.live", "false"]
     words += ["--run.seconds", str(seconds), "--run.evaluate-episodes", "0"]
     return [*words, "--run.directory", str(base / f"live-{time.time_ns()}")]
 
 
 def soak(results: Results, base: Path, minutes: float) -> None:
-    """Watch a run that goes on."""
+    """Watch a run in progress."""
     run = subprocess.Popen(training(base, 60.0 * minutes), stdout=subprocess.DEVNULL)
     with serving(base) as (address, process, _), browser() as driver:
         took, heaps, until = [], [], time.monotonic() + 60.0 * minutes - 5.0
@@ -194,13 +194,13 @@ window.fetch = (...words) => { window.asked += 1; return ask(...words); };
 """Put into a page before all else: its waits are a fiftieth of what they are, and it counts what
 it asks for."""
 HELD = {"JSHeapUsedSize": "bytes of its heap", "Nodes": "nodes", "JSEventListeners": "listeners"}
-"""What a page that is open for long could have more and more of."""
+"""The things that an open page could accumulate."""
 NIGHT = ["connect_four", "--population.policies", "3", "--population.matchmaker", "random"]
 """A run with a population, so that all pages of it have something to show."""
 
 
 def night(results: Results, base: Path, updates: int) -> None:
-    """Let pages of a run that goes on ask as often as they do in a night, in less time."""
+    """Let pages of a run in progress poll as often as they do in a night, in less time."""
     run = base / "live"
     words = [sys.executable, "-m", "remuda", "train", *NIGHT, "--run.live", "false"]
     words += ["--run.seconds", "86400", "--run.log-every", "0.05", "--run.directory", str(run)]
@@ -213,8 +213,8 @@ def night(results: Results, base: Path, updates: int) -> None:
             driver.execute_cdp_cmd("Performance.enable", {})
             while not (run / "metrics.jsonl").exists():
                 time.sleep(0.2)
-            for page in ("run", "population", "runs"):  # a timeline is not asked for again
-                driver.get("about:blank")  # so that each begins anew
+            for page in ("run", "population", "runs"):  # a timeline is not requested again
+                driver.get("about:blank")  # so that each starts fresh
                 driver.get(f"{address}#/{page}/{'' if page == 'runs' else 'live'}")
                 grown_of(results, driver, page, updates)
             results.bar(
@@ -226,7 +226,7 @@ def night(results: Results, base: Path, updates: int) -> None:
 
 
 def grown_of(results: Results, driver: Any, page: str, updates: int) -> None:
-    """What a page has at the end of its updates beside what it had after a quarter of them."""
+    """Compare a page's memory at the end of its updates with that after a quarter of them."""
     found: list[dict[str, float]] = []
     begun = time.monotonic()
     for until in (updates // 4, updates):
@@ -276,7 +276,7 @@ def speed(results: Results, base: Path, pairs: int) -> None:
 
 
 def main() -> None:
-    """Measure what was asked for."""
+    """Run the chosen measurements."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

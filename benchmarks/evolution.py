@@ -1,4 +1,4 @@
-"""What evolution is worth: on the toy problem of the paper, and in a game.
+"""Measure evolution: on the toy problem of the paper, and in a game.
 
     python benchmarks/evolution.py toy                        # 200 seeds, four variants
     python benchmarks/evolution.py toy --picture toy.png      # and a picture of the first seed
@@ -51,7 +51,7 @@ FIRST = 1000
 STEPS, EVERY, RATE = 600, 20, 0.01
 """Gradient steps of each worker, those between two evaluations, and their size."""
 HIGH, ALONE = 1.199, 0.39
-"""What exploit and explore must reach, and where a worker alone ends: 1.2 - 0.9^2."""
+"""The bar for exploit and explore, and the end of a worker alone: 1.2 - 0.9^2."""
 VARIANTS = {
     "exploit and explore": (True, True),
     "explore only": (False, True),
@@ -62,7 +62,7 @@ VARIANTS = {
 
 @dataclass(frozen=True)
 class Course:
-    """What two workers did in E evaluations, each in turn at random.
+    """The history of two workers in E evaluations, each in turn at random.
 
     Attributes:
         steps: [E] gradient steps of a worker, on the mean, before each evaluation.
@@ -212,7 +212,7 @@ def _draw_path(axes: Axes, course: Course) -> None:
 
 
 def main() -> None:
-    """Run what was asked for, and print it beside its bars."""
+    """Run the chosen parts, and print them beside their bars."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "what", choices=["toy", "hunt", "brigade", "cleanup"], help="which benchmark"

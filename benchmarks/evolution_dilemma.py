@@ -1,4 +1,4 @@
-"""What evolution is worth in social dilemmas, where it finds how much of rewards to share."""
+"""Measure evolution in social dilemmas, where it finds how much of rewards to share."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def dilemma(results: Results, name: str, seeds: int, turns: int | None) -> None:
 
 
 def play(chosen: Dilemma, seed: int, turns: int | None) -> dict[str, float]:
-    """Train once, in a directory that is thrown away; what came of it by name."""
+    """Train once, in a directory that is thrown away; its results as a mapping."""
     with tempfile.TemporaryDirectory() as parent:
         directory = Path(parent) / "run"
         more: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What evolution is worth in Treasure Hunt, beside random search and numbers chosen by hand."""
+"""Measure evolution in Treasure Hunt, beside random search and numbers chosen by hand."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SCORED, BEST, COST = 1.3, 0.97, 0.95
 
 @dataclass(frozen=True)
 class Played:
-    """What came of one run.
+    """The result of one run.
 
     Attributes:
         greedy: mean greedy return of each policy in the end, all eight playing together.

@@ -32,7 +32,7 @@ class FiguresError(Exception):
 
 
 def rendered(page: str, folder: Path = FIGURES) -> str:
-    """The text of a page, with every figure as it is in the files of a folder."""
+    """The text of a page, with every figure from the files of a folder."""
     return BLOCK.sub(lambda found: found[1] + _between(found[2], folder) + found[3], page)
 
 

@@ -15,7 +15,7 @@ def flee(env: Any, agent: int, observations: np.ndarray, random: Any) -> np.ndar
     """Move away from the nearest adversary, and inwards at the border.
 
     Args:
-        env: the game; it is not asked.
+        env: the game; it is not used.
         agent: the prey.
         observations: [N, 14] its velocity, its position, two landmarks and three adversaries, all
             seen from itself but the position, two numbers each.

@@ -1,7 +1,7 @@
 """How fast the games are by themselves, on one core: `python benchmarks/games.py [GAME ...]`.
 
-Random actions, drawn beforehand, through every call of the `VectorEnv` interface, episodes begun
-anew as they end.
+Random actions, drawn beforehand, through every call of the `VectorEnv` interface; finished
+episodes restart.
 """
 
 from __future__ import annotations

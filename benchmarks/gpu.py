@@ -1,4 +1,4 @@
-"""What a GPU is worth to the learners: the same run with them on the processor and on a GPU.
+"""Compare learners on a GPU with learners on the CPU, in the same run.
 
 python benchmarks/gpu.py                        every path, eight policies
 python benchmarks/gpu.py --paths GRU --counts 8 64
@@ -35,7 +35,7 @@ LEARNER_MIB = 4096
 
 
 def is_large(path: PathOfTraining) -> bool:
-    """Whether choosing actions takes long."""
+    """True if choosing actions takes long."""
     return bool(path.convolutions) or max(path.hidden) > 256
 
 

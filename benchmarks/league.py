@@ -1,4 +1,4 @@
-"""What a league is worth beside self-play: in a game where self-play cycles, and in connect four.
+"""Compare a league with self-play: in a game where self-play cycles, and in connect four.
 
     python benchmarks/league.py rps                # biased rock-paper-scissors, ten rounds
     python benchmarks/league.py connect_four       # main agents against self-play's best
@@ -59,7 +59,7 @@ RPS: dict[str, Any] = {
 ANCHORED = {"anchor_cost": 1.0, "anchor": "average", "anchor_every": 100}
 """How far a policy may go from what it was, and over how many updates that is averaged."""
 EXPLOITER = {"learning_rate": 5e-3, "ppo": {"anchor_cost": 0.0, "anneal_steps": None}}
-"""Exploiters answer the main agent as it is: they are held by nothing, and begin anew so often that
+"""Exploiters answer the live main agent: they are held by nothing, and restart so often that
 their learning rate stays."""
 ONE_LEAGUE = {"main": 1, "main_exploiters": 1, "league_exploiters": 1, "after": 20, "timeout": 60}
 WAYS: dict[str, dict[str, Any]] = {
@@ -100,11 +100,11 @@ STEPS = {
     "league, own matches": 0.5,
     HELD_TO: 0.63,
 }
-"""By way, of each turn the steps that the policy which is measured learns from: of a match against
+"""For each way, the share of the steps that the measured policy learns from: of a match against
 itself both seats, of each of three learners' matches a third. Over so many its learning rate falls
 to 0."""
 BAR = 0.02
-"""Of what may be won in a round against the league's main agent."""
+"""The most that may be won in a round against the league's main agent."""
 
 CONNECT_FOUR: dict[str, Any] = {
     "env": {"num_envs": 192},
@@ -121,9 +121,9 @@ WINS = 0.55
 
 
 def won_from(choices: np.ndarray, payoffs: np.ndarray, rounds: int) -> float:
-    """What a best response wins of a policy in a round, on average over an episode.
+    """Return what a best response wins of a policy in a round, on average over an episode.
 
-    The one who responds knows the policy and everything that was done. What the policy sees is the
+    The one who responds knows the policy and everything that was done. The policy observes the
     last round, so that the value of what is to come depends on that alone (backward induction).
 
     Args:
@@ -218,7 +218,7 @@ def connect_four(results: Results, seeds: int, turns: int | None, matches: int) 
                     seed=seed,
                     deterministic=False,
                 )
-                # Who wins is given 1, who loses -1: draws count half.
+                # The winner gets 1, the loser -1: draws count half.
                 share, error = (1.0 + found.means[0, 1]) / 2.0, found.errors[0, 1] / 2.0
                 results.row(
                     {
@@ -234,7 +234,7 @@ def connect_four(results: Results, seeds: int, turns: int | None, matches: int) 
 
 
 def best_of(run: remuda.Run, seed: int) -> remuda.Policy:
-    """Of all that self-play came by, what does best against all others of it."""
+    """Return the checkpoint of self-play that does best against its others."""
     all_of_it = {
         f"checkpoint {number}": run.policy("policy_0", number) for number in run.checkpoints
     } | {"end": run["policy_0"]}
@@ -262,7 +262,7 @@ def trained(
 
 
 def main() -> None:
-    """Run what was asked for, and print it beside its bars."""
+    """Run the chosen parts, and print them beside their bars."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

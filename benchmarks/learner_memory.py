@@ -4,7 +4,7 @@ python benchmarks/learner_memory.py --policies 64 --seconds 600
 
 Seats are dealt unevenly: a few policies may take one seat alone, the others all the rest, so that
 rollouts are filled at unlike times and other policies are trained together in almost every update.
-What a learner takes must stay level after its first updates, and grow with the number of policies.
+A learner's memory must stay level after its first updates, and grow with the number of policies.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ def cartpole(seeds: int, console: Console) -> Table:
 
 
 def own_network(seeds: int, console: Console) -> Table:
-    """A network of one's own, by both kinds of algorithm."""
+    """The user's own network, by both kinds of algorithm."""
     sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
     table = Table("algorithm", "seed", "turns", "greedy return", "seconds")
     for algorithm, tree in OWN_NETWORK.items():

@@ -7,12 +7,12 @@
 
 One policy learns by PPO against its newest self and against frozen copies of what it was
 (`population.matchmaker self_play`). At ten points and in the end a walk through the whole game
-tells exploitability (NashConv / 2) of
+gives exploitability (NashConv / 2) of
 
     newest    the newest weights alone
     pool      one drawn for each game from all frozen copies, which span the whole past, and the
               newest weights: their average policy
-    half      likewise, of the newer half of them
+    half      the same of the newer half of them
 
 Of several seeds, and of OpenSpiel's game, the table has the end of each, and what they came to on
 the way is in a CSV next to the recorded figures. With `--defaults` nothing of the policy is chosen
@@ -51,7 +51,7 @@ from remuda.ui.live import PlainView
 GAME, POLICY = "leduc_poker", "policy_0"
 EPISODES, BAR = 9_200_000, 0.5
 MOST_TURNS = 8
-"""Of a game."""
+"""The most turns of a game."""
 SELF_PLAY: dict[str, Any] = {
     "game": GAME,
     "env": {"num_envs": 512},
@@ -94,14 +94,14 @@ class Measured(Callback):
         """Begin.
 
         Args:
-            game: Leduc poker as it is here, or as OpenSpiel has it.
+            game: Remuda's Leduc poker, or OpenSpiel's.
             episodes: at most; the run ends two lines of metrics before they would be passed.
             points: so many, evenly spread.
         """
         self._episodes, self._each = episodes, episodes / points
         self._next, self.matches = self._each, 0
         self.found: list[dict[str, Cell]] = []
-        """What each point came to."""
+        """The measurements of each point."""
         env = make_env(game, 1)
         walked = walked_game(game, env)
         env.close()
@@ -110,7 +110,7 @@ class Measured(Callback):
         self._begun = time.monotonic()
 
     def on_metrics(self, run: ActiveRun, row: Mapping[str, float]) -> None:
-        """Count, and end the run before it plays more than was asked for."""
+        """Count, and end the run before it plays more than was ordered."""
         before, self.matches = self.matches, int(row["population/matches"])
         # What ends here is over after another line at most.
         if self.matches + 2 * (self.matches - before) > self._episodes:
@@ -167,7 +167,7 @@ def self_play(
 
 
 def write_points(results: Results, seeds: Mapping[int, list[dict[str, Cell]]]) -> None:
-    """All points of all seeds, for whoever draws them."""
+    """Write all points of all seeds, for plots."""
     with (FIGURES / f"{results.name}.csv").open("w", newline="") as file:
         columns = ("seed", "games", "newest", "pool", "half", "copies", "version", "seconds")
         writer = csv.DictWriter(file, columns, extrasaction="ignore")

@@ -18,7 +18,7 @@ from pools import KEPT, LENGTH, Pool, done_of, seen_of
 
 
 class PathGame(VectorEnv):
-    """Agents that act at once, each in a game of its own; what they do changes nothing."""
+    """Agents that act at once, each in a separate game; what they do changes nothing."""
 
     def __init__(
         self, num_envs: int = 1, num_agents: int = 1, seen: str = "flat", does: str = "discrete"
@@ -50,7 +50,7 @@ class PathGame(VectorEnv):
         self._turns = np.zeros(num_envs, np.int64)
         self._seen = self._drawn["seen"]
         self._at: Integers = np.zeros(num_envs, np.int64)
-        """Of each copy, the place of what it is shown."""
+        """For each copy, the index of its observation."""
         self._rewards: Floats = np.zeros((num_envs, num_agents), np.float32)
         self._over: Bools = np.zeros((num_envs, num_agents), np.bool_)
         self._never: Bools = np.zeros((num_envs, num_agents), np.bool_)

@@ -1,7 +1,7 @@
 """Every path of training beside its best peer: `python benchmarks/paths.py`, in turns, in one run.
 
 A path is a kind of network, observation, action and algorithm. Each is measured for so many
-policies (--counts), each on a seat for good; with eight also dealt to seats by round robin; and
+policies (--counts), each on a fixed seat; with eight also dealt to seats by round robin; and
 beside Stable-Baselines3 (a program in one file where it has no such thing) with as many rows, all
 for one network with both cores as threads, which is the fastest way. The game costs next to nothing
 (`path_game.py`), so it is training that is measured. Shares of the floor are against this machine's
@@ -33,7 +33,7 @@ from remuda.policies.networks.products import multiply
 
 HERE = Path(__file__).parent
 PEERS = ROOT / ".peers"
-"""Where peers are installed, if no --peers says another place."""
+"""The directory of the peers, unless --peers names another."""
 EPOCHS = 4
 BATCH = 64
 """Samples of an update of a Q-learner."""
@@ -41,7 +41,7 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class PathOfTraining:
-    """What is trained, and how a peer has it.
+    """A trained path, and its settings for the peer.
 
     Attributes:
         algorithm: of ours.
@@ -74,7 +74,7 @@ class PathOfTraining:
 
     @property
     def activation(self) -> str:
-        """What follows a layer."""
+        """The activation after a layer."""
         return "relu" if self.convolutions or self.algorithm != "ppo" else "tanh"
 
     def tree(self, policies: int, dealt: bool = False) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class PathOfTraining:
         )
 
     def work(self) -> tuple[float, float]:
-        """Of a trained step: floating-point operations of its matrix products, and bytes moved.
+        """Return the floating-point operations of a trained step's matrix products, and its bytes.
 
         Of PPO: one pass forward to act, one for values, and in each epoch one forward and one back,
         which is twice as much but for the first layer, whose inputs need no gradient. Of
@@ -210,21 +210,21 @@ PATHS: dict[str, PathOfTraining] = {
 LEAST = {1: 1.2, 8: 1.5}
 """How many times as fast as its best peer each path is to be, by the number of policies."""
 HEADLINE = {"64x64, one trunk": 2.5, "64x64, two towers": 2.5}
-"""The same of eight policies, where more is asked."""
+"""The same for eight policies, with a higher bar."""
 IN_EACH_ROUND = 2.0
-"""Of the first of them, in the worst round."""
+"""The same for the first of these paths, in the worst round."""
 ROUNDS = 5
-"""Of these paths with eight policies, where it is not to be quick."""
+"""Rounds of these paths with eight policies, unless --quick."""
 COST = 1.1
-"""What a step of many policies may cost, of one of a single policy."""
+"""The limit for a step of many policies, relative to one of a single policy."""
 DEALT = 0.95
-"""What dealt seats are to reach of fixed ones."""
+"""The speed that dealt seats must reach, relative to fixed ones."""
 BASE = 8
 
 
 @dataclass
 class Found:
-    """What was measured of one path with so many policies, a round each."""
+    """The measurements of one path with a number of policies, one for each round."""
 
     fixed: list[float] = field(default_factory=list)
     played: list[float] = field(default_factory=list)
@@ -283,7 +283,7 @@ def trained(path: PathOfTraining, policies: int, seconds: float, dealt: bool = F
 
 
 def rate_of(path: PathOfTraining, watch: Watch) -> float:
-    """What was trained on, a second: agent-steps; of Q-learners, samples."""
+    """The training speed in agent-steps a second; of Q-learners, samples."""
     return watch.rates()[1] if path.algorithm == "ppo" else BATCH * watch.updates()
 
 
@@ -364,7 +364,7 @@ def tell(
 
 
 def main() -> None:
-    """Measure what was asked for."""
+    """Measure the chosen paths."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -2,7 +2,7 @@
 
     python benchmarks/peers.py --sb3 PYTHON --sample-factory PYTHON
 
-Each peer lives in an environment of its own, with its own `pip install` (stable-baselines3,
+Each peer is in a separate environment, with its own `pip install` (stable-baselines3,
 sample-factory) and what the game needs (numba, gymnasium, pydantic, safetensors, pillow, imageio);
 PYTHON is the interpreter there. All play Treasure Hunt 21 x 21 with eight agents in 64 copies, with
 PPO, networks of 64 x 64, rollouts of 128 turns and 4 epochs, on every core there is. Peers are
@@ -29,7 +29,7 @@ from stacks import measure
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "peer_programs"
 PATIENCE = 240.0
-"""Seconds that a program may take longer than it was asked to; it may not end by itself."""
+"""Seconds that a program may take longer than its limit; it may not end by itself."""
 
 
 def program(python: str, name: str, *words: str) -> Callable[[float], float]:

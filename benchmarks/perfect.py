@@ -11,7 +11,7 @@ from remuda.types import Array, Integers
 
 LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
 EMPTY, NOUGHT, CROSS = range(3)
-"""What OpenSpiel's planes are of; crosses begin."""
+"""The meaning of OpenSpiel's planes; crosses begin."""
 Board = tuple[int, ...]
 
 
@@ -29,7 +29,7 @@ def perfect(
 
 @cache
 def best_moves(board: Board, mark: int) -> tuple[int, tuple[int, ...]]:
-    """What the player to move gets at best, 1, 0 or -1, and by which moves; 0 if there is none."""
+    """Return the best result of the player to move, 1, 0 or -1, and its moves; 0 if none."""
     other = CROSS if mark == NOUGHT else NOUGHT
     if any(all(board[at] == other for at in line) for line in LINES):
         return -1, (0,)

@@ -109,7 +109,7 @@ def run(tree: dict[str, Any], directory: Path, seed: int = 0) -> tuple[Result, W
 
 
 def pool_of(directory: Path) -> list[tuple[Strategy, Strategy]]:
-    """What the frozen copies in the last checkpoint do, the oldest first."""
+    """Return the behaviour of the frozen copies in the last checkpoint, oldest first."""
     files = RunDirectory.open(directory)
     config = files.read_config()
     spec = policy_specs(config, make_env(config.game, 1).agents)[0]
@@ -172,7 +172,7 @@ def connect_four(results: Results, seconds: float) -> None:
 
 
 def rate_of(tree: dict[str, Any], seconds: float) -> tuple[float, float]:
-    """Trained agent-steps a second, and MiB; in a process of its own, so that nothing lingers."""
+    """Trained agent-steps a second, and MiB; in a separate process, so that nothing lingers."""
     with tempfile.TemporaryDirectory() as home:
         tree = overlay(overlay(SPEED, tree), {"run": {"seconds": seconds}})
         _, watch = run(tree, Path(home) / "run")
@@ -226,7 +226,7 @@ def speed(results: Results, seconds: float, rounds: int) -> None:
 
 
 def teams(results: Results, seconds: float, rounds: int) -> None:
-    """Teams of unlike sizes, and one policy for each seat, for good."""
+    """Teams of unlike sizes, and one policy for each fixed seat."""
     for red, blue, seats in ((1, 8, (1, 3)), (2, 6, (2, 6)), (1, 7, (4, 4)), (4, 4, (1, 7))):
         agents = [f"agent_{i}" for i in range(sum(seats))]
         sides = {
@@ -246,7 +246,7 @@ def teams(results: Results, seconds: float, rounds: int) -> None:
 
 
 def many(results: Results, seconds: float, rounds: int) -> None:
-    """What a trained step costs by the number of policies, and all the memory it takes."""
+    """Measure the cost of a trained step by the number of policies, and its memory."""
     trees = {
         str(count): {
             "game": "treasure_hunt",
@@ -285,7 +285,7 @@ SLOW: dict[str, Any] = {
 def dealt_by(actors: int, seconds: float) -> tuple[float, int, int]:
     """Trained agent-steps a second, and how far counts of seatings lie apart: by actor, of all.
 
-    In a process of its own, so that nothing lingers.
+    In a separate process, so that nothing lingers.
     """
     tree = overlay(SLOW, {"actor": {"processes": actors}})
     with tempfile.TemporaryDirectory() as home:

@@ -11,7 +11,7 @@ networks, is no more than the bar; the time is that of everything, with starts a
 after 45 iterations.
 
 `stack` trains oracles of both players against the same mixtures, with as many turns of each: all of
-them in one run, as `remuda psro` does it, and each in a run of its own, in turns so often as
+them in one run, as `remuda psro` does it, and each in a separate run, in turns so often as
 `--rounds` says. A run by itself has its share of the copies. The time of a policy is that of all
 runs, with their starts, by the number of policies; and by itself that of training.
 """
@@ -77,7 +77,7 @@ LEDUC: dict[str, Any] = {
         "ppo": {"rollout_length": 16, "minibatches": 4, "epochs": 4},
     },
 }
-"""Likewise in Leduc poker."""
+"""The same for Leduc poker."""
 
 
 class QuietView(PlainView):
@@ -201,7 +201,7 @@ def trained_in(
 
 
 def targets_in(home: Path, settings: OracleSettings) -> list[SeatedTarget]:
-    """By player, half random play and half a network that was trained for a short time."""
+    """For each player, half random play and half a briefly trained network."""
     targets = []
     for player in range(2):
         file = home / f"random_{player}"

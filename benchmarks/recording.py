@@ -1,4 +1,4 @@
-"""What a benchmark found: rows of a table, and the bars that it is held to.
+"""The results of a benchmark: rows of a table, and the bars that it is held to.
 
 Every benchmark makes its `Results` and finishes with them, and so has these flags:
 
@@ -49,7 +49,7 @@ class Bar:
 
 
 class Results:
-    """What one benchmark found."""
+    """The results of one benchmark."""
 
     def __init__(self, name: str) -> None:
         """Begin with nothing found.
@@ -59,11 +59,11 @@ class Results:
         """
         self.name = name
         self.so_far = ""
-        """Of a row of many runs that is not over, how many are. It takes no whole one's place."""
+        """The finished runs of an unfinished row. It replaces no complete row."""
         self.commits: tuple[str, ...] = ()
-        """What it is of, where not all is of the one that this is."""
+        """The commits of its parts, if they differ from this one."""
         self.parts: list[dict[str, Cell]] = []
-        """What rows are made of, run by run; it is in no table."""
+        """The runs behind the rows; they are in no table."""
         self.rows: list[dict[str, Cell]] = []
         self.bars: list[Bar] = []
 
@@ -95,7 +95,7 @@ class Results:
         return {"rows": self.rows, "bars": [asdict(bar) for bar in self.bars]}
 
     def finish(self, options: argparse.Namespace) -> None:
-        """Print what was found, and record it if that was asked for."""
+        """Print what was found, and record it with --record."""
         record = self.record()
         if options.out:
             options.out.write_text(json.dumps(record | {"source": str(_package())}))
@@ -107,7 +107,7 @@ class Results:
             self.write()
 
     def write(self) -> None:
-        """Record what was found: what is not whole yet under a name of its own."""
+        """Record what was found: under a temporary name until it is complete."""
         FIGURES.mkdir(exist_ok=True)
         part, whole = FIGURES / f"{self.name}.part.json", FIGURES / f"{self.name}.json"
         file = part if self.so_far else whole
@@ -117,7 +117,7 @@ class Results:
             print(f"recorded as {file.relative_to(ROOT)}; `make figures` puts it into the pages")
 
     def record(self) -> dict[str, Any]:
-        """What is written: the figures, and how they came about."""
+        """Return the content of the file: the figures and their origin."""
         return {
             "command": command(sys.argv),
             "date": datetime.now(UTC).date().isoformat(),
@@ -161,7 +161,7 @@ def options_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 
 def text(cell: Cell) -> str:
-    """A cell as it is read: three digits of what is small, all of what is counted."""
+    """The text of a cell: three digits of what is small, all of what is counted."""
     if cell is None:
         return ""
     if isinstance(cell, bool):
@@ -184,13 +184,13 @@ def columns(rows: list[dict[str, Cell]]) -> list[str]:
 
 
 def command(words: list[str]) -> str:
-    """What was run, without where anything lies on this machine."""
+    """Return the command, without paths of this machine."""
     plain = [Path(word).name if word.startswith(("/", "~", "..")) else word for word in words[1:]]
     return shlex.join(["python", f"benchmarks/{Path(words[0]).name}", *plain])
 
 
 def machine() -> dict[str, Any]:
-    """What kind of machine this is."""
+    """Describe the kind of machine."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     cpu = platform.processor() or platform.machine()
     described = Path("/proc/cpuinfo")
@@ -217,7 +217,7 @@ def commit_of_package() -> str:
 
 
 def commit(folder: Path) -> str:
-    """The commit that a folder is at; told is also whether something was changed since."""
+    """Return the commit of a folder, and whether something was changed since."""
 
     def git(*words: str) -> str:
         asked = ["git", "-C", str(folder), *words]

@@ -42,7 +42,7 @@ BARS = {
 
 @dataclass
 class Found:
-    """What was measured in one run."""
+    """The measurements of one run."""
 
     ticks: list[float] = field(default_factory=list)
     """Seconds, of those without a checkpoint."""
@@ -87,7 +87,7 @@ class Watch:
 
 
 class Seen(NamedTuple):
-    """What is kept of a record."""
+    """The kept parts of a record."""
 
     seconds: float
     trained: int
@@ -96,7 +96,7 @@ class Seen(NamedTuple):
 
 
 class Timed:
-    """Takes the time of ticks and checkpoints, by what stands around them."""
+    """Takes the time of ticks and checkpoints, by timers around them."""
 
     def __init__(self, found: Found, checkpoints: Path) -> None:
         self.found, self.checkpoints = found, checkpoints
@@ -159,7 +159,7 @@ def tree_of(policies: int, seconds: float, directory: Path) -> dict[str, Any]:
 
 
 def measure(policies: int, seconds: float) -> Found:
-    """One run, in a process of its own."""
+    """One run, in a separate process."""
     found = Found()
     watch = Watch(found)
     with tempfile.TemporaryDirectory() as home:

@@ -1,7 +1,7 @@
 """The three schedules side by side at the same replay ratio: `python benchmarks/schedules.py`.
 
 One world of Treasure Hunt with 2 to 32 agents, each an IQN of 250 units that learns for itself, one
-update for each 100 of its own steps: `sequential` as the plain loop has it, `lockstep`, and `async`
+update for each 100 of its steps: `sequential` as the plain loop has it, `lockstep`, and `async`
 where the game waits for learners that fall behind, so that all train as much for what they play.
 Then the same with fewer of this machine's cores. An episode is 100 turns, an epoch 100 episodes.
 """
@@ -19,7 +19,7 @@ from throughput import BASE, measure
 from remuda.config import load_config, overlay
 
 TURNS, EPISODES = 100, 100
-"""Of an episode, and of an epoch."""
+"""The turns of an episode, and the episodes of an epoch."""
 SCHEDULES = ("sequential", "lockstep", "async")
 
 

@@ -5,7 +5,7 @@ python benchmarks/slow_worlds.py rware --record
 python benchmarks/slow_worlds.py cleanup --record      where Sorrel is installed
 
 A row is a layout: one process that plays and trains in turn, `env.workers`, and each number of
-actors and of learner processes, all asked for by hand. The last is what the trial before a run
+actors and of learner processes, all set by hand. The last is what the trial before a run
 (`run.calibrate`) chooses by itself. All take turns in a row, several rounds of it; agent-steps a
 second are counted once training has begun, so players wait for learners that fall behind.
 """
@@ -41,7 +41,7 @@ WORLDS: Mapping[str, dict[str, Any]] = {
 SEQUENTIAL = "one process"
 CHOSEN = "as chosen"
 CLOSE = 0.9
-"""What is chosen makes at least this share of what the best by hand makes."""
+"""The chosen layout must reach this share of the best by hand."""
 
 
 def ways(agents: int) -> dict[str, dict[str, Any]]:

@@ -33,7 +33,7 @@ from remuda.envs.adapters.sorrel_examples import EXAMPLES
 
 TURNS, BATCH = 100, 64
 EPISODES = 40
-"""By which each is judged."""
+"""Episodes that compare the two."""
 CONFIG: dict[str, Any] = overlay(
     EXAMPLES["treasurehunt"].config,
     {
@@ -41,7 +41,7 @@ CONFIG: dict[str, Any] = overlay(
         "model": {"epsilon_decay": 0.0005},
     },
 )
-"""Of Sorrel's own example."""
+"""The settings of Sorrel's own example."""
 
 
 class OverError(Exception):

@@ -162,7 +162,7 @@ def features(shape: tuple[int, ...]) -> nn.Module:
 
 
 def own_network(results: Results, seconds: float, rounds: int) -> None:
-    """What a network of one's own costs: eight policies, in turns with the built-in one."""
+    """Measure the cost of a user's network: eight policies, in turns with the built-in one."""
     found: dict[str, list[float]] = {name: [] for name in NETWORKS}
     for _ in range(rounds):
         for name, network in NETWORKS.items():
@@ -190,7 +190,7 @@ def one_copy(results: Results, seconds: float, rounds: int) -> None:
     for _ in range(rounds):
         for together, rates in found.items():
             env = {"num_envs": 1, "observe_together": together}
-            # Nobody is to wait here: what is asked is how fast one copy is played.
+            # Nothing may wait here: the question is how fast one copy is played.
             experience = {"on_full": "overwrite"}
             watch = measure(seconds, env=env, policy={"experience": experience})
             rates.append(watch.rates())
@@ -206,7 +206,7 @@ def _config() -> Config:
 
 
 def _play_alone() -> float:
-    """Seconds of an agent-step: environment, inference and writing, with nobody learning."""
+    """Seconds of an agent-step: environment, inference and writing, without learners."""
     config = load_config(overlay(BASE, {"policy": {"experience": {"on_full": "overwrite"}}}))
     env = make_env(config.game, 1, **config.env.options)
     specs = policy_specs(config, env.agents)
@@ -264,7 +264,7 @@ def _side_by_side(work: Callable[[], float], cores: int) -> float:
 
 
 def floor(results: Results, seconds: float, rounds: int) -> None:
-    """What the cores allow if nothing but playing and updating took time, and what is reached."""
+    """Compare the limit of the cores, if only playing and updating took time, with the result."""
     cores = len(psutil.Process().cpu_affinity())
     shares, rates, costs = [], [], []
     for _ in range(rounds):

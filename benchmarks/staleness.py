@@ -108,7 +108,7 @@ def learn(lag: int, policy: dict[str, Any], seed: int, turns: int) -> tuple[floa
             for learner in learners:
                 while learner.work():
                     pass
-        # What was learned, and not what the late actor still does.
+        # The learned policy, and not what the late actor still does.
         played = evaluate(config, assembly.snapshots(), EPISODES, seed, sampled=True)
         learned = [assembly.scoreboard.learn(spec.name) for spec in specs]
         lags = [row[Learn.STALENESS_SUM] / row[Learn.UPDATES] for row in learned]

@@ -1,23 +1,23 @@
-"""A learner process that stands still, and a game that does not: `python benchmarks/stall.py`.
+"""Stop a learner process, and measure the game meanwhile: `python benchmarks/stall.py`.
 
 Eight PPO policies play one game and are trained in two learner processes. One of them is stopped by
-SIGSTOP for some seconds, and goes on. Told is, for `on_full wait` and for `overwrite`: the longest
-time in which no turn was played, how often the actor gave up waiting, how fast the other four
-policies trained meanwhile, and whether all eight go on.
+SIGSTOP for some seconds, and then continues. Printed, for `on_full wait` and for `overwrite`: the
+longest time in which no turn was played, how often the actor gave up waiting, how fast the other
+four policies trained meanwhile, and whether all eight continue.
 
-What the other four are compared with is the same run without the learner that was stopped: later in
-it that learner is told to leave. It says so to the actor, as one does that has stopped learning for
-good, and sleeps. So both times
+The other four are compared with themselves in the same run without the stopped learner, which
+leaves later in it: it declares to the actor that it needs nothing any more, and
+sleeps. So both times
 - all eight seats are played by networks of the same size and age, and their steps are written down:
   the actor has the same work (with scripted seats it would have half of it);
 - one learner process trains, at the same priority, beside the same actor: where there are fewer
   cores than processes learners step back (`learners.nice`), and a run with one learner process
   would have another priority, and so another share of the cores, than this one with two;
-- the four who are not there act with weights that stay: the difference is what it costs that their
-  learner stands still and does not say so.
-What a step costs does not depend on how well policies play. The two are a few seconds apart, so
-that whatever else the machine does harms both; medians are of several rounds. Beside its speed is
-told how much processor the learner of the other four had: that shows what the machine did to it.
+- the four without a learner act with weights that stay: the difference is the cost of a learner
+  that stops without declaring it.
+The cost of a step does not depend on how well policies play. The two are a few seconds apart, so
+that whatever else the machine does harms both; medians are of several rounds. Beside its speed
+is the CPU time of the learner of the other four: that shows what the machine did to it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ STANDSTILL = 2.0
 
 
 class LeavingLearner(LearnerRole):
-    """A learner that stops learning for good when its process gets SIGUSR1."""
+    """A learner that stops learning when its process gets SIGUSR1."""
 
     def build(self) -> LearnerGroup:
         """Make the learners, and listen for the signal."""
@@ -83,7 +83,7 @@ class LeavingLearner(LearnerRole):
 
 @dataclass(frozen=True)
 class Stretch:
-    """What was seen for some seconds."""
+    """The observations of some seconds."""
 
     standstill: float
     """Seconds: the longest without a turn."""
@@ -97,7 +97,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Found:
-    """What one run shows."""
+    """The results of one run."""
 
     usual: Stretch
     """All eight learn."""
@@ -106,9 +106,9 @@ class Found:
     waits: int
     """Times that the actor waited, in the whole run."""
     lost: int
-    """Steps of the stopped four that were overwritten or passed over, until all went on."""
+    """Steps of the stopped four that were overwritten or passed over, until all continued."""
     all_go_on: bool
-    """Whether each of the eight made ten updates after the stopped ones went on."""
+    """True if each of the eight made ten updates after the stopped ones continued."""
 
 
 def make(on_full: str, copies: int) -> Assembly:
@@ -174,7 +174,7 @@ def learner_of(runtime: ProcessRuntime, policy: str) -> int:
 
 
 def stall(on_full: str, seconds: float, copies: int, folder: Path) -> Found:
-    """Stop one of two learner processes for so long, let it go on, and have it leave."""
+    """Stop one of two learner processes for so long, let it continue, and have it leave."""
     assembly = make(on_full, copies)
     runtime = assembly.runtime(folder, Checkpoints(folder / "checkpoints"))
     assert isinstance(runtime, ProcessRuntime)

@@ -1,7 +1,7 @@
-"""What learners get of a busy machine, by how nice they are: `python benchmarks/starving.py`.
+"""Measure learners of each niceness on a busy machine: `python benchmarks/starving.py`.
 
 The game is played and learned while twice as many programs as there are cores want a processor all
-the time. For each niceness: the replay ratio that was reached, of the one that was asked for; the
+the time. For each niceness: the replay ratio that was reached, of the configured one; the
 processors that an actor and a learner had; and the line in which the run says why.
 """
 

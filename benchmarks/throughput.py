@@ -41,7 +41,7 @@ def measure(
 ) -> tuple[Record, dict[str, float]]:
     """Run for a while; returns what happened after the warm-up, and each process's MiB.
 
-    Without a layout it is what is asked for, with no trial.
+    Without a layout it is the configured one, with no trial.
     """
     import torch
 

@@ -1,7 +1,7 @@
 """A tournament of many policies: matches a second, and where the time goes.
 
 16 policies with random weights, all of the default network, play connect four against each other,
-sampled, on both seats, in one process. What is held to the bar is the rate once everything is
+sampled, on both seats, in one process. The bar applies to the rate once everything is
 compiled: a million matches in ten minutes on two quiet cores.
 
     python benchmarks/tournament.py             # the rate and the bar
@@ -47,7 +47,7 @@ class Rate:
 
     @property
     def value(self) -> float:
-        """Matches a second; 0: nothing was told."""
+        """Matches a second; 0: nothing was printed."""
         if self.first is None or self.last[0] <= self.first[0]:
             return 0.0
         return (self.last[1] - self.first[1]) / (self.last[0] - self.first[0])

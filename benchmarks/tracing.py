@@ -1,4 +1,4 @@
-"""What the timeline costs the actor: `python benchmarks/tracing.py`.
+"""Measure the cost of the timeline to the actor: `python benchmarks/tracing.py`.
 
 One actor plays the reference game, with and without a timeline in turns of a few hundred
 milliseconds, in one process; the ratio of the medians is what counts.

@@ -1,8 +1,8 @@
-"""What an idle learner costs, and how soon it wakes: `python benchmarks/waiting.py`.
+"""Measure the cost of an idle learner, and how soon it wakes: `python benchmarks/waiting.py`.
 
 Idle: a real learner process that never gets enough experience; the share of a core it uses and the
 memory it holds. Waking: the time from the moment that the writer commits the step that completes
-what the waiter asked for, to the moment that the waiter runs, through real experience.
+what the waiter needs, to the moment that the waiter runs, through real experience.
 """
 
 from __future__ import annotations

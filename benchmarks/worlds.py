@@ -1,4 +1,4 @@
-"""What policies learn in other people's worlds, beside another library, in the same run.
+"""Compare policies trained in other people's worlds, beside another library, in the same run.
 
 python benchmarks/worlds.py spread --seeds 5 --record
 python benchmarks/worlds.py spread lbf_coop --seeds 2 --peers PYTHON
@@ -15,9 +15,9 @@ same sizes, and the same copies; the same number of turns or, with `--times`, th
 many times our seconds, and then a learner for each agent with `--separate` alone. Each is judged
 by whole episodes afterwards, greedily and sampled. Where two sides learn against each other, those
 whose returns count also meet the other library's other side, and it is this that the libraries are
-compared by: what one side earns of its own opponents tells as much of them as of itself. Beside
-them stand a floor (random) and what is known of the world. Raw curves go into a CSV next to the
-recorded figures.
+compared by: what one side earns of its usual opponents says as much about them as about itself.
+Beside them are a floor (random) and what is known of the world. Raw curves go into a CSV next to
+the recorded figures.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from remuda.envs.scripted import at_random
 HERE = Path(__file__).parent
 PEERS = ROOT / ".peers"
 PLACES = {OURS: "independent", OURS_SHARED: "shared", SHARED: "other"}
-"""Where the trained policies of a seed are until the row is over."""
+"""The directory of a seed's trained policies until the row is over."""
 PPO, OFF_POLICY = "ppo", ("iqn", "dqn")
 
 
@@ -138,7 +138,7 @@ def curve_of(world: World, run: remuda.Run, seats: int) -> list[tuple[float, int
     Args:
         world: which it is.
         run: that is over.
-        seats: that one policy has; 0: each agent has one of its own.
+        seats: that one policy has; 0: each agent has its own.
     """
     metrics = run.metrics()
     wanted = [name for name in metrics if name.endswith("/mean_return")]
@@ -391,7 +391,7 @@ TIC_TAC_TOE: dict[str, Any] = {
     "checkpoint": {"every": 3600, "evaluate_episodes": 0},
 }
 GAMES = 1_000
-"""Of each seat against a perfect player."""
+"""Games of each seat against a perfect player."""
 
 
 def tic_tac_toe(results: Results, options: argparse.Namespace) -> None:
@@ -424,12 +424,12 @@ def spread_of(values: list[float]) -> str:
 
 
 def suffix_of(defaults: str | None) -> str:
-    """What the name of a row ends with."""
+    """Return the suffix of a row's name."""
     return "" if defaults is None else f".{'defaults' if defaults == PPO else defaults}"
 
 
 def main() -> None:
-    """Measure what was asked for."""
+    """Measure the chosen worlds."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -503,7 +503,7 @@ def main() -> None:
 def found_in(
     called: str, name: str, options: argparse.Namespace, python: str | None
 ) -> Iterator[Results]:
-    """What is found in one world, after each run.
+    """Yield the results of one world, after each run.
 
     Args:
         called: what it is recorded as.
@@ -526,7 +526,10 @@ def found_in(
         )
     had, again = with_whole_seeds(had, plan)
     if again:
-        print(f"{name}: whom to play across is not recorded, so anew: seeds {again}", flush=True)
+        print(
+            f"{name}: cross-play needs policies that are not recorded, so again: seeds {again}",
+            flush=True,
+        )
     for found, so_far in measured(name, options, python, had):
         results = Results(called)
         results.so_far = so_far

@@ -9,7 +9,7 @@ from typing import Any
 from remuda.config import load_config, overlay, preset_tree
 
 QUICK = 0.02
-"""Of the turns that a world gets, where it is to be quick."""
+"""The share of a world's turns in a quick run."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class World:
         alone: whether no two agents are alike, so that both ways of the other library are one.
         scripted: by agent, who plays it without learning, as `fleeing:flee`.
         counted: how the names of agents begin whose returns count; empty: all do.
-        theirs: what goes over the tree for the other library, where it comes to little with ours.
+        theirs: what overrides the tree for the other library, where it comes to little with ours.
         alike: whether all agents that learn see and do the same, so that one policy may play them.
         kinds: else, where some are alike, by kind the agents that one policy may play. Those whose
             returns count and the others are two sides, which the libraries play across.
@@ -94,13 +94,13 @@ class World:
 
 
 def defaults_of(algorithm: str) -> dict[str, Any]:
-    """A tree that leaves all of a policy as it is by default but its algorithm."""
+    """Return a tree with a policy's defaults except its algorithm."""
     return {"policy": {"algorithm": algorithm}}
 
 
 COMMON = defaults_of("ppo")
-"""What worlds without a preset are trained with."""
-# The other library, which does not learn values in units of their own, comes to -1,000 without it.
+"""The settings of worlds without a preset."""
+# The other library, which does not normalise values, comes to -1,000 without it.
 PENDULUM = {
     "policy": {
         "discount": 0.9,

@@ -36,12 +36,12 @@ TITLES = {
 HEIGHT, LEGEND = 3.0, 0.3
 """Inches of a row of worlds, and of the names above all."""
 WINDOW = 0.05
-"""Of the turns; a point is the mean of the records in so long a stretch."""
+"""The share of the turns; a point is the mean of the records in so long a stretch."""
 Points = list[tuple[int, float]]
 
 
 def curves_of(file: Path) -> dict[str, dict[str, Points]]:
-    """By library and seed, the turns and the return of each record."""
+    """For each library and seed, the turns and the return of each record."""
     found: dict[str, dict[str, Points]] = defaultdict(lambda: defaultdict(list))
     with file.open() as lines:
         for row in csv.DictReader(lines):

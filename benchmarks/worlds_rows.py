@@ -1,4 +1,4 @@
-"""The rows of `worlds.py` on disk: what each run came to, so that a row can be gone on with."""
+"""The rows of `worlds.py` on disk: what each run came to, so that a row can be continued."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ACROSS = {
     "Remuda against Remuda": (OURS_SHARED, OURS_SHARED),
     "SB3 against SB3": (SHARED, SHARED),
 }
-"""Of play across: how those were trained whose returns count, and how the other side."""
+"""The training of both sides of cross-play: the one whose returns count, and the other."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one library came to with one seed."""
+    """The result of one library with one seed."""
 
     greedy: float
     sampled: float
@@ -34,7 +34,7 @@ class Outcome:
     curve: list[tuple[float, int, float]]
     """Seconds, turns, and the mean return of episodes that were over lately."""
     commit: str = field(default_factory=commit_of_package)
-    """Of Remuda, when it was trained."""
+    """The commit of Remuda that trained it."""
 
     @property
     def turns(self) -> int:
@@ -43,7 +43,7 @@ class Outcome:
 
 
 def tell_runs(results: Results, found: Mapping[str, Sequence[Outcome]]) -> None:
-    """What each run came to, and of which commits they are."""
+    """Add the result of each run, and its commit."""
     every = [outcome for outcomes in found.values() for outcome in outcomes]
     results.commits = tuple(dict.fromkeys(outcome.commit for outcome in every))
     for which, outcomes in found.items():
@@ -64,9 +64,9 @@ def tell_runs(results: Results, found: Mapping[str, Sequence[Outcome]]) -> None:
 def with_whole_seeds(
     had: Mapping[tuple[str, int], Outcome], plan: Sequence[tuple[str, int]]
 ) -> tuple[dict[tuple[str, int], Outcome], list[int]]:
-    """The runs of before that can be gone on with, and the seeds whose runs are to be had anew.
+    """The runs of before that can be continued, and the seeds to train again.
 
-    What is played across must have been trained, by both libraries, by this command.
+    Policies of cross-play must have been trained, by both libraries, by this command.
 
     Args:
         had: that are recorded.
@@ -81,7 +81,7 @@ COUNTED, SWITCHES = (
     ("--seeds", "--peer-seeds", "--peers", "--out"),
     ("--record", "--go-on", "--json"),
 )
-"""Of a command, what does not say how a run is trained."""
+"""The options of a command that do not affect training."""
 
 
 OF_OTHERS = ("--times",), ("--alone", "--separate")
@@ -102,7 +102,7 @@ def without(command: str, options: Sequence[str], switches: Sequence[str]) -> li
 
 
 def train_alike(one: str, other: str) -> bool:
-    """Whether two commands train runs of the same library in the same way."""
+    """Return whether two commands train runs of the same library in the same way."""
     rows = [without(words, COUNTED, SWITCHES) for words in (one, other)]
     if any("--alone" in words for words in rows):
         rows = [without(shlex.join(words), *OF_OTHERS) for words in rows]
@@ -112,8 +112,8 @@ def train_alike(one: str, other: str) -> bool:
 def recorded(called: str) -> dict[tuple[str, int], Outcome]:
     """The runs of a row that the same command recorded, by library and seed.
 
-    It ends here where what is recorded is of another command, or does not tell of each run; but a
-    whole row of that kind is left out where it was begun anew, and stopped.
+    It ends here where what is recorded is of another command, or does not list each run; but a
+    whole row of that kind is left out if it was started again, and stopped.
     """
     found: dict[tuple[str, int], Outcome] = {}
     whole, part = (FIGURES / f"{called}{kind}.json" for kind in ("", ".part"))
@@ -151,7 +151,7 @@ def curves_in(file: Path) -> dict[tuple[str, int], list[tuple[float, int, float]
 
 
 def write_curves(results: Results, name: str, found: dict[str, list[Outcome]]) -> None:
-    """All points of all curves, for whoever draws them anew."""
+    """Write all points of all curves, for plots."""
     part, whole = FIGURES / f"{results.name}.part.csv", FIGURES / f"{results.name}.csv"
     if not results.so_far:
         part.unlink(missing_ok=True)

@@ -2,12 +2,12 @@
 
 python benchmarks/worlds_summary.py --record
 
-Beside what each world came to with what was chosen for it stands what PPO's defaults came to, where
-that was recorded, too (`worlds.py WORLD --defaults --alone --record`). A share of it counts from
-the floor, play at random; in tic-tac-toe from games that are all lost to a perfect player. What
-IQN's defaults came to stands there too (`--defaults iqn`), after as many turns as it had. The best
+Beside the result of each world with its chosen settings is that of PPO's defaults, if it was
+recorded (`worlds.py WORLD --defaults --alone --record`). A share of it counts from
+the floor, play at random; in tic-tac-toe from games that are all lost to a perfect player. The
+result of IQN's defaults is there too (`--defaults iqn`), after as many turns as it had. The best
 of greedy and sampled play counts, and of independent policies and one for all. Leduc poker, which
-`leduc.py` trains, is told by its exploitability.
+`leduc.py` trains, is measured by its exploitability.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LEAST, OF_WORLDS = 0.9, 2 / 3
 ALIKE = 0.95
 """The turns of a row with defaults by those of the other, at least."""
 LEDUC, PROGRAM = "leduc_poker", "leduc.self_play.open_spiel"
-"""A world that has a program of its own, and what that records."""
+"""A world with a separate program, and what that records."""
 RANDOM_LEDUC = 4.747222 / 2.0
 """The exploitability of play at random: half of NashConv, exactly."""
 ORDER = (*WORLDS, "tic_tac_toe", LEDUC)
@@ -44,7 +44,7 @@ REMUDA, SB3 = "Remuda", "SB3"
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was recorded of a world: by library, the returns that it came to."""
+    """The record of a world: for each library, its returns."""
 
     command: str
     rows: list[dict[str, Any]]
@@ -52,7 +52,7 @@ class Recorded:
 
     @property
     def is_across(self) -> bool:
-        """Whether the sides of two libraries met."""
+        """True if the sides of two libraries met."""
         return any(row["library"] in ACROSS for row in self.rows)
 
     def turns(self, library: str = REMUDA) -> int:
@@ -60,7 +60,7 @@ class Recorded:
         return int(self._row(library)["turns"])
 
     def length(self) -> int:
-        """Of a seed's training: what is to be alike where rows are compared."""
+        """Return the length of a seed's training, which must agree for rows to be compared."""
         return self.turns()
 
     def seeds(self, library: str = REMUDA) -> int:
@@ -69,7 +69,7 @@ class Recorded:
 
     @property
     def floor(self) -> float:
-        """What play at random comes to."""
+        """The result of random play."""
         return float(self.rows[0]["floor"])
 
     def random(self) -> str:
@@ -92,7 +92,7 @@ class Recorded:
         return max(own, key=lambda row: max(_mean(row["greedy"]), _mean(row["sampled"])))
 
     def reached(self) -> float:
-        """What Remuda comes to: the more, the better."""
+        """Return Remuda's result: the more, the better."""
         return _mean(self.best(REMUDA))
 
     def words(self) -> str:
@@ -100,7 +100,7 @@ class Recorded:
         return self.best(REMUDA) + ", across" * self.is_across
 
     def others(self) -> str:
-        """What the other library comes to, and how it was trained where that is not as long."""
+        """Return the other library's result, and its training if that was not as long."""
         if not self.best(SB3):
             return ""
         told = [self.best(SB3), *["across"] * self.is_across]
@@ -111,7 +111,7 @@ class Recorded:
         return ", ".join(told)
 
     def verdict(self, beside: bool) -> str:
-        """What it is held to, and whether it is met; empty: to nothing."""
+        """Return the bar, and whether it is met; empty: there is none."""
         for bar in reversed(self.bars):
             if bar["what"].endswith(BESIDE) == beside:
                 return f"{bar['held_to']}: {'met' if bar['met'] else '**missed**'}"
@@ -119,7 +119,7 @@ class Recorded:
 
 
 class OfSeeds(Recorded):
-    """Of a game of two that Remuda alone learns: what each seed came to, a row each."""
+    """The rows of a game of two that only Remuda learns, one for each seed."""
 
     def turns(self, library: str = REMUDA) -> int:  # noqa: ARG002
         """That were trained, with each seed."""
@@ -161,7 +161,7 @@ class Leduc(OfSeeds):
 
     @property
     def floor(self) -> float:
-        """What play at random comes to."""
+        """The result of random play."""
         return -RANDOM_LEDUC
 
     def random(self) -> str:
@@ -182,11 +182,11 @@ class Leduc(OfSeeds):
 
 
 KINDS: dict[str, type[Recorded]] = {"tic_tac_toe": TicTacToe, LEDUC: Leduc}
-"""By world; all others tell returns."""
+"""The kind of record of each world; all others record returns."""
 
 
 def alike(turns: int, others: int) -> bool:
-    """Whether numbers of turns differ by no more than threads make of one number."""
+    """Return whether numbers of turns differ by no more than threads make of one number."""
     return min(turns, others) >= ALIKE * max(turns, others)
 
 
@@ -195,7 +195,7 @@ def _mean(words: str) -> float:
 
 
 def recorded(world: str, kind: str = "") -> Recorded | None:
-    """What was recorded of a world, or by `.defaults` or `.iqn` of it."""
+    """Return the record of a world, or of its `.defaults` or `.iqn`."""
     file = FIGURES / f"{PROGRAM if world == LEDUC else f'worlds.{world}'}{kind}.json"
     if not file.exists():
         return None
@@ -237,7 +237,7 @@ def row_of(
 
 
 def is_by_defaults(world: str) -> bool:
-    """Whether nothing was chosen for a world but PPO, so that its row tells what defaults do."""
+    """Return whether nothing was chosen for a world but PPO, so that its row shows defaults."""
     return world in WORLDS and WORLDS[world].settings() == WORLDS[world].settings(PPO)
 
 
@@ -248,7 +248,7 @@ def algorithm_of(defaults: Recorded) -> str:
 
 
 def share_of(world: str, chosen: Recorded, defaults: Recorded) -> float | None:
-    """What defaults come to by what was chosen, both from the floor; None: that was not left.
+    """Return the defaults' result relative to the chosen one, from the floor; None: not above it.
 
     Raises:
         ConfigError: what is to be of PPO's defaults is no such row, or of another number of turns.

@@ -28,7 +28,7 @@ class Game:
         self._random = np.random.default_rng(0)
 
     def reset(self) -> np.ndarray:
-        """Begin anew; returns observations [AGENTS, copies, SIZE]."""
+        """Restart; returns observations [AGENTS, copies, SIZE]."""
         self._restart(np.ones(self.copies, np.bool_))
         self.env.begin_turn()
         return self._observe()

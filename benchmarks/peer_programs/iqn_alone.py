@@ -71,7 +71,7 @@ class Replay:
         self.turn += 1
 
     def sample(self, random, count):
-        """Of all turns but the newest, whose next observation is still to come."""
+        """Sample from all turns but the newest, whose next observation is still to come."""
         kept = min(self.turn, len(self.seen)) - 1
         turn = (self.turn - 2 - random.integers(kept, size=count)) % len(self.seen)
         row = random.integers(self.seen.shape[1], size=count)

@@ -1,4 +1,4 @@
-"""What games of benchmarks show and give, drawn beforehand: they cost next to nothing to play.
+"""Observations and rewards of benchmark games, drawn beforehand: they cost next to nothing to play.
 
 Remuda and its peers are given the same: rows of observations in turn, rewards, and ends. Made of
 NumPy and Gymnasium alone, so that a peer's environment needs nothing of Remuda's.
@@ -16,11 +16,11 @@ KEPT = 16
 LENGTH = 64
 """Turns of an episode; copies begin at different ones."""
 CHOICES = 16
-"""Of what may be masked."""
+"""The number of choices that may be masked."""
 
 
 def seen_of(name: str) -> Box:
-    """Spaces of observations, by name."""
+    """Return the named space of observations."""
     return {
         "flat": Box(0.0, 1.0, (125,), np.float32),
         "grid": Box(0, 255, (5, 11, 11), np.uint8),
@@ -29,7 +29,7 @@ def seen_of(name: str) -> Box:
 
 
 def done_of(name: str) -> Space:
-    """Spaces of actions, by name."""
+    """Return the named space of actions."""
     return {
         "discrete": Discrete(4),
         "masked": Discrete(CHOICES),

@@ -2,7 +2,7 @@
 
 Arguments: seconds, and JSON: `algorithm` (ppo, masked_ppo, recurrent_ppo, dqn, qr_dqn), `seen`,
 `does`, `copies`, `agents`, `hidden`, `convolutions`, `activation`, `towers`, `recurrent` and
-`threads`. Prints the trained agent-steps a second. What is equal to Remuda's: sizes of networks,
+`threads`. Prints the trained agent-steps a second. Equal to Remuda's: sizes of networks,
 rollouts of 128 turns, 4 epochs of 4 minibatches (larger with more agents, which is faster); of
 Q-learners one sample a step, batches of 64 for each agent.
 """
@@ -25,7 +25,7 @@ ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
 
 
 class Rows(VecEnv):
-    """All agents of all copies as environments of their own."""
+    """All agents of all copies as separate environments."""
 
     def __init__(self, asked):
         rows = asked["copies"] * asked["agents"]

@@ -19,7 +19,7 @@ ROLLOUT = 128
 
 
 class Still(gymnasium.Env):
-    """What a learner must know of its environment, and no more."""
+    """The parts of an environment that a learner needs."""
 
     observation_space = spaces.Box(0.0, 1.0, (SIZE,), np.float32)
     action_space = spaces.Discrete(ACTIONS)

@@ -20,7 +20,7 @@ ROLLOUT = 128
 
 
 class Rows(VecEnv):
-    """All agents of all copies as environments of their own."""
+    """All agents of all copies as separate environments."""
 
     def __init__(self):
         self.game = Game()

@@ -2,14 +2,14 @@
 
 Arguments: JSON with `game` and `options`, `turns`, `seconds` (0: no limit), `seed`, `copies`,
 `hidden`, `shared` (whether policy and value have these layers in common), `activation`, `separate`
-(whether every agent has a learner of its own), `episodes` to be judged by, `team` (whether returns
+(whether every agent has its own learner), `episodes` to be judged by, `team` (whether returns
 are added up over agents), `scripted` (by agent the `module:function` that plays it without
 learning), `counted` (how the names of agents begin whose returns count), and PPO's
 `learning_rate`, `discount`, `rollout`, `epochs`, `minibatches` (null: by how many steps there are),
 `entropy_cost`, `gae_lambda`, `max_grad_norm`, `normalise_observations` (as its own VecNormalize
 does, with its running mean); and `kept`, a file for what chooses the actions of each learner at
-the end, which must be discrete and of observations as they are. Its buffers, its networks and its
-updates are the library's; the loop around them is that of its own `collect_rollouts`, for several
+the end, which must be discrete and of unprocessed observations. Its buffers, its networks and its
+updates are the library's; the loop around them is that of its `collect_rollouts`, for several
 learners at once. The last line is JSON: the curve, greedy and sampled returns, and the seconds.
 """
 
@@ -64,7 +64,7 @@ def network_of(asked):
 
 
 class Spaces(VecEnv):
-    """Tells a learner what its rows see and do; nothing is stepped through it."""
+    """Spaces of a learner's rows; nothing is stepped through it."""
 
     def __init__(self, rows, sees, does):
         super().__init__(rows, sees, does)
@@ -104,7 +104,7 @@ class World:
         self.seen = [{} for _ in self.copies]
         self.returns = np.zeros((copies, len(self.names)))
         self.done = []
-        """By episode that is over: the return of each agent."""
+        """For each finished episode, the return of each agent."""
         for e in range(copies):
             self.restart(e)
 
@@ -135,7 +135,7 @@ class World:
 
 
 def parts_of(steps):
-    """Minibatches of so many steps, as Remuda has them where nobody says how many."""
+    """Minibatches of so many steps, as in Remuda by default."""
     return next((parts for parts in (4, 8, 16) if steps <= 1_300 * parts), 32)
 
 
@@ -214,7 +214,7 @@ def groups_of(asked, world):
 
 
 def chosen_by(groups, world, greedy=False, training=False):
-    """By copy, what each agent does; and what each group said."""
+    """Return the actions of each agent by copy, and the output of each group."""
     copies = len(world.copies)
     actions, said = [{} for _ in range(copies)], []
     for group in groups:
@@ -259,7 +259,7 @@ def main():
     world = World(asked, asked["copies"], asked["seed"])
     groups, copies = groups_of(asked, world), asked["copies"]
     if asked.get("kept") and any(g.continuous or g.known is not None for g in groups):
-        raise SystemExit("kept: for discrete actions, and observations as they are")
+        raise SystemExit("kept: for discrete actions, and unprocessed observations")
     begun, turns, curve = time.perf_counter(), 0, []
     while turns < asked["turns"]:
         seconds = time.perf_counter() - begun

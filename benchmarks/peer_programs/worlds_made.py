@@ -1,4 +1,4 @@
-"""Other people's worlds for peers: environments whose agents act at once, by name, as they are."""
+"""Other people's worlds for peers: named environments whose agents act at once, unchanged."""
 
 import os
 import warnings
