@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm
     from remuda.result import Result
     from remuda.trained import Policy, PolicyState
-    from remuda.ui.comparison import Comparison, compare
+    from remuda.ui.comparison import compare
+    from remuda.ui.comparison_groups import Comparison
     from remuda.ui.exploiting import exploit
     from remuda.ui.psro import psro
 
@@ -60,7 +61,7 @@ __all__ = [
 _HOMES = {
     "ActiveRun": "callbacks",
     "Callback": "callbacks",
-    "Comparison": "ui.comparison",
+    "Comparison": "ui.comparison_groups",
     "ConfigError": "errors",
     "EpisodeSummary": "callbacks",
     "Evaluation": "evaluate",

@@ -15,7 +15,7 @@ from remuda.analysis.sums import ROWS, add_up
 from remuda.crossplay import Tournament
 from remuda.exploiting.bounds import Candidate, LowerBound, Mean, SeatBound
 from remuda.ui.analysing import Report, _directories, print_report
-from remuda.ui.analysis_sources import Source, _labels
+from remuda.ui.analysis_sources import AnalysisSource, _labels
 from remuda.ui.cli import run
 from remuda.ui.exploiting import print_bound
 from remuda.ui.numbers import number
@@ -95,7 +95,7 @@ def analysis():
 
 
 def test_an_analysis_of_odd_names(analysis, tmp_path):
-    source = Source(tmp_path / "x.csv", "x.csv", tmp_path)
+    source = AnalysisSource(tmp_path / "x.csv", "x.csv", tmp_path)
     shown = screen(lambda console: print_report(Report((source,), (analysis,), ({},)), console))
     for name in ODD[:-1]:
         assert name in shown
@@ -129,7 +129,7 @@ def test_long_names_take_no_room_from_numbers(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize("width", [80, 120])
 def test_long_names_of_runs_take_no_room_from_numbers(analysis, tmp_path, width):
     labels = [f"connect_four-20261123-22310{i}-of-a-long-name" for i in range(2)]
-    sources = tuple(Source(tmp_path / label, label, tmp_path) for label in labels)
+    sources = tuple(AnalysisSource(tmp_path / label, label, tmp_path) for label in labels)
     report = Report(sources, (analysis,) * 2, ({}, {}))
     shown = screen(lambda console: print_report(report, console), width).partition("runs: ")[0]
     assert "…" not in shown
@@ -152,7 +152,7 @@ def test_names_in_a_file_are_a_line_each_and_no_command_of_a_terminal(tmp_path):
 
 def test_each_of_several_has_a_directory_of_its_own(tmp_path):
     labels = ("p/q-r", "p-q/r", "p.q/r", "up")
-    sources = [Source(tmp_path / label, label, tmp_path) for label in labels]
+    sources = [AnalysisSource(tmp_path / label, label, tmp_path) for label in labels]
     found = _directories(sources)
     assert len(set(found)) == len(labels)
     assert not any("/" in name for name in found)

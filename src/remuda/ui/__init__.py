@@ -1,1 +1,1 @@
-"""What a user sees: the command line, the live view, the report."""
+"""The user interface: command line, live view, reports, pages and pictures."""

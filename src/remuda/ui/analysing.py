@@ -1,4 +1,4 @@
-"""What `remuda analyse` shows: one screen, a file and pictures."""
+"""The result of `remuda analyse`: tables in the terminal, a file and pictures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from remuda.analysis.overall import Analysis
-from remuda.analysis.overall import analyse as analysis_of
+from remuda.analysis.overall import analyse as analyse_payoffs
 from remuda.analysis.payoff import Payoffs
 from remuda.analysis.several import Several, Spread
 from remuda.analysis.told_matches import count_matches
@@ -22,42 +22,38 @@ from remuda.coordinator.run_directory import write_file
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.saved import SavedPolicies
 from remuda.ui.analysis_extras import extras_of
-from remuda.ui.analysis_sources import Choice, Source, payoffs_of
-from remuda.ui.numbers import between, number, to_width
+from remuda.ui.analysis_sources import AnalysisSource, Choice, payoffs_of
+from remuda.ui.numbers import between, distinct, number, to_width
 
 SHOWN = 20
-"""Lines of the table on the screen."""
+"""Rows of a table in the terminal."""
 NUMBERS = 58
-"""Columns of a terminal that its numbers may take, with what stands between them."""
+"""Characters that the columns of numbers may need."""
 
 
 class Extra(Protocol):
-    """A part of an analysis that payoffs alone do not tell."""
+    """A part of an analysis that is not computed from payoffs."""
 
     def as_summary(self) -> Mapping[str, Any]:
-        """Plain data."""
+        """Return plain data."""
 
     def in_words(self) -> str:
-        """One sentence."""
+        """Return one sentence."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What is told of one source, or of several of one game.
+    """The analyses of one or several sources of one game, and for each its extras by title."""
 
-    Attributes:
-        sources: what was analysed.
-        analyses: of the payoffs of each.
-        extras: of each, by name, what else is told.
-    """
-
-    sources: tuple[Source, ...]
+    sources: tuple[AnalysisSource, ...]
     analyses: tuple[Analysis, ...]
     extras: tuple[Mapping[str, Extra], ...]
+    why: str = ""
+    """The reason why a run has no usable matches, as in pure self-play: then it has only extras."""
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Of the sources."""
+        """Labels of the sources."""
         return tuple(source.label for source in self.sources)
 
     @property
@@ -66,7 +62,9 @@ class Report:
         return Several(self.labels, self.analyses)
 
     def as_summary(self) -> dict[str, Any]:
-        """Plain data: what `analysis.json` holds."""
+        """Return the content of `analysis.json`."""
+        if self.why:
+            return _with_extras({"analysis": 1, "in_words": {"payoffs": self.why}}, self.extras[0])
         parts = [
             _with_extras(found.as_summary(), extras)
             for found, extras in zip(self.analyses, self.extras, strict=True)
@@ -77,53 +75,36 @@ class Report:
 
 
 def _with_extras(summary: dict[str, Any], extras: Mapping[str, Extra]) -> dict[str, Any]:
-    words = summary["in_words"] | {name: extra.in_words() for name, extra in extras.items()}
-    told = {name: dict(extra.as_summary()) for name, extra in extras.items()}
-    return summary | told | {"in_words": words}
-
-
-@dataclass(frozen=True)
-class PartialReport:
-    """What is told of a run whose matches say nothing, as where policies play themselves alone.
-
-    Attributes:
-        why: its matches say nothing.
-        extras: by name, what is told all the same.
-    """
-
-    why: str
-    extras: Mapping[str, Extra]
-
-    def as_summary(self) -> dict[str, Any]:
-        """Plain data: what `analysis.json` holds."""
-        return _with_extras({"analysis": 1, "in_words": {"payoffs": self.why}}, self.extras)
+    words = summary["in_words"] | {title: extra.in_words() for title, extra in extras.items()}
+    parts = {title: dict(extra.as_summary()) for title, extra in extras.items()}
+    return summary | parts | {"in_words": words}
 
 
 def analyse_what_there_is(
-    sources: Sequence[Source],
+    sources: Sequence[AnalysisSource],
     choice: Choice,
     rng: np.random.Generator,
     samples: int,
     seconds: float = 0.0,
     seed: int = 0,
-) -> Report | PartialReport:
-    """Analyse the payoffs of each source; where matches of a run say nothing, its policies alone.
+) -> Report:
+    """Analyse the payoffs of each source; of a single run without usable matches, its policies.
 
     Args:
         sources: of one game, with payoffs.
-        choice: which policies are looked at.
-        rng: what draws of the payoffs are made with.
-        samples: so many.
-        seconds: of fresh play of each run, for what matches do not tell; 0: none.
+        choice: the policies to analyse.
+        rng: draws the payoffs.
+        samples: number of draws.
+        seconds: of fresh play of each run, for its extras; 0: none.
         seed: of the games.
 
     Raises:
         RunDirectoryError: a ledger is damaged.
-        UsageError: a file cannot be read, a policy is not there, or two never met and policies
-            cannot be asked either.
+        UsageError: a file cannot be read, a policy does not exist, or the policies of several
+            sources did not meet.
     """
     try:
-        analyses = _analyses_of(sources, choice, rng, samples)
+        analyses = tuple(analyse_payoffs(payoffs_of(s, choice), rng, samples) for s in sources)
     except UsageError as error:
         run = sources[0].run
         if len(sources) > 1 or run is None or choice != Choice():
@@ -131,7 +112,7 @@ def analyse_what_there_is(
         alone = extras_of(run, SavedPolicies(run).names(), rng, seconds, seed)
         if not alone:
             raise
-        return PartialReport(str(error), alone)
+        return Report(tuple(sources), (), (alone,), str(error))
     extras = tuple(
         {} if source.run is None else extras_of(source.run, each.payoffs.names, rng, seconds, seed)
         for source, each in zip(sources, analyses, strict=True)
@@ -139,44 +120,32 @@ def analyse_what_there_is(
     return Report(tuple(sources), analyses, extras)
 
 
-def _analyses_of(
-    sources: Sequence[Source], choice: Choice, rng: np.random.Generator, samples: int
-) -> tuple[Analysis, ...]:
-    return tuple(analysis_of(payoffs_of(source, choice), rng, samples) for source in sources)
-
-
-def print_report(report: Report | PartialReport, console: Console | None = None) -> None:
-    """One screen: of one source all of it; of several a line each, and what is common."""
+def print_report(report: Report, console: Console | None = None) -> None:
+    """Print tables and sentences: of one source all of it, of several a row each."""
     console = console or Console()
-    if isinstance(report, PartialReport):
-        for part, words in report.as_summary()["in_words"].items():
-            console.print(Text.assemble((f"{part}: ", "bold"), words))
+    if report.why:
+        _print_words(report.as_summary()["in_words"], console)
         return
     if len(report.analyses) == 1:
         print_analysis(report.analyses[0], console)
-        for name, extra in report.extras[0].items():
-            console.print(Text.assemble((f"{name}: ", "bold"), extra.in_words()))
-        return
-    several = report.several
-    common = several.common
-    console.print(_table_of_runs(several, common, console.width))
-    if several.by_policy:
-        _print_policies(several, console)
-    for part, words in several.in_words().items():
-        console.print(Text.assemble((f"{part}: ", "bold"), words))
+    else:
+        several = report.several
+        console.print(_table_of_runs(several, several.common, console.width))
+        if several.by_policy:
+            _print_policies(several, console)
+        _print_words(several.in_words(), console)
     for label, extras in zip(report.labels, report.extras, strict=True):
-        for name, extra in extras.items():
-            console.print(Text.assemble((f"{label}, {name}: ", "bold"), extra.in_words()))
+        prefix = "" if len(report.analyses) == 1 else f"{label}, "
+        _print_words({f"{prefix}{name}": e.in_words() for name, e in extras.items()}, console)
+
+
+def _print_words(sentences: Mapping[str, str], console: Console) -> None:
+    for part, words in sentences.items():
+        console.print(Text.assemble((f"{part}: ", "bold"), words))
 
 
 def _table_of_runs(several: Several, common: Mapping[str, Spread], width: int) -> Table:
-    """A line for each run; names are folded, so that numbers are told whole.
-
-    Args:
-        several: the runs.
-        common: by name, measures of them.
-        width: of the terminal, in columns.
-    """
+    """Return a table with a row for each run; names are folded so that numbers have room."""
     table = Table(title=f"{len(several.labels)} runs of one game")
     numbers = {"of": [_matches(found.payoffs) for found in several.analyses]}
     numbers |= {name: [number(x) for x in measure.values] for name, measure in common.items()}
@@ -187,58 +156,42 @@ def _table_of_runs(several: Several, common: Mapping[str, Spread], width: int) -
     room = max(width - sum(widths.values()) - 3 * (len(numbers) + 2) - 1, 12)
     best = [found.ranking.names[int(np.argmin(found.ranking.ranks))] for found in several.analyses]
     columns = {"run": list(several.labels), "of": numbers.pop("of"), "earns the most": best}
-    for head, cells in (columns | numbers).items():
+    columns |= numbers
+    for head in columns:
         if head in widths:
             wide = widths[head]
             table.add_column(Text(head), justify="right", min_width=wide, max_width=wide)
         else:
             part = room - room // 3 if head == "run" else room // 3
             table.add_column(head, overflow="fold", max_width=part)
-        columns[head] = cells
     for row in zip(*columns.values(), strict=True):
         table.add_row(*map(Text, row))
     return table
 
 
 def _print_policies(several: Several, console: Console) -> None:
-    table = Table(title="payoff against the others of the run, by policy")
-    for column in ("policy", "mean", "95%", "deviation between runs"):
-        if column == "policy":
-            table.add_column(column, overflow="fold")
-        else:
-            table.add_column(column, justify="right")
+    table = _table(
+        "payoff against the others of the run, by policy",
+        ("policy", "mean", "95%", "deviation between runs"),
+    )
     order = sorted(several.by_policy.items(), key=lambda item: -item[1].mean)
     for name, found in order[:SHOWN]:
         mean, interval = _with_interval(found.mean, *found.interval)
         table.add_row(Text(name), mean, interval, number(found.deviation))
-    console.print(table)
-    if len(order) > SHOWN:
-        console.print(f"and {len(order) - SHOWN} more, in analysis.json")
-
-
-def _with_interval(value: float, low: float, high: float) -> tuple[str, str]:
-    """A value and its interval, with as many digits as the interval needs."""
-    told = to_width((value, low, high), high - low)
-    return told[0], between(low, high)
-
-
-def _room_for_names(console: Console) -> int:
-    """Columns of the terminal that names may take, so that numbers beside them are told whole."""
-    return max(console.width - NUMBERS, 8)
+    _print_table(table, len(order), console)
 
 
 def print_analysis(found: Analysis, console: Console | None = None) -> None:
-    """One screen: the ranking with its intervals, the mixture, and a sentence for each part."""
+    """Print the ranking with its intervals, the equilibrium, and a sentence for each part."""
     console = console or Console()
     ranking, mixture = found.ranking, None
     if found.equilibrium is not None:
         mixture = found.equilibrium.answer.mixtures[0]
-    table = Table(title=f"{len(ranking.names)} policies, {_matches(found.payoffs)}")
-    for column in ("rank", "policy", "payoff", "95%", "rank, 95%", "first", "equilibrium"):
-        if column == "policy":
-            table.add_column(column, overflow="fold", max_width=_room_for_names(console))
-        else:
-            table.add_column(column, justify="right")
+    table = _table(
+        f"{len(ranking.names)} policies, {_matches(found.payoffs)}",
+        ("rank", "policy", "payoff", "95%", "rank, 95%", "first", "equilibrium"),
+        max(console.width - NUMBERS, 8),
+    )
     order = np.argsort(ranking.ranks, kind="stable")
     for place in order[:SHOWN]:
         ends = ranking.score_intervals[:, place]
@@ -253,38 +206,48 @@ def print_analysis(found: Analysis, console: Console | None = None) -> None:
             f"{ranking.first[place]:.0%}",
             "" if mixture is None or mixture[place] < 1e-6 else f"{mixture[place]:.1%}",
         )
+    _print_table(table, len(order), console)
+    _print_words(found.in_words(), console)
+
+
+def _table(title: str, headings: Sequence[str], widest_name: int | None = None) -> Table:
+    table = Table(title=title)
+    for heading in headings:
+        if heading == "policy":
+            table.add_column(heading, overflow="fold", max_width=widest_name)
+        else:
+            table.add_column(heading, justify="right")
+    return table
+
+
+def _print_table(table: Table, rows: int, console: Console) -> None:
     console.print(table)
-    if len(order) > SHOWN:
-        console.print(f"and {len(order) - SHOWN} more, in analysis.json")
-    for part, words in found.in_words().items():
-        console.print(Text.assemble((f"{part}: ", "bold"), words))
+    if rows > SHOWN:
+        console.print(f"and {rows - SHOWN} more, in analysis.json")
+
+
+def _with_interval(value: float, low: float, high: float) -> tuple[str, str]:
+    """Return a value and its interval, with the digits that the interval needs."""
+    return to_width((value, low, high), high - low)[0], between(low, high)
 
 
 def _matches(payoffs: Payoffs) -> str:
     return count_matches(payoffs) or "0 matches"
 
 
-def write_report(report: Report | PartialReport, directory: Path) -> tuple[Path, ...]:
-    """Write `analysis.json` and the pictures; returns where.
+def write_report(report: Report, directory: Path) -> tuple[Path, ...]:
+    """Write `analysis.json` and the pictures; returns their paths.
 
-    Of several sources each has its pictures in a directory of its own, named by its label.
-
-    Args:
-        report: what was found.
-        directory: where it belongs.
+    The pictures of several sources are in subdirectories, named by their labels.
 
     Raises:
         RunDirectoryError: the disk is full or not writable.
     """
-    if isinstance(report, PartialReport):
-        return write_summary(report.as_summary(), directory)
-    if len(report.analyses) == 1:
-        places = [directory]
-    else:
-        places = [directory / name for name in _directories(report.sources)]
     written = write_summary(report.as_summary(), directory)
+    several = len(report.analyses) > 1
+    places = [directory / n for n in _directories(report.sources)] if several else [directory]
     try:
-        for place, found, source in zip(places, report.analyses, report.sources, strict=True):
+        for place, found, source in zip(places, report.analyses, report.sources, strict=False):
             place.mkdir(parents=True, exist_ok=True)
             written += draw(found, place, source)
     except OSError as error:
@@ -292,30 +255,22 @@ def write_report(report: Report | PartialReport, directory: Path) -> tuple[Path,
     return written
 
 
-def _directories(sources: Sequence[Source]) -> list[str]:
-    """By source a name for the directory of its pictures, which is none of a file's beside it."""
+def _directories(sources: Sequence[AnalysisSource]) -> list[str]:
+    """Return by source the name of its directory, which differs from the file beside it."""
     labels = [source.label.replace("/", "-") for source in sources]
     short = [
         label.removesuffix(source.path.suffix) if source.path.is_file() else label
         for label, source in zip(labels, sources, strict=True)
     ]
-    found: list[str] = []
-    for each, label in zip(short, labels, strict=True):
-        name = base = each if short.count(each) == 1 else label.replace(".", "-")
-        number = 1
-        while name in found:
-            number += 1
-            name = f"{base}-{number}"
-        found.append(name)
-    return found
+    names = [
+        each if short.count(each) == 1 else label.replace(".", "-")
+        for each, label in zip(short, labels, strict=True)
+    ]
+    return distinct(names, "{}-{}")
 
 
 def write_summary(summary: Mapping[str, Any], directory: Path) -> tuple[Path, ...]:
-    """Write `analysis.json`; returns where.
-
-    Raises:
-        RunDirectoryError: the disk is full or not writable.
-    """
+    """Write `analysis.json`; returns its path, or raises a `RunDirectoryError`."""
     path = directory / "analysis.json"
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -332,19 +287,15 @@ def _unwritable(directory: Path, error: OSError) -> RunDirectoryError:
     )
 
 
-def draw(found: Analysis, directory: Path, source: Source | None = None) -> tuple[Path, ...]:
-    """Draw the pictures of an analysis into a directory, and a page of them; returns its path.
+def draw(
+    found: Analysis, directory: Path, source: AnalysisSource | None = None
+) -> tuple[Path, ...]:
+    """Draw the pictures of an analysis, and a page of them; returns its path.
 
-    Args:
-        found: what is drawn.
-        directory: where.
-        source: what was analysed; None: it has no matches whose ratings could be drawn over time.
-
-    Raises:
-        OSError: the disk is full or not writable.
+    Ratings over time are drawn only if the source is a run with a ledger.
     """
-    from remuda.ui.pictures.page import draw_into  # it takes long to load
+    from remuda.ui.pictures.page import draw_into  # matplotlib is slow to import
 
-    learned = source is not None and source.run is not None
-    ledger, sides = (source.ledger, source.rated) if source and learned else (None, ())
+    is_run = source is not None and source.run is not None
+    ledger, sides = (source.ledger, source.rated) if source and is_run else (None, ())
     return (draw_into(directory, found, ledger, sides),)

@@ -1,4 +1,4 @@
-"""What an analysis tells of a run's policies that matches alone do not: by asking the policies."""
+"""Parts of an analysis that need the policies of a run: exact play, behaviour, society."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from remuda.analysis.exact_play import exact_exploitability, walked_game
+from remuda.analysis.exact_play import WalkedGame, exact_exploitability, walked_game
 from remuda.analysis.policy_behaviour import PolicyBehaviour, policy_behaviour
 from remuda.analysis.society import Society, society
+from remuda.config import Config
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import Player
 from remuda.envs.recorded import Recorded
@@ -21,36 +22,30 @@ from remuda.evaluate import RecordedPlay, play_recorded
 from remuda.saved import SavedPolicies
 
 EPISODES = 200
-"""Fresh episodes of a run, at most."""
+"""The most fresh episodes of a run."""
 STATES = 4000
-"""Observations of each agent that are kept of them."""
+"""Observations of each agent that are kept."""
 
 Seat = tuple[Any, Any]
-"""A specification and weights [P]."""
+"""A policy's spec and weights [P]."""
 
 
 @dataclass(frozen=True)
 class CutPlay:
-    """Fresh play that the time did not suffice for.
-
-    Attributes:
-        asked: episodes that were to be played.
-        over: that were over in time.
-        counted: of these, as many of each copy of the game as of any other.
-        why: it was cut.
-    """
+    """A note that fresh play was cut by its time limit."""
 
     asked: int
     over: int
     counted: int
+    """Episodes that are over, equally many of each copy of the environment."""
     why: str
 
     def as_summary(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return vars(self).copy()
 
     def in_words(self) -> str:
-        """One sentence."""
+        """Return one sentence."""
         return (
             f"{self.why.capitalize()} when {self.over} of {self.asked} episodes were over; "
             f"{self.counted} are counted, as many of each copy of the game. Long ones are "
@@ -61,21 +56,11 @@ class CutPlay:
 def extras_of(
     run: RunDirectory, names: Sequence[str], rng: np.random.Generator, seconds: float, seed: int
 ) -> dict[str, Any]:
-    """What is told of the policies of a population besides their payoffs.
+    """Return parts of the analysis of a population, by title: exact exploitability and behaviour.
 
-    What cannot be told, because weights are missing or the game cannot be played, is said on
-    standard error and left out: the payoffs are no worse for it.
-
-    Args:
-        run: whose seats are dealt.
-        names: of the policies, as the ledger has them.
-        rng: for resampling.
-        seconds: of fresh play; 0: none, and nothing that needs it.
-        seed: of the games.
-
-    Returns:
-        By name, parts with `as_summary()` and `in_words()`: `exact exploitability` where the game
-        can be walked, and `behaviour`.
+    A part that is impossible, as weights are missing or the game cannot be played, is reported on
+    standard error and left out. Exact exploitability needs a game that can be enumerated,
+    behaviour more than 0 `seconds` of fresh play.
     """
     found: dict[str, Any] = {}
     try:
@@ -83,11 +68,9 @@ def extras_of(
         if not players:
             return found
         config = run.read_config()
-        env = make_env(config.game, 1, **config.env.made_with)
-        walked = walked_game(config.game, env)
-        env.close()
+        agents, walked = _walked(config)
         if walked is not None:
-            profiles = {name: [_seat(each)] * len(env.agents) for name, each in players.items()}
+            profiles = {name: [_seat(each)] * len(agents) for name, each in players.items()}
             found["exact exploitability"] = exact_exploitability(walked, profiles)
         live = {name: each.snapshot for name, each in players.items() if "@" not in name}
         if seconds > 0.0 and len(players) > 1 and live:
@@ -111,25 +94,16 @@ def extras_of(
 def society_of(
     run: RunDirectory, rng: np.random.Generator, seconds: float, seed: int
 ) -> tuple[Society, dict[str, Any]]:
-    """What becomes of the agents of a run, each of which has one policy for good; by fresh play.
-
-    Args:
-        run: whose seats are not dealt.
-        rng: for resampling.
-        seconds: of play.
-        seed: of the games.
-
-    Returns:
-        What became of them, and parts as of `extras_of`.
+    """Analyse the agents of a run of independent learners in fresh play; returns extras, too.
 
     Raises:
         RunDirectoryError: there are no weights, or they are damaged.
-        UsageError: no episode was over in time, or only in some copies of the game.
+        UsageError: no episode was over in time, or only in some copies of the environment.
     """
     if seconds <= 0.0:
         raise UsageError(
-            f"{run.path}: each agent has one policy for good, so that there are no matches to look "
-            "at; fresh episodes are played, which takes more `--seconds` than 0"
+            f"{run.path}: each agent has one policy for the whole run, so there are no matches to "
+            "analyse; fresh episodes are played, which takes more `--seconds` than 0"
         )
     saved = SavedPolicies(run)
     if not saved.names():
@@ -137,14 +111,9 @@ def society_of(
     players = saved.all()
     snapshots = {name: each.snapshot for name, each in players.items()}
     config = saved.config
+    frames = _frames(players)
     played = play_recorded(
-        config,
-        snapshots,
-        EPISODES,
-        seed,
-        states=STATES,
-        frames=_frames(players),
-        seconds=seconds,
+        config, snapshots, EPISODES, seed, states=STATES, frames=frames, seconds=seconds
     )
     episodes, extras = played.played(), dict[str, Any]()
     if played.cut:
@@ -153,10 +122,7 @@ def society_of(
     facts = {name: each[np.isfinite(each)] for name, each in episodes.facts.items()}
     facts = {name: each for name, each in facts.items() if len(each)}
     found = society(episodes.agents, episodes.rewards, episodes.lengths, facts, episodes.took_part)
-    env = make_env(config.game, 1, **config.env.made_with)
-    walked = walked_game(config.game, env)
-    env.close()
-    names = [agent.name for agent in env.agents]
+    names, walked = _walked(config)
     if walked is not None and not config.env.scripted:
         seats = [_seat(players[name]) for name in names]
         extras["exact exploitability"] = exact_exploitability(walked, {" with ".join(names): seats})
@@ -168,8 +134,16 @@ def society_of(
     return found, extras
 
 
+def _walked(config: Config) -> tuple[list[str], WalkedGame | None]:
+    """Return the agents' names, and the game tree if it can be enumerated."""
+    env = make_env(config.game, 1, **config.env.made_with)
+    walked = walked_game(config.game, env)
+    env.close()
+    return [agent.name for agent in env.agents], walked
+
+
 def _check_counted(run: RunDirectory, played: RecordedPlay, seconds: float) -> None:
-    """Raise a `UsageError` where only the short episodes were over when play was cut."""
+    """Raise a `UsageError` if only short episodes were over when play was cut."""
     lacking = played.game.episodes_over.count(0)
     if played.over and lacking:
         raise UsageError(
@@ -180,7 +154,7 @@ def _check_counted(run: RunDirectory, played: RecordedPlay, seconds: float) -> N
 
 
 def _players(saved: SavedPolicies, names: Sequence[str]) -> dict[str, Player]:
-    """Those of the policies whose weights are kept."""
+    """Return those of the policies whose weights exist."""
     live = saved.all()
     found: dict[str, Player] = {}
     for name in names:
@@ -190,12 +164,12 @@ def _players(saved: SavedPolicies, names: Sequence[str]) -> dict[str, Player]:
             try:
                 found[name] = saved.find(name).player
             except UsageError:
-                continue  # the run let go of this frozen copy
+                continue  # the run has deleted this frozen copy
     return found
 
 
 def _frames(players: Mapping[str, Player]) -> int:
-    """The most observations that any of the policies stacks."""
+    """Return the largest frame stack of the policies."""
     return max(each.spec.config.n_frames for each in players.values())
 
 
@@ -209,11 +183,7 @@ def _behaviour(
     scripted: Mapping[str, str],
     rng: np.random.Generator,
 ) -> PolicyBehaviour:
-    """How differently policies act on what agents observed that see and act alike.
-
-    Raises:
-        UsageError: fewer than two policies can be asked.
-    """
+    """Compare the actions of policies on observations of agents with equal spaces."""
     first = next(iter(players.values())).agent
     alike = [
         place
@@ -224,7 +194,7 @@ def _behaviour(
     ]
     states = played.observed(alike)
     if states is None:
-        raise UsageError("how differently policies act is not told: none of them acted in time")
+        raise UsageError("the behaviour of policies is not compared: none of them acted in time")
     seats = {name: _seat(player) for name, player in players.items()}
     return policy_behaviour(seats, states, rng)
 

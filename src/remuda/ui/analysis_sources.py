@@ -1,4 +1,4 @@
-"""What `remuda analyse` is given: runs, tournaments and files, all of one game."""
+"""The sources of `remuda analyse`: runs, tournaments and files, all of one game."""
 
 from __future__ import annotations
 
@@ -28,55 +28,42 @@ from remuda.types import AgentSpec
 from remuda.ui.found_runs import find_runs
 
 MOST = 64
-"""Policies that are looked at unless the user asks for others."""
+"""The most policies that are analysed unless the user names them."""
 FILES = (".csv", ".npz")
 
 
 @dataclass(frozen=True)
-class Source:
-    """One thing that is analysed.
-
-    Attributes:
-        path: as the user named it.
-        label: by which it is told from the others.
-        place: the directory that its analysis belongs into.
-        game: what was played; empty: a file, which does not tell.
-        options: of the game.
-        ledger: of its matches; None: a file, or a run whose agents have one policy each for good.
-        sides: by seat, the number of its team, -1: who sits there meets nobody; empty: all are
-            against all.
-        rated: as `sides`, for ratings, where who takes a seat for good plays for its team as well.
-        run: the run; None: a tournament or a file.
-        taken: the agents whose seats are taken for good.
-    """
+class AnalysisSource:
+    """A run, a tournament or a file of payoffs."""
 
     path: Path
     label: str
+    """A short name that differs from those of the other sources."""
     place: Path
+    """The directory for its analysis."""
     game: str = ""
+    """Empty: not known, as of a file."""
     options: Mapping[str, Any] = field(default_factory=dict)
     ledger: Path | None = None
+    """None: a file, or a run of independent learners."""
     sides: tuple[int, ...] = ()
+    """Numbers of teams by seat; -1: a scripted seat, which has no opponents; empty: all
+    play against all."""
     rated: tuple[int, ...] = ()
+    """The same for ratings, in which scripted seats belong to their team."""
     run: RunDirectory | None = None
     taken: tuple[str, ...] = ()
+    """Agents with scripted seats."""
 
     @property
     def has_payoffs(self) -> bool:
-        """Whether policies met in matches; else each agent has one policy for good."""
+        """True if policies met in matches; otherwise each agent keeps one policy."""
         return self.ledger is not None or self.run is None
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What of it is looked at.
-
-    Attributes:
-        only: names of the policies; empty: all.
-        frozen: whether frozen copies are looked at, too.
-        wins: whether wins are counted instead of returns.
-        roles: whether seats are told apart; else they are pooled.
-    """
+    """The options of `remuda analyse` that select matches; see `AnalyseOptions`."""
 
     only: tuple[str, ...] = ()
     frozen: bool = False
@@ -84,12 +71,12 @@ class Choice:
     roles: bool = False
 
 
-def open_sources(paths: Sequence[Path]) -> list[Source]:
-    """Look into what is to be analysed; directories of runs stand for the runs in them.
+def open_sources(paths: Sequence[Path]) -> list[AnalysisSource]:
+    """Open sources of one game; a directory of runs counts as the runs in it.
 
     Raises:
         RunDirectoryError: there is no run, or it is damaged, or has no match yet.
-        UsageError: they are of different games, or of different kinds.
+        UsageError: the sources have different games, or only some have matches.
     """
     found: list[Path] = []
     for path in (Path(path).expanduser() for path in paths):
@@ -102,14 +89,14 @@ def open_sources(paths: Sequence[Path]) -> list[Source]:
 
 
 def _is_one(path: Path) -> bool:
-    """Whether a path is a file, a run or a tournament, rather than a directory of them."""
+    """Return whether a path is a file, a run or a tournament, not a directory of them."""
     return not path.is_dir() or any(
         (path / name).is_file() for name in ("config.yaml", DESCRIPTION)
     )
 
 
 def _labels(paths: Sequence[Path]) -> list[str]:
-    """As much of each path's end as tells it from the others."""
+    """Return the shortest ends of the paths that are distinct."""
     parts = [Path(os.path.abspath(path)).parts for path in paths]  # without `..`
     for length in range(1, max(map(len, parts), default=1) + 1):
         labels = ["/".join(each[-length:]) for each in parts]
@@ -118,22 +105,22 @@ def _labels(paths: Sequence[Path]) -> list[str]:
     return [str(path) for path in paths]
 
 
-def _open(path: Path, label: str) -> Source:
+def _open(path: Path, label: str) -> AnalysisSource:
     if path.suffix in FILES:
-        return Source(path, label, path.parent)
+        return AnalysisSource(path, label, path.parent)
     if (path / DESCRIPTION).is_file():
         return _open_tournament(path, label)
     run = RunDirectory.open(path)
     config = run.read_config()
     if not config.population.dealt:
-        return Source(path, label, run.path, config.game, config.env.made_with, run=run)
+        return AnalysisSource(path, label, run.path, config.game, config.env.made_with, run=run)
     if not run.ledger.exists():
         raise RunDirectoryError(
-            f"{run.path} has no ledger of matches yet: none is over; let the run go on"
+            f"{run.path} has no ledger of matches yet: none is over; let the run continue"
         )
     agents = _agents(config.game, config.env.made_with)
     roster = Roster.of(config, agents)
-    return Source(
+    return AnalysisSource(
         path,
         label,
         run.path,
@@ -147,24 +134,26 @@ def _open(path: Path, label: str) -> Source:
     )
 
 
-def _open_tournament(path: Path, label: str) -> Source:
+def _open_tournament(path: Path, label: str) -> AnalysisSource:
     ledger = path / "ledger.bin"
     in_rounds = missing_in_rounds(path)
     missing = missing_matches(ledger) if in_rounds is None else in_rounds
     if missing:
         print(
             f"remuda: {missing:,} matches are missing in {path}, long ones rather than short "
-            f"ones; go on with remuda tournament --resume {path}",
+            f"ones; continue with remuda tournament --resume {path}",
             file=sys.stderr,
         )
     try:
-        told = read_json(path / DESCRIPTION)
-        game, options = str(told.get("game", "")), dict(told.get("options", {}))
-        taken = dict(told.get("scripted", {}))
+        record = read_json(path / DESCRIPTION)
+        game, options = str(record.get("game", "")), dict(record.get("options", {}))
+        taken = dict(record.get("scripted", {}))
     except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
         raise RunDirectoryError(f"{path / DESCRIPTION} is damaged: {error}") from None
     sides = sides_between(_agents(game, options), taken).tolist() if game else ()
-    return Source(path, label, path, game, options, ledger, tuple(sides), taken=tuple(taken))
+    return AnalysisSource(
+        path, label, path, game, options, ledger, tuple(sides), taken=tuple(taken)
+    )
 
 
 def _agents(game: str, options: Mapping[str, Any]) -> tuple[AgentSpec, ...]:
@@ -173,13 +162,13 @@ def _agents(game: str, options: Mapping[str, Any]) -> tuple[AgentSpec, ...]:
     return env.agents
 
 
-def _check_together(sources: Sequence[Source]) -> None:
-    """Raise a `UsageError` where sources cannot be put together."""
+def _check_together(sources: Sequence[AnalysisSource]) -> None:
+    """Raise a `UsageError` if sources cannot be compared."""
     first = sources[0]
     for other in sources[1:]:
         if other.game != first.game:
             one, two = (
-                f"{each.path} is of {each.game}" if each.game else f"{each.path} tells no game"
+                f"{each.path} is of {each.game}" if each.game else f"{each.path} names no game"
                 for each in (first, other)
             )
             raise UsageError(f"{one}, and {two}: only runs of one game are analysed together")
@@ -199,17 +188,12 @@ def _check_together(sources: Sequence[Source]) -> None:
             with_matches, without = (first, other) if first.has_payoffs else (other, first)
             raise UsageError(
                 f"{with_matches.path} has matches, and in {without.path} each agent has one policy "
-                "for good; analyse them apart"
+                "for the whole run; analyse them apart"
             )
 
 
-def payoffs_of(source: Source, choice: Choice) -> Payoffs:
-    """The payoffs of a run, a tournament or a file.
-
-    Raises:
-        RunDirectoryError: the ledger is damaged.
-        UsageError: the file cannot be read, or a policy is not there.
-    """
+def payoffs_of(source: AnalysisSource, choice: Choice) -> Payoffs:
+    """Return the payoffs of a run, a tournament or a file."""
     only = choice.only
     if source.ledger is None:
         if choice.frozen or choice.wins or choice.roles:
@@ -221,7 +205,7 @@ def payoffs_of(source: Source, choice: Choice) -> Payoffs:
 
         def keep(ref: PolicyRef) -> bool:
             if ref.is_scripted and (source.run is None or ref.policy in source.taken):
-                return False  # who takes a seat for good
+                return False  # it plays a scripted seat
             return str(ref) in only if only else choice.frozen or not ref.is_frozen
 
         _check_names(source, only)
@@ -235,7 +219,7 @@ def payoffs_of(source: Source, choice: Choice) -> Payoffs:
         if len(payoffs.names) > MOST and not only:
             raise UsageError(
                 f"{source.path} has matches of {len(payoffs.names)} policies, and {MOST} are "
-                "looked at at once; name some with --only"
+                "analysed at once; name some with --only"
             )
     unknown = [name for name in only if name not in payoffs.names]
     if unknown:
@@ -245,8 +229,8 @@ def payoffs_of(source: Source, choice: Choice) -> Payoffs:
     return payoffs
 
 
-def _check_names(source: Source, only: Sequence[str]) -> None:
-    """Raise a `UsageError` where a name is of no policy of a ledger."""
+def _check_names(source: AnalysisSource, only: Sequence[str]) -> None:
+    """Raise a `UsageError` for a name of no policy in the ledger."""
     known = LedgerReader.open(source.ledger).policies if source.ledger is not None else only
     for name in only:
         if name not in known and name.rpartition("@")[0] not in known:
@@ -256,12 +240,9 @@ def _check_names(source: Source, only: Sequence[str]) -> None:
 
 
 def missing_matches(ledger: Path) -> int:
-    """How many matches of a tournament are not in its ledger although later ones are.
+    """Return how many matches of a tournament are missing in its ledger although later ones are in.
 
-    Those that take long are the last to be written, so means without them are of the short ones.
-
-    Raises:
-        RunDirectoryError: it is missing, or damaged.
+    Long matches are written last, so that means without them are biased towards short ones.
     """
     found, last = 0, -1
     for matches in LedgerReader.open(ledger).pieces():

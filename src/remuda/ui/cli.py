@@ -54,7 +54,7 @@ class Command:
     positional: str = ""
     takes_words: bool = False
     is_long: bool = False
-    """Whether it does long work, which continues when nothing reads its output any more."""
+    """It works for long, and continues when nothing reads its output any more."""
 
     @property
     def summary(self) -> str:
@@ -73,7 +73,7 @@ COMMANDS = {
     "status": Command(status, StatusOptions, "run"),
     "evaluate": Command(evaluate, EvaluateOptions, "run", is_long=True),
     "tournament": Command(tournament, TournamentOptions, "run", is_long=True),
-    "analyse": Command(analyse, AnalyseOptions, "sources", takes_words=True),
+    "analyse": Command(analyse, AnalyseOptions, "sources"),
     "exploit": Command(exploit, ExploitOptions, "target", takes_words=True, is_long=True),
     "psro": Command(psro, PsroOptions, "game", takes_words=True, is_long=True),
     "watch": Command(watch, WatchOptions, "run"),

@@ -11,7 +11,7 @@ from remuda.ui.numbers import NOTHING, number, percent, rate
 
 
 @dataclass(frozen=True)
-class Column:
+class LiveColumn:
     """A column of the table of policies."""
 
     heading: str
@@ -31,41 +31,43 @@ GAP = 2
 
 def columns_with(
     sparkline_width: int, on_policy: bool = False, dealt: bool = False
-) -> tuple[Column, ...]:
+) -> tuple[LiveColumn, ...]:
     """Return all columns beside the policies' names."""
 
     def course(c: Course, _: PolicyRecord) -> str:
         return sparkline(c.history.resample(sparkline_width))
 
-    explores: tuple[Column, ...] = (Column("epsilon", 7, lambda _, p: f"{p.epsilon:.2f}", 6),)
+    explores: tuple[LiveColumn, ...] = (
+        LiveColumn("epsilon", 7, lambda _, p: f"{p.epsilon:.2f}", 6),
+    )
     if on_policy:
         explores = (
-            Column("policy loss", 11, lambda c, _: number(c.policy_loss.value), 5),
-            Column("value loss", 10, lambda c, _: number(c.value_loss.value), 6),
-            Column("entropy", 7, lambda _, p: number(p.entropy), 7),
+            LiveColumn("policy loss", 11, lambda c, _: number(c.policy_loss.value), 5),
+            LiveColumn("value loss", 10, lambda c, _: number(c.value_loss.value), 6),
+            LiveColumn("entropy", 7, lambda _, p: number(p.entropy), 7),
         )
     standing = (
-        Column("rating", 10, lambda c, _: rating(c.member), 1),
-        Column("wins", 4, lambda c, _: percent(c.member.win_rate if c.member else None), 4),
-        Column("games", 9, lambda c, _: f"{c.member.games:,}" if c.member else NOTHING, 6),
+        LiveColumn("rating", 10, lambda c, _: rating(c.member), 1),
+        LiveColumn("wins", 4, lambda c, _: percent(c.member.win_rate if c.member else None), 4),
+        LiveColumn("games", 9, lambda c, _: f"{c.member.games:,}" if c.member else NOTHING, 6),
     )
     return (
-        Column("return", 8, lambda c, _: tenths(c.returns.value), 0, "bold"),
-        Column("", sparkline_width, course, 1, "green"),
+        LiveColumn("return", 8, lambda c, _: tenths(c.returns.value), 0, "bold"),
+        LiveColumn("", sparkline_width, course, 1, "green"),
         *(standing if dealt else ()),
-        Column("loss", 7, lambda c, _: number(c.loss.value), 2),
-        Column("updates/s", 9, lambda c, _: rate(c.updates_per_second.value), 2),
-        Column("busy", 4, lambda c, _: percent(c.busy.value), 3),
-        Column("stale", 11, lag, 4),
+        LiveColumn("loss", 7, lambda c, _: number(c.loss.value), 2),
+        LiveColumn("updates/s", 9, lambda c, _: rate(c.updates_per_second.value), 2),
+        LiveColumn("busy", 4, lambda c, _: percent(c.busy.value), 3),
+        LiveColumn("stale", 11, lag, 4),
         # On-policy it is the number of epochs, unless steps are lost.
-        Column("ratio", 5, lambda _, p: number(p.replay_ratio), 9 if on_policy else 5),
+        LiveColumn("ratio", 5, lambda _, p: number(p.replay_ratio), 9 if on_policy else 5),
         *explores,
-        Column("version", 7, lambda _, p: f"{p.version:,}", 8),
-        Column("replay", 6, lambda _, p: percent(p.replay_fill), 10),
+        LiveColumn("version", 7, lambda _, p: f"{p.version:,}", 8),
+        LiveColumn("replay", 6, lambda _, p: percent(p.replay_fill), 10),
     )
 
 
-def fitting(width: int, on_policy: bool = False, dealt: bool = False) -> list[Column]:
+def fitting(width: int, on_policy: bool = False, dealt: bool = False) -> list[LiveColumn]:
     """Return the most important columns that fit into `width` beside the names.
 
     The sparkline gets the rest of the width.
@@ -80,7 +82,7 @@ def fitting(width: int, on_policy: bool = False, dealt: bool = False) -> list[Co
     return [column for column in grown if column.heading in kept]
 
 
-def _width(columns: Sequence[Column]) -> int:
+def _width(columns: Sequence[LiveColumn]) -> int:
     return sum(GAP + column.width for column in columns)
 
 

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from remuda.config import load_config
 from remuda.config.resolved import resolved
-from remuda.coordinator.run_directory import write_file
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
 from remuda.loggers.common import flat
 from remuda.result import Result
 from remuda.ui.comparison_groups import (
-    Group,
-    Groups,
-    Score,
+    Comparison,
+    RunGroup,
     rows_of,
     same_seeds,
     way_words,
     without_common,
 )
 from remuda.ui.found_runs import find_runs
-from remuda.ui.html import with_pictures
 from remuda.ui.summary import RunSummary, read_run
 
 if TYPE_CHECKING:
@@ -35,60 +31,12 @@ NAMED = 3
 """The most settings in the name of a group."""
 
 
-@dataclass(frozen=True)
-class Comparison(Groups):
-    """Groups of runs, in the order in which they were named."""
-
-    def report(self, directory: Path | str) -> Path:
-        """Write a page with a table and learning curves; returns its path.
-
-        Raises:
-            RunDirectoryError: the directory is a run's, or cannot be written.
-        """
-        from remuda.ui.comparison_page import draw_curves, page_of  # matplotlib is slow to import
-
-        directory = Path(directory)
-        if (directory / "config.yaml").exists():
-            raise RunDirectoryError(f"{directory} is a run; name another directory for the report")
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunDirectoryError(f"cannot make {directory}: {error.strerror}") from None
-        write_file(directory / "learning.png", draw_curves(self))
-        page = directory / "report.html"
-        write_file(page, with_pictures(page_of(self), directory).encode())
-        return page
-
-    def as_summary(self) -> dict[str, Any]:
-        """Return plain data, for JSON."""
-        return {"groups": [_summary(group, self.policies) for group in self.groups]}
-
-
-def _summary(group: Group, policies: Sequence[str]) -> dict[str, Any]:
-    def plain(score: Score | None) -> dict[str, Any] | None:
-        return None if score is None else dict(vars(score))
-
-    return {
-        "name": group.name,
-        "runs": [str(run.files.path) for run in group.runs],
-        "seeds": list(group.seeds),
-        "play": group.way,
-        "policies": {
-            name: {
-                "evaluated": plain(group.evaluated(name)),
-                "in_training": plain(group.in_training(name)),
-            }
-            for name in dict.fromkeys((*policies, *group.policies))
-        },
-    }
-
-
 def compare(runs: Result | Mapping[str, Any] | Path | str | Iterable[Any]) -> Comparison:
     """Compare runs that have ended; those that differ only by their seed are one group.
 
     Args:
         runs: directories, what `train` or `load` returned, or a single one of these. A directory
-            that is no run stands for all runs in it.
+            that is no run means all runs in it.
 
     Raises:
         UsageError: there are none, or one of them is no run.
@@ -131,14 +79,14 @@ def _path_of(run: Any) -> Path | None:
     return path if isinstance(path, Path) else None
 
 
-def _groups(runs: Sequence[RunSummary]) -> Iterator[Group]:
+def _groups(runs: Sequence[RunSummary]) -> Iterator[RunGroup]:
     groups: dict[str, tuple[Mapping[str, Any], list[RunSummary]]] = {}
     for run in runs:
         settings = _settings(run)
         groups.setdefault(repr(settings), (settings, []))[1].append(run)
     names = _names([settings for settings, _ in groups.values()])
     for name, (_, members) in zip(names, groups.values(), strict=True):
-        yield Group(name, tuple(sorted(members, key=lambda run: run.ending["seed"])))
+        yield RunGroup(name, tuple(sorted(members, key=lambda run: run.ending["seed"])))
 
 
 def _settings(run: RunSummary) -> dict[str, Any]:

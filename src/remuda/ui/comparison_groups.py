@@ -7,8 +7,12 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
-from remuda.errors import UsageError
+from remuda.coordinator.run_directory import write_file
+from remuda.errors import RunDirectoryError, UsageError
+from remuda.ui.html import with_pictures
 from remuda.ui.numbers import NOTHING, with_error
 from remuda.ui.summary import PolicySummary, RunSummary
 
@@ -24,7 +28,7 @@ class Score:
 
     mean: float
     standard_error: float | None
-    """Of that mean, over runs: s / sqrt(n). None: there is one run."""
+    """Standard error of the mean, over runs: s / sqrt(n). None: there is one run."""
     runs: int
 
     @staticmethod
@@ -44,7 +48,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs that differ only by their seed."""
 
     name: str
@@ -110,10 +114,10 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Groups:
+class Comparison:
     """Groups of runs, in the order in which they were named."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[RunGroup, ...]
 
     @cached_property
     def policies(self) -> tuple[str, ...]:
@@ -123,13 +127,56 @@ class Groups:
             return (MEAN,)
         return first
 
+    def report(self, directory: Path | str) -> Path:
+        """Write a page with a table and learning curves; returns its path.
 
-def way_words(comparison: Groups) -> str:
+        Raises:
+            RunDirectoryError: the directory is a run's, or cannot be written.
+        """
+        from remuda.ui.comparison_page import draw_curves, page_of  # matplotlib is slow to import
+
+        directory = Path(directory)
+        if (directory / "config.yaml").exists():
+            raise RunDirectoryError(f"{directory} is a run; name another directory for the report")
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunDirectoryError(f"cannot make {directory}: {error.strerror}") from None
+        write_file(directory / "learning.png", draw_curves(self))
+        page = directory / "report.html"
+        write_file(page, with_pictures(page_of(self), directory).encode())
+        return page
+
+    def as_summary(self) -> dict[str, Any]:
+        """Return plain data, for JSON."""
+        return {"groups": [_summary(group, self.policies) for group in self.groups]}
+
+
+def _summary(group: RunGroup, policies: Sequence[str]) -> dict[str, Any]:
+    def plain(score: Score | None) -> dict[str, Any] | None:
+        return None if score is None else dict(vars(score))
+
+    return {
+        "name": group.name,
+        "runs": [str(run.files.path) for run in group.runs],
+        "seeds": list(group.seeds),
+        "play": group.way,
+        "policies": {
+            name: {
+                "evaluated": plain(group.evaluated(name)),
+                "in_training": plain(group.in_training(name)),
+            }
+            for name in dict.fromkeys((*policies, *group.policies))
+        },
+    }
+
+
+def way_words(comparison: Comparison) -> str:
     """Return how policies play in evaluation: `greedy`, `sampled`, or both."""
     return " or ".join(dict.fromkeys(group.way for group in comparison.groups))
 
 
-def without_common(comparison: Groups) -> list[str]:
+def without_common(comparison: Comparison) -> list[str]:
     """Return a note if the runs have no policy in common, so that means are shown."""
     shared = set.intersection(*(set(group.policies) for group in comparison.groups))
     if shared or sum(len(group.runs) for group in comparison.groups) < 2:
@@ -140,7 +187,7 @@ def without_common(comparison: Groups) -> list[str]:
     ]
 
 
-def same_seeds(comparison: Groups) -> list[str]:
+def same_seeds(comparison: Comparison) -> list[str]:
     """Return notes on runs of one group that have the same seed."""
     found = []
     for group in comparison.groups:
@@ -151,7 +198,7 @@ def same_seeds(comparison: Groups) -> list[str]:
     return found
 
 
-def rows_of(comparison: Groups) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def rows_of(comparison: Comparison) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield the rows of the table: the group, named once, the policy, and cells in words."""
     for group in comparison.groups:
         turns = [run.ending["turns"] for run in group.runs]
@@ -173,7 +220,7 @@ def rows_of(comparison: Groups) -> Iterator[tuple[str, str, tuple[str, ...]]]:
             )
 
 
-def _counted(score: Score, group: Group) -> str:
+def _counted(score: Score, group: RunGroup) -> str:
     """Return a score in words, with its number of runs if that is not all of the group."""
     of = "" if score.runs == len(group.runs) else f" (of {score.runs})"
     return score.words + of

@@ -19,7 +19,7 @@ from remuda.ui.charts import (
     say_if_empty,
     smooth,
 )
-from remuda.ui.comparison_groups import MEAN, Group, Groups, rows_of, same_seeds, way_words
+from remuda.ui.comparison_groups import MEAN, Comparison, RunGroup, rows_of, same_seeds, way_words
 from remuda.ui.html import render
 from remuda.ui.numbers import NOTHING, clock, number
 from remuda.ui.pictures.drawing import QUIET, count_along_x, encoded, look
@@ -33,7 +33,7 @@ LINE = 120
 """Letters in a line of the legend."""
 
 
-def draw_curves(comparison: Groups) -> bytes:
+def draw_curves(comparison: Comparison) -> bytes:
     """Draw learning curves as a PNG: a panel for each policy; of each group the mean, and its band.
 
     The band is one standard error on each side of the mean over seeds; thin lines are the seeds.
@@ -55,7 +55,7 @@ def draw_curves(comparison: Groups) -> bytes:
         return encoded(figure)
 
 
-def _draw_panel(axes: Axes, comparison: Groups, name: str) -> None:
+def _draw_panel(axes: Axes, comparison: Comparison, name: str) -> None:
     if any(len(group.runs) > 1 for group in comparison.groups):
         note = "mean over seeds, ± its standard error; thin: each seed"
         axes.set_title(note, loc="right", color=QUIET, fontsize=8.5, fontweight="normal")
@@ -102,13 +102,13 @@ def band_of(curves: list[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers, Nu
     return turns, values.mean(axis=0), error
 
 
-def _label(group: Group) -> str:
+def _label(group: RunGroup) -> str:
     name = group.name if len(group.name) <= LONGEST else group.name[: LONGEST - 1] + "…"
     count = len(group.runs)
     return name if count == 1 else f"{name} ({count} seeds)"
 
 
-def colours_of(comparison: Groups) -> list[str]:
+def colours_of(comparison: Comparison) -> list[str]:
     """Return a colour for each group."""
     count = len(comparison.groups)
     if count <= FEW:
@@ -116,7 +116,7 @@ def colours_of(comparison: Groups) -> list[str]:
     return [to_hex(shade) for shade in mpl.colormaps["viridis"](np.linspace(0.0, 0.92, count))]
 
 
-def page_of(comparison: Groups) -> str:
+def page_of(comparison: Comparison) -> str:
     """Return the whole page as HTML; its picture is the file beside it."""
     games = dict.fromkeys(str(run.ending["game"]) for g in comparison.groups for run in g.runs)
     colours = iter(colours_of(comparison))

@@ -35,11 +35,11 @@ class Crossplay:
     game: str
     options: Mapping[str, Any]
     entrants: Mapping[str, Entrant]
-    """By name, in the order in which the user named them."""
+    """Entrants in the order in which the user named them."""
     sources: Mapping[str, str]
-    """By name of a trained entrant, the directory of its run."""
+    """Directories of the runs of trained entrants."""
     taken: Mapping[str, str]
-    """By agent, the scripted policy that plays its seat in every match."""
+    """Scripted policies by agent, which play its seat in every match."""
     notes: tuple[str, ...] = ()
     """Notes for the user, as of a run that learned in another game than is played."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ class FoundRun:
     path: Path
     game: str = NOTHING
     last: float | None = None
-    """The time of its last activity, in seconds since 1970."""
+    """The time of its last activity (Unix time)."""
     turns: int | None = None
     state: str = ""
     """How it ended, or that it is running."""
@@ -56,7 +56,7 @@ class FoundRun:
 
 
 def find_runs(base: Path, depth: int = DEPTH) -> list[Path]:
-    """Return the run directories in a directory, itself included, sorted by name."""
+    """Return the run directories in a directory, itself included, sorted by path."""
     if (base / "config.yaml").is_file() or any((base / name).exists() for name in TRACES):
         return [base]
     if depth == 0:
@@ -172,9 +172,8 @@ def print_runs(base: Path, runs: Sequence[FoundRun], console: Console | None = N
     table.add_column("path", overflow="fold", min_width=least)
     if wide:
         table.add_column("game", style="bold", no_wrap=True, max_width=LONGEST)
-    table.add_column("last active", justify="right", no_wrap=True)
-    table.add_column("turns", justify="right", no_wrap=True)
-    table.add_column("best return", justify="right", no_wrap=True)
+    for heading in ("last active", "turns", "best return"):
+        table.add_column(heading, justify="right", no_wrap=True)
     ended = None if console.width >= 140 else 11  # otherwise rich shortens the paths
     table.add_column("ended", overflow="fold", min_width=8, max_width=ended)
     for run in runs:
@@ -189,15 +188,9 @@ def print_runs(base: Path, runs: Sequence[FoundRun], console: Console | None = N
         )
     console.print(Text(f"runs in {base}"))
     console.print(table)
-    for line in damages(runs):
-        console.print(Text(line, "red"))
-
-
-def damages(runs: Sequence[FoundRun]) -> Iterator[str]:
-    """Yield a line for each damaged run."""
     for run in runs:
         if run.damaged:
-            yield f"{run.path} is damaged: {run.damaged}"
+            console.print(Text(f"{run.path} is damaged: {run.damaged}", "red"))
 
 
 def _short(path: Path, base: Path) -> str:

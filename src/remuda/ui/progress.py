@@ -1,4 +1,4 @@
-"""Progress of evaluation and of matches, while they run."""
+"""PlayProgress of evaluation and of matches, while they run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TERMINAL_EVERY, PLAIN_EVERY = 0.2, 10.0
 """Seconds between two lines; a terminal overwrites its last one."""
 
 
-class Progress:
+class PlayProgress:
     """Reports play that takes longer than a moment, and how to end it."""
 
     def __init__(self, out: IO[str] | None = None) -> None:

@@ -110,7 +110,7 @@ def _directory(given: Path | str | None) -> Path | None:
 
 
 def named_entrants(entrants: object) -> dict[str, Policy | str]:
-    """Return entrants by name; if a name occurs twice, the second gets a number."""
+    """Return named entrants; if a name occurs twice, the second gets a number."""
     if isinstance(entrants, str | Policy):
         name = entrants if isinstance(entrants, str) else entrants.name
         raise UsageError(f"entrants: give a list of them, as in [{name!r}]")

@@ -209,13 +209,13 @@ def _one_by_one(
     from remuda.finish import FinishHooks
     from remuda.training import train
     from remuda.ui.live import make_view
-    from remuda.ui.progress import Progress
+    from remuda.ui.progress import PlayProgress
 
     halted = False
     for seed in left:
         resumed = seeds.prepare(seed)
         print(f"seed {seed}: {left.index(seed) + 1} of {len(left)}", flush=True)
-        progress = Progress()
+        progress = PlayProgress()
         try:
             view = make_view(seeds.config.run.live)
             result = train(

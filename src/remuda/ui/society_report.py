@@ -16,7 +16,7 @@ from remuda.analysis.several import Spread, spread
 from remuda.analysis.society import Society
 from remuda.evaluation import WAYS
 from remuda.ui.analysis_extras import society_of
-from remuda.ui.analysis_sources import Source
+from remuda.ui.analysis_sources import AnalysisSource
 from remuda.ui.numbers import between, number, to_width, with_error
 
 SHOWN = 20
@@ -64,7 +64,7 @@ class SocietyReport:
 
 
 def report_societies(
-    sources: Sequence[Source], rng: np.random.Generator, seconds: float, seed: int
+    sources: Sequence[AnalysisSource], rng: np.random.Generator, seconds: float, seed: int
 ) -> SocietyReport:
     """Play fresh episodes of each run, and analyse the returns of its agents.
 

@@ -168,6 +168,7 @@ def _policies(
         last = trained[name]
         begin = (1 - END) * records[-1].turns
         at_end = [(x, n) for turns, x, n in returns(records, name) if turns >= begin]
+        staleness = _intervals(records, name, "staleness", "updates")
         yield PolicySummary(
             name,
             mean,
@@ -176,7 +177,7 @@ def _policies(
             last.episodes,
             last.updates,
             last.version,
-            weighted_mean(_staleness(records, name)),
+            weighted_mean([(x, n) for _, x, n in staleness]),
             last.replay_ratio,
             members.get(name),
             # In a population a scripted policy is a member.
@@ -186,32 +187,25 @@ def _policies(
 
 def returns(records: Sequence[Record], policy: str) -> Iterator[tuple[int, float, int]]:
     """Yield turns, mean return and number of episodes of each interval with an episode's end."""
+    return _intervals(records, policy, "mean_return", "episodes")
+
+
+def _intervals(
+    records: Sequence[Record], policy: str, value: str, count: str
+) -> Iterator[tuple[int, float, int]]:
+    """Yield turns, a value that is not None, and how far a count rose, of each interval."""
     before = 0
     for record in records:
         numbers = record.policies.get(policy)
         if numbers is None:
             continue
-        if numbers.mean_return is not None:
-            yield record.turns, numbers.mean_return, max(numbers.episodes - before, 1)
-        before = numbers.episodes
+        if getattr(numbers, value) is not None:
+            yield record.turns, getattr(numbers, value), max(getattr(numbers, count) - before, 1)
+        before = getattr(numbers, count)
 
 
-def _staleness(records: Sequence[Record], policy: str) -> Iterator[tuple[float, int]]:
-    before = 0
-    for record in records:
-        numbers = record.policies.get(policy)
-        if numbers is None:
-            continue
-        if numbers.staleness is not None:
-            yield numbers.staleness, max(numbers.updates - before, 1)
-        before = numbers.updates
-
-
-def weighted_mean(
-    pairs: Iterator[tuple[float, float]] | Sequence[tuple[float, float]],
-) -> float | None:
+def weighted_mean(pairs: Sequence[tuple[float, float]]) -> float | None:
     """Return the mean of the first of each pair, weighted by the second; None: no pairs."""
-    pairs = list(pairs)
     if not pairs:
         return None
     return sum(x * weight for x, weight in pairs) / sum(weight for _, weight in pairs)

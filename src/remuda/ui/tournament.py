@@ -23,7 +23,7 @@ from remuda.crossplay import Tournament
 from remuda.tournaments.doubt import in_words
 from remuda.tournaments.until import Look
 from remuda.types import Integers
-from remuda.ui.progress import Progress as PlainProgress
+from remuda.ui.progress import PlayProgress
 from remuda.ui.tables import table_of
 
 POOR, GOOD = np.array([120, 60, 60]), np.array([40, 110, 70])
@@ -44,7 +44,7 @@ class MatchProgress:
         self._console = console or Console(stderr=True)
         self._bar: Progress | None = None
         self._task = TaskID(0)
-        self._plain = PlainProgress(sys.stderr)
+        self._plain = PlayProgress(sys.stderr)
 
     def __enter__(self) -> MatchProgress:
         if self._console.is_terminal:

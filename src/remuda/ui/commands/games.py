@@ -28,7 +28,7 @@ class PlayOptions(PictureOptions):
     """The policy of all seats that `seat` does not name: `random`, or one that `remuda games GAME`
     lists."""
     seat: dict[str, str] = Field(default_factory=dict)
-    """By agent, its policy, as in `--seat agent_0=me agent_1=RUN:policy`: you at the keyboard; a
+    """Policies by agent, as in `--seat agent_0=me agent_1=RUN:policy`: you at the keyboard; a
     policy of a run (`RUN:policy@best`, or another version; `RUN:policy@live`: with the weights that
     the live run plays with now); or a scripted policy."""
     sampled: bool = False
@@ -42,7 +42,7 @@ def games(options: GamesOptions) -> int:
     from remuda.ui.games import print_game, print_games, print_libraries
 
     if options.game and options.all:
-        raise UsageError("--all lists games, and tells the rules of none; leave one of both out")
+        raise UsageError("--all lists games, and GAME prints the rules of one; leave one out")
     if options.game:
         print_game(find_game(options.game))
     else:

@@ -43,7 +43,7 @@ class EvaluateOptions(PrintOptions, RunOptions):
     """`final`: the weights at the end of the run, or the newest; `best`: those of the checkpoint
     with the best evaluation; or a checkpoint's number."""
     scripted: dict[str, str] = Field(default_factory=dict)
-    """By agent, a scripted policy that plays in its place, as in `--scripted.agent_1 random`:
+    """Scripted policies by agent, which play in its place, as in `--scripted.agent_1 random`:
     `random`, one that `remuda games GAME` lists, or your own as `module:callable`."""
     histories: Path | None = None
     """The file to write all moves of each episode to, one line of JSON each, numbered as in
@@ -91,14 +91,14 @@ def evaluate(options: EvaluateOptions) -> int:
     from remuda.evaluation import Limits
     from remuda.saved_weights import load_run
     from remuda.ui.histories import check_histories, write_histories
-    from remuda.ui.progress import Progress
+    from remuda.ui.progress import PlayProgress
 
     run = RunDirectory.open(options.run)
     _note_best(run, options.checkpoint)
     config, snapshots = load_run(run, options.checkpoint)
     if options.histories:
         check_histories(config)
-    progress, signals = Progress(sys.stderr), Signals()
+    progress, signals = PlayProgress(sys.stderr), Signals()
     with signals.watching():
         limits = Limits(options.seconds, signals.stopped, partial(progress, "play"))
         evaluation = play(
@@ -195,7 +195,7 @@ def _note_best(run: RunDirectory, checkpoint: int | str) -> None:
     numbers = run.checkpoints.numbers()
     if checkpoint == "best" and numbers and run.checkpoints.best() is None:
         print(
-            f"remuda: none was measured, so the newest stands in for the best: checkpoint "
+            f"remuda: none was evaluated, so the newest replaces the best: checkpoint "
             f"{numbers[-1]}",
             file=sys.stderr,
         )

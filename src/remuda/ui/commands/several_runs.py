@@ -60,7 +60,7 @@ class TournamentOptions(PrintOptions):
     """The game that several entrants play; empty: the game of the first run, with its options."""
     env: GameOptions = GameOptions()
     scripted: dict[str, str] = Field(default_factory=dict)
-    """By agent, the scripted policy that plays its seat in every match, as in `--scripted.agent_1
+    """Scripted policies by agent, which play its seat in every match, as in `--scripted.agent_1
     random`: no entrant plays there, and its returns count for no entrant. Other seats: as in
     `env.scripted` of the first run, unless `--game` is used."""
     episodes: PositiveInt = 100

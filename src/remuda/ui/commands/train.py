@@ -72,7 +72,7 @@ def _train_run(
     from remuda.ui.ending import show_files, show_results
     from remuda.ui.live import make_view
     from remuda.ui.preparing import Preparation
-    from remuda.ui.progress import Progress
+    from remuda.ui.progress import PlayProgress
     from remuda.ui.resuming import offer_to_resume
 
     if not resumed and not is_auto and config.run.directory is None:
@@ -83,7 +83,7 @@ def _train_run(
     explicit_keys = frozenset(by_leaf(parse_flags(without_config, Config, positional="game")))
     if resumed and is_auto:  # the same command again, although settings may have evolved since
         explicit_keys = frozenset()
-    progress = Progress()
+    progress = PlayProgress()
     shown: list[str] = []
 
     def on_results(result: Result) -> None:
