@@ -200,7 +200,7 @@ def test_the_run_goes_on_without_one_that_is_not_essential(tmp_path):
     assert result.finished
     assert len(fails.told) == 2  # it was called once, and told the end
     (said,) = [each for each in view.said if "Fails" in each]
-    assert "by zero; the run goes on without it" in said
+    assert "by zero; the run continues without it" in said
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from remuda.config import PolicyConfig, load_config
 from remuda.hyperparameters import HYPERPARAMETERS, values_of, with_values
 from remuda.learner.group import LearnerGroup
 from remuda.live_hyperparameters import LiveHyperparameters, checked_values
-from remuda.population.beginning import Beginning
+from remuda.population.births import NewbornData
 from remuda.population.records import Member, PolicyRef
 from remuda.population.table import Table
 from remuda.ui.live import PlainView
@@ -306,7 +306,7 @@ def test_a_change_that_is_being_written_is_not_seen_by_half(monkeypatch):
 @pytest.mark.parametrize(
     ("values", "policy", "said"),
     [
-        ({"n_steps": 3}, None, r"policies.agent_0.n_steps cannot change while a run goes on; of a "
+        ({"n_steps": 3}, None, r"policies.agent_0.n_steps cannot change during a run; of a "
          r"policy of ppo these can: learning_rate, discount, reward_scale, share_rewards, ppo"),
         ({"learning_rate": -1.0}, None, "policies.agent_0.learning_rate is -1.0: input should be"),
         ({"discount": 1.5}, "agent_1", "policies.agent_1.discount is 1.5: input should be"),
@@ -418,7 +418,7 @@ def test_settings_that_are_no_numbers_stay_as_they_are():
     config = PolicyConfig.model_validate(kind)
     found = {name: x for name, x in values_of(config).items() if name.startswith("settings.")}
     assert found == {"settings.rate": 0.5, "settings.scale": 3.0}  # one that counts may shape it
-    with pytest.raises(remuda.UsageError, match=r"a.settings.way cannot change while a run goes"):
+    with pytest.raises(remuda.UsageError, match=r"a.settings.way cannot change during a run"):
         checked_values(config, {"settings.way": 1.0}, "a.")
     changed = with_values(config, {"settings.rate": 0.25, "learning_rate": 0.5})
     assert changed.settings == {"rate": 0.25, "way": "b"}
@@ -462,6 +462,6 @@ def test_callbacks_read_what_the_policy_in_a_place_has_that_was_born_there(tmp_p
     run.attach(LiveHyperparameters(dict.fromkeys(names, config.policy)), table)
     assert run.hyperparameters("a") == specified["a"]
     born = Member(PolicyRef("a"), hyperparameters=specified["a"] | {"share_rewards": 0.75})
-    table.prepare(0, born, Beginning(np.zeros(3, np.float32)))
+    table.prepare(0, born, NewbornData(np.zeros(3, np.float32)))
     assert run.hyperparameters("a") == specified["a"] | {"share_rewards": 0.75}
     assert run.hyperparameters("b") == specified["b"]

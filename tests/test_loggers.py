@@ -183,7 +183,7 @@ def test_a_logger_that_fails_later_does_not_end_the_run(mlflow, tmp_path, monkey
     assert train(tmp_path / "run", MLflowLogger()).finished
     said = capsys.readouterr().out
     assert said.count("MLflowLogger.on_metrics failed") == 1
-    assert "the server is gone; the run goes on without it" in said
+    assert "the server is gone; the run continues without it" in said
 
 
 def test_a_place_that_mlflow_cannot_use_is_told_in_one_line(mlflow, tmp_path):

@@ -1,4 +1,4 @@
-"""Callbacks: objects of the user's that are told what happens in a run, and may act on it."""
+"""Callbacks: user objects that receive the events of a run, and may act on it."""
 
 from __future__ import annotations
 
@@ -22,133 +22,132 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class EpisodeSummary:
-    """The episodes of one policy that ended between two looks."""
+    """The episodes of one policy that ended between two polls."""
 
     episodes: int
-    """How many: of each agent that it plays, one at least."""
+    """Their number, counting each agent that the policy plays."""
     mean_return: float
-    """Mean over these of one agent's undiscounted return."""
+    """Mean undiscounted return of one agent over them."""
 
 
 class Callback:
     """The base of callbacks: every method is an event, and does nothing.
 
-    An object with any of these methods is a callback, of this class or not. What holds:
+    An object with any of these methods is a callback, even without this base. Guarantees:
 
-    1. They are called in the process that calls `train`, one at a time, between two looks at the
-       run, which are a quarter of a second apart. What plays and trains is never called from.
+    1. Callbacks run in the process that calls `train`, one at a time, between two polls of the run,
+       which are a quarter of a second apart. They never run inside actors or learners.
     2. While one runs, nothing is logged, saved or restarted, and a signal waits for it. Play and
-       training go on in their own processes; in the schedule `sequential` they wait too. However
-       long it takes, no process is taken for one that hangs.
-    3. One that raises ends the run in order: with a checkpoint, weights and summary. Then `train`
+       training continue in their own processes; in the schedule `sequential` they wait too. However
+       long it takes, no process counts as hanging.
+    3. An exception ends the run in order: with a checkpoint, weights and summary. Then `train`
        raises `RemudaError` with the file and the line, from the original exception.
     """
 
     essential: ClassVar[bool] = True
-    """Whether the run ends when it raises. If not, that is told, and the run goes on without it."""
+    """True if an exception ends the run. If not, it is reported, and the run continues without this
+    callback."""
 
     def on_start(self, run: ActiveRun) -> None:
-        """The run is about to begin, or to go on: nothing of this session was played yet."""
+        """The run is about to begin or continue; nothing of this session was played yet."""
 
     def on_episodes(self, run: ActiveRun, episodes: Mapping[str, EpisodeSummary]) -> None:
         """Episodes ended since the last call.
 
         Args:
-            run: that is under way.
-            episodes: by policy, for those of which any ended; single episodes are not told.
+            run: the current run.
+            episodes: by policy, for those with any; single episodes are not reported.
         """
 
     def on_metrics(self, run: ActiveRun, row: Mapping[str, float]) -> None:
         """A line of metrics is written.
 
         Args:
-            run: that is under way.
-            row: its columns by name, as `Run.metrics` has them, such as `row["turns"]` and
-                `row["agent_0/mean_return"]`; not a number where there was nothing to measure.
+            run: the current run.
+            row: its columns, as in `Run.metrics`, such as `row["turns"]` and
+                `row["agent_0/mean_return"]`; NaN without a value.
         """
 
     def on_checkpoint(self, run: ActiveRun, number: int, path: Path) -> None:
         """A checkpoint was written.
 
         Args:
-            run: that is under way.
-            number: of the checkpoint, as `Run.policy` takes it.
+            run: the current run.
+            number: the checkpoint's number, as `Run.policy` takes it.
             path: its directory.
         """
 
     def on_end(self, run: ActiveRun, result: Result | None) -> None:
-        """The run is over; called once, after the play that measures, if `on_start` was called.
+        """The run is over; called once, after the evaluation, if `on_start` was called.
 
         Args:
-            run: that was under way.
-            result: what came of it, as `train` returns it; None: it failed.
+            run: the run.
+            result: the result of `train`; None: it failed.
         """
 
 
 class ActiveRun:
-    """The run under way, as its callbacks see it."""
+    """The current run, as its callbacks see it."""
 
     directory: Path
-    """Its directory."""
     config: Config
-    """The configuration that it was started with."""
     policies: tuple[str, ...]
-    """The names of those that it trains."""
+    """The names of the policies that it trains."""
     turns: int
-    """Turns played, over all copies and sessions, as of the last look; of a resumed run that has
-    not been looked at, those of the checkpoint that it goes on from."""
+    """Turns played, over all copies and sessions, as of the last poll; after a resume at first
+    those of the checkpoint."""
     seconds: float
-    """Seconds of play, with those of earlier sessions, as of the last look."""
+    """Seconds of play, with those of earlier sessions, as of the last poll."""
     stopped: str
-    """Why it was asked to stop; empty: it was not."""
+    """Why `stop` was called; empty: it was not."""
     interrupted: str
-    """Likewise, without counting as finished."""
+    """Why `interrupt` was called; empty: it was not."""
 
     def __init__(self, directory: Path, config: Config, policies: tuple[str, ...]) -> None:
         self.directory, self.config, self.policies = directory, config, policies
         self.turns, self.seconds, self.stopped, self.interrupted = 0, 0.0, "", ""
         self._over = self._to_save = False
         self._set: dict[str, dict[str, float]] = {}
-        """By policy, what was set in this session."""
+        """Values set in this session, by policy."""
         self._changes: LiveHyperparameters | None = None
         self._table: Table | None = None
 
     def stop(self, why: str) -> None:
-        """End the run in order at the next look, with a last checkpoint, and measured.
+        """End the run in order at the next poll, with a last checkpoint and an evaluation.
 
-        It counts as finished: it has reached the end that its user wanted. The first reason holds.
+        It counts as finished. The first reason holds.
 
         Args:
-            why: in words; they are told as how the run ended.
+            why: the reason, which the run reports as its end.
 
         Raises:
-            UsageError: no words.
+            UsageError: the reason is empty.
         """
         if not isinstance(why, str) or not why.strip():
-            raise UsageError(f"stop takes the reason in words; this is {why!r}")
+            raise UsageError(f"stop takes the reason as text; this is {why!r}")
         self.stopped = self.stopped or why.strip()
 
     def save(self) -> None:
-        """Write a checkpoint at the next look, besides those that are due."""
+        """Write a checkpoint at the next poll, in addition to those that are due."""
         self._to_save = True
 
     def interrupt(self, why: str) -> None:
-        """End the run at the next look as a signal does: it can be gone on with by a resume.
+        """End the run at the next poll like a signal, so that it can be resumed.
 
         Args:
-            why: in words; they are told as how the run ended.
+            why: the reason, which the run reports as its end.
         """
         self.interrupted = self.interrupted or why
 
     def take_wish(self) -> bool:
-        """Whether a checkpoint was asked for since this was asked last; for the coordinator."""
+        """Return whether a checkpoint was requested since the last call; for the coordinator."""
         wished, self._to_save = self._to_save, False
         return wished
 
     def hyperparameters(self, policy: str) -> dict[str, float]:
-        """Those that can change while the run goes on, by name, as they were set last.
+        """Return the current values of all hyperparameters that can change during the run.
 
-        Where policies are born: what the one has that is in its place now, or was there last.
+        If policies are born, they are those of the current or last policy in this place.
 
         Raises:
             UsageError: there is no such policy.
@@ -163,17 +162,16 @@ class ActiveRun:
     def set_hyperparameters(self, values: Mapping[str, float], policy: str | None = None) -> None:
         """Train with other hyperparameters from the learner's next update on.
 
-        An update that goes on meanwhile is finished as it began. Checkpoints keep what was set, so
-        a resumed run goes on with it.
+        The current update is not affected. Checkpoints and resumed runs keep the changes.
 
         Args:
-            values: by name: `{"learning_rate": 1e-4, "ppo.clip": 0.1}`; the names are those that
+            values: such as `{"learning_rate": 1e-4, "ppo.clip": 0.1}`; the names are those that
                 `hyperparameters` returns.
-            policy: whose; None: of all policies.
+            policy: its name; None: all policies.
 
         Raises:
-            UsageError: one that cannot change while the run goes on, a value that is not allowed,
-                no such policy, or the run is over. Nothing is changed then.
+            UsageError: an unknown name or policy, a value that is not allowed, or the run is over.
+                Nothing is changed then.
         """
         if self._over:
             raise UsageError("hyperparameters cannot be set any more: the run is over")
@@ -194,7 +192,7 @@ class ActiveRun:
             self._apply(name, checked)
 
     def attach(self, changes: LiveHyperparameters, table: Table | None) -> None:
-        """Set what is set in this memory from now on; what was set before in this session too."""
+        """Write changes into this memory from now on, including those of this session so far."""
         self._changes, self._table = changes, table
         for name, values in self._set.items():
             self._apply(name, values)

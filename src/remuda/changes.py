@@ -1,4 +1,4 @@
-"""What of its configuration a resumed run may change, and what was changed."""
+"""Settings that a resumed run may change, and the differences between configurations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from remuda.config import Config
+from remuda.config import Config, by_leaf
 from remuda.config.resolved import resolved, resolved_policy
 from remuda.pickled import without_digests
 
@@ -43,8 +43,8 @@ OF_POLICY = (
     "ppo.correction",
     "ppo.anneal_steps",
 )
-"""Of a policy: what neither shapes what is saved of it, nor is counted from the run's beginning in
-a way that a change would have to be caught up with."""
+"""Settings of a policy that neither shape its saved state nor are counted from the run's beginning.
+"""
 ANYTHING = (
     "schedule",
     "actor",
@@ -59,28 +59,27 @@ ANYTHING = (
     "env.check",
     "population.evolution.inherit",
 )
-"""Sections and keys of which everything may change: they say how long, where and how fast; or, the
-last of them, what newborn policies begin with from now on."""
-UNTOLD = ("run.directory", "run.live")
-"""Where the run lies and who watches it is no change of it."""
+"""Sections and keys that may change freely: they say how long, where and how fast; the last one
+applies to later births."""
+UNTOLD = ("run.directory", "run.live")  # keys whose difference is no change of the run
 
 
 @dataclass(frozen=True)
 class Change:
-    """One setting that is not what it was."""
+    """A setting that differs."""
 
     key: str
     before: Any
     after: Any
     allowed: bool
-    """Whether a resumed run may change it."""
+    """True if a resumed run may change it."""
 
     def __str__(self) -> str:
         return f"{self.key} was {self.before} and is {self.after}"
 
 
 def allowed_words() -> str:
-    """What a resumed run may change, to be told to the user."""
+    """Return a message about what a resumed run may change."""
     return (
         f"A resumed run may change, of policy and policies.NAME: {', '.join(OF_POLICY)}; and all "
         f"of {', '.join(ANYTHING)}"
@@ -88,10 +87,10 @@ def allowed_words() -> str:
 
 
 def changes(before: Config, after: Config) -> list[Change]:
-    """What differs between two configurations.
+    """Return the differences between two configurations.
 
-    Policies are compared by what holds for each, wherever that is written: `policies.NAME` differs
-    only where `policy` does not differ in the same way.
+    Policies are compared by their resolved settings: `policies.NAME` differs only if `policy` does
+    not differ in the same way.
     """
     found = []
     for key, one, other in _differences(_tree(before), _tree(after)):
@@ -114,21 +113,18 @@ def _tree(config: Config) -> dict[str, Any]:
 
 
 def _differences(
-    before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = ""
+    before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """The leaves of two trees that are not equal: dotted key, value before, value after."""
-    for key in {**before, **after}:
-        one, other = before.get(key), after.get(key)
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            yield from _differences(one, other, f"{prefix}{key}.")
-        elif one != other:
-            yield f"{prefix}{key}", one, other
+    one, other = by_leaf(before), by_leaf(after)
+    for key in {**one, **other}:
+        if one.get(key) != other.get(key):
+            yield key, one.get(key), other.get(key)
 
 
 def lasting(config: Config) -> dict[str, Any]:
-    """What of a configuration a resumed run must share with the run that it resumes.
+    """Return the settings that a resumed run must share with its run.
 
-    Not who steps the copies of the game, nor whether its values are checked: neither changes them.
+    Environment workers and checks are excluded, since they change no result.
     """
     tree = config.model_dump(
         mode="json",

@@ -1,6 +1,6 @@
-"""Settings that nothing reads in a run: its algorithm, schedule or matchmaker has no use for them.
+"""Settings without effect in a run: its algorithm, schedule or matchmaker does not read them.
 
-Where a setting has an effect stands next to its field, as `Only` in `remuda.config`.
+The conditions are next to each field, as `Only` in `remuda.config`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ def without_effect(
     resumed: bool = False,
     policies: Collection[str] = (),
 ) -> list[str]:
-    """What was set and has no effect, a sentence each, with the setting that has.
+    """Return a sentence for each setting without effect, with the setting that has one.
 
-    A setting counts as set where it is not what it would be by default, in `policies` too, or where
-    it is among those that the user said.
+    A setting counts as set if it differs from its default, in `policies` too, or is among the
+    user's explicit keys.
     """
 
     def wrote(key: str) -> bool:
@@ -39,7 +39,7 @@ def without_effect(
 
 
 def _for_nobody(config: Config, policies: Collection[str]) -> Iterator[tuple[str, str]]:
-    """What is said of a policy that never plays, or of what it has in common with no other."""
+    """Find settings of policies that never play, or groups of one policy."""
     seated = {} if config.population.dealt else config.env.scripted
     for name in seated:
         if config.policies.get(name):
@@ -58,7 +58,6 @@ def _for_nobody(config: Config, policies: Collection[str]) -> Iterator[tuple[str
 
 
 def _priorities(config: Config, learning: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Priorities that decide nothing."""
     keys = ["policy.priority"] if config.policy.priority != 1.0 else []
     keys += [f"policies.{name}.priority" for name in learning if "priority" in _own(config, name)]
     values = {config.policy_of(name).priority for name in learning}
@@ -72,7 +71,6 @@ def _priorities(config: Config, learning: Collection[str]) -> Iterator[tuple[str
 
 
 def _own(config: Config, name: str) -> Mapping[str, Any]:
-    """What is set for one policy alone."""
     return config.policies.get(name, {})
 
 
@@ -83,7 +81,7 @@ def _is_changed(policy: object, usual: object, key: str) -> bool:
 def _unread_by_policies(
     config: Config, wrote: Callable[[str], bool], resumed: bool
 ) -> Iterator[str]:
-    """Of the keys of policies; see `without_effect`."""
+    """Find unread keys of policies; see `without_effect`."""
     policies = [config.policy, *(config.policy_of(name) for name in config.policies)]
     defaults = {
         name: PolicyConfig.model_validate({"algorithm": name})
@@ -99,7 +97,7 @@ def _unread_by_policies(
             policy = config.policy_of(name)
             prefix = f"policies.{name}."
             usual = _value(defaults[policy.algorithm], key)
-            # What `policy` says otherwise than its preset stands among its own, too.
+            # Values of `policy` that differ from its preset are among its own, too.
             common = _value(config.policy, key)
             named = not resumed and _value(own, key) not in (MISSING, usual, common)
             if (named or wrote(prefix + key)) and not only.reads(policy):
@@ -109,7 +107,7 @@ def _unread_by_policies(
             changed = not resumed and _is_changed(policy, defaults[policy.algorithm], key)
             if changed or wrote(prefix + key):
                 yield f"{prefix}{key} has no effect: {policy.algorithm} has no use for it"
-    if not IN_CLUSTER.reads(config):  # asked of the whole tree, though it is about policies
+    if not IN_CLUSTER.reads(config):  # a condition of the whole tree, though it is about policies
         nodes = {"policy.": config.policy.node if not resumed else ""}
         for name, own in config.policies.items():
             nodes[f"policies.{name}."] = own.get("node", "") if not resumed else ""
@@ -119,7 +117,6 @@ def _unread_by_policies(
 
 
 def _unread(config: Config, wrote: Callable[[str], bool], resumed: bool) -> Iterator[str]:
-    """Of all other keys; see `without_effect`."""
     plain = Config()
     for key, only in _marked(Config):
         if key.startswith("policy."):
@@ -130,18 +127,16 @@ def _unread(config: Config, wrote: Callable[[str], bool], resumed: bool) -> Iter
 
 
 def _of_policies(config: Config) -> Iterator[tuple[str, PolicyConfig]]:
-    """Those that `policies` names with an algorithm of their own."""
     for name, own in config.policies.items():
         if "algorithm" in own:
             yield f"policies.{name}.", config.policy_of(name)
 
 
 MISSING = object()
-"""Stands where a tree has no such key."""
 
 
 def _marked(model: type[BaseModel], prefix: str = "", outer: Only | None = None) -> Iterator[Any]:
-    """Every leaf under a section that is read only under a condition: its key, and that."""
+    """Iterate over all conditional leaves under a section: key and condition."""
     for name, info in model.model_fields.items():
         own = _mark(info)
         only = own.within(outer) if own is not None else outer
@@ -157,7 +152,6 @@ def _mark(info: FieldInfo) -> Only | None:
 
 
 def _value(tree: Any, key: str) -> Any:
-    """What stands at a dotted key of sections or mappings."""
     for part in key.split("."):
         if isinstance(tree, Mapping):
             tree = tree.get(part, MISSING)

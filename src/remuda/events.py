@@ -1,4 +1,4 @@
-"""The events of a run: who tells callbacks of them, and what happens if one fails."""
+"""Dispatch of a run's events to callbacks, and handling of their failures."""
 
 from __future__ import annotations
 
@@ -29,20 +29,18 @@ from remuda.user_code import where_raised
 log = logging.getLogger(__name__)
 
 NAMES = tuple(name for name in vars(Callback) if name.startswith("on_"))
-"""Of all events."""
-SLOW = 1.0
-"""Seconds from which on it is told, once, how long a callback takes."""
+SLOW = 1.0  # seconds after which a warning reports, once, how long a callback takes
 FAILURES = (Exception, SystemExit, KeyboardInterrupt)
-"""What a callback may raise; all of it ends the run in order."""
+"""Exceptions of callbacks, all of which end the run in order."""
 
 
 class Events:
-    """Tells callbacks what happens; stands between them and the run, which no exception reaches."""
+    """Dispatches events to callbacks, and shields the run from their exceptions."""
 
     def __init__(
         self, config: Config, callbacks: Iterable[object] | None, say: Callable[[str], None]
     ) -> None:
-        """Take callbacks, those that the configuration names first."""
+        """Take callbacks, those in the configuration first."""
         self._config, self._say = config, say
         given = _listed(callbacks)
         named = [_loaded(name) for name in config.run.callbacks]
@@ -51,7 +49,7 @@ class Events:
             check_callback(callback)
         self._callbacks: list[object] = [*named, *given, *made]
         self._left: list[object] = []
-        """Those that failed: only their end is told to them."""
+        """Failed callbacks, which only receive the end."""
         self._slow: set[tuple[str, str]] = set()
         self._before: Row | None = None
         self._run: ActiveRun | None = None
@@ -59,13 +57,13 @@ class Events:
         self._ended_told = False
         self._requests: Requests | None = None
         self.failure: CallbackError | None = None
-        """What the run ends for; None: no essential callback failed."""
+        """Why the run ends; None: no essential callback failed."""
 
     @contextmanager
     def lasting(
         self, files: RunDirectory, assembly: Assembly, resumed: Manifest | None = None
     ) -> Iterator[None]:
-        """Inside the `with` the run lasts: its beginning is told, and its end, whatever happens."""
+        """Run inside the `with`: callbacks receive the beginning, and the end in any case."""
         self._files = files
         policies = tuple(spec.name for spec in assembly.specs)
         self._run = ActiveRun(files.path, self._config, policies)
@@ -83,7 +81,7 @@ class Events:
         self._raise_failure(begun=True)
 
     def attach(self, assembly: Assembly) -> None:
-        """Let callbacks, and whoever asks, act on what these roles share."""
+        """Let callbacks and requests act on these shared arrays."""
         if self._requests is not None:
             self._requests.attach(assembly.playing)
         if self._run is not None:
@@ -92,7 +90,7 @@ class Events:
 
     @property
     def ended(self) -> tuple[str, bool]:
-        """Why the run is to end now, empty: it goes on; and whether that is a proper end of it."""
+        """Why the run must end now (empty: it continues), and whether that counts as finished."""
         if self.failure is not None:
             return str(self.failure), False
         if self._run is not None and self._run.stopped:
@@ -103,11 +101,11 @@ class Events:
 
     @property
     def wants_checkpoint(self) -> bool:
-        """Whether one was asked for since the last time that this was asked."""
+        """Return whether a checkpoint was requested since the last read."""
         return self._run is not None and self._run.take_wish()
 
     def look(self, reading: Reading, seconds: float) -> None:
-        """Do what other programs asked, and tell which episodes ended since the last look."""
+        """Carry out requests of other programs, and dispatch episodes since the last poll."""
         if self._requests is not None:
             self._requests.look()
         if not self._callbacks or self._run is None or self._before is None:
@@ -128,22 +126,22 @@ class Events:
             self._tell("on_episodes", episodes)
 
     def saved(self, number: int) -> None:
-        """Tell that a checkpoint was written."""
+        """Dispatch a checkpoint."""
         if self._files is not None:
             self._tell("on_checkpoint", number, self._files.checkpoints.directory(number))
 
     def logged(self, record: Record) -> None:
-        """Tell a line of the metrics."""
+        """Dispatch a line of the metrics."""
         if any(hasattr(callback, "on_metrics") for callback in self._callbacks):
             self._tell("on_metrics", row_of(record))
 
     def take_no_more_requests(self) -> None:
-        """What is asked of the run from now on is refused at once: it has trained to its end."""
+        """Refuse further requests: the run has trained to its end."""
         if self._requests is not None:
             self._requests.close()
 
     def end(self, result: Result | None) -> None:
-        """Tell that the run is over, once; those that failed are told too, to put things right."""
+        """Dispatch the end of the run, once, also to failed callbacks."""
         if self._ended_told or self._run is None:
             return
         self._ended_told, self._left = True, []
@@ -186,10 +184,9 @@ class Events:
             self.failure.__cause__ = error
             return
         goes_on = not essential and event != "on_end"
-        self._say(f"{said}; the run goes on without it" if goes_on else said)
+        self._say(f"{said}; the run continues without it" if goes_on else said)
 
     def _raise_failure(self, begun: bool) -> None:
-        """Raise what failed, with what the user can do."""
         if self.failure is None:
             return
         assert self._files is not None
@@ -204,7 +201,6 @@ class Events:
 
 
 def _listed(callbacks: object) -> tuple[object, ...]:
-    """The callbacks that are given, taken once: an iterator has no second time."""
     if callbacks is None:
         return ()
     if not isinstance(callbacks, Iterable):
@@ -214,7 +210,7 @@ def _listed(callbacks: object) -> tuple[object, ...]:
 
 
 def check_callback(callback: object) -> None:
-    """Whether an object is a callback: its events are known, and take what they are told."""
+    """Check that an object is a callback with known events and suitable arguments."""
     if isinstance(callback, type):
         raise UsageError(
             f"callbacks: {callback.__name__} is a class; give an object, as in "
@@ -248,7 +244,6 @@ def _check_arguments(name: str, event: str, method: Any) -> None:
 
 
 def _loaded(name: str) -> object:
-    """The callback that the configuration names as `module:Class`."""
     path, _, attribute = name.partition(":")
     if not path or not attribute:
         raise ConfigError(f"run.callbacks: {name!r} is none; name it as module:Class")
@@ -279,7 +274,7 @@ def _name_of(callback: object) -> str:
 
 
 def _in_words(error: BaseException) -> str:
-    """Tell an exception in one line, and where in the user's code it was raised, if it was."""
+    """Describe an exception in one line, with its place in the user's code, if any."""
     of_user = where_raised(error, libraries=False)
     if of_user is not None:
         return of_user

@@ -1,4 +1,4 @@
-"""Hyperparameters that a policy may be born with, and that are noted of each member."""
+"""Hyperparameters that newborn policies may change, and that are recorded of each member."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ HYPERPARAMETERS = (
     *OF_POLICY,
     *dict.fromkeys(name for entry in BUILT_IN.values() for name in entry.hyperparameters),
 )
-"""The names of those that policies have by algorithms that come with Remuda: none of them shapes
-the computation, so policies that differ in them are trained as one stack."""
-SETTINGS = "settings"
-"""The section of those that an algorithm of one's own has besides."""
+"""Hyperparameters of policies with built-in algorithms. None of them shapes the computation, so
+policies that differ in them are trained as one stack."""
+SETTINGS = "settings"  # the section of a custom algorithm's additional settings
 
 
 def names_of(policies: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    """The names of all hyperparameters, where policies have these: those of their own come last."""
+    """Return the names of all hyperparameters; those of custom algorithms come last."""
     own = (name for names in policies for name in names)
     return tuple(dict.fromkeys((*HYPERPARAMETERS, *own)))
 
 
 def values_of(config: PolicyConfig) -> dict[str, float]:
-    """The hyperparameters of a policy, by name: those that all have, and its algorithm's own."""
+    """Return the named hyperparameters of a policy, including its algorithm's."""
     found = {name: float(getattr(config, name)) for name in OF_POLICY}
     for name in config.entry.hyperparameters:
         section, _, own = name.partition(".")
@@ -38,7 +37,7 @@ def values_of(config: PolicyConfig) -> dict[str, float]:
 
 
 def with_values(config: PolicyConfig, values: Mapping[str, float]) -> PolicyConfig:
-    """The same policy with other hyperparameters; settings that its algorithm has not are left out.
+    """Return the policy with other hyperparameters, skipping settings its algorithm lacks.
 
     A newborn inherits them from a parent that may have another algorithm.
     """

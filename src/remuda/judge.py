@@ -1,4 +1,4 @@
-"""Who is the best: play by which the best checkpoint of a run is found."""
+"""Play that finds the best checkpoint of a run."""
 
 from __future__ import annotations
 
@@ -34,14 +34,12 @@ from remuda.user_code import where_raised
 
 log = logging.getLogger(__name__)
 
-SLACK = 30.0
-"""Seconds that the process which measures a checkpoint has besides, to start and to end a turn."""
-TO_CLOSE = 1.0
-"""Seconds that it has to close its environment once it is given up."""
+SLACK = 30.0  # additional seconds for the measuring process, to start and to end a turn
+TO_CLOSE = 1.0  # seconds to close its environment after it is given up
 
 
 def judged(evaluation: Evaluation, scripted: Collection[str] = ()) -> dict[str, Any]:
-    """What the best checkpoint is found by."""
+    """Return the values by which checkpoints are compared."""
     agents = evaluation.agents
     means = [
         evaluation.mean(i)
@@ -58,7 +56,7 @@ def judged(evaluation: Evaluation, scripted: Collection[str] = ()) -> dict[str, 
 
 
 class Judge:
-    """Play by which the best checkpoint is found, within limits."""
+    """Plays for the best checkpoint, within limits."""
 
     def __init__(
         self,
@@ -67,7 +65,7 @@ class Judge:
         run: RunDirectory,
         limits: Limits | None = None,
     ) -> None:
-        """Judge the checkpoints of a run."""
+        """Measure the checkpoints of a run."""
         if config.schedule == "sequential":  # the run's own copies may live in this process
             config = config.model_copy(
                 update={"env": config.env.model_copy(update={"num_envs": 1})}
@@ -76,9 +74,9 @@ class Judge:
         self.limits = limits or Limits(config.run.evaluate_seconds)
 
     def measure(self, snapshots: Mapping[str, Snapshot]) -> dict[str, Any] | None:
-        """What snapshots earn; None: the play was cut short, by an interruption or the time.
+        """Return the results of snapshots; None if play was cut short.
 
-        Episodes that are short are over first, so a part of them would favour some checkpoints.
+        Short episodes end first, so partial results would favour some checkpoints.
         """
         config = self._config
         episodes = config.checkpoint.evaluate_episodes
@@ -86,10 +84,9 @@ class Judge:
         return None if evaluation.cut else judged(evaluation, config.env.scripted)
 
     def challenge(self, snapshots: Mapping[str, Snapshot], number: int) -> float:
-        """How much more snapshots earn against a checkpoint than that earns against them.
+        """Return how much more snapshots earn against a checkpoint than it earns against them.
 
-        Not a number where the play was interrupted or ran out of time: episodes that are short are
-        over first, so that a part of them may favour either side.
+        NaN if play was cut short: short episodes end first, so partial results would be biased.
         """
         if self.limits.reached(0.0):
             return math.nan
@@ -100,10 +97,10 @@ class Judge:
 
 
 class JudgingProcess:
-    """A process for each checkpoint that is measured beside a run, in its main thread.
+    """A process for each checkpoint measured beside a run, in its main thread.
 
-    Environments may need signals or an event loop, which other threads do not have. A process that
-    dies or hangs costs the measurement of one checkpoint, and none outlives this process.
+    Environments may need signals or an event loop, which other threads lack. A process that dies or
+    hangs loses the measurement of one checkpoint, and none outlives this process.
     """
 
     def __init__(self, config: Config, specs: tuple[PolicySpec, ...], run: RunDirectory) -> None:
@@ -116,7 +113,7 @@ class JudgingProcess:
         self._limit = math.inf
 
     def begin(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
-        """Start a process; it is not waited for."""
+        """Start a process without waiting for it."""
         self._number, self._refused = number, ""
         seconds = self._config.run.evaluate_seconds  # for its play, and for that against the best
         self._limit = math.inf if seconds is None else time.monotonic() + 2.0 * seconds + SLACK
@@ -136,7 +133,7 @@ class JudgingProcess:
             theirs.close()
 
     def outcome(self, timeout: float) -> Outcome | None:
-        """What came of it, after so many seconds at most; None: it is not over."""
+        """Return the outcome, waiting at most so many seconds; None if there is none yet."""
         try:
             if self._answers is None:
                 raise EOFError
@@ -155,11 +152,11 @@ class JudgingProcess:
         return Outcome((), False, (f"checkpoint {self._number} was not measured: {why}",))
 
     def end(self) -> None:
-        """Give up what is being measured; its environment is closed if that is quick."""
+        """Give up the current measurement; its environment is closed if that is quick."""
         self._end(TO_CLOSE)
 
     def _end(self, patience: float) -> None:
-        """End the process, if there is one, by SIGKILL at last; the fork server buries it."""
+        """End the process, if any, with SIGKILL if needed; the fork server reaps it."""
         if self._answers is not None:
             self._answers.close()
             self._answers = None
@@ -179,14 +176,13 @@ def _measure_elsewhere(
     snapshots: Mapping[str, Snapshot],
     pickles: Mapping[str, bytes],
 ) -> None:
-    """Measure a checkpoint, and tell what came of it. What the process is started for."""
     ignore_held_signals()
     add_pickles(pickles)
     words: list[str] = []
     run = RunDirectory.open(path)
 
     def given_up() -> bool:
-        """Whether the other end of the pipe is closed."""
+        """Return whether the other end of the pipe is closed."""
         pipe = select.poll()
         pipe.register(answers, 0)
         return bool(pipe.poll(0))
@@ -207,7 +203,7 @@ def best_keeper(
     say: Callable[[str], None],
     stopped: Callable[[], bool],
 ) -> BestKeeper | None:
-    """Who measures the checkpoints of a run and keeps the best; None: none is measured."""
+    """Make the keeper of a run's best checkpoint; None if none is measured."""
     if not config.checkpoint.evaluate_episodes:
         return None
     inline, cancelled = config.schedule == "sequential", threading.Event()
@@ -237,7 +233,7 @@ def judge_last(
     judge: Judge,
     snapshots: Mapping[str, Snapshot],
 ) -> Result:
-    """Let the last checkpoint be the best, if it is; the result with a note where that failed."""
+    """Compare the last checkpoint with the best; add a note to the result if that failed."""
     evaluation = result.evaluation
     enough = min(config.checkpoint.evaluate_episodes, config.run.evaluate_episodes)
     if evaluation is None or evaluation.cut or len(evaluation.returns) < enough:

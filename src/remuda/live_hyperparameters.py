@@ -1,4 +1,4 @@
-"""Hyperparameters that change while a run goes on: what may be set, and where learners see it."""
+"""Hyperparameters that change during a run, and the shared memory that learners read."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from remuda.types import State
 def checked_values(
     config: PolicyConfig, values: Mapping[str, float], prefix: str
 ) -> dict[str, float]:
-    """Values that a policy's learner can take while it trains, as plain numbers."""
+    """Check values that a policy's learner can adopt during training; returns plain numbers."""
     allowed = values_of(config)
     for name in values:
         if name not in allowed:
             raise UsageError(
-                f"{prefix}{name} cannot change while a run goes on; of a policy of "
+                f"{prefix}{name} cannot change during a run; of a policy of "
                 f"{config.algorithm} these can: {', '.join(allowed)}"
             )
     return checked_numbers(config, values, prefix)
@@ -35,7 +35,7 @@ def checked_values(
 def checked_numbers(
     config: PolicyConfig, values: Mapping[str, float], prefix: str
 ) -> dict[str, float]:
-    """Values that hyperparameters may have, as plain numbers, whatever algorithm reads them."""
+    """Check values of hyperparameters, whatever algorithm reads them; returns plain numbers."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float | np.number):
             raise UsageError(f"{prefix}{name} is a number; this is {value!r}")
@@ -54,19 +54,19 @@ def checked_numbers(
 
 
 class LiveHyperparameters:
-    """What policies are trained with from now on, where that changed while the run goes on.
+    """Changes of hyperparameters during a run, in shared memory.
 
-    It lies in shared memory. Its one writer is the coordinator; learners look between two updates.
+    The coordinator writes them; learners read them between updates.
 
-    1. A change is seen whole or not at all: `revision` is odd while it is written.
-    2. Nothing waits for it. A learner that has no update to do takes it before its next one.
-    3. It outlives learners: a successor takes all changes before its first update.
-    4. It is part of a checkpoint. A value that is configured otherwise when the run is resumed, or
-       written again, is the user's newer wish, and replaces the change.
+    1. A change is seen completely or not at all: `revision` is odd while it is written.
+    2. Nothing waits for it. An idle learner applies it before its next update.
+    3. It outlives learners: a successor applies all changes before its first update.
+    4. It is part of a checkpoint. A value that is configured otherwise at a resume, or set
+       explicitly, is newer and replaces the change.
     """
 
     def __init__(self, configs: Mapping[str, PolicyConfig], arena: Arena | None = None) -> None:
-        """Begin with what is configured, by policy: nothing has changed."""
+        """Begin without changes to the configuration of each policy."""
         self.policies = tuple(configs)
         self._configs = dict(configs)
         self._configured = {name: values_of(config) for name, config in configs.items()}
@@ -79,7 +79,7 @@ class LiveHyperparameters:
 
     @property
     def words(self) -> SharedArrays:
-        """`values`, and the `revision` that is written last."""
+        """The arrays `values`, and `revision`, which is written last."""
         return self._shared
 
     @property
@@ -88,7 +88,7 @@ class LiveHyperparameters:
         return load(self._shared["revision"], 0)
 
     def change(self, policy: str, values: Mapping[str, float]) -> None:
-        """Let a policy be trained with these from its learner's next update on."""
+        """Change values of a policy from its learner's next update on."""
         revision = self.revision
         store(self._shared["revision"], 0, revision + 1)
         fence_release()
@@ -98,11 +98,11 @@ class LiveHyperparameters:
         store(self._shared["revision"], 0, revision + 2)
 
     def changes(self, policy: str) -> dict[str, float]:
-        """What changed of one policy, for the writer."""
+        """Return the changes of one policy, for the writer."""
         return self._named(self._shared["values"][self.policies.index(policy)])
 
     def read(self, since: int) -> tuple[int, dict[str, dict[str, float]]] | None:
-        """What changed so far, by policy, with its revision; for learners."""
+        """Return the revision and all changes by policy, for learners; None if unchanged."""
         revision = self.revision
         if revision == since or revision % 2 == 1:
             return None
@@ -114,7 +114,7 @@ class LiveHyperparameters:
         return revision, {policy: changed for policy, changed in found.items() if changed}
 
     def state(self) -> State:
-        """By policy and name, what it was changed to, and what was configured then."""
+        """Return each changed value with the configured one, by policy and name."""
         return {
             policy: {name: [x, configured[name]] for name, x in self.changes(policy).items()}
             for policy, configured in self._configured.items()
@@ -123,7 +123,7 @@ class LiveHyperparameters:
     def restore(
         self, state: State, anew: Mapping[str, Collection[str]] = MappingProxyType({})
     ) -> None:
-        """Go on from what `state` returned, but for what is configured otherwise now."""
+        """Continue from what `state` returned, except for values configured otherwise now."""
         for policy, configured in self._configured.items():
             saved = branch(state, policy)
             kept = {

@@ -1,4 +1,4 @@
-"""Which setting to lower where a run does not fit into the memory: the one that is most unusual."""
+"""Choose the setting to reduce if a run does not fit into memory: the most unusual one."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 from remuda.config import Config, PolicyConfig
 from remuda.policies.spec import PolicySpec
 
-USUAL = {"network.recurrent": 128.0}
-"""What stands for a default of none."""
+USUAL = {"network.recurrent": 128.0}  # substitutes for defaults of zero
 
 
 def keys_of(config: Config, spec: PolicySpec, *keys: str) -> tuple[str, ...]:
-    """Settings of a policy, each its own where it has one: `policies.NAME.KEY`, or `policy.KEY`."""
+    """Return keys of a policy's settings: `policies.NAME.KEY` if set there, else `policy.KEY`."""
     own = config.policies.get(spec.name, {})
     return tuple(
         dict.fromkeys(
@@ -26,9 +25,9 @@ def keys_of(config: Config, spec: PolicySpec, *keys: str) -> tuple[str, ...]:
 
 
 def to_lower(config: Config, keys: Sequence[str]) -> str:
-    """Of settings that something grows with, the one that is furthest above its default.
+    """Return the setting that is furthest above its default.
 
-    Where none is above it, the first that can be lower at all.
+    If none is above it, the first that can be reduced at all.
     """
     tree, usual = config.model_dump(), Config().model_dump()
     above: dict[str, float] = {}
@@ -51,7 +50,7 @@ def to_lower(config: Config, keys: Sequence[str]) -> str:
 
 
 def value_in_words(config: Config, key: str) -> str:
-    """What a setting is, in words; empty: it has no plain value."""
+    """Return a setting's value as text; empty if it is not plain."""
     value = _at(config.model_dump(), key)
     if isinstance(value, int):
         return f"{value:,}"
@@ -66,7 +65,7 @@ def _usual(algorithm: str) -> dict[str, Any]:
 
 
 def _size(value: Any) -> float:
-    """How large what a setting makes is: a number, or the sum of all numbers in it."""
+    """Return a setting's size: a number, or the sum of all numbers in it."""
     if isinstance(value, bool) or value is None:
         return 0.0
     if isinstance(value, int | float):
@@ -77,7 +76,6 @@ def _size(value: Any) -> float:
 
 
 def _at(tree: Any, key: str) -> Any:
-    """What stands at a dotted key; None: nothing."""
     for part in key.split("."):
         tree = tree.get(part) if isinstance(tree, Mapping) else None
     return tree

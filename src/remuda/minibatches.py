@@ -1,4 +1,4 @@
-"""Parts of an epoch: whether an update of each policy has as many as are asked for."""
+"""Warnings about more minibatches than an update has steps."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from remuda.policies.spec import PolicySpec
 
 
 def without_steps(config: Config, specs: Sequence[PolicySpec], seats: int) -> list[str]:
-    """What is asked of `ppo.minibatches` beyond what an update has to part, a sentence each.
+    """Return a warning for each `ppo.minibatches` larger than its updates.
 
-    A part is a step at least, or a sequence where the network has a memory; so there are no more
-    parts than of these. That is no fault of a run in which updates are small, but it is told.
+    A minibatch has at least one step, or one sequence if the network is recurrent.
     """
     found: dict[str, str] = {}
     for spec in specs:

@@ -1,16 +1,18 @@
-"""What others ask of a run that goes on: to stop, save, change a value, or show its weights.
+"""Requests to a live run: stop, save, change a value, or show its weights.
 
 A request is a file in the run's directory `requests/`, which the coordinator makes when it begins
-to look for them. Whoever asks writes it under another name and renames it, so that it is whole; the
-coordinator, and nobody else, reads it, removes it, does what it says between two looks at the run,
-and writes the answer beside it. When the run has trained to its end the coordinator writes a file
-`closed` there: askers take what is answered already, and wait no more. At the end of the run it
-removes the directory, unless an answer in it is not taken yet. If the coordinator is killed a
-request has no answer: the asker sees that nobody holds the run any more, or another directory in
-the place of the one where it asked. What is left when a run goes on is removed, so that nothing old
-is done. A full disk, on which the directory cannot be made, costs requests, not
-the run. Weights are a file beside the answer, written before it, and the asker removes both; those
-that nobody took are removed at a later request. Who may write into the run's directory may ask.
+to poll. The client writes it under another name and renames it, so that it is complete. Only the
+coordinator reads it, removes it, carries it out between two polls of the run, and writes the answer
+beside it. When training ends, the coordinator writes a file `closed` there: clients take existing
+answers, and wait no more. At the end of the run it removes the directory, unless an answer in it is
+not taken yet.
+
+If the coordinator is killed, a request has no answer: the client sees that no process holds the
+run, or that another directory replaced the one it wrote into. A resumed run removes old requests,
+so that nothing old is carried out. On a full disk the directory cannot be made; then there are no
+requests, but the run continues. Weights are a file beside the answer, written before it, and the
+client removes both; a later request removes forgotten ones. Everyone who may write into the run's
+directory may send requests.
 """
 
 from __future__ import annotations
@@ -39,58 +41,46 @@ log = logging.getLogger(__name__)
 
 FOLDER = "requests"
 PATIENCE = 30.0
-"""Seconds that an answer is waited for: a coordinator looks every quarter of a second, but may be
-writing a large checkpoint."""
-OFTEN = 0.5
-"""Seconds after which an asker looks whether the run still goes on."""
+"""Seconds to wait for an answer: a coordinator polls every quarter of a second, but may be writing
+a large checkpoint."""
+OFTEN = 0.5  # seconds after which a client checks whether the run is still live
 LARGEST = 1 << 16
-"""Bytes of a request."""
-LIVE = "live"
-"""`RUN:policy@live`: the weights that a run which goes on plays with now, saved or not."""
-ANSWER, WEIGHTS = ".answer", ".weights"
-"""How the names of files end in which a run answers."""
+LIVE = "live"  # `RUN:policy@live`: the weights that a live run plays with now, saved or not
+ANSWER, WEIGHTS = ".answer", ".weights"  # file name suffixes of a run's answers
 CLOSED = "closed"
-"""The file that says that nothing is done any more."""
 WIRE = np.dtype("<f4")
-"""What weights are written as."""
 Playing = Callable[[str], Mapping[str, Snapshot]]
-"""Returns the newest weights of a policy by its name; nothing where it does not play."""
+"""Returns the newest weights of a policy; empty if it does not play."""
 
 
 class Requests:
-    """Carries out what is asked of one run; it belongs to the coordinator's process."""
+    """Carries out requests to one run; it belongs to the coordinator's process."""
 
     def __init__(self, directory: Path, run: ActiveRun, say: Callable[[str], None]) -> None:
-        """Begin with nothing asked; what was asked of an earlier session is forgotten.
-
-        Args:
-            directory: of the run.
-            run: on which requests act.
-            say: tells the user what was done.
-        """
+        """Begin without requests, removing those to an earlier session."""
         self._folder, self._run, self._say = directory / FOLDER, run, say
         self._playing: Playing | None = None
         self._is_closed = False
         self._remove()
-        # Where it cannot be removed, nothing old is done all the same, and it is not closed.
+        # If it cannot be removed, old requests still have no effect, and it is not closed.
         for path in (*self._folder.glob("*.request"), self._folder / CLOSED):
             _take_back(path)
 
     def attach(self, playing: Playing) -> None:
-        """Show the weights of these from now on."""
+        """Show the weights of these policies from now on."""
         self._playing = playing
 
     def look(self) -> None:
-        """Do what was asked since the last look."""
+        """Carry out new requests."""
         if self._is_closed:
             return
         try:
-            if self._folder.is_symlink():  # it leads to what is not the run's
+            if self._folder.is_symlink():  # it leads out of the run's directory
                 return
             self._folder.mkdir(exist_ok=True)
             with os.scandir(self._folder) as entries:
                 there = sorted(entry.name for entry in entries)
-        except OSError:  # nobody can ask anything
+        except OSError:  # there can be no requests
             return
         names = [name for name in there if name.endswith(".request")]
         if names:
@@ -99,27 +89,27 @@ class Requests:
             self._answer(self._folder / name)
 
     def close(self) -> None:
-        """Nothing is done any more; what was done already can still be read."""
+        """Carry out no more requests; existing answers can still be read."""
         self._playing, self._is_closed = None, True
         if self._folder.is_symlink() or not self._folder.exists():
             return
         try:
             (self._folder / CLOSED).touch()
-        except OSError:  # a full disk; where there is no directory nobody waits either
+        except OSError:  # a full disk; without the directory no client waits
             self._remove()
 
     def end(self) -> None:
-        """The run is over: remove the directory, unless somebody is yet to read an answer."""
+        """Remove the directory, unless a client is still to read an answer."""
         self.close()
         with contextlib.suppress(OSError):
             if not any(path.suffix in (ANSWER, WEIGHTS) for path in self._folder.iterdir()):
                 self._remove()
 
     def _remove(self) -> None:
-        """Remove the directory at once, and then what is in it, whoever writes there."""
+        """Remove the directory atomically, and then its contents."""
         aside = self._folder.with_name(f".{FOLDER}")
         with contextlib.suppress(OSError):
-            shutil.rmtree(aside, ignore_errors=True)  # of one who was killed in between
+            shutil.rmtree(aside, ignore_errors=True)  # of a killed predecessor
             if self._folder.is_symlink():
                 self._folder.unlink()
             else:
@@ -127,7 +117,6 @@ class Requests:
                 shutil.rmtree(aside, ignore_errors=True)
 
     def _remove_old(self, names: Iterable[str]) -> None:
-        """Remove answers whose askers wait no more, or have ended."""
         for name in names:
             with contextlib.suppress(OSError):
                 if time.time() - (self._folder / name).stat().st_mtime > 2.0 * PATIENCE:
@@ -136,7 +125,7 @@ class Requests:
     def _answer(self, path: Path) -> None:
         try:
             with contextlib.ExitStack() as stack:
-                stack.callback(path.unlink)  # also one that cannot be read
+                stack.callback(path.unlink)  # even if it cannot be read
                 data = stack.enter_context(open_stream(path)).read(LARGEST + 1)
         except OSError:
             return
@@ -144,7 +133,7 @@ class Requests:
             found = {"done": self._carry_out(_read(data), path)}
         except RemudaError as error:
             found = {"error": str(error)}
-        except Exception as error:  # whatever is asked, the run goes on
+        except Exception as error:  # no request may end the run
             log.exception("a request failed")
             found = {"error": f"{type(error).__name__}: {error}"}
         # A full disk costs the answer, not the run.
@@ -152,15 +141,6 @@ class Requests:
             write_whole(path.with_suffix(ANSWER), json.dumps(found).encode(), sync=False)
 
     def _carry_out(self, request: Mapping[str, Any], path: Path) -> Any:
-        """Do it, and tell in words what was done, or what was asked for as plain data.
-
-        Args:
-            request: what is asked.
-            path: of its file; what is more than words goes beside it.
-
-        Raises:
-            UsageError: it cannot be done.
-        """
         what = request.get("do")
         if what == "stop":
             self._run.interrupt("stopped by request")
@@ -173,26 +153,22 @@ class Requests:
         if what == "set":
             values, policy = request.get("values"), request.get("policy")
             if not isinstance(values, dict) or not isinstance(policy, str | None):
-                raise UsageError("`values` are by name numbers, and `policy` is a name or null")
+                raise UsageError("`values` are named numbers, and `policy` is a name or null")
             if not values:
                 raise UsageError(
-                    "`values` is empty, so that nothing would change: give numbers by name, as in "
-                    '{"learning_rate": 1e-4}; `list` tells which there are'
+                    "`values` is empty, so that nothing would change: give named numbers, as in "
+                    '{"learning_rate": 1e-4}; `list` shows the names'
                 )
             self._run.set_hyperparameters(values, policy)
-            told = ", ".join(f"{name} {value:g}" for name, value in values.items())
-            self._say(f"by request: {policy or 'all policies'} train with {told} from now on")
-            return f"{policy or 'all policies'}: {told}"
+            found = ", ".join(f"{name} {value:g}" for name, value in values.items())
+            self._say(f"by request: {policy or 'all policies'} train with {found} from now on")
+            return f"{policy or 'all policies'}: {found}"
         if what == "weights":
             return self._show_weights(request.get("policy"), path)
         raise UsageError(f"a run does stop, checkpoint, list, set or weights; not {what!r}")
 
     def _show_weights(self, policy: Any, path: Path) -> dict[str, int]:
-        """Write the weights that a policy plays with now beside a request, and tell which they are.
-
-        Raises:
-            UsageError: there is no such policy, or they cannot be written.
-        """
+        """Write a policy's current weights beside a request; returns their version."""
         snapshot = None
         if self._playing is not None and isinstance(policy, str) and policy:
             snapshot = self._playing(policy).get(policy)
@@ -219,34 +195,21 @@ def _read(data: bytes) -> Mapping[str, Any]:
 
 
 def ask(directory: Path, request: Mapping[str, Any], seconds: float = PATIENCE) -> Any:
-    """Ask something of a run that goes on, and wait for what it says.
+    """Send a request to a live run, and return its answer.
 
-    Args:
-        directory: of the run.
-        request: `do`: `stop`, `checkpoint`, `list` (hyperparameters that can be set), `set` with
-            `values` by name and a `policy`, or null for all; or as `ask_weights` asks.
-        seconds: that are waited for an answer.
-
-    Returns:
-        What was done, in words; of `list`, by policy the values by name.
-
-    Raises:
-        UsageError: it cannot be done, nothing is written there, or nobody answered.
+    `request` has the key `do`: `stop`, `checkpoint`, `list` (hyperparameters that can be set), or
+    `set` with `values` and a `policy`, or null for all. The answer is a message, or the values of
+    `list` by policy. Raise a `UsageError` if it is impossible, cannot be written, or not answered
+    in time.
     """
     return _asked(directory, _new_name(), request, seconds)
 
 
 def ask_weights(directory: Path, policy: str, size: int, seconds: float = PATIENCE) -> Snapshot:
-    """The weights that a policy of a run that goes on plays with now.
+    """Return the weights that a policy of a live run plays with now.
 
-    Args:
-        directory: of the run.
-        policy: whose.
-        size: of them, in numbers: what is of another size is none of its network.
-        seconds: that are waited for them.
-
-    Raises:
-        UsageError: it does not play, its weights are of another size, or nobody answered.
+    `size` is their expected number. Raise a `UsageError` if it does not play, its weights are of
+    another size, or there is no answer.
     """
     name = _new_name()
     path = directory / FOLDER / f"{name}{WEIGHTS}"
@@ -270,7 +233,6 @@ def _new_name() -> str:
 
 
 def _asked(directory: Path, name: str, request: Mapping[str, Any], seconds: float) -> Any:
-    """Write a request under a name, and wait for what is answered."""
     folder = directory / FOLDER
     asked = folder / f"{name}.request"
     try:
@@ -296,19 +258,15 @@ def _asked(directory: Path, name: str, request: Mapping[str, Any], seconds: floa
 
 
 def _awaited(directory: Path, answer: Path, where: int, seconds: float) -> Any:
-    """What a run answers; it is not waited for where nobody holds the run at a look at it.
+    """Wait for an answer while the run is live.
 
-    Args:
-        directory: of the run.
-        answer: the file that it writes.
-        where: descriptor of the directory that the request was written into: another in its place
-            is of a run that was begun anew, and knows nothing of the request.
-        seconds: that are waited for.
+    `where` is a descriptor of the directory of the request: another directory in its place belongs
+    to a restarted run, which does not know the request.
     """
     run, closed = RunDirectory(directory), answer.with_name(CLOSED)
     until, looked = time.monotonic() + seconds, time.monotonic()
     while time.monotonic() < until:
-        # Before the answer is looked for: what was done before that is told.
+        # Before reading the answer, so that work done before is still reported.
         over = closed.exists() or not _is_at(where, answer.parent)
         if time.monotonic() - looked > OFTEN:
             over, looked = over or not run.is_running(), time.monotonic()
@@ -321,11 +279,10 @@ def _awaited(directory: Path, answer: Path, where: int, seconds: float) -> Any:
         if over:
             raise _over(directory)
         time.sleep(0.05)
-    raise UsageError(f"{directory} did not answer in {seconds:.0f} s; `remuda status` tells why")
+    raise UsageError(f"{directory} did not answer in {seconds:.0f} s; see `remuda status`")
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether an open directory is still the one of a path."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except OSError:
@@ -340,5 +297,5 @@ def _take_back(asked: Path) -> None:
 def _over(directory: Path) -> UsageError:
     return UsageError(
         f"{directory} takes no requests: it has not begun to play yet, has trained to its end, was "
-        "stopped, or was begun anew meanwhile; where it goes on, ask again"
+        "stopped, or has restarted; if it is live, try again"
     )

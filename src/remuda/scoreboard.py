@@ -1,11 +1,10 @@
-"""The scoreboard: what every role counts, in shared memory, for the coordinator to read.
+"""The scoreboard: counters of all processes in shared memory, for the coordinator to read.
 
-Counters grow, so the coordinator makes averages from differences, and a reading that is missed
-loses nothing; only a learner that is restarted counts on from its checkpoint, and `Learn.RESTORED`
-tells that there is no difference to be made. Extremes do not grow: an actor counts them anew in
-each interval that the coordinator marks. Every row has one writer; a number is one aligned
-64-bit word and is never seen half-written. Nothing here can block a role, and all of it survives
-the role's death.
+Counters grow, so the coordinator computes averages from differences, and a missed reading loses
+nothing. Only a restarted learner counts on from its checkpoint, and `Learn.RESTORED` shows that
+there is no difference. Extremes do not grow: an actor resets them in each interval that the
+coordinator marks. Every row has one writer; a number is one aligned 64-bit word and never torn.
+Nothing here blocks a process, and all of it survives a process's death.
 """
 
 from __future__ import annotations
@@ -24,136 +23,104 @@ Row = npt.NDArray[np.float64]
 
 
 NOTES, NOTE_WORDS = 4, 96
-"""Notes of the environment that an actor may leave, and words of 8 bytes that each of them has."""
+"""Notes of the environment that an actor may leave, and 8-byte words of each."""
 
 
 class Play(IntEnum):
-    """What the actor counts, over all policies."""
+    """Counters of the actor over all policies."""
 
-    TURNS = 0
-    """Turns played, over all copies."""
+    TURNS = 0  # turns played, over all copies
     AGENT_STEPS = 1
-    WAITS = 2
-    """Times the actor waited for a learner; only where the user set experience to `wait`."""
+    WAITS = 2  # times the actor waited for a learner; only if experience is set to `wait`
     WAIT_SECONDS = 3
-    FORCED = 4
-    """Waits that ended because a learner took nothing for its limit; it was waited for no more."""
-    OVERTAKEN = 5
-    """Snapshots whose copy was overtaken by a newer one, and thrown away."""
-    SECONDS_WEIGHTS = 6
-    """Seconds spent on looking for news and loading snapshots."""
+    FORCED = 4  # waits that ended because a learner took nothing within its limit
+    OVERTAKEN = 5  # snapshots whose copy was overwritten by a newer one, and discarded
+    SECONDS_WEIGHTS = 6  # seconds spent on polling and loading snapshots
     SECONDS_ENV = 7
-    """Seconds spent in the environment."""
     SECONDS_INFER = 8
-    """Seconds spent on choosing actions."""
     SECONDS_WRITE = 9
-    """Seconds spent on writing experience and counting."""
 
 
 class Policy(IntEnum):
-    """What the actor counts for each policy."""
+    """Counters of the actor for each policy."""
 
     EPISODES = 0
-    RETURN_SUM = 1
-    """Sum over finished episodes of the undiscounted return."""
+    RETURN_SUM = 1  # sum over finished episodes of the undiscounted return
     EPSILON = 2
-    """The exploration rate it acts with now."""
     VERSION = 3
-    """The version it acts with now."""
     TURNS_SUM = 4
-    """Sum over finished episodes of their turns."""
     MARK = 5
-    """The mark of the interval that all below is of; of another one it means nothing any more.
-    It neither grows nor is saved: see `Scoreboard.mark`."""
-    RETURNS = 6
-    """Returns that were counted since the mark..."""
+    """The mark of the interval of all columns below, which mean nothing under another mark. It
+    neither grows nor is saved: see `Scoreboard.mark`."""
+    RETURNS = 6  # returns counted since the mark...
     FIRST = 7
-    """...the first of them, from which the next two are taken, so that no digits are lost..."""
+    """...the first of them, which is subtracted from the next two for precision..."""
     ABOVE_SUM = 8
-    """...the sum of how far the others are above it..."""
+    """...the sum of differences of the others to it..."""
     ABOVE_SQUARES = 9
-    """...and of the squares of that; the least and the greatest return."""
+    """...and of their squares; the least and the greatest return."""
     LOW = 10
     HIGH = 11
 
 
 class Facts(IntEnum):
-    """What the actor counts of whole episodes; after these, the sum of each fact of the game."""
+    """Counters of whole episodes; after these, the sum of each episode metric."""
 
     EPISODES = 0
 
 
 class Learn(IntEnum):
-    """What a learner counts for its policy."""
+    """Counters of a policy's learner."""
 
     UPDATES = 0
     SAMPLES = 1
     LOSS_SUM = 2
-    """Sum over updates of the mean loss of a batch."""
     VERSION = 3
     STALENESS_SUM = 4
     """Sum over updates of this version minus the mean version that acted in the batch."""
     REDRAWN = 5
-    """Samples that were overwritten while they were copied, and were drawn again."""
     SECONDS_SAMPLE = 6
     SECONDS_UPDATE = 7
     SECONDS_PUBLISH = 8
     NONFINITE = 9
-    """Updates whose loss or weights were not finite, and that were undone."""
-    HALTED = 10
-    """1 once there were too many of these in a row: the policy learns no more."""
-    STALENESS_MAX = 11
-    """The greatest staleness of any step that was trained on."""
+    HALTED = 10  # 1 after too many of these in a row: the policy learns no more
+    STALENESS_MAX = 11  # the greatest staleness of any step that was trained on
     TRAINED = 12
-    """On-policy: steps behind the weights, each counted once: those that were trained on, and whose
-    update was not undone, nor forgotten because a learner went back to a checkpoint."""
+    """On-policy: steps behind the weights, each counted once: trained on, and neither undone nor
+    forgotten by going back to a checkpoint."""
     LOST = 13
-    """On-policy: steps that are not behind the weights and wait no more: overwritten, too old, or
-    not brought along by a resumed run; or their update was undone, or forgotten with a learner that
-    died."""
-    ENTROPY_SUM = 14
-    """On-policy: sum over updates of the policy's mean entropy, in nats."""
-    KL_SUM = 15
-    """On-policy: sum over updates of how far the policy moved, in nats."""
-    CLIPPED_SUM = 16
-    """On-policy: sum over updates of the share of steps whose ratio was clipped."""
-    STALENESS_LOW_SUM = 17
-    """Sum over updates of the least staleness in a batch..."""
+    """On-policy: steps that are neither behind the weights nor pending: overwritten, too old, not
+    restored by a resume, or in an update that was undone or forgotten with a dead learner."""
+    ENTROPY_SUM = 14  # on-policy: sum over updates of the policy's mean entropy, in nats
+    KL_SUM = 15  # on-policy: sum over updates of how far the policy moved, in nats
+    CLIPPED_SUM = 16  # on-policy: sum over updates of the share of clipped steps
+    STALENESS_LOW_SUM = 17  # sum over updates of the least staleness in a batch...
     STALENESS_HIGH_SUM = 18
     """...and of the greatest."""
-    EFFECTIVE_SUM = 19
-    """On-policy: sum over updates of the effective share of their steps."""
-    POLICY_LOSS_SUM = 20
-    """On-policy: sum over updates of what of the loss is the policy's own..."""
+    EFFECTIVE_SUM = 19  # on-policy: sum over updates of the effective share of their steps
+    POLICY_LOSS_SUM = 20  # on-policy: sum over updates of the policy loss...
     VALUE_LOSS_SUM = 21
-    """...and of the values' error, before its weight."""
-    OTHERS_SUM = 22
-    """Sum over updates of the share of their steps that others of the group chose."""
-    OTHERS_STEPS = 23
-    """On-policy: those steps, each counted once in an update..."""
+    """...and of the value loss, unweighted."""
+    OTHERS_SUM = 22  # sum over updates of the share of their steps that others of the group chose
+    OTHERS_STEPS = 23  # on-policy: those steps, each counted once in an update...
     OTHERS_WEIGHT_SUM = 24
-    """...and the sum of what they weigh in it."""
-    ACCEPTED = 25
-    """Updates behind the sums over updates, with those that a later one took back."""
+    """...and the sum of their weights in it."""
+    ACCEPTED = 25  # updates behind the sums over updates, including those that were undone later
     RESTORED = 26
     """Grows whenever another learner begins to count here, or one goes back to a saved state; odd
-    while all the other counts are written anew. Only within a session it means anything."""
+    while all other counts are rewritten. Only meaningful within a session."""
     GRADIENT_NORM_SUM = 27
-    """Sum over updates of the gradient's norm before it was cut."""
     EXPLAINED_SUM = 28
     """On-policy: sum of the explained variance of the values, over the updates that have one..."""
     EXPLAINED_UPDATES = 29
-    """...and how many these are: where all targets are equal there is nothing to explain."""
-    VALUE_SUM = 30
-    """Off-policy: sum over updates of the mean value of the actions in a batch."""
-    LEARNING_RATE = 31
-    """Of the last update; before it, that of the first."""
-    ENTROPY_COST = 32
-    """What the entropy weighs in the loss now, with algorithms that know of it."""
+    """...and their number: without variance of the targets there is nothing to explain."""
+    VALUE_SUM = 30  # off-policy: sum over updates of the mean value of the actions in a batch
+    LEARNING_RATE = 31  # learning rate of the last update; before it, that of the first
+    ENTROPY_COST = 32  # current weight of the entropy in the loss, if the algorithm has one
 
 
 POLICY_COUNTS = (Policy.EPISODES, Policy.EPSILON, Policy.VERSION, Policy.TURNS_SUM)
-"""Columns that are 0 or more; the others are sums of anything."""
+"""Non-negative columns; the others are sums of anything."""
 LEARN_COUNTS = (
     *(Learn.UPDATES, Learn.SAMPLES, Learn.VERSION, Learn.REDRAWN, Learn.SECONDS_SAMPLE),
     *(Learn.SECONDS_UPDATE, Learn.SECONDS_PUBLISH, Learn.NONFINITE, Learn.HALTED, Learn.TRAINED),
@@ -182,11 +149,11 @@ class Scoreboard:
 
     @property
     def arrays(self) -> SharedArrays:
-        """`play`, `policy`, `learn`, `facts` and `notes`, by row, and `mark`."""
+        """The arrays `play`, `policy`, `learn`, `facts`, `notes` and `mark`."""
         return self._shared
 
     def state(self) -> State:
-        """All rows as they are now, those of the actors added up."""
+        """Return all rows, those of the actors added up."""
         metrics = len(Facts) + len(self.fact_names)
         return {
             "play": self.played(),
@@ -197,7 +164,7 @@ class Scoreboard:
         }
 
     def restore(self, state: State) -> None:
-        """Count on from what `state` returned; before any role begins.
+        """Continue from what `state` returned; before any process begins.
 
         The first actor counts on, whatever the number of actors was.
         """
@@ -210,52 +177,53 @@ class Scoreboard:
         shared["learn"][...] = fitting_learned(state, "learn", shared["learn"])
 
     def play(self, actor: int = 0) -> Row:
-        """An actor's row, by `Play`."""
+        """Return an actor's row, by `Play`."""
         row: Row = self._shared["play"][actor]
         return row
 
     def policy(self, name: str, actor: int = 0) -> Row:
-        """An actor's row of one policy, by `Policy`."""
+        """Return an actor's row of one policy, by `Policy`."""
         row: Row = self._shared["policy"][actor, self.policies.index(name)]
         return row
 
     def policies_of(self, actor: int = 0) -> Row:
-        """An actor's rows of all policies, [policies, fields by `Policy`]."""
+        """Return an actor's rows of all policies, [policies, fields by `Policy`]."""
         rows: Row = self._shared["policy"][actor]
         return rows
 
     @property
     def mark(self) -> Row:
-        """One word of the coordinator's: the interval that extremes of returns are counted in.
+        """The interval in which return extremes are counted: [1], written by the coordinator.
 
-        [1]. They do not grow, so no difference tells of an interval. An actor that finds another
-        mark than that of its row begins the row's extremes anew; one that looked just before may
-        count an episode into an interval that is over, where nothing reads it.
+        Extremes do not grow, so differences are useless. An actor that finds another mark than its
+        row's resets the row's extremes; one that looked just before may count an episode into the
+        old interval, which is not read again.
         """
         word: Row = self._shared["mark"]
         return word
 
     def mark_interval(self) -> None:
-        """Let extremes of returns be counted anew from now on; the coordinator alone does so."""
+        """Begin an interval of return extremes; for the coordinator."""
         self._shared["mark"][0] += 1.0
 
     def policy_rows(self) -> Row:
-        """A copy of what all actors count: [actors, policies, fields by `Policy`]."""
+        """Return a copy of all actors' counts: [actors, policies, fields by `Policy`]."""
         rows: Row = self._shared["policy"].copy()
         return rows
 
     def facts(self, actor: int = 0) -> Row:
-        """An actor's row of whole episodes.
+        """Return an actor's row of whole episodes.
 
-        By `Facts`; then by the game's own facts their sums, and in how many each was told.
+        Columns by `Facts`; then the sums of episode metrics, and in how many episodes each had a
+        value.
         """
         row: Row = self._shared["facts"][actor]
         return row
 
     def note(self, key: str, text: str, actor: int = 0) -> None:
-        """Tell the coordinator what an actor's environment noted; once by key, and a few keys.
+        """Leave a note of an actor's environment; once per key, for a few keys.
 
-        The last word of a note is its length, written once the text is there.
+        The last word of a note is its length, written after the text.
         """
         rows = self._shared["notes"][actor]
         found = [_note_in(row) for row in rows]
@@ -268,7 +236,7 @@ class Scoreboard:
         row[-1] = len(told)
 
     def notes(self) -> dict[str, str]:
-        """What environments noted, by key; of several actors that noted the same, the first."""
+        """Return the environments' notes by key; of several actors' notes the first."""
         found: dict[str, str] = {}
         for row in self._shared["notes"].reshape(-1, NOTE_WORDS):
             note = _note_in(row)
@@ -277,36 +245,36 @@ class Scoreboard:
         return found
 
     def told(self) -> Row:
-        """The rows of all actors' episodes added up."""
+        """Return the rows of all actors' episodes added up."""
         total: Row = self._shared["facts"].sum(0)
         return total
 
     def turns(self) -> float:
-        """Turns played by all actors."""
+        """Return turns played by all actors."""
         turns: list[float] = self._shared["play"][:, Play.TURNS].tolist()
         return sum(turns)
 
     def most_steps(self, num_agents: int) -> int:
-        """The most steps that a policy can have lived through so far.
+        """Return an upper bound of a policy's steps so far.
 
-        Each agent decides at most once in a turn. Actors on other nodes are counted a little late.
+        Each agent acts at most once in a turn. Actors on other nodes are counted a little late.
         """
         return 2 * int(self.turns()) * max(num_agents, 1) + 1_000_000
 
     def played(self) -> Row:
-        """The rows of all actors added up, by `Play`."""
+        """Return the rows of all actors added up, by `Play`."""
         total: Row = self._shared["play"].sum(0)
         return total
 
     def all_acted(self) -> Row:
-        """`acted` of every policy: [policies, fields by `Policy` before `MARK`]."""
+        """Return `acted` of every policy: [policies, fields by `Policy` before `MARK`]."""
         return added_up(self._shared["policy"])
 
     def all_learned(self) -> Row:
-        """A copy of every learner's row: [policies, fields by `Learn`].
+        """Return a copy of every learner's row: [policies, fields by `Learn`].
 
-        `Learn.RESTORED` is NaN where the row was being written anew meanwhile, by a learner that
-        lives or one that died there, so that it equals no other.
+        `Learn.RESTORED` is NaN if the row was being rewritten by a live or dead learner, so that it
+        equals no other.
         """
         shared = self._shared["learn"]
         before = shared[:, Learn.RESTORED].copy()
@@ -320,17 +288,16 @@ class Scoreboard:
         return rows
 
     def acted(self, name: str) -> Row:
-        """The actors' rows of one policy added up, by `Policy` before `MARK`."""
+        """Return the actors' rows of one policy added up, by `Policy` before `MARK`."""
         return added_up(self._shared["policy"][:, self.policies.index(name)])
 
     def learn(self, name: str) -> Row:
-        """The learner's row of one policy, by `Learn`."""
+        """Return the learner's row of one policy, by `Learn`."""
         row: Row = self._shared["learn"][self.policies.index(name)]
         return row
 
 
 def _note_in(row: Integers) -> tuple[str, str] | None:
-    """Return the key and text of a note; None: there is none."""
     length = int(row[-1])
     if not 0 < length <= 8 * (NOTE_WORDS - 1):
         return None
@@ -340,9 +307,9 @@ def _note_in(row: Integers) -> tuple[str, str] | None:
 
 
 def added_up(rows: Row) -> Row:
-    """Rows [actors, ..., fields by `Policy`] added up, without what is of an interval.
+    """Add up rows [actors, ..., fields by `Policy`], without columns of an interval.
 
-    What is no sum is the first actor's: the exploration rate and the version.
+    The exploration rate and the version are the first actor's.
     """
     total: Row = rows[..., : Policy.MARK].sum(0)
     kept = [Policy.EPSILON, Policy.VERSION]
@@ -351,7 +318,7 @@ def added_up(rows: Row) -> Row:
 
 
 def count_on(row: Row, counts: Row) -> None:
-    """Let a learner's row go on from saved counts, so that readers see it.
+    """Let a learner's row continue from saved counts, visibly for readers.
 
     `Learn.RESTORED` is odd meanwhile; if the process dies there, its successor makes it even.
     """
@@ -365,5 +332,5 @@ def count_on(row: Row, counts: Row) -> None:
 
 
 def fitting_learned(state: State, name: str, like: Row) -> Row:
-    """The counts `name` of a state, of one learner or of several."""
+    """Return the counts `name` of a state, of one or several learners."""
     return fitting(state, name, like, COUNT, LEARN_COUNTS)

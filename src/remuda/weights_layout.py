@@ -1,4 +1,4 @@
-"""Where weights lie that processes share: those that are published, and those of a population."""
+"""Shared memory of weights: the published ones, and those of a population."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def population_table(
     arena: Arena,
     training: Mapping[str, TrainingLayout],
 ) -> Table:
-    """The table of a population whose seats are dealt."""
+    """Allocate the table of a population whose seats are dealt."""
     return Table(
         {spec.name: layout_size(spec.network().shapes) for spec in specs},
         num_seats,
@@ -43,7 +43,7 @@ def population_table(
 
 
 def training_layouts(config: Config, specs: Sequence[PolicySpec]) -> dict[str, TrainingLayout]:
-    """By policy, what newborn policies may take over of it besides weights, if they do."""
+    """Return the layouts of training state that newborn policies inherit, by policy, if any."""
     inherits = config.population.evolution.inherits_training
     return {spec.name: training_layout(spec) for spec in specs} if inherits else {}
 
@@ -51,7 +51,7 @@ def training_layouts(config: Config, specs: Sequence[PolicySpec]) -> dict[str, T
 def published_weights(
     specs: tuple[PolicySpec, ...], arena: Arena, training: Mapping[str, TrainingLayout]
 ) -> PublishedWeights:
-    """The newest weights of all policies; `training`: as of `training_layouts`."""
+    """Allocate the newest weights of all policies; `training` is from `training_layouts`."""
     layouts = {}
     for spec in specs:
         shapes = spec.network().shapes

@@ -11,7 +11,6 @@ import pytest
 from remuda.analysis.meetings import read_payoffs
 from remuda.analysis.payoff import exact
 from remuda.config import load_config
-from remuda.coordinator.analysis_messages import answer, answered, failure, request, requested
 from remuda.coordinator.population_measures import gapless, measure
 from remuda.coordinator.population_record import AnalysisNumbers, population_record
 from remuda.coordinator.recent_payoffs import RECENT, RecentPayoffs
@@ -178,19 +177,6 @@ def test_a_ledger_that_went_back_is_read_anew(tmp_path, ledger):
     ledger.rewind(2)
     recent.read()
     assert recent.payoffs().counts[0, 1] == 2
-
-
-def test_messages_say_what_they_were_told():
-    members = of(LIVE_A, OLD_B)
-    assert requested(request(members)).tolist() == members.tolist()
-    numbers = AnalysisNumbers(analysed=2, unmet=0.5, nash_support=None, nash_entropy=0.25)
-    found, earned, mixed = answered(answer(numbers, np.array([1.0, np.nan]), np.array([0.5, 0.5])))
-    assert found == numbers
-    assert isinstance(found.analysed, int)
-    assert earned.tolist()[0] == 1.0
-    assert np.isnan(earned[1])
-    assert mixed.tolist() == [0.5, 0.5]
-    assert answered(failure(ValueError("a reason"))) == "ValueError: a reason"
 
 
 def test_the_row_of_a_population():

@@ -57,7 +57,7 @@ def test_a_missing_part_is_taken_from_the_checkpoint_before(store):
     checkpointer, roles = make(store, said := [])
     roles.missing = {"a"}
     assert checkpointer.take(roles, 10, 1.0) is None
-    assert "a could not be saved; there is none before it, and the run goes on" in said[0]
+    assert "a could not be saved; there is none before it, and the run continues" in said[0]
     roles.missing, roles.value = set(), 1
     first = checkpointer.take(roles, 20, 1.0)
     roles.missing, roles.value = {"a"}, 2

@@ -77,7 +77,7 @@ def test_a_full_disk_leaves_no_half_of_anything(run):
         log.write(record(30))
     assert run.metrics.read_bytes() == whole
     assert len(said) == 1
-    assert "No space left on device; training goes on without them" in said[0]
+    assert "No space left on device; training continues without them" in said[0]
     log.write(record(40))
     assert [r.turns for r in read_metrics(run.metrics)] == [10, 40]
     assert scalars(run) == [(10, 5.0), (40, 20.0)]

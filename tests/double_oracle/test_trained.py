@@ -35,28 +35,6 @@ def plain(found):
     return [{**each.as_line(), "seconds": 0} for each in found.iterations]
 
 
-@pytest.mark.parametrize(
-    ("policy", "before", "now"),
-    [
-        ({}, True, None),
-        ({"algorithm": "ppo"}, True, None),
-        ({"algorithm": "ppo", "network": {"shared": False}}, False, False),
-        ({"algorithm": "iqn"}, "not said", "not said"),
-        # Red before: what was written went over their own presets.
-        ({"algorithm": "policies.own_algorithms:Together"}, "not said", "not said"),
-        ({"algorithm": "policies.own_algorithms:Apart"}, "not said", "not said"),
-        ({"algorithm": "policies.own_algorithms:Vanilla"}, True, None),
-    ],
-)
-def test_oracles_recorded_when_networks_were_shared_by_default_share_them(policy, before, now):
-    def shared(settings):
-        return settings.policy.get("network", {}).get("shared", "not said")
-
-    plain = OracleSettings(policy=policy).plain()
-    assert shared(OracleSettings.of(plain)) == now
-    assert shared(OracleSettings.of({**plain, "policy": policy})) == before
-
-
 def test_a_network_of_oracles_that_is_no_section_is_told(tmp_path):
     with pytest.raises(ConfigError, match=r"policy\.network is 3"):
         run(setup_of(network=3), tmp_path / "x", 1)

@@ -57,7 +57,7 @@ def test_a_full_disk_costs_a_checkpoint_and_nothing_else(schedule, small_disk, t
         terminal.until(lambda: told in terminal.said)
         kept = store.numbers()[-1]
         store.verify(kept)
-        assert "is kept, and the run goes on" in terminal.said
+        assert "is kept, and the run continues" in terminal.said
         (small_disk / "filler").unlink()
         terminal.until(lambda: store.numbers()[-1] > kept)
         os.kill(terminal.process.pid, signal.SIGTERM)
@@ -190,7 +190,7 @@ def test_a_damaged_newest_checkpoint_falls_back(spoiled, capsys):
 
 def test_a_run_that_is_there_is_offered(spoiled, capsys):
     said = refused(capsys, "--run.directory", str(spoiled))
-    assert f"go on with: remuda train --resume {spoiled};" in said
+    assert f"continue with: remuda train --resume {spoiled};" in said
     said = refused(capsys, "--resume", str(spoiled / "nothing"))
     assert "is no run directory" in said
 
@@ -259,7 +259,7 @@ def test_a_resume_without_a_checkpoint_is_refused_and_changes_nothing(harm, word
     harm(spoiled)
     before = digests(spoiled)
     said = refused(capsys, "--resume", str(spoiled), "--run.turns", "3000")
-    assert f"{spoiled} has no checkpoint to go on from" in said
+    assert f"{spoiled} has no checkpoint to resume from" in said
     assert words in said
     assert f"remuda train --config {spoiled / 'config.yaml'} --run.directory" in said
     assert digests(spoiled) == before

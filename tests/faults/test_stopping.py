@@ -42,7 +42,7 @@ def test_a_signal_ends_the_run_in_order(number, code, schedule, tmp_path):
         assert terminal.wait() == code
         wait_until_gone(pids, 0.0)
         said = terminal.said
-    assert f"stopped by {number.name}; go on with: remuda train --resume {directory}" in said
+    assert f"stopped by {number.name}; continue with: remuda train --resume {directory}" in said
     assert "Traceback" not in said
     store = Checkpoints(directory / "checkpoints")
     assert store.numbers()[-1] > before

@@ -337,7 +337,7 @@ def test_a_module_stands_in_place_of_hidden_layers_and_others_may_follow():
 @pytest.mark.parametrize(
     ("network", "told"),
     [
-        ({"module": f"{OWN}:small", "convolutions": ((4, 3, 1),)}, "stands in place of"),
+        ({"module": f"{OWN}:small", "convolutions": ((4, 3, 1),)}, "which replaces"),
         ({"hidden": ()}, "network.hidden is empty"),
     ],
 )

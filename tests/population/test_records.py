@@ -49,17 +49,17 @@ def test_the_ledger_counts_wins_draws_and_payoffs_between_seats():
     assert ledger.append(result([B, A], [2.0, 2.0]))
     assert not ledger.append(result([A, PolicyRef("gone")], [0.0, 1.0]))
     assert ledger.meetings(A, B) == ledger.meetings(B, A) == 2
-    assert ledger.win_rate(A, B, doubt=0.0) == 0.75
-    assert ledger.win_rate(B, A, doubt=0.0) == 0.25
-    assert ledger.win_rate(A, B, doubt=2.0) == pytest.approx(2.5 / 4)
-    assert ledger.win_rate(A, C) == ledger.win_rate(A, C, doubt=0.0) == 0.5
-    expected = [ledger.win_rate(A, B, doubt=2.0), 0.5]
-    assert ledger.win_rates(A, [B, C], doubt=2.0).tolist() == pytest.approx(expected)
+    assert ledger.win_rate(A, B, prior=0.0) == 0.75
+    assert ledger.win_rate(B, A, prior=0.0) == 0.25
+    assert ledger.win_rate(A, B, prior=2.0) == pytest.approx(2.5 / 4)
+    assert ledger.win_rate(A, C) == ledger.win_rate(A, C, prior=0.0) == 0.5
+    expected = [ledger.win_rate(A, B, prior=2.0), 0.5]
+    assert ledger.win_rates(A, [B, C], prior=2.0).tolist() == pytest.approx(expected)
     assert ledger.payoff(A, B) == 2.5
     assert np.isnan(ledger.payoff(A, C))
     ledger.append(result([A, A, C], [1.0, 0.0, 0.5]))  # on two seats: two meetings with c
     assert ledger.meetings(A, C) == 2
-    assert ledger.win_rate(A, C, doubt=0.0) == 0.5
+    assert ledger.win_rate(A, C, prior=0.0) == 0.5
 
 
 def some_records(count, begin=0):

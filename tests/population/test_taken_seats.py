@@ -245,7 +245,7 @@ def test_births_and_evolution_leave_it_alone(tmp_path):
 
 def test_a_director_may_not_retire_it(tmp_path):
     Script.commands = [Retire(PREY)]
-    with pytest.raises(RemudaError, match=r"prey retires, which takes its seat for good"):
+    with pytest.raises(RemudaError, match=r"prey retires, whose seat is reserved"):
         trained(tmp_path / "run", population={"director": "support:Script"})
 
 
@@ -259,7 +259,7 @@ def test_what_it_sees_is_checked_as_everything_is(tmp_path):
     [
         (
             {"population": {"seats": {"policy_0": ["prey", "agent_0"]}}},
-            "population.seats.policy_0: env.scripted.prey takes the seat of prey for good",
+            "population.seats.policy_0: env.scripted.prey reserves the seat of prey",
         ),
         (
             {"population": {"policies": ("prey", "one", "two")}},
@@ -295,7 +295,7 @@ def test_what_it_sees_is_checked_as_everything_is(tmp_path):
                     },
                 }
             },
-            "population.teams.red: env.scripted takes all its seats for good",
+            "population.teams.red: env.scripted reserves all its seats",
         ),
     ],
 )

@@ -32,8 +32,8 @@ def test_after_as_many_matches_a_result_counts_half():
     met, won = ledger.recent[:, 0, 1]
     assert won == pytest.approx(0.5)
     assert met == pytest.approx(sum(0.5 ** (i / 10) for i in range(11)))
-    assert ledger.win_rate(A, B, doubt=0.0) == pytest.approx(won / met)
-    assert ledger.win_rate(B, A, doubt=0.0) == pytest.approx(1.0 - won / met)
+    assert ledger.win_rate(A, B, prior=0.0) == pytest.approx(won / met)
+    assert ledger.win_rate(B, A, prior=0.0) == pytest.approx(1.0 - won / met)
 
 
 def test_a_policy_that_changed_is_judged_as_it_is():
@@ -44,9 +44,9 @@ def test_a_policy_that_changed_is_judged_as_it_is():
         play(ledger, A, B, 400, won=False)
     assert adds_up.win_rate(A, B) > 0.9
     # All that is left of the wins is 2^-8 of what a win rate stands on.
-    assert forgets.win_rate(A, B, doubt=0.0) == pytest.approx(2.0**-8, rel=1e-9)
-    rates = forgets.win_rates_at(0, np.array([1]), doubt=0.0)
-    assert rates.tolist() == [forgets.win_rate(A, B, doubt=0.0)]
+    assert forgets.win_rate(A, B, prior=0.0) == pytest.approx(2.0**-8, rel=1e-9)
+    rates = forgets.win_rates_at(0, np.array([1]), prior=0.0)
+    assert rates.tolist() == [forgets.win_rate(A, B, prior=0.0)]
 
 
 @pytest.mark.parametrize("strength", [0.2, 0.5, 0.9])

@@ -47,6 +47,11 @@ def a_run(path, seed=0, names=("agent_0", "agent_1"), level=0.0, lines=40, **set
         "waits": 0,
         "layout": "1 process",
         "version": "0.1.0",
+        "restarts": {},
+        "halted": [],
+        "notes": [],
+        "processors": {},
+        "earlier": 0.0,
         "evaluation": {"episodes": 200, "agents": agents},
     }
     (path / "summary.json").write_text(json.dumps(summary))

@@ -376,6 +376,11 @@ def a_run(path: Path, **population: object) -> Path:
         "waits": 0,
         "layout": "1 process",
         "version": "0.1.0",
+        "restarts": {},
+        "halted": [],
+        "notes": [],
+        "processors": {},
+        "earlier": 0.0,
         "evaluation": None,
     }
     (path / "summary.json").write_text(json.dumps(summary))

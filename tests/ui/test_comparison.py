@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 import remuda
-from remuda.loggers.common import flat
+from remuda.config import by_leaf
 from remuda.ui.cli import run as command
 from remuda.ui.comparison import compare
 from remuda.ui.comparison_groups import MEAN, Score
@@ -193,7 +193,7 @@ def test_names_with_dots_set_runs_apart_as_others_do(tmp_path):
     names = [group.name for group in compare(runs).groups]
     assert names == ["0 random", "0 greedy_walker"]
     tree = {"env": {"scripted": {"player.0": "random"}, "options": {}}, "seed": 3}
-    assert flat(tree) == {"env.scripted.player.0": "random", "seed": 3}
+    assert by_leaf(tree) == {"env.scripted.player.0": "random", "seed": 3}
 
 
 @pytest.mark.parametrize("others", [("x", "y"), ("agent_0", "y")])

@@ -67,7 +67,7 @@ def test_with_a_checkpoint_a_resume_is_advised_unless_its_manifest_is_damaged(tm
     assert train(tmp_path / "run", "--run.turns", "20") == 0
     found = RunDirectory.open(tmp_path / "run")
     assert can_continue(found)
-    assert way_on(found) == f"go on with: remuda train --resume {tmp_path / 'run'}"
+    assert way_on(found) == f"continue with: remuda train --resume {tmp_path / 'run'}"
     for number in found.checkpoints.numbers():
         (found.checkpoints.directory(number) / "manifest.json").write_text("{")
     assert not can_continue(found)

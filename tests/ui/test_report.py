@@ -84,6 +84,11 @@ def a_run(
         "waits": 2,
         "layout": "1 actor process, 2 learner processes, one per policy, on cpu",
         "version": "0.1.0",
+        "restarts": {},
+        "halted": [],
+        "notes": [],
+        "processors": {},
+        "earlier": 0.0,
         "evaluation": {"episodes": 200, "agents": agents} if evaluated else None,
     }
     (path / "summary.json").write_text(json.dumps(summary | facts))

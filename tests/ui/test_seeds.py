@@ -80,7 +80,7 @@ def test_ctrl_c_leaves_what_is_done_and_tells_how_to_go_on(tmp_path, jobs, capfd
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=300)[0]
     assert process.returncode == 130, said
-    assert f"0 of 3 seeds are done; go on with: remuda train --resume {base}" in said
+    assert f"0 of 3 seeds are done; continue with: remuda train --resume {base}" in said
     states = {path.name: summarise(path).state for path in find_runs(base)}
     assert states == {f"seed_{seed}": "stopped by SIGINT" for seed in range(jobs)}
     # Of two that were trained at a time, either may be ahead.

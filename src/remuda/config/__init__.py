@@ -1,7 +1,7 @@
-"""The one configuration tree, and the only place where a default stands.
+"""The configuration tree, which holds all defaults.
 
-Each field's docstring is the help text of its flag. The tree is plain validated data: it crosses to
-the child processes, is written into the run directory, and is read back by `remuda evaluate`.
+Each field's docstring is the help text of its flag. The tree is plain validated data: child
+processes receive it, the run directory stores it, and `remuda evaluate` reads it back.
 """
 
 from remuda.config.algorithms import DQNConfig, IQNConfig, PPOConfig
@@ -25,13 +25,7 @@ from remuda.config.population import (
     TeamConfig,
 )
 from remuda.config.presets import PRESETS, Preset, check_presets, over_presets, preset_tree
-from remuda.config.reading import (
-    config_text,
-    load_config,
-    read_config,
-    read_tree,
-    write_config,
-)
+from remuda.config.reading import config_text, load_config, read_config, read_tree, write_config
 from remuda.config.run import (
     ActorConfig,
     CheckpointConfig,

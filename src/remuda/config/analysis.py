@@ -1,4 +1,4 @@
-"""The configuration of what is worked out of a population while a run goes on."""
+"""The configuration of the population analysis during a run."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ DEALT = Only(
     when=lambda config: config.population.dealt,
     needs="a population: population.policies, or a population.matchmaker other than fixed",
 )
-"""Marks what is for populations whose seats are dealt: the others have no ledger of matches."""
+"""Condition: a population whose seats are dealt, which alone has a ledger of matches."""
 
 
 class AnalysisConfig(Section):
-    """What is worked out of a population while the run goes on, from the results of its matches."""
+    """Analysis of a population during a run, from the results of its matches."""
 
     every: NonNegativeFloat | None = 60.0
-    """Seconds between two analyses of who earns what against whom: the equilibrium, its support,
-    diversity, cycles. A process of low priority works them out, and the run never waits for it.
-    0 or None: there is none."""
+    """Seconds between two analyses of the payoffs between members: equilibrium, support, diversity,
+    cycles. A low-priority process computes them, and the run never waits for it. 0 or None: no
+    analysis."""
     members: Annotated[
         int,
         Field(ge=2, le=512),
@@ -30,5 +30,5 @@ class AnalysisConfig(Section):
             needs="a population, and analysis.every",
         ),
     ] = 64
-    """The most members that an analysis looks at: policies that learn first, then frozen copies,
-    the newest of each policy in turn."""
+    """The most members in an analysis: learning policies first, then frozen copies, the newest of
+    each policy in turn."""

@@ -1,4 +1,4 @@
-"""The configuration of a run on several machines, the nodes of a cluster of Ray's."""
+"""The configuration of a run on several nodes of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat
 from remuda.config.sections import Only, Section, SizeOrNone
 
 IN_CLUSTER = Only(when=lambda config: config.cluster.used, needs="cluster.address or cluster.local")
-"""Marks what is for runs on several nodes."""
+"""Condition: a run on several nodes."""
 SEVERAL_MACHINES = Only(when=lambda config: bool(config.cluster.address), needs="cluster.address")
-"""Marks what is for nodes that are machines of their own."""
+"""Condition: nodes that are separate machines."""
 SIDE_BY_SIDE = Only(
     when=lambda config: config.cluster.used and not config.exact,
     needs="cluster.address or cluster.local, and schedule async",
 )
-"""Marks what would change what is learned where actor and learners work in turns."""
+"""Condition: a cluster in `async`; elsewhere it would change the learning result."""
 HIGHEST_PORT = 65535
-MOST_LOCAL = 64
-"""Nodes on one machine: each is three processes of Ray's and one of Remuda's at least."""
+MOST_LOCAL = 64  # nodes on one machine: each has at least three processes of Ray and one of Remuda
 
 
 def _address(text: str) -> str:
-    """Check where a cluster is looked for."""
     if text.startswith("ray://"):
         raise ValueError(
             f"{text!r} is for Ray's client, which Remuda does not use: run it on a node of the "
@@ -40,7 +38,6 @@ def _address(text: str) -> str:
 
 
 def _ports(text: str) -> str:
-    """Check a range of ports."""
     if not text:
         return text
     match = re.fullmatch(r"(\d+)-(\d+)", text)
@@ -56,31 +53,31 @@ def _ports(text: str) -> str:
 
 
 class ClusterConfig(Section):
-    """Several machines, the nodes of a cluster of Ray's, for one run; see docs/cluster.md."""
+    """Several machines, the nodes of a Ray cluster, for one run; see docs/cluster.md."""
 
     address: Annotated[str, AfterValidator(_address)] = ""
-    """The Ray cluster whose nodes the run takes: `auto`, the one that this machine is a node of, or
-    `host:port` of its head. Empty: none, the run stays on this machine."""
+    """The Ray cluster to run on: `auto`, the one that this machine belongs to, or `host:port` of
+    its head. Empty: the run stays on this machine."""
     local: Annotated[int, Field(ge=0, le=MOST_LOCAL)] = 0
-    """Start so many nodes on this machine, the head among them, and end them with the run: to try
-    what several machines do. 0: none."""
+    """Start this many nodes on this machine, including the head, and end them with the run, to try
+    out a cluster. 0: none."""
     nodes: Annotated[SizeOrNone, SEVERAL_MACHINES] = 0
-    """Nodes that the run waits for at its start, and takes, this machine first. 0: all there are;
-    those that join later are taken too."""
+    """Nodes that the run waits for at its start and uses, this machine first. 0: all nodes,
+    including those that join later."""
     ports: Annotated[str, AfterValidator(_ports), IN_CLUSTER] = ""
-    """Where nodes listen for each other's weights and experience: the first and the last port,
-    such as `20000-20099`, which a firewall must let through. Empty: any that are free."""
+    """Ports on which nodes receive weights and experience: the first and the last, such as
+    `20000-20099`, which a firewall must let through. Empty: any free ports."""
     start_limit: Annotated[PositiveFloat, IN_CLUSTER] = 60.0
-    """Seconds that the nodes have to come and to say that they are ready."""
+    """Seconds that nodes have to join and report ready."""
     silence: Annotated[PositiveFloat, IN_CLUSTER] = 10.0
-    """Seconds without an answer after which a node is given up: it is killed as far as it can be
-    reached, and what it did begins again on others."""
+    """Seconds without an answer after which a node is given up: its processes are killed where
+    reachable, and its work restarts on other nodes."""
     shared_directory: Annotated[bool, SEVERAL_MACHINES] = False
-    """The run's directory is the same under the same path on all nodes, as on a network drive:
-    nodes write their parts of checkpoints there. False: parts are sent to this machine."""
+    """The run directory has the same path on all nodes, as on a network drive, and nodes write
+    their parts of checkpoints there. False: parts are sent to this machine."""
     weights_every: Annotated[NonNegativeFloat, SIDE_BY_SIDE] = 0.0
-    """The least seconds between two versions of a policy that are sent to another node. 0: each is
-    sent that is the newest when the one before has arrived."""
+    """The least seconds between two versions of a policy sent to another node. 0: send the newest
+    version as soon as the previous one has arrived."""
 
     def model_post_init(self, _: Any) -> None:
         """Refuse two clusters at once."""
@@ -92,17 +89,17 @@ class ClusterConfig(Section):
 
     @property
     def used(self) -> bool:
-        """Whether the run has several nodes, or may have."""
+        """Return whether the run has, or may have, several nodes."""
         return bool(self.address or self.local)
 
     @property
     def one_file_system(self) -> bool:
-        """Whether the run's directory is the same on all nodes."""
+        """Return whether the run's directory is the same on all nodes."""
         return bool(self.local) or self.shared_directory
 
     @property
     def port_range(self) -> range | None:
-        """Where nodes listen; None: on any port that is free."""
+        """Ports on which nodes receive; None for any free port."""
         if not self.ports:
             return None
         first, last = map(int, self.ports.split("-"))

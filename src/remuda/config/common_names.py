@@ -1,4 +1,4 @@
-"""What settings are called in the literature and in other libraries, for suggestions."""
+"""Names of settings in the literature and in other libraries, for suggestions."""
 
 COMMON_NAMES = {
     "lr": "policy.learning_rate",
@@ -103,4 +103,4 @@ COMMON_NAMES = {
     "checkpoint_every": "checkpoint.every",
     "snapshot_interval": "population.snapshots.every",
 }
-"""What the field, or another library, calls a setting: its key here, of the whole tree."""
+"""The key in the whole tree, by the name that the field or another library uses."""

@@ -1,4 +1,4 @@
-"""The configuration of evolution: who takes over from whom, and what changes on the way."""
+"""The configuration of evolution: selection, inheritance and variation."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from remuda.config.sections import Count, Only, Section, Share
 EVOLUTION = Only(
     when=lambda config: config.population.evolution.on, needs="population.evolution.every"
 )
-"""Marks what holds for evolution."""
+"""Condition: evolution is on."""
 NUMBERS = Only(
     when=lambda config: (
         config.population.evolution.on and bool(config.population.evolution.numbers)
     ),
     needs="population.evolution.every, and population.evolution.numbers",
 )
-"""Marks what holds for hyperparameters that evolve."""
+"""Condition: hyperparameters evolve."""
 PERTURB = Only(
     when=lambda config: (
         config.population.evolution.on
@@ -31,71 +31,70 @@ PERTURB = Only(
     needs="population.evolution.every, population.evolution.numbers, and "
     "population.evolution.explore perturb",
 )
-"""Marks what holds for numbers that are perturbed, or taken over from two parents."""
+"""Condition: hyperparameters are perturbed, or inherited from two parents."""
 
 
 class NumberConfig(Section):
-    """A hyperparameter that evolves: its bounds, and on which scale it changes."""
+    """A hyperparameter that evolves: its bounds and its scale."""
 
     low: float
-    """The least that it may be."""
+    """The lower bound."""
     high: float
-    """The greatest."""
+    """The upper bound."""
     log: bool = False
-    """Whether it is drawn, and perturbed by steps, on a logarithmic scale."""
+    """Draw and perturb it on a logarithmic scale."""
 
 
 OBJECTIVES = ("return", "rating", "win_rate", "team_return")
-"""What policies of every game may be judged by."""
+"""Objectives that exist in every environment."""
 OF_GAME = re.compile(r"game/(.+?)(:max|:min)?")
-"""A number that the game tells of each episode, and whether more or less of it is better."""
+"""An episode metric of the environment, and whether to maximise or minimise it."""
 
 
 def _known(names: str | tuple[str, ...]) -> str | tuple[str, ...]:
-    """Check what policies are judged by: each one of `OBJECTIVES`, or what `OF_GAME` matches."""
+    """Check objectives: each is one of `OBJECTIVES`, or matches `OF_GAME`."""
     for name in (names,) if isinstance(names, str) else names or ("",):
         if name not in OBJECTIVES and OF_GAME.fullmatch(name) is None:
-            told = f"{name} is no objective" if names else "name one at least"
+            fault = f"{name} is no objective" if names else "name one at least"
             raise PydanticCustomError(
                 "objective",
-                f"{told}; allowed are {', '.join(OBJECTIVES)}, and game/NAME, or game/NAME:min "
-                "where less is better, for what the game tells of each episode",
+                f"{fault}; allowed are {', '.join(OBJECTIVES)}, and game/NAME, or game/NAME:min "
+                "where less is better, for an episode metric",
             )
     return names
 
 
 def episode_metrics_of(objectives: Sequence[str]) -> tuple[str, ...]:
-    """Of objectives those that the game tells of each episode, by its own names, in order."""
+    """Return the episode metrics among objectives, by the environment's names, in order."""
     found = [OF_GAME.fullmatch(objective) for objective in objectives]
     return tuple(match.group(1) for match in found if match is not None)
 
 
 class EvolutionConfig(Section):
-    """Population based training: policies that earn less begin anew as copies of better ones.
+    """Population based training (PBT): weak policies are replaced by copies of better ones.
 
-    They do so in their own places, with other hyperparameters, while the game goes on.
+    A newborn takes the place of a weak policy, with other hyperparameters, while the run continues.
     """
 
     every: Count | None = None
-    """Matches between two looks at who earns more. None: there is no evolution."""
+    """Matches between two selections. None: no evolution."""
     games: Annotated[Count, EVOLUTION] = 100
-    """Games that a policy has played since it was born, and since it was judged last, before it is
-    judged; 10 at least, unless `confidence` is 0. Three of four must have played so many before any
-    are compared."""
+    """Games that a policy must play after its birth, and after its last evaluation, before it is
+    evaluated; at least 10 unless `confidence` is 0. Three of four policies must have played this
+    many before any are compared."""
     fitness: Annotated[str | tuple[str, ...], AfterValidator(_known), EVOLUTION] = "return"
-    """What policies are judged by: the mean `return` of their games, their `rating`, or the share
-    of their meetings that they won (`win_rate`), or the mean return of their team (`team_return`;
-    of all who play, where there are no teams), or the mean of what the game tells of each episode
-    that they play in (`game/NAME`, by the names of the metrics; with `:min` less is better); or
-    several of these, the first of which is what the lineage tells."""
+    """The objective: the mean `return` of its games, its `rating`, its `win_rate` in meetings,
+    `team_return`, the mean return of its team (of all players if there are no teams), or
+    `game/NAME`, the mean of an episode metric of the environment (`game/NAME:min` to minimise it).
+    Or several of these; the lineage shows the first."""
     select: Annotated[Literal["truncation", "tournament", "t_test", "non_dominated"], EVOLUTION] = (
         "truncation"
     )
-    """Who takes over from whom. `truncation`: each of the worst from one of the best, as many of
-    either as `share` says. `tournament`: everyone meets one other, drawn at random, and the worse
-    takes over from the better. `t_test`: likewise, by a test of the games of both alone.
-    `non_dominated`: as truncation, by several objectives at once; none that trades one of them for
-    another is replaced (NSGA-II: Deb et al. 2002)."""
+    """How parents are selected. `truncation`: the worst policies are replaced by the best, `share`
+    of each. `tournament`: each policy meets a random other one, and the worse is replaced.
+    `t_test`: the same, with a test of the games of both alone. `non_dominated`: truncation by
+    several objectives at once; a policy that trades one for another is not replaced (NSGA-II: Deb
+    et al. 2002)."""
     share: Annotated[
         float,
         Field(gt=0.0, le=0.5),
@@ -110,67 +109,63 @@ class EvolutionConfig(Section):
     ] = 0.25
     """The share of the population that counts as the best, and as the worst."""
     confidence: Annotated[float, Field(ge=0.0, lt=1.0), EVOLUTION] = 0.95
-    """How sure it must be that a policy is worse than the one that it takes over from, 0 to 1,
-    allowing for all that were compared, and for luck that they had in the same matches. 0: it is
-    enough to have earned less."""
+    """How certain it must be, 0 to 1, that a policy is worse than its replacement's parent. It
+    allows for the number of comparisons and for shared luck in common matches. 0: a lower value
+    suffices."""
     among: Annotated[Literal["all", "seats"], EVOLUTION] = "all"
-    """Whom a policy may take over from: `all` with a network like its own (see `networks`), or
-    those only that may take the same `seats`, so that each agent of the game has a population of
-    its own."""
+    """Possible parents: `all` policies with a suitable network (see `networks`), or those only that
+    may take the same `seats`, so that each agent has a separate population."""
     networks: Annotated[Literal["alike", "any"], EVOLUTION] = "alike"
-    """Whether a policy takes over from those only whose networks are `alike`, or from `any` whose
-    network differs in the widths or the number of its layers alone. A newborn has the network of
-    its place: where that is wider or deeper it begins by computing what its parent does, where it
-    is narrower with what fits."""
+    """`alike`: only policies with equal networks can be parents. `any`: also those that differ in
+    the widths or the number of layers. A newborn has the network of its place. If that is wider or
+    deeper, it first computes the same as its parent; if narrower, it keeps the part that fits."""
     numbers: Annotated[dict[str, NumberConfig], EVOLUTION] = {}
-    """By hyperparameter that evolves, such as `learning_rate` or `ppo.entropy_cost`: its bounds.
-    None: policies take over weights and hyperparameters as they are."""
+    """Bounds of each hyperparameter that evolves, such as `learning_rate` or `ppo.entropy_cost`.
+    Empty: newborn policies inherit hyperparameters unchanged."""
     inherit: Annotated[Literal["all", "weights"], EVOLUTION] = "all"
-    """What a newborn takes over. `all`: the weights of its parent, and how these are trained: the
-    moments of its optimizer, its target network or anchor, how far its schedules are, and how large
-    returns are; as far as that fits weights that are mutated or crossed, or a frozen parent's.
-    `weights`: these alone, with observations' moments; all else begins anew."""
+    """Inheritance of newborn policies. `all`: weights and training state (optimizer moments, target
+    network or anchor, schedules, scale of returns), as far as these fit weights that are mutated,
+    crossed or a frozen parent's. `weights`: weights and observation statistics alone."""
     draw_first: Annotated[bool, NUMBERS] = False
-    """Whether the policies that the run begins with have these drawn within their bounds, each its
-    own, instead of what is configured."""
+    """Draw these hyperparameters within their bounds for each initial policy, instead of using the
+    configured ones."""
     explore: Annotated[Literal["perturb", "resample", "pb2"], NUMBERS] = "perturb"
-    """How a hyperparameter changes when it is taken over. `perturb`: by one of `factors`.
-    `resample`: drawn anew within its bounds. `pb2`: where a model of what was earned with which
-    hyperparameters so far expects the most (Parker-Holder et al. 2020)."""
+    """How an inherited hyperparameter changes. `perturb`: multiplied by one of `factors`.
+    `resample`: drawn again within its bounds. `pb2`: chosen where a model of past results expects
+    the most (Parker-Holder et al. 2020)."""
     factors: Annotated[
         tuple[Annotated[PositiveFloat, Field(allow_inf_nan=False)], ...],
         Field(min_length=1),
         PERTURB,
     ] = (0.8, 1.25)
-    """What `perturb` multiplies by, one of them drawn for each hyperparameter."""
+    """Factors of `perturb`, one drawn for each hyperparameter."""
     resample: Annotated[Share, PERTURB] = 0.25
-    """`perturb`: the share of hyperparameters that are drawn anew instead."""
+    """`perturb`: the share of hyperparameters that are drawn again instead."""
     mutation: Annotated[float, Field(ge=0.0, allow_inf_nan=False), EVOLUTION] = 0.0
-    """Noise that weights are taken over with, in standard deviations of the weights of each layer.
-    """
+    """Noise on inherited weights, in standard deviations of the weights of each layer."""
 
     crossover_numbers: Annotated[Share, PERTURB] = 0.0
-    """How probable it is that a hyperparameter that evolves comes from a second parent: the better
-    of two others that are drawn. It is perturbed as if the first had had it."""
+    """Probability that a hyperparameter comes from a second parent, the better of two others drawn
+    at random; it is then perturbed."""
     crossover_layers: Annotated[Share, EVOLUTION] = 0.0
-    """How probable it is that a layer of the network comes from the second parent."""
+    """Probability that a layer comes from the second parent."""
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """What policies are judged by, one thing or several."""
+        """The objectives, as a tuple."""
         return (self.fitness,) if isinstance(self.fitness, str) else self.fitness
 
     @property
     def episode_metrics(self) -> tuple[str, ...]:
-        """Of the objectives, those that the game tells of each episode, by its names, in order."""
+        """Objectives that are episode metrics, by the environment's names, in order."""
         return episode_metrics_of(self.objectives)
 
     @property
     def on(self) -> bool:
-        """Whether there is any."""
+        """Return whether policies evolve."""
         return self.every is not None
 
     @property
     def inherits_training(self) -> bool:
-        """Whether newborn policies take over more than weights."""
+        """Return whether newborn policies inherit more than weights."""
         return self.on and self.inherit == "all"

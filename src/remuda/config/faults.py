@@ -1,4 +1,4 @@
-"""Which keys there are, and what is said of one that is wrong."""
+"""Known keys, and messages about wrong ones."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import get_args, get_origin
 
-from pydantic import (
-    BaseModel,
-    ValidationError,
-)
+from pydantic import BaseModel, ValidationError
 
 from remuda.config.common_names import COMMON_NAMES
 
-LONGEST_SHOWN = 160
-"""Characters of a value that are shown in a message."""
+LONGEST_SHOWN = 160  # characters of a value in a message
 
 
 def fields_of(model: type[BaseModel], prefix: str = "") -> dict[str, type[BaseModel] | None]:
-    """Every dotted key under `model`, and the section that a key opens (None: it is a leaf)."""
+    """Return every dotted key under `model`, with the section that it opens (None for a leaf)."""
     keys: dict[str, type[BaseModel] | None] = {}
     for name, info in model.model_fields.items():
         section = info.annotation
@@ -48,7 +44,7 @@ def unknown_key(key: str, model: type[BaseModel], prefix: str = "") -> str:
 
 
 def _by_common_name(name: str, keys: Collection[str]) -> list[str]:
-    """The key of a setting that is called so elsewhere, if it is one of these."""
+    """Return the key of a setting that has this name elsewhere, if it is among these."""
     key = COMMON_NAMES.get(name.lower())
     while key:
         if key in keys:
@@ -58,14 +54,14 @@ def _by_common_name(name: str, keys: Collection[str]) -> list[str]:
 
 
 def _is_within(key: str, keys: Mapping[str, object]) -> bool:
-    """Whether a dotted key is one of these, or in what one of these may hold."""
+    """Return whether a dotted key, or a prefix that may hold anything, is among these."""
     parts = key.split(".")
     before = (".".join(parts[:count]) for count in range(1, len(parts)))
     return key in keys or any(keys.get(one, ...) is None for one in before)
 
 
 def _nested(key: str, value: object) -> str:
-    """How a value is written under a key that was given in one piece, with dots."""
+    """Write a value nested under a key that had dots."""
     found = repr(value)
     parts = key.split(".")
     for part in reversed(parts[1:]):
@@ -74,19 +70,18 @@ def _nested(key: str, value: object) -> str:
 
 
 def _holds_names(model: type[BaseModel], key: str) -> bool:
-    """Whether a key is of values by names of the user's, as `env.scripted` is."""
+    """Return whether the user chooses the names under a key, as under `env.scripted`."""
     return get_origin(_kind(model, key)) is dict
 
 
 def _holds_sections(model: type[BaseModel], key: str) -> bool:
-    """Whether a key is of sections by name, as `population.teams` is."""
+    """Return whether a key holds named sections, as `population.teams` does."""
     held = get_args(_kind(model, key))
     is_section = len(held) == 2 and isinstance(held[1], type) and issubclass(held[1], BaseModel)
     return _holds_names(model, key) and is_section
 
 
 def _kind(model: type[BaseModel], key: str) -> object:
-    """The type of what stands at a key; None: there is no such key."""
     at: object = model
     for part in key.split("."):
         if not (isinstance(at, type) and issubclass(at, BaseModel)) or part not in at.model_fields:
@@ -96,7 +91,7 @@ def _kind(model: type[BaseModel], key: str) -> object:
 
 
 def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> str:
-    """The first fault of a validation as one line: the key, what was found, what is allowed."""
+    """Return the first fault of a validation as one line: key, value, and what is allowed."""
     fault = error.errors(include_url=False)[0]
     # Pydantic adds the branch of a union that it tried; a user knows only the keys.
     keys = fields_of(model)
@@ -127,12 +122,11 @@ def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
     if fault["type"] == "missing":
         needed: Mapping[str, str] = getattr(model, "NEEDED", {})
         return needed.get(key, f"{prefix}{key} is missing")
-    said = fault["msg"].replace(" after validation, not ", ", not ")
-    return f"{prefix}{key} is {_shown(fault['input'])}: {said[0].lower()}{said[1:]}"
+    message = fault["msg"].replace(" after validation, not ", ", not ")
+    return f"{prefix}{key} is {_shown(fault['input'])}: {message[0].lower()}{message[1:]}"
 
 
 def _shown(value: object) -> str:
-    """A value as Python writes it, the beginning of it where that is long."""
     try:
         written = repr(value)
     except ValueError:  # Python writes no whole number of more than 4,300 digits

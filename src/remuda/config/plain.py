@@ -1,4 +1,4 @@
-"""Plain data: what options of any name are made of, and how it is read and written as YAML."""
+"""Plain data for options of any name, and its YAML format."""
 
 from __future__ import annotations
 
@@ -14,30 +14,28 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel
 
 WHOLE, REAL = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
-MERGE = "tag:yaml.org,2002:merge"
-"""The last is of the key `<<`; as PyYAML has them."""
-MOST_DIGITS = 4000
-"""Of a whole number; Python reads some more."""
+MERGE = "tag:yaml.org,2002:merge"  # tags of PyYAML; the last is that of the key `<<`
+MOST_DIGITS = 4000  # digits of an integer; Python reads a few more
 EXPONENT = re.compile(r"^[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9_]+)[eE][-+]?[0-9]+$")
-"""A number with an exponent, as YAML 1.2 has it; PyYAML reads YAML 1.1, where `1e-3` is a text."""
+"""A number with an exponent in YAML 1.2; PyYAML reads YAML 1.1, where `1e-3` is text."""
 
 HALF_CHARACTER = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
-"""Half of a character, which no file or picture can hold; the others are bytes of odd paths."""
+"""A lone surrogate, which no file can hold, except those that encode bytes of odd paths."""
 
 WHOLES = re.compile(r"^[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$")
-"""Whole numbers of YAML 1.1, without those to the base of 60. `08` was none, and stays a text."""
+"""Integers of YAML 1.1 without base 60. `08` is no integer there, and stays text."""
 REALS = re.compile(
     r"^(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
 )
-"""Its other numbers, likewise."""
+"""Other numbers of YAML 1.1 without base 60."""
 
 
 def plain_data(value: Any, key: str = "") -> Any:
-    """What reading a value from a saved configuration would give; equal to what it is given again.
+    """Convert a value to what a saved configuration would contain; idempotent.
 
-    Tuples are lists, paths and dates texts, scalars of NumPy and members of `IntEnum` and `StrEnum`
-    the numbers and texts that they are.
+    Tuples become lists, paths and dates text; NumPy scalars and members of `IntEnum` and `StrEnum`
+    become plain numbers and text.
     """
     if isinstance(value, BaseModel):
         value = value.model_dump()
@@ -81,15 +79,15 @@ def _under(key: str, name: Any) -> str:
 
 
 Options = Annotated[dict[str, Any], AfterValidator(plain_data)]
-"""Values of any kind by name, as plain data."""
+"""Named values of any kind, as plain data."""
 
 
 class RefusedYAMLError(ValueError):
-    """YAML that says what cannot be meant; its message names the line."""
+    """YAML with an ambiguous or unbounded meaning; the message names the line."""
 
 
 MOST_REPEATED = 10_000
-"""Values that the aliases of one text may stand for: aliases of aliases grow without bound."""
+"""Values that the aliases of a file may expand to; nested aliases grow without bound."""
 
 
 def read_yaml(text: str) -> Any:
@@ -103,7 +101,7 @@ def read_yaml(text: str) -> Any:
 
 
 def write_yaml(tree: object) -> str:
-    """The text that `read_yaml` makes the same of."""
+    """Write text that `read_yaml` reads back."""
     import yaml
 
     return yaml.dump(tree, Dumper=_formats()[1], sort_keys=False)
@@ -111,7 +109,7 @@ def write_yaml(tree: object) -> str:
 
 @cache
 def _formats() -> tuple[Any, Any]:
-    """PyYAML's safe loader and dumper, changed alike: what looks like a number is one."""
+    """Make PyYAML's safe loader and dumper, with the same rules for numbers."""
     import yaml
 
     class Loader(_careful(yaml.SafeLoader)):  # type: ignore[misc]
@@ -134,13 +132,13 @@ def _formats() -> tuple[Any, Any]:
 
 
 def _whole(loader: Any, node: Any) -> Any:
-    """A whole number, where `010` is ten as in YAML 1.2, and not eight."""
+    """Construct an integer; `010` is ten, as in YAML 1.2."""
     digits = loader.construct_scalar(node).replace("_", "")
     return int(digits) if digits.lstrip("+-").isdecimal() else loader.construct_yaml_int(node)
 
 
 def _expanded(node: Any, sizes: dict[int, int]) -> int:
-    """Count the values in a node, each as often as aliases repeat it; `sizes`: of known nodes."""
+    """Count the values in a node with aliases expanded; `sizes` caches known nodes."""
     if node is None or isinstance(node.value, str):
         return 1
     if id(node) not in sizes:
@@ -150,7 +148,7 @@ def _expanded(node: Any, sizes: dict[int, int]) -> int:
 
 
 def _careful(loader: Any) -> Any:
-    """A loader of PyYAML's that refuses what it would drop, hang on or raise anything about."""
+    """Make a loader that refuses YAML which PyYAML would drop, hang on or fail at."""
     import yaml
 
     class Careful(loader):  # type: ignore[misc]
@@ -165,7 +163,7 @@ def _careful(loader: Any) -> Any:
                 event = self.peek_event()
                 if event.anchor in self._around:
                     raise RefusedYAMLError(
-                        f"{_line(event)}: *{event.anchor} stands within &{event.anchor} itself, "
+                        f"{_line(event)}: *{event.anchor} is inside &{event.anchor} itself, "
                         "which would have no end; write out what is meant"
                     )
                 self._repeated += _expanded(self.anchors.get(event.anchor), self._sizes)
@@ -211,7 +209,6 @@ def _careful(loader: Any) -> Any:
 
 
 def _check_text(node: Any) -> None:
-    """Raise a `RefusedYAMLError` for half of a character."""
     if HALF_CHARACTER.search(node.value):
         raise RefusedYAMLError(
             f"{_line(node)}: {ascii(node.value)[:40]} holds half of a character (a surrogate); "
@@ -220,7 +217,6 @@ def _check_text(node: Any) -> None:
 
 
 def _check_keys(node: Any) -> None:
-    """Raise a `RefusedYAMLError` for a key that stands twice, or whose number is no number."""
     import yaml
 
     first: dict[tuple[str, str], Any] = {}
@@ -230,7 +226,7 @@ def _check_keys(node: Any) -> None:
         before = first.setdefault((key.tag, _spelled(key)), key)
         if before is not key and key.tag != MERGE:
             raise RefusedYAMLError(
-                f"{_line(key)}: the key {key.value} stands in {_line(before)} already, and one of "
+                f"{_line(key)}: the key {key.value} is in {_line(before)} already, and one of "
                 "them would count for nothing; put both together"
             )
         is_number = isinstance(value, yaml.ScalarNode) and value.tag == WHOLE
@@ -242,7 +238,7 @@ def _check_keys(node: Any) -> None:
 
 
 def _spelled(key: Any) -> str:
-    """A key without what changes nothing: leading zeros of a number, and what parts its digits."""
+    """Return a key without insignificant zeros and underscores of a number."""
     word: str = key.value
     if key.tag != WHOLE:
         return word

@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    PositiveFloat,
-    model_validator,
-)
+from pydantic import PositiveFloat, model_validator
 
 from remuda.algorithms import AlgorithmEntry, find_algorithm
 from remuda.config.algorithms import DQNConfig, IQNConfig, PPOConfig, QLearningConfig
@@ -38,7 +35,7 @@ from remuda.errors import ConfigError
 
 
 def with_module(policy: Mapping[str, Any]) -> dict[str, Any]:
-    """A policy whose network is the user's own has no hidden layers, unless it names some."""
+    """Remove the hidden layers of a policy with a custom network, unless it names some."""
     network = policy.get("network")
     if isinstance(network, Mapping) and network.get("module") and "hidden" not in network:
         return {**policy, "network": {**network, "hidden": ()}}
@@ -50,26 +47,26 @@ GROUPED = (
     "network.recurrent is {}"
 )
 OF_RECURRENT_VALUES: dict[str, Any] = {"batch_size": 256, "experience": {"segment_length": 32}}
-"""Defaults of algorithms that learn from transitions, where their network is recurrent."""
+"""Defaults of algorithms that take transitions, for recurrent networks."""
 OF_OTHER_VALUES: dict[str, Any] = {"batch_size": 64, "experience": {"segment_length": 100}}
-"""The same where it is not."""
+"""The same for other networks."""
 OF_OWN_VALUES: dict[str, Any] = {"batch_size": None, "experience": {"segment_length": None}}
-"""The same where only the network, a module of the user's, can tell whether it is."""
+"""The same for a user's module, until it is made and known to be recurrent or not."""
 
 
 class PolicyConfig(Section):
     """One policy: its algorithm, network, hyperparameters, experience and publishing."""
 
     algorithm: str = "iqn"
-    """`iqn`: implicit quantile networks (Dabney et al. 2018). `dqn`: double DQN (van Hasselt et
-    al. 2016). `ppo`: proximal policy optimisation (Schulman et al. 2017); it has some defaults of
-    its own. Or your own, as `module:Class`."""
+    """`iqn`: implicit quantile networks (Dabney et al. 2018). `dqn`: double DQN (van Hasselt et al.
+    2016). `ppo`: proximal policy optimisation (Schulman et al. 2017), which has its own defaults
+    for some settings. Or your own, as `module:Class`."""
     settings: Options = {}
-    """What an algorithm of your own has besides, by name."""
+    """Additional settings of a custom algorithm."""
     learning_mode: Literal["on_policy", "off_policy", "hybrid"] = "off_policy"
-    """What an update trains on. `on_policy`, for PPO: the newest rollout, once. `off_policy`: steps
-    drawn from all that is kept; PPO draws whole segments, as many steps as a rollout has, for each
-    rollout that is played. `hybrid`, for PPO: the newest rollout, joined by segments so drawn."""
+    """Data of an update. `on_policy`, for PPO: the newest rollout, once. `off_policy`: steps drawn
+    from the replay memory; PPO draws whole segments, as many steps as a rollout has, for each
+    rollout played. `hybrid`, for PPO: the newest rollout and such segments."""
     on_policy_share: Annotated[
         Share,
         Only(
@@ -78,75 +75,74 @@ class PolicyConfig(Section):
             needs="{}learning_mode hybrid",
         ),
     ] = 0.5
-    """`hybrid`: the share of an update's steps that are its newest rollout."""
+    """`hybrid`: the share of an update's steps that come from the newest rollout."""
     network: NetworkConfig = NetworkConfig()
     """The network."""
     n_frames: Width = 5
-    """Observations stacked into one input, the newest last; never across an episode's start."""
+    """Observations stacked into one input, the newest last; never across episodes."""
     n_steps: Annotated[Size, for_values("ppo.gae_lambda")] = 3
     """Rewards summed before bootstrapping."""
     discount: Share = 0.95
     """Discount per step."""
     batch_size: Annotated[ByNetwork, for_values("ppo.rollout_length ppo.minibatches")] = 64
-    """Samples in an update. With a recurrent network: so many steps, in whole segments, one at
-    least. None, as it is by default with `network.module`: what is usual for the network, once it
-    is made and known to be recurrent or not."""
+    """Samples in an update. With a recurrent network: steps, in whole segments, at least one. None,
+    the default with `network.module`: the usual size for that network, once it is known to be
+    recurrent or not."""
     learning_rate: Finite = 5e-4
     """Step size of Adam."""
     adam_epsilon: Finite = 1e-5
     """Adam's denominator offset."""
     max_grad_norm: PositiveFloat = 10.0
-    """The gradient's norm is clipped to this."""
+    """Clip the gradient's norm to this."""
     reward_scale: Finite = 0.1
-    """Rewards are multiplied by this before training; reported returns are not."""
+    """Multiply rewards by this before training; reported returns are unscaled."""
     share_rewards: Share = 0.0
-    """How much of what it learns from is the mean of what its team is given, or all agents where
-    there are no teams; 0: its own rewards alone. Returns are always of each one's own."""
+    """Weight of the team's mean reward (of all agents if there are no teams) in the rewards that
+    the policy learns from; 0: its own rewards alone. Returns are always individual."""
     max_nonfinite: Count = 10
-    """Updates in a row with a loss or weights that are not finite, after which the policy stops
-    learning. Each such update is undone, and never published."""
+    """Consecutive updates with a non-finite loss or weights after which the policy stops learning.
+    Each such update is undone and never published."""
     priority: PositiveFloat = 1.0
-    """How often it is trained in `async` where there is not time for all that could be trained: so
-    many updates to each update of a policy of priority 1 in the same learner process. Learner
-    processes that compete for processors get their time in proportion to the mean priority of their
-    policies (`nice`); on GPUs, and where processors suffice, no process is held back."""
+    """Training priority in `async` when time is short: this many updates per update of a policy of
+    priority 1 in the same learner process. Learner processes that compete for processors get time
+    in proportion to the mean priority of their policies (`nice`); GPUs and idle processors are not
+    restricted."""
     time_budget: PositiveFloat | None = None
     """Seconds that an update may take, in `async`. IQN and DQN halve the batch while updates take
-    longer, and double it again up to `batch_size`; PPO leaves out epochs that would take longer,
-    by a clock for each group of a stack's policies that bring like amounts. None: no limit."""
+    longer, and double it again up to `batch_size`. PPO skips epochs, by one clock for each group of
+    policies in a stack with similar amounts of data. None: no limit."""
     device: str = ""
-    """Where it is trained, such as `cuda:1`; policies are trained as one stack only where they have
-    the same. Empty: its turn of `learners.devices`. Acting goes by `actor.device`."""
+    """Training device, such as `cuda:1`; only policies on the same device are trained as one stack.
+    Empty: the next of `learners.devices`. Acting uses `actor.device`."""
     node: str = ""
-    """In a cluster: the node that trains it, by its name or by a label of its, `name` or
-    `name=value`. Empty: any."""
+    """In a cluster: the node that trains it: its name, or a label, `name` or `name=value`. Empty:
+    any node."""
     exploration: Annotated[ExplorationConfig, for_values("ppo.entropy_cost")] = ExplorationConfig()
     """Exploration."""
     init_from: Reference | None = None
-    """A policy of another run whose weights it begins with, as `RUN:policy`; `RUN` alone: its
-    namesake there, or the only one there is. Behind it `@VERSION`, `@best` or `@checkpoint-N`, for
-    others than the newest weights. Networks must be equal. None: random weights."""
+    """Initial weights from a policy of another run, as `RUN:policy`; `RUN` alone: the policy of the
+    same name there, or the only one. Append `@VERSION`, `@best` or `@checkpoint-N` for other than
+    the newest weights. Networks must be equal. None: random weights."""
     init_optimizer: Annotated[
-        bool,
-        Only(when=lambda policy: policy.init_from is not None, needs="{}init_from"),
+        bool, Only(when=lambda policy: policy.init_from is not None, needs="{}init_from")
     ] = False
-    """`init_from`: take over Adam's moments too, with the weights that belong to them, from the
-    run's newest checkpoint, or the one that is named. Policies born later begin without."""
+    """`init_from`: also take Adam's moments, with the matching weights, from the run's newest
+    checkpoint or the named one. Policies born later start without."""
     experience: ExperienceConfig = ExperienceConfig()
     """Experience."""
     publish: PublishConfig = PublishConfig()
     """Publishing."""
     dqn: Annotated[DQNConfig, Only(section="dqn")] = DQNConfig()
-    """What only DQN has."""
+    """Settings of DQN."""
     iqn: Annotated[IQNConfig, Only(section="iqn")] = IQNConfig()
-    """What only IQN has."""
+    """Settings of IQN."""
     ppo: Annotated[PPOConfig, Only(section="ppo")] = PPOConfig()
-    """What only PPO has."""
+    """Settings of PPO."""
 
     @model_validator(mode="before")
     @classmethod
     def _preset(cls, data: Any) -> Any:
-        """Put the algorithm's own defaults under what the user says."""
+        """Put the algorithm's defaults under the user's settings."""
         if not isinstance(data, Mapping):
             return data
         plain = with_module(
@@ -170,47 +166,47 @@ class PolicyConfig(Section):
 
     @property
     def entry(self) -> AlgorithmEntry:
-        """Its algorithm, as the registry has it."""
+        """The registered algorithm."""
         return find_algorithm(self.algorithm)
 
     @property
     def shares_network(self) -> bool | None:
-        """Whether policy and value share a network; None: its algorithm has no such two."""
+        """Return whether policy and value share a network; None if there are not both."""
         return self.network.serves_both if self.entry.takes == "rollouts" else None
 
     @property
     def first_epsilon(self) -> float:
-        """The exploration rate at its first step; 1 where a distribution explores by itself."""
+        """The exploration rate at the first step; 1 for a stochastic policy."""
         return 1.0 if self.entry.samples else self.exploration.start
 
     @property
     def last_epsilon(self) -> float:
-        """The same once its decay is over."""
+        """The exploration rate after its decay; 1 for a stochastic policy."""
         return 1.0 if self.entry.samples else self.exploration.end
 
     @property
     def rollout_length(self) -> int:
-        """Turns that each stream plays for one update; 0: updates do not go by rollouts."""
+        """Turns per stream in a rollout; 0 if updates do not use rollouts."""
         return self.ppo.rollout_length if self.entry.takes == "rollouts" else 0
 
     @property
     def keeps_experience(self) -> bool:
-        """Whether experience is kept to be drawn from, beyond what was just played."""
+        """Return whether experience is kept for replay, beyond the newest rollouts."""
         return self.replays > 0 or not self.rollout_length
 
     @property
     def quantiles(self) -> int:
-        """Passes through the hidden layers for each sample: one, or one for each quantile."""
+        """Passes through the hidden layers for each sample: 1, or IQN's quantiles."""
         return self.iqn.quantiles if self.entry.section == "iqn" else 1
 
     @property
     def q_learning(self) -> QLearningConfig:
-        """The section of its Q-learner: `iqn`, or `dqn`, as algorithms of one's own have it."""
+        """The Q-learning section: `iqn`, or `dqn`, which custom algorithms use."""
         return self.iqn if self.entry.section == "iqn" else self.dqn
 
     @property
     def replays(self) -> float:
-        """PPO: steps drawn from what is kept, to each step of a rollout; 0: none are."""
+        """PPO: replayed steps per step of a rollout."""
         if not self.rollout_length or self.learning_mode == "on_policy":
             return 0.0
         if self.learning_mode == "off_policy":
@@ -219,13 +215,13 @@ class PolicyConfig(Section):
 
     @property
     def correction(self) -> Literal["decoupled", "vtrace", "none"]:
-        """How PPO corrects for steps that other weights chose."""
+        """PPO's off-policy correction."""
         usual: Literal["decoupled", "vtrace"] = "vtrace" if self.replays else "decoupled"
         return self.ppo.correction or usual
 
     @property
     def correction_limit(self) -> float:
-        """The most that a step counts by that."""
+        """The largest weight of a step in that correction."""
         own = self.ppo.correction_limit
         return {"decoupled": 2.0}.get(self.correction, 1.0) if own is None else own
 
@@ -233,7 +229,7 @@ class PolicyConfig(Section):
     def _fits(self) -> PolicyConfig:
         for name in self.settings:
             if name not in self.entry.settings:
-                there = ", ".join(self.entry.settings) or "none of its own"
+                there = ", ".join(self.entry.settings) or "none"
                 raise ValueError(f"settings.{name}: {self.algorithm} has no such; it has {there}")
             value, key = self.settings[name], f"settings.{name}"
             number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -257,7 +253,7 @@ class PolicyConfig(Section):
                     )
         if network.module and network.convolutions:
             raise ValueError(
-                f"network.module is {network.module!r}, which stands in place of "
+                f"network.module is {network.module!r}, which replaces "
                 "network.convolutions; set one of them"
             )
         if not (network.module or network.convolutions or network.hidden):
@@ -303,15 +299,14 @@ class PolicyConfig(Section):
 
     @property
     def waits_for_network(self) -> bool:
-        """Whether it is left to the network how many steps are trained on at a time."""
+        """Return whether the batch or segment size depends on the network."""
         sizes: tuple[int | None, ...] = (self.batch_size, self.experience.segment_length)
         return None in sizes
 
     def with_network(self, recurrent: bool) -> PolicyConfig:
-        """The same once it is known whether a network of the user's own is recurrent.
+        """Fill in sizes that depend on whether a custom network is recurrent.
 
-        Where neither the user nor the algorithm says `batch_size` or `experience.segment_length`,
-        they are those of a built-in network of its kind.
+        Unset `batch_size` and `experience.segment_length` become those of a built-in network.
         """
         if not self.waits_for_network:
             return self
@@ -324,7 +319,7 @@ class PolicyConfig(Section):
         return PolicyConfig.model_validate(said)
 
     def check_waiting(self, recurrent: bool) -> None:
-        """Refuse a capacity with which the actor and the learner would wait for each other."""
+        """Refuse a capacity with which actor and learner would wait for each other."""
         experience = self.experience
         if experience.on_full != "wait" or self.rollout_length:
             return
@@ -346,7 +341,7 @@ class PolicyConfig(Section):
         if self.learning_mode == "hybrid" and not 0.0 < self.on_policy_share < 1.0:
             raise ValueError(
                 f"on_policy_share is {self.on_policy_share}, and hybrid needs a share between 0 "
-                "and 1; the learning_modes off_policy and on_policy stand for 0 and 1"
+                "and 1; the learning_modes off_policy and on_policy are for 0 and 1"
             )
         if self.replays and self.ppo.normalise_rewards:
             raise ValueError(
@@ -358,7 +353,7 @@ class PolicyConfig(Section):
         if self.network.noisy:
             raise ValueError("network.noisy is for iqn and dqn; ppo explores by its own entropy")
         if self.network.dueling:
-            raise ValueError("network.dueling is for iqn and dqn; ppo has a value of its own")
+            raise ValueError("network.dueling is for iqn and dqn; ppo has a separate value")
         if self.network.recurrent and not self.network.serves_both:
             raise ValueError("network.recurrent needs network.shared true: there is one memory")
         if self.network.recurrent and self.ppo.anchor_cost:

@@ -1,4 +1,4 @@
-"""The configuration of a population: who exists, and who plays whom."""
+"""The configuration of a population: its policies and its matchmaking."""
 
 from __future__ import annotations
 
@@ -20,39 +20,38 @@ from remuda.config.sections import (
 )
 
 FEW = at_most(10_000, "each with a learner and the memory of its experience; give fewer")
-"""How many policies there may be: names, learners and memory are made for each."""
+"""The most policies: each needs a name, a learner and memory."""
 BIRTHS = Only(
     when=lambda config: config.population.births.every is not None, needs="population.births.every"
 )
-"""Marks what births by rating go by."""
+"""Condition: births by rating."""
 PLACES = Only(
     when=lambda config: (
         config.population.births.every is not None or bool(config.population.director)
     ),
     needs="population.births.every or population.director",
 )
-"""Marks what is for policies that are born."""
+"""Condition: policies may be born."""
 SNAPSHOTS = Only(
     when=lambda config: config.population.keeps_copies,
     needs="population.snapshots.every, population.snapshots.win_rate or population.matchmaker "
     "league",
 )
-"""Marks what holds for frozen copies."""
+"""Condition: frozen copies are kept."""
 MIXED = Only(
-    when=lambda config: config.population.matchmaker == "mixed",
-    needs="population.matchmaker mixed",
+    when=lambda config: config.population.matchmaker == "mixed", needs="population.matchmaker mixed"
 )
-"""Marks what says how matchmakers are combined."""
+"""Condition: several matchmakers are combined."""
 LEAGUE = Only(
     when=lambda config: config.population.matchmaker == "league",
     needs="population.matchmaker league",
 )
-"""Marks what holds for a league of main agents and exploiters."""
+"""Condition: a league of main agents and exploiters."""
 PRIORITIZED = Only(
     when=lambda config: config.population.deals("prioritized"),
     needs="population.matchmaker prioritized, or a share of it in population.shares",
 )
-"""Marks what opponents are weighed by."""
+"""Condition: opponents are weighted by win rates."""
 
 
 class TeamConfig(Section):
@@ -61,12 +60,12 @@ class TeamConfig(Section):
     policies: tuple[str, ...]
     """The policies that play for it."""
     agents: tuple[str, ...] = ()
-    """The agents whose seats are its own. None: those that the game puts into a team of this
-    name."""
+    """The agents whose seats belong to it. Empty: those that the environment puts into a team of
+    this name."""
 
 
 class SnapshotsConfig(Section):
-    """Frozen copies of what policies were, which play on and do not learn."""
+    """Frozen copies of earlier policies, which play but do not learn."""
 
     every: Count | None = None
     """Versions between two copies of a policy. None: not by versions."""
@@ -77,8 +76,8 @@ class SnapshotsConfig(Section):
             needs="a population.matchmaker other than fixed",
         ),
     ] = None
-    """A policy is copied once it wins this share of its matches against its copies, draws halved.
-    None: not by wins."""
+    """Copy a policy once it wins this share of its matches against its copies, a draw counting
+    half. None: not by wins."""
     games: Annotated[
         Count,
         Only(
@@ -86,11 +85,8 @@ class SnapshotsConfig(Section):
             needs="population.snapshots.win_rate",
         ),
     ] = 100
-    """Matches against its copies that a win rate must stand on."""
-    keep: Annotated[
-        Size,
-        SNAPSHOTS,
-    ] = 10
+    """Matches against its copies needed for that win rate."""
+    keep: Annotated[Size, SNAPSHOTS] = 10
     """The most copies of a policy that play at a time."""
     share: Annotated[
         Share | None,
@@ -104,28 +100,25 @@ class SnapshotsConfig(Section):
             "than fixed and league",
         ),
     ] = None
-    """The share of seats that frozen copies take in a match, besides one that is always a live
-    policy's. None: 0.5, or with `self_play` what `population.newest` leaves."""
-    drop: Annotated[
-        Literal["oldest", "weakest", "crowded"],
-        SNAPSHOTS,
-    ] = "oldest"
-    """Which of them makes room for a new one: the `oldest`, the `weakest` by rating, or the most
-    `crowded`: whose neighbours in time are closest, so that the rest spans the whole past."""
+    """The share of seats for frozen copies in a match, besides one seat that is always a live
+    policy's. None: 0.5, or with `self_play` the rest of `population.newest`."""
+    drop: Annotated[Literal["oldest", "weakest", "crowded"], SNAPSHOTS] = "oldest"
+    """Which copy is dropped for a new one: the `oldest`, the `weakest` by rating, or the most
+    `crowded`, whose neighbours in time are closest, so that the rest spans the whole past."""
 
     @property
     def on(self) -> bool:
-        """Whether there are any."""
+        """Return whether copies are kept."""
         return self.every is not None or self.win_rate is not None
 
 
 class BirthsConfig(Section):
-    """Policies that are born, and retire, while the run goes on."""
+    """Policies that are born and retire during the run."""
 
     places: Annotated[NonNegativeInt, FEW, PLACES] = 0
-    """Places for policies that are born later, `born_0`, `born_1` and so on. Each has a learner,
-    asleep while it is empty, and the memory of its experience. The place of a policy that has
-    retired is empty too."""
+    """Places for policies born later, `born_0`, `born_1` and so on. Each has a learner, idle while
+    the place is empty, and memory for experience. The place of a retired policy becomes empty too.
+    """
     every: Annotated[
         Count | None,
         Only(
@@ -134,58 +127,57 @@ class BirthsConfig(Section):
         ),
     ] = None
     """Matches between two births: a copy of the highest-rated policy begins in an empty place, and
-    the lowest-rated one retires once that plays; both of those that may take every seat. None:
-    births are for your own director."""
+    the lowest-rated one retires once the newborn plays. Both are among the policies that may take
+    every seat. None: only your own director orders births."""
     games: Annotated[CountOrNone, BIRTHS] = 200
-    """Games that a policy has played before it is judged."""
+    """Games that a policy must have played to be considered."""
     confidence: Annotated[float, Field(ge=0.0, lt=1.0), BIRTHS] = 0.95
-    """How probable it must be, by their ratings, that the highest-rated policy is better than the
-    lowest-rated one, before that is replaced; allowing for their being picked out of many. Looked
-    at anew every `every` matches."""
+    """Probability, by their ratings, that the highest-rated policy is better than the lowest-rated
+    one, needed to replace it; corrected for the number of policies. Tested every `every` matches.
+    """
 
 
 class LeagueConfig(Section):
-    """Main agents, and exploiters that look for what these lose to.
+    """Main agents, and exploiters that search for their weaknesses.
 
     Vinyals et al. 2019, "Grandmaster level in StarCraft II using multi-agent reinforcement
     learning".
     """
 
     main: Annotated[PositiveInt, FEW] | tuple[str, ...] = 1
-    """How many main agents there are, `main_0` and so on, or their names. They never begin anew."""
+    """The number of main agents, `main_0` and so on, or their names. They are never reset."""
     main_exploiters: Annotated[NonNegativeInt, FEW] | tuple[str, ...] = 1
-    """How many play against the main agents alone, `main_exploiter_0` and so on, or their names.
-    They begin anew whenever they are copied."""
+    """The number of exploiters that play against the main agents alone, `main_exploiter_0` and so
+    on, or their names. They are reset whenever they are copied."""
     league_exploiters: Annotated[NonNegativeInt, FEW] | tuple[str, ...] = 1
-    """How many play against all frozen copies of the league, `league_exploiter_0` and so on, or
-    their names."""
+    """The number of exploiters that play against all frozen copies of the league,
+    `league_exploiter_0` and so on, or their names."""
     self_play: Share = 0.5
-    """The share of a main agent's matches that are against main agents as they are now."""
+    """The share of a main agent's matches against current main agents."""
     prioritized: Share = 0.35
-    """The share of a main agent's matches that are against frozen copies of the whole league, by
-    the chance to lose to them, squared."""
+    """The share of a main agent's matches against frozen copies of the whole league, weighted by
+    the squared probability to lose to them (PFSP)."""
     verification: Share = 0.15
-    """The share of a main agent's matches that are against copies of main exploiters and of main
-    agents that it has come to lose to; where there are none, it is self-play. The three add up to
-    1."""
+    """The share of a main agent's matches against copies of main exploiters and of main agents that
+    it has started to lose to; if there are none, self-play. The three shares add up to 1."""
     main_share: Share | None = None
-    """The share of all matches that are dealt for main agents, who take turns in them; exploiters
-    take turns in the rest. While the places of the ones are all empty, the others have all matches.
-    None: all learners take turns alike."""
+    """The share of all matches dealt for main agents, who take turns in them; exploiters take turns
+    in the rest. If all places of one group are empty, the other has all matches. None: all
+    learners take turns equally."""
     learn_from: Literal["all", "own"] = "all"
-    """What policies of the league learn from: `all` matches that they play, or their `own` alone,
-    which are those that are dealt for them, as in the paper. In another's match a policy plays then
-    as it is, so that a main agent learns from an exploiter only once that is copied."""
+    """Policies of the league learn from `all` matches that they play, or only from their `own`,
+    those dealt for them, as in the paper. With `own`, a main agent learns from an exploiter only
+    once that is copied."""
     after: Count = 20
-    """Versions that a policy learns, at least, before it is copied because of what it wins."""
+    """The fewest versions between two copies because of wins."""
     timeout: Count = 80
-    """Versions after which it is copied, whatever it wins."""
+    """Versions after which a policy is copied regardless of wins."""
     win_rate: Share = 0.7
-    """A policy is copied once it wins more than this share of its matches against each of those
-    that count, draws halved: live main agents for a main exploiter, all frozen copies for the
-    others."""
+    """Copy a policy once it wins more than this share of its matches against each relevant
+    opponent, a draw counting half: current main agents for a main exploiter, all frozen copies for
+    the others."""
     games: CountOrNone = 100
-    """Matches against them, all together, that this must stand on."""
+    """Matches against all of these together needed for that win rate."""
     reset: Annotated[
         Share,
         Only(
@@ -196,11 +188,11 @@ class LeagueConfig(Section):
             needs="population.matchmaker league, and population.league.league_exploiters",
         ),
     ] = 0.25
-    """The probability that a league exploiter begins anew when it is copied."""
+    """Probability that a league exploiter is reset when it is copied."""
 
     @property
     def roles(self) -> dict[str, tuple[str, ...]]:
-        """By role (`main`, `main_exploiter`, `league_exploiter`), the policies that have it."""
+        """The policies of each role (`main`, `main_exploiter`, `league_exploiter`)."""
         asked = {
             "main": self.main,
             "main_exploiter": self.main_exploiters,
@@ -213,23 +205,23 @@ class LeagueConfig(Section):
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """The names of all of them, the main agents first."""
+        """The names of all policies, the main agents first."""
         return tuple(name for names in self.roles.values() for name in names)
 
 
 class PopulationConfig(Section):
-    """Who plays whom. Without it, every agent of the game has a policy of its own."""
+    """The policies and their opponents. By default each agent has its own policy."""
 
     matchmaker: str = "fixed"
-    """`fixed`: the same seats for good. `random`: all seatings are equally likely. `round_robin`:
+    """`fixed`: always the same seats. `random`: all seatings are equally likely. `round_robin`:
     every combination on every seat, in turn. `fitness`: equals by rating. `self_play`: against
-    itself and its frozen copies. `prioritized`: against those one loses to. `teams`: the policies
-    of one team against another's. `mixed`: several of these, by `population.shares`. `league`:
-    main agents and exploiters, by `population.league`. Or your own, as `module:Class`."""
+    itself and its frozen copies. `prioritized`: against opponents that it loses to (PFSP). `teams`:
+    the policies of one team against another's. `mixed`: several of these, by `population.shares`.
+    `league`: main agents and exploiters, by `population.league`. Or your own, as `module:Class`."""
     policies: Annotated[PositiveInt, FEW] | tuple[str, ...] | None = None
-    """How many policies there are, or their names. None: one for each agent, of its name; with
+    """The number of policies, or their names. None: one for each agent, with its name; with
     `self_play` or `mixed`: one; `league` has its own. `fixed`: agents take them in turn, so that
-    with 1 all share one."""
+    with 1 all agents share one (parameter sharing)."""
     seats: Annotated[
         dict[str, tuple[str, ...]],
         Only(
@@ -237,17 +229,17 @@ class PopulationConfig(Section):
             needs="population.policies or another population.matchmaker",
         ),
     ] = {}
-    """By policy, the agents whose seats it may take, where it may not take all. A matchmaker that
-    seats it elsewhere, such as `fixed`, is refused."""
+    """The agents whose seats a policy may take, if not all. A matchmaker that seats it elsewhere,
+    such as `fixed`, is refused."""
     teams: dict[str, TeamConfig] = {}
-    """By team: `policies`, and the `agents` whose seats are its own."""
+    """Teams: their `policies`, and the `agents` whose seats belong to them."""
     shares: Annotated[dict[str, Share], MIXED] = {}
-    """`mixed`: by matchmaker, the share of a policy's matches that it deals: of `self_play`,
-    `prioritized`, `random` and `verification`, which add up to 1."""
+    """`mixed`: the share of a policy's matches dealt by each matchmaker: `self_play`,
+    `prioritized`, `random` and `verification`, adding up to 1."""
     policy_shares: Annotated[dict[str, dict[str, Share]], MIXED] = {}
-    """`mixed`: the same by policy, for those that have shares of their own."""
+    """`mixed`: the same for single policies."""
     league: Annotated[LeagueConfig, LEAGUE] = LeagueConfig()
-    """Who is in a league, and when they are copied."""
+    """Members of a league, and when they are copied."""
     memory: Annotated[
         PositiveFloat | None,
         Only(
@@ -260,8 +252,8 @@ class PopulationConfig(Section):
             needs="population.matchmaker prioritized, mixed or league",
         ),
     ] = None
-    """Matches of a policy after which a result of its counts half in the win rates that its
-    opponents are chosen by, so that it is judged as it is now. None: all count alike."""
+    """Half-life of results, in matches of a policy, in the win rates that select its opponents, so
+    that they reflect its current strength. None: all results count the same."""
     newest: Annotated[
         Share,
         Only(
@@ -275,8 +267,8 @@ class PopulationConfig(Section):
             "and population.scripted, and population.snapshots.share None",
         ),
     ] = 0.5
-    """`self_play`: the share of the other seats that the live weights take; frozen copies take the
-    rest, unless `population.snapshots.share` says how many."""
+    """`self_play`: the share of the other seats for the live weights; frozen copies take the rest,
+    unless `population.snapshots.share` is set."""
     window: Annotated[
         PositiveFloat,
         Only(
@@ -284,67 +276,63 @@ class PopulationConfig(Section):
             needs="population.matchmaker fitness",
         ),
     ] = 4.0
-    """`fitness`: the most that two ratings in a match may differ by; ratings begin at 25. A policy
-    with too few others in this window meets the closest ratings."""
-    weighting: Annotated[
-        Literal["hard", "even", "capped", "uniform"],
-        PRIORITIZED,
-    ] = "hard"
-    """`prioritized`: by the chance to lose to them, squared; `even`: by the chance to lose times
-    the chance to win; `capped`: by the chance to lose, which counts as 0.5 at most; `uniform`: all
-    alike."""
+    """`fitness`: the largest difference of ratings in a match; ratings begin at 25. A policy with
+    too few others in this window meets those with the closest ratings."""
+    weighting: Annotated[Literal["hard", "even", "capped", "uniform"], PRIORITIZED] = "hard"
+    """`hard`: weigh opponents by the squared probability to lose to them; `even`: by the
+    probability to lose times that to win; `capped`: by the probability to lose, at most 0.5;
+    `uniform`: equally."""
     options: Annotated[
         Options,
         Only(
             when=lambda config: ":" in config.population.matchmaker,
-            needs="a population.matchmaker of your own, as module:Class",
+            needs="your own population.matchmaker, as module:Class",
         ),
     ] = {}
-    """Parameters of your own matchmaker by name."""
+    """Parameters of a custom matchmaker."""
     snapshots: SnapshotsConfig = SnapshotsConfig()
     """Frozen copies."""
     members_from: tuple[Reference, ...] = ()
-    """Policies of other runs that play as fixed opponents, each `RUN:policy`, with a version or
-    not, as of `policy.init_from`; with `+greedy` behind it one takes its best action each time
-    instead of exploring as it did when its run ended. They take seats as frozen copies do, in
-    their share (`population.snapshots.share`), and need the network of a policy that may sit
-    there."""
+    """Policies of other runs that play as fixed opponents, each as `RUN:policy` with an optional
+    version, as in `policy.init_from`. Append `+greedy` for the best action each time instead of
+    exploration as at the end of its run. They take seats like frozen copies, in their share
+    (`population.snapshots.share`), and need the network of a policy that may sit there."""
     births: BirthsConfig = BirthsConfig()
     """Births and retirements."""
     evolution: EvolutionConfig = EvolutionConfig()
-    """Policies that take over from better ones, with other hyperparameters."""
+    """Policies that are replaced by better ones, with other hyperparameters (PBT)."""
     director: str = ""
-    """Your own, as `module:Class`, which commands who is frozen, is born and retires, besides what
-    `snapshots` and `births` do."""
+    """Your own director, as `module:Class`, which orders copies, births and retirements in addition
+    to `snapshots` and `births`."""
     scripted: dict[str, str] = {}
-    """Members that are written by hand and never learn, by the name that each gets: `random`, one
-    of the game's own (`remuda games GAME`), or yours as `module:callable`, or as `module:Class`,
-    made with nothing. They take seats as frozen copies do, in their share
-    (`population.snapshots.share`): all, or those of `population.seats`."""
+    """Hand-written members that never learn: `random`, one of the environment's (`remuda
+    games GAME`), or yours as `module:callable`, or as `module:Class`, called without arguments.
+    They take seats like frozen copies, in their share (`population.snapshots.share`): all seats, or
+    those of `population.seats`."""
 
     @property
     def keeps_copies(self) -> bool:
-        """Whether frozen copies are kept of what policies were."""
+        """Return whether frozen copies of earlier policies are kept."""
         return self.snapshots.on or self.matchmaker == "league"
 
     @property
     def has_births(self) -> bool:
-        """Whether policies may begin while the run goes on."""
+        """Return whether policies may be born during the run."""
         births = self.births.places > 0 or self.births.every is not None or self.evolution.on
         return births or bool(self.director) or self.matchmaker == "league"
 
     @property
     def has_stand_ins(self) -> bool:
-        """Whether a copy of a policy may play while another is born in its place."""
+        """Return whether a copy may play for a policy while another is born in its place."""
         return self.evolution.on or self.matchmaker == "league"
 
     @property
     def has_frozen(self) -> bool:
-        """Whether members that do not learn may take seats."""
+        """Return whether members that do not learn may take seats."""
         return self.keeps_copies or bool(self.members_from) or bool(self.scripted)
 
     def deals(self, *matchmakers: str) -> bool:
-        """Whether one of these deals matches, alone or as a part of `mixed`."""
+        """Return whether one of these matchmakers deals matches, alone or within `mixed`."""
         if self.matchmaker != "mixed":
             return self.matchmaker in matchmakers
         shares = (self.shares, *self.policy_shares.values())
@@ -352,7 +340,7 @@ class PopulationConfig(Section):
 
     @property
     def dealt(self) -> bool:
-        """Whether seats are dealt anew for each match, instead of every agent keeping its own."""
+        """Return whether seats are dealt for each match, instead of staying fixed."""
         return (
             self.matchmaker != "fixed"
             or self.policies is not None

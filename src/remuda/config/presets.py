@@ -1,4 +1,4 @@
-"""Settings that suit a kind of world, by name, each with the reason: `--preset mpe`."""
+"""Presets: named settings for a kind of environment, each with a reason (`--preset mpe`)."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from remuda.errors import ConfigError
 
 @dataclass(frozen=True)
 class Preset:
-    """A tree of settings that goes over the defaults, and under whatever the user says."""
+    """A tree of settings above the defaults and below the user's."""
 
     suits: str
-    """The worlds that it is for."""
+    """The environments that it is for."""
     reason: str
-    """Why they need it."""
+    """Why these settings suit them."""
     tree: Mapping[str, Any]
     game: str = ""
-    """The only one that has the options in it; empty: it has none."""
+    """The only environment with the options in it; empty: it has no options."""
 
 
 PRESETS: Mapping[str, Preset] = {
     "mpe": Preset(
         suits="MPE's speaker and listener (`pettingzoo:mpe2.simple_speaker_listener_v4`), and "
-        "small worlds like it, in which one is to understand another",
-        reason="Episodes of 25 steps, of which each pays: so a short horizon, and a segment for "
-        "each episode; 15 passes over each rollout, in one piece, since a world in Python is "
-        "slower than the network; and large rollouts of many copies: with fewer steps in an "
-        "update a speaker's words are lost in noise, and nobody begins to listen. Spread and tag "
-        "come to as much without it, or to more.",
+        "similar small environments in which agents must learn to communicate",
+        reason="Episodes have 25 steps, and each step is rewarded: hence a short horizon and one "
+        "segment per episode. An environment in Python is slower than the network: hence 15 epochs "
+        "over each rollout, in one minibatch. Rollouts of many copies are large, since in small "
+        "updates a speaker's messages are lost in noise and the listener ignores them. Spread and "
+        "tag reach the same or more without this preset.",
         tree={
             "env": {"num_envs": 64},
             "policy": {
@@ -47,14 +47,13 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "pursuit": Preset(
         suits="SISL's pursuit (`pettingzoo:sisl/pursuit_v5`)",
-        reason="Each pursuer earns what it does itself, by an option of the world: by default all "
-        "earn the mean, which adds up to the same for the team and tells nobody whose catch it "
-        "was. A turn costs milliseconds, so each rollout is learned from in twice as many passes "
-        "as elsewhere, of half the size, at half the rate; and observations, counts divided by "
-        "ten, are brought to mean 0 and deviation 1. Policy and value share a network: in "
-        "trials on a quick copy of pursuit three of four seeds came to more with it. Checkpoints "
-        "and the end are judged as it was learned, with actions that are drawn: pursuers that all "
-        "take their likeliest step get stuck.",
+        reason="An option of the environment gives each pursuer its own reward. By default all get "
+        "the mean, which adds up to the same for the team but does not show whose catch it was. A "
+        "turn costs milliseconds, so each rollout gets twice the usual epochs, with minibatches of "
+        "half the size and half the learning rate. Observations, which are counts divided by ten, "
+        "are normalised. Policy and value share a network, which was better in three of four seeds "
+        "on a fast copy of pursuit. Evaluations sample actions, as in training: pursuers that all "
+        "take their likeliest action get stuck.",
         game="pettingzoo:sisl/pursuit_v5",
         tree={
             "env": {"options": {"shared_reward": False}},
@@ -68,11 +67,11 @@ PRESETS: Mapping[str, Preset] = {
         },
     ),
 }
-"""By name; `benchmarks/worlds.py` measures them."""
+"""Named presets; `benchmarks/worlds.py` measures them."""
 
 
 def over_presets(names: Iterable[str], tree: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """A tree of settings over those of some presets."""
+    """Overlay a tree of settings on those of some presets."""
     names = list(names)
     base = preset_tree(names)
     if base and not _left_of(base, tree):
@@ -95,7 +94,7 @@ def check_presets(names: str | Iterable[str], game: str) -> None:
 
 
 def _left_of(base: Mapping[str, Any], tree: Mapping[str, Any]) -> bool:
-    """Whether anything is in a tree that another does not say."""
+    """Return whether `tree` leaves any setting of `base` unchanged."""
     for key, value in base.items():
         over = tree.get(key)
         if key not in tree or (
@@ -106,7 +105,7 @@ def _left_of(base: Mapping[str, Any], tree: Mapping[str, Any]) -> bool:
 
 
 def preset_tree(names: Iterable[str]) -> dict[str, Any]:
-    """The settings of some presets, each over those before it."""
+    """Overlay presets, later ones overriding earlier ones."""
     tree: dict[str, Any] = {}
     for name in names:
         if name not in PRESETS:

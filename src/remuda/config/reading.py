@@ -1,4 +1,4 @@
-"""Reading a configuration from a file or a mapping, and writing it: errors name the key."""
+"""Read and write configurations; errors name the key."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import (
-    ValidationError,
-)
+from pydantic import ValidationError
 
 from remuda import code_paths
 from remuda.config.faults import LONGEST_SHOWN, explain
@@ -27,7 +25,7 @@ LAST_LINE = "# end"
 
 
 def load_config(data: Mapping[str, Any], source: str = "") -> Config:
-    """Validate a tree of plain data, for example the content of a YAML file."""
+    """Validate a tree of plain data, for example from a YAML file."""
     try:
         return Config.model_validate(data)
     except ValidationError as error:
@@ -36,19 +34,18 @@ def load_config(data: Mapping[str, Any], source: str = "") -> Config:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The tree in a YAML file, not yet validated; the user's code that lies beside it is known."""
+    """Read the tree in a YAML file without validating it, and register user code beside it."""
     data = read_tree(path)
     read_beside(path, data)
     code_paths.read_beside(path)
     return data
 
 
-LARGEST_TREE = 16 * 2**20
-"""Bytes of a file of settings."""
+LARGEST_TREE = 16 * 2**20  # bytes of a settings file
 
 
 def read_tree(path: Path) -> dict[str, Any]:
-    """The tree in a YAML file, not yet validated, and nothing besides; no code is run or known."""
+    """Read the tree in a YAML file without validating it or registering code."""
     import yaml
 
     from remuda.checkpoint.opening import read_file
@@ -79,19 +76,19 @@ def read_tree(path: Path) -> dict[str, Any]:
 
 
 def _cut_off(text: str) -> bool:
-    """Whether `config_text` wrote it, and the line below the last key is missing."""
+    """Return whether `config_text` wrote this and its last line is missing."""
     lines = [line.rstrip() for line in text.lstrip("\ufeff").splitlines()]  # with hands in it
     in_first = len(text) >= len(SAVED) and FIRST_LINE.startswith(text)
     return in_first or (FIRST_LINE in lines and LAST_LINE not in lines)
 
 
 def write_config(config: Config, path: Path) -> None:
-    """Write the whole tree as YAML, by way of a temporary name: it is there whole or not at all."""
+    """Write the whole tree as YAML, atomically."""
     from remuda.checkpoint.state import write_whole
 
     write_whole(path, config_text(config).encode())
 
 
 def config_text(config: Config) -> str:
-    """The whole tree as YAML, between two comments by which a file that was cut off is told."""
+    """Format the whole tree as YAML, between two comments that reveal a truncated file."""
     return f"{FIRST_LINE}\n{write_yaml(config.model_dump(mode='json'))}{LAST_LINE}\n"

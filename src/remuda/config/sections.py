@@ -1,4 +1,4 @@
-"""What all sections of the configuration are made of, and marks of where a field has an effect."""
+"""The base of all sections of the configuration, and conditions of their fields."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from remuda.pickled import add_pickles, pickles_in
 
 
 def at_most(most: int, why: str) -> AfterValidator:
-    """Refuse a greater whole number, with the reason; the type of its key is told without it."""
+    """Refuse a greater integer, with the reason."""
 
     def check(value: int) -> int:
         if value > most:
@@ -40,26 +40,26 @@ def at_most(most: int, why: str) -> AfterValidator:
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Finite = Annotated[PositiveFloat, Field(allow_inf_nan=False)]
-"""A number above 0, and no greater than any."""
+"""A finite number above 0."""
 MOST = at_most(10**15, "so that sums of it are exact")
 Count = Annotated[PositiveInt, MOST]
-"""So many times: their sums fit 64 bits."""
+"""A count whose sums fit 64 bits."""
 CountOrNone = Annotated[NonNegativeInt, MOST]
 """The same, or 0."""
 LARGEST = at_most(2**31 - 1, "as what is of that size is counted by 32 bits")
 Size = Annotated[PositiveInt, LARGEST]
-"""What arrays, networks and processes are made by."""
+"""A size of arrays, networks or numbers of processes."""
 SizeOrNone = Annotated[NonNegativeInt, LARGEST]
 """The same, or 0."""
 WIDEST = at_most(10**8, "as no memory has room for more")
 Width = Annotated[PositiveInt, WIDEST]
-"""Units of a layer, and what makes one wider."""
+"""Units of a layer, and factors of a width."""
 WidthOrNone = Annotated[NonNegativeInt, WIDEST]
 """The same, or 0."""
 
 
 def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with the leaves of `top` put over it."""
+    """Return `base`, overridden by the leaves of `top`."""
     merged = dict(base)
     for key, value in top.items():
         under = merged.get(key)
@@ -69,7 +69,7 @@ def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def by_leaf(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The leaves of a tree by their dotted keys."""
+    """Return the leaves of a tree by their dotted keys."""
     found: dict[str, Any] = {}
     for key, value in tree.items():
         is_deeper = isinstance(value, Mapping)
@@ -78,21 +78,20 @@ def by_leaf(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def text_of_path(value: object) -> object:
-    """A path as text; anything else as it is."""
+    """Convert a path to text; return anything else unchanged."""
     return str(value) if isinstance(value, Path) else value
 
 
 def expanded(path: object) -> object:
-    """A path or a text in which `~` stands for the home directory; anything else as it is."""
+    """Expand `~` in a path or text; return anything else unchanged."""
     return os.path.expanduser(path) if isinstance(path, str | Path) else path
 
 
-LONGEST_PATH = 4095
-"""Bytes of a path, at most, that the system opens."""
+LONGEST_PATH = 4095  # the most bytes of a path that the system opens
 
 
 def fault_of_path(text: str) -> str:
-    """Why a text can be no path, in words; empty: it may be one."""
+    """Return why a text cannot be a path; empty if it can."""
     if not text:
         return "an empty path would be the current directory; name one"
     if "\0" in text:
@@ -115,20 +114,18 @@ def _text(value: object) -> object:
 
 
 Place = Annotated[Path, BeforeValidator(_path)]
-"""A path, in which `~` stands for the home directory."""
+"""A path, with `~` expanded."""
 Reference = Annotated[str, BeforeValidator(_text)]
-"""A path as text, with what is meant there behind it."""
+"""A path as text, followed by a reference such as `:policy`."""
 
 
 def _is_truth(value: object) -> bool:
-    """Whether a value is true or false, or several of which one is."""
     if isinstance(value, list | tuple):
         return any(map(_is_truth, value))
     return isinstance(value, bool)
 
 
 def _means_numbers(kind: Any) -> bool:
-    """Whether values of a type may be numbers, and not true or false."""
     if kind in (int, float):
         return True
     parts = [_means_numbers(part) for part in get_args(kind)]
@@ -136,16 +133,16 @@ def _means_numbers(kind: Any) -> bool:
 
 
 class Section(BaseModel):
-    """A branch of the tree: unknown keys are refused, and nothing changes once it is made."""
+    """A branch of the tree: frozen, and without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     NEEDED: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """By field without a default, what is said where it is missing: what to name, and how."""
+    """Messages for missing fields without a default."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **words: Any) -> None:
-        """Let what each field means flow as text, whose lines end where a terminal's do."""
+        """Reflow the descriptions of fields."""
         super().__pydantic_init_subclass__(**words)
         for field in cls.model_fields.values():
             if field.description:
@@ -155,7 +152,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _no_numbers_of_truth(cls, data: Any) -> Any:
-        """Refuse true and false where numbers are meant: they would count as 1 and 0."""
+        """Refuse bools for numbers; they would count as 1 and 0."""
         for name, value in data.items() if isinstance(data, Mapping) else ():
             info = cls.model_fields.get(name)
             if info is not None and _is_truth(value) and _means_numbers(info.annotation):
@@ -165,32 +162,32 @@ class Section(BaseModel):
         return data
 
     def __getstate__(self) -> dict[Any, Any]:
-        """What is sent to other processes, with the user's code that it names."""
+        """Return the state with the pickled user code that it names."""
         return super().__getstate__() | {"pickles": pickles_in(self.__dict__)}
 
     def __setstate__(self, state: dict[Any, Any]) -> None:
-        """Know that code, before anything asks for it."""
+        """Register the pickled user code before it is needed."""
         add_pickles(state["pickles"])
         super().__setstate__({key: value for key, value in state.items() if key != "pickles"})
 
 
 @dataclass(frozen=True)
 class Only:
-    """Mark a field that has an effect only under a condition; `effects.py` tells of the others."""
+    """A condition under which a field has an effect; `unused_settings.py` reports the others."""
 
     takes: Takes | None = None
-    """What the policy's algorithm learns from; None: anything."""
+    """The data that the policy's algorithm takes; None for any."""
     section: AlgorithmSection | None = None
-    """Where the policy's algorithm has its own settings; None: anywhere."""
+    """The section of the policy's algorithm; None for any."""
     when: Callable[[Any], bool] | None = None
-    """Asked of the policy, or of the whole tree for what belongs to no policy."""
+    """A test of the policy, or of the whole tree for fields that belong to no policy."""
     needs: str = ""
-    """That condition in words: the setting that brings it about."""
+    """The setting that fulfils that test, for messages."""
     instead: str = ""
-    """Keys of a policy that do in the other algorithms what this one does."""
+    """Keys of a policy that do the same in other algorithms."""
 
     def within(self, outer: Only | None) -> Only:
-        """The mark of a field in a section that is marked too: of both, what each tells."""
+        """Combine the mark of a field with that of its section."""
         if outer is None:
             return self
         return replace(
@@ -203,7 +200,7 @@ class Only:
         )
 
     def reads(self, section: Any) -> bool:
-        """Whether the field has an effect there."""
+        """Return whether the field has an effect in this section."""
         if not self._suits(section.entry if self._asks else None):
             return False
         return self.when is None or self.when(section)
@@ -218,7 +215,7 @@ class Only:
         return self.takes in (None, entry.takes) and self.section in (None, entry.section)
 
     def words(self, algorithm: str, prefix: str) -> str:
-        """Why the field has no effect, and which has, for keys that begin with `prefix`."""
+        """Explain why the field has no effect, and which keys have, with the prefix `prefix`."""
         if self._asks and not self._suits(entry := find_algorithm(algorithm)):
             other = {f"{section}." for section in get_args(AlgorithmSection)} - {
                 f"{entry.section}."
@@ -228,24 +225,24 @@ class Only:
                 for key in self.instead.split()
                 if not key.startswith(tuple(other)) and key not in entry.unused
             )
-            told = f"; use {use}" if use else ""
+            advice = f"; use {use}" if use else ""
             those = " and ".join(name for name, entry in BUILT_IN.items() if self._suits(entry))
-            return f"has no effect: it is for {those}, not {algorithm}{told}"
+            return f"has no effect: it is for {those}, not {algorithm}{advice}"
         return f"has no effect without {self.needs.format(prefix)}"
 
 
 @dataclass(frozen=True)
 class Each:
-    """Mark a mapping by name of which each value holds some of the keys of a section."""
+    """A mark for named mappings whose values hold some keys of a section."""
 
     section: type[Section]
 
 
 def for_values(instead: str = "") -> Only:
-    """Mark what only IQN and DQN read, and what PPO has instead."""
+    """Mark fields that only IQN and DQN read, with PPO's alternative."""
     return Only("transitions", instead=instead)
 
 
 def for_ppo(instead: str = "") -> Only:
-    """Mark what only PPO reads, and what IQN and DQN have instead."""
+    """Mark fields that only PPO reads, with the alternative of IQN and DQN."""
     return Only("rollouts", instead=instead)

@@ -1,16 +1,11 @@
-"""The whole configuration tree, and how what belongs together is held together."""
+"""The whole configuration tree, and checks across its sections."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    NonNegativeInt,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, NonNegativeInt, ValidationError, model_validator
 
 from remuda.algorithms import BUILT_IN, find_algorithm
 from remuda.config.analysis import DEALT, AnalysisConfig
@@ -33,32 +28,32 @@ from remuda.config.sections import Each, Place, Section, overlay
 from remuda.errors import ConfigError
 
 MOST_UPDATES = 1000
-"""For each collected step, where the game waits for them: more look as if the run hung."""
+"""Updates per collected step, if the environment waits; with more the run seems to hang."""
 
 
 class Config(Section):
-    """Everything about a run."""
+    """The configuration of a run."""
 
     game: str = "treasure_hunt"
-    """The game; `remuda games` lists them."""
+    """The environment; `remuda games` lists them."""
     seed: NonNegativeInt = 0
-    """The seed of every random stream of the run."""
+    """The seed of all random numbers of the run."""
     schedule: Literal["async", "sequential", "lockstep"] = "async"
-    """`async`: the actor and the learners run side by side and do not wait for each other.
-    `sequential`: one process plays, then trains, and repeats. `lockstep`: the same order across
-    processes."""
+    """`async`: the actor and the learners run in parallel and do not wait for each other.
+    `sequential`: one process alternates between playing and training. `lockstep`: the same order
+    across processes."""
     env: EnvConfig = EnvConfig()
-    """The game."""
+    """The environment."""
     policy: PolicyConfig = PolicyConfig()
-    """What holds for every policy."""
+    """Settings of all policies."""
     population: PopulationConfig = PopulationConfig()
-    """Who plays whom."""
+    """The policies and their opponents."""
     analysis: Annotated[AnalysisConfig, DEALT] = AnalysisConfig()
-    """What is worked out of a population meanwhile."""
+    """Analysis of the population during the run."""
     policies: Annotated[
         dict[str, dict[str, Any]], AfterValidator(plain_data), Each(PolicyConfig)
     ] = {}
-    """What differs for one policy, by its name: `--policies.agent_0.learning_rate 1e-3`."""
+    """Settings that differ for one policy, by its name: `--policies.agent_0.learning_rate 1e-3`."""
     actor: ActorConfig = ActorConfig()
     """The actor."""
     learners: LearnersConfig = LearnersConfig()
@@ -72,12 +67,12 @@ class Config(Section):
     run: RunConfig = RunConfig()
     """The run."""
     trace: Place | None = None
-    """Write what each process did when into this file, as Chrome trace events for Perfetto."""
+    """Write a timeline of all processes into this file, as Chrome trace events for Perfetto."""
 
     @model_validator(mode="before")
     @classmethod
     def _own_defaults(cls, data: Any) -> Any:
-        """Let `policies` say all that the defaults of one policy do not share with the others'."""
+        """Write the defaults of each policy that differ from the others' into `policies`."""
         return with_own_defaults(data) if isinstance(data, Mapping) else data
 
     @model_validator(mode="after")
@@ -97,7 +92,7 @@ class Config(Section):
         return self
 
     def _repeats_itself(self, key: str, policy: PolicyConfig) -> None:
-        """Refuse what lets the clock or the scheduler decide in a run that repeats itself."""
+        """Refuse settings that depend on time or scheduling in a reproducible schedule."""
         if policy.time_budget is not None:
             raise ValueError(
                 f"{key}.time_budget goes by the clock, and a run with schedule "
@@ -106,48 +101,45 @@ class Config(Section):
         if policy.experience.replay_ratio is None and not policy.rollout_length:
             raise ValueError(
                 f"{key}.experience.replay_ratio is None: training would never pause, and with "
-                f"schedule {self.schedule} the game goes on once training pauses; give a number, "
+                f"schedule {self.schedule} play continues once training pauses; give a number, "
                 "such as 0.64, or use async"
             )
         if policy.batch_size is not None:  # else once its network is made, which says what is usual
             self.check_pauses(key, policy)
 
     def check_pauses(self, key: str, policy: PolicyConfig) -> None:
-        """Refuse a policy for whose training the game would wait as if the run hung."""
+        """Refuse a policy whose training makes the environment wait as if it hung."""
         ratio, batch = policy.experience.replay_ratio or 0.0, policy.batch_size or 1
         if self.exact and ratio > MOST_UPDATES * batch and not policy.rollout_length:
             raise ValueError(
                 f"{key}.experience.replay_ratio is {ratio:g}: with schedule {self.schedule} the "
-                f"game goes on once training pauses, after {MOST_UPDATES:,} updates for each step "
-                f"at most, so at most {MOST_UPDATES * batch} with a batch_size of {batch}; lower "
-                "it, or use async"
+                "environment waits for training, at most "
+                f"{MOST_UPDATES:,} updates per step, so at most {MOST_UPDATES * batch} with a "
+                f"batch_size of {batch}; lower it, or use async"
             )
 
     @property
     def exact(self) -> bool:
-        """Whether the schedule fixes the order of everything, so that a run repeats itself."""
+        """Return whether the schedule is reproducible."""
         return self.schedule != "async"
 
     @property
     def saves_replay(self) -> bool:
-        """Whether checkpoints hold experience."""
+        """Return whether checkpoints hold experience."""
         return self.exact if self.checkpoint.replay is None else self.checkpoint.replay
 
     @property
     def seats_taken(self) -> dict[str, str]:
-        """By agent, who takes its seat for good in a game whose other seats are dealt."""
+        """The scripted policy of each reserved seat, if the other seats are dealt."""
         return self.env.scripted if self.population.dealt else {}
 
     @property
     def scripted_members(self) -> dict[str, str]:
-        """By name, the members of the population that are written by hand.
-
-        Who takes a seat for good is called as its agent is.
-        """
+        """Scripted members of the population; reserved seats are named after their agent."""
         return self.population.scripted | self.seats_taken
 
     def policy_of(self, name: str) -> PolicyConfig:
-        """The configuration of the policy `name`: `policy`, overlaid with its own differences."""
+        """Return the configuration of a policy: `policy`, overridden by `policies`."""
         own = self.policies.get(name)
         if not own:
             return self.policy

@@ -1,4 +1,4 @@
-"""The process that analyses a population during a run: it is asked, and answers, by a socket."""
+"""The process that analyses a population during a run: it answers requests from a pipe."""
 
 from __future__ import annotations
 
@@ -6,54 +6,49 @@ import contextlib
 import ctypes
 import os
 import re
-import socket
 import traceback
 from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from remuda.coordinator.analysis_messages import LONGEST, answer, failure, requested
 from remuda.coordinator.population_measures import measure
 from remuda.coordinator.recent_payoffs import RecentPayoffs
 
-NICE = 15
-"""How far it steps back in the scheduler's queue: behind learners, which step back by 3."""
+NICE = 15  # lower priority than learners, whose niceness is 3
 
 
-def serve(asked: socket.socket, ledger: Path, sides: Sequence[int]) -> None:
-    """Answer until the other end is closed."""
+def serve(pipe: Connection, ledger: Path, sides: Sequence[int]) -> None:
+    """Answer each request, [N, 2] members, until the other end is closed."""
     with contextlib.suppress(OSError):
         os.nice(NICE)
     use_one_thread()
     payoffs = RecentPayoffs(ledger, sides)
-    while message := asked.recv(LONGEST):
-        try:
-            members = requested(message)
-            payoffs.look_at(members)
-            payoffs.read()
-            asked.send(answer(*measure(payoffs.payoffs(), members[:, 1] < 0)))
-        except OSError:
-            return  # the coordinator does not listen any more
-        except Exception as error:  # the next analysis may do
-            traceback.print_exc()
-            asked.send(failure(error))
+    found: Any
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            members = pipe.recv()
+            try:
+                payoffs.look_at(members)
+                payoffs.read()
+                found = measure(payoffs.payoffs(), members[:, 1] < 0)
+            except Exception as error:  # the next analysis may work
+                traceback.print_exc()
+                found = f"{type(error).__name__}: {error}"[:500]
+            pipe.send(found)
 
 
 def use_one_thread() -> None:
-    """Let the libraries of linear algebra that are loaded here compute with one thread.
+    """Let every loaded OpenBLAS compute with one thread.
 
-    Their own variables (`OPENBLAS_NUM_THREADS`) are read while they are loaded, which the fork
-    server has done. HiGHS solves the linear programs of an analysis with its serial simplex method.
+    The fork server has loaded them already, so `OPENBLAS_NUM_THREADS` would come too late.
     """
     for set_threads in openblas_functions("set_num_threads"):
         set_threads(1)
 
 
 def openblas_functions(name: str) -> Iterator[Any]:
-    """The functions `openblas_NAME` of all copies of OpenBLAS that are loaded: NumPy's, SciPy's.
-
-    Wheels give them another prefix or suffix.
-    """
+    """Find `openblas_NAME` in all loaded copies of OpenBLAS; wheels add prefixes and suffixes."""
     with contextlib.suppress(OSError):  # systems without /proc
         maps = Path("/proc/self/maps").read_text()
         for path in sorted(set(re.findall(r"/\S*openblas\S*\.so\S*", maps))):

@@ -1,4 +1,4 @@
-"""Taking checkpoints while a run goes on, and finding the best of them."""
+"""Take checkpoints during a run, and find the best of them."""
 
 from __future__ import annotations
 
@@ -16,50 +16,48 @@ from remuda.types import State
 
 log = logging.getLogger(__name__)
 
-COORDINATOR = "coordinator"
+COORDINATOR = "coordinator"  # the part of a checkpoint for counters and published snapshots
 OUT_OF_TIME = (
     ": run.evaluate_seconds were over; allow more of them, or ask for fewer "
     "checkpoint.evaluate_episodes"
 )
-"""Why a checkpoint was not measured to the end."""
-"""The part of a checkpoint that holds what no role owns: counters and published snapshots."""
+"""Why a checkpoint was not measured completely."""
 
 Measure = Callable[[Mapping[str, Snapshot]], Mapping[str, Any] | None]
-"""Plays with snapshots, and returns at least `mean_return`; None: that was given up. Where
-`constant_sum` is true, the mean is the same whichever policies play; where `same_returns` is true
-too, that is so only if the best has that mean as well, but for rounding, which is by
-`largest_return`."""
+"""Plays with snapshots, and returns at least `mean_return`; None if given up. If `constant_sum` is
+true, the mean is the same for all policies. If `same_returns` is true too, that holds only if the
+best has the same mean, up to rounding relative to `largest_return`."""
 Challenge = Callable[[Mapping[str, Snapshot], int], float]
-"""Lets snapshots play against a checkpoint; returns how much more they earn than it does, or not a
-number where that was cut."""
+"""Lets snapshots play against a checkpoint; returns how much more they earn than it does, or NaN if
+cut short."""
 
 
 class Saver(Protocol):
-    """Where the roles live, as far as saving goes."""
+    """The processes of a run, as far as saving them goes."""
 
     def save(self, number: int) -> set[str]:
-        """Let every role write its parts; returns the names of those written."""
+        """Let every process write its parts; returns the names of those written."""
 
     def settle(self, number: int) -> None:
-        """Tell that the checkpoint is complete or given up."""
+        """Announce that the checkpoint is complete or given up."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What belongs into the checkpoints of a run."""
+    """Contents of the checkpoints of a run."""
 
     parts: tuple[str, ...]
-    """Of the roles, all of them."""
+    """All parts of all processes."""
     gather: Callable[[], State]
-    """Returns the coordinator's own part, as it is now."""
+    """Returns the coordinator's current part."""
     config: Mapping[str, Any]
-    """What of the configuration a resumed run must share."""
+    """The configuration that a resumed run must share."""
     exact: bool
-    """Whether the parts must all be of one moment."""
+    """True if all parts must be of the same moment."""
 
 
 class Checkpointer:
-    """Takes checkpoints. One that cannot be written costs nothing but itself."""
+    """Takes checkpoints. One that cannot be written does no harm to the run."""
 
     def __init__(
         self,
@@ -80,11 +78,11 @@ class Checkpointer:
         """Why the newest could not be written; empty: it was."""
 
     def take(self, runtime: Saver, turns: int, seconds: float) -> int | None:
-        """Write a checkpoint now; returns its number, or None: there is none, which is said.
+        """Write a checkpoint now; returns its number, or None if there is none.
 
-        Where nothing was played since the last one, there is nothing to write. The part of a role
-        that is dead or late is taken from the checkpoint before, since that is what its successor
-        goes on from; where all parts must be of one moment, there is no checkpoint then.
+        If nothing was played since the last one, nothing is written. The part of a process that is
+        dead or late is copied from the checkpoint before, from which its successor continues. If
+        all parts must be of the same moment, no checkpoint is written then.
         """
         number = 0
         if turns == self._turns:
@@ -124,7 +122,7 @@ class Checkpointer:
             self._checkpoints.abandon(number)
         kept = self._checkpoints.numbers()
         before = f"checkpoint {kept[-1]} is kept" if kept else "there is none before it"
-        self._say(f"no checkpoint was written: {why}; {before}, and the run goes on")
+        self._say(f"no checkpoint was written: {why}; {before}, and the run continues")
 
 
 @dataclass(frozen=True)
@@ -132,32 +130,32 @@ class Outcome:
     """The result of measuring a checkpoint in another process."""
 
     found: tuple[dict[str, Any], ...]
-    """What was measured; empty: that was cut or failed."""
+    """The measurement; empty if it was cut short or failed."""
     failed: bool
-    """Whether it raised, so that no other checkpoint is measured."""
+    """True if it raised, so that no other checkpoint is measured."""
     words: tuple[str, ...]
-    """What the user is told."""
+    """Messages for the user."""
 
 
 class Elsewhere(Protocol):
-    """Another process that measures one checkpoint at a time; none of its methods wait for it."""
+    """Another process that measures one checkpoint at a time; no method waits for it."""
 
     def begin(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
-        """Begin to measure a checkpoint; the one before is over."""
+        """Start measuring a checkpoint, after the previous one."""
 
     def outcome(self, timeout: float) -> Outcome | None:
-        """What came of it, after so many seconds at most; None: it is not over."""
+        """Return the outcome, waiting at most so many seconds; None if there is none yet."""
 
     def end(self) -> None:
-        """Give up what is being measured."""
+        """Give up the current measurement."""
 
 
 class BestKeeper:
-    """Finds the best checkpoint by play, beside the run or, inline, in its place.
+    """Finds the best checkpoint by play, beside the run or, inline, pausing it.
 
-    The best is the one with the highest mean return over all agents. In a game in which agents win
-    what others lose that mean is the same for all; there a checkpoint becomes the best by earning
-    more against the best so far than that earns against it.
+    The best has the highest mean return over all agents. In constant-sum environments that mean is
+    the same for all; there a checkpoint becomes the best by earning more against the best so far
+    than that earns against it.
     """
 
     def __init__(
@@ -182,7 +180,7 @@ class BestKeeper:
         self._failed = self._told = False
 
     def offer(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
-        """Measure a checkpoint; passed over while another is being measured."""
+        """Measure a checkpoint; skipped while another is being measured."""
         self.collect()
         if self._thread is not None or self._is_away or self._failed:
             return
@@ -206,7 +204,7 @@ class BestKeeper:
         snapshots: Mapping[str, Snapshot],
         challenge: Challenge | None = None,
     ) -> bool:
-        """Take note of a checkpoint that was measured elsewhere; for the time after the run."""
+        """Note a checkpoint measured elsewhere, after the run; False if play was cut short."""
         if measured["mean_return"] is None:
             return True
         found = self._compare(number, measured, snapshots, challenge or self._challenge)
@@ -216,7 +214,7 @@ class BestKeeper:
         return True
 
     def collect(self, timeout: float = 0.0) -> None:
-        """Take note of what was measured."""
+        """Note finished measurements."""
         if self._thread is not None:
             self._thread.join(timeout)
             if self._thread.is_alive():
@@ -229,7 +227,7 @@ class BestKeeper:
             self._keep(self._done.pop())
 
     def close(self, timeout: float) -> None:
-        """Wait so many seconds for what is being measured, then give it up."""
+        """Wait so many seconds for the current measurement, then give it up."""
         self.collect(timeout)
         self._cancelled.set()
         if self._elsewhere is not None:
@@ -238,12 +236,11 @@ class BestKeeper:
         self.collect(timeout)
 
     def measured(self, number: int, snapshots: Mapping[str, Snapshot]) -> tuple[bool, Any]:
-        """For the other process: whether measuring failed, and what was found."""
+        """Return whether measuring failed, and the result; for the other process."""
         self._play(number, snapshots)
         return self._failed, tuple(self._done)
 
     def _take(self, outcome: Outcome) -> None:
-        """Take over what another process found."""
         self._is_away = False
         self._failed = outcome.failed
         self._done += outcome.found
@@ -253,7 +250,7 @@ class BestKeeper:
             self._told = True
 
     def _keep(self, found: Mapping[str, Any]) -> None:
-        """Mark a checkpoint as the best if it is, and is still there."""
+        """Mark a checkpoint as the best if it is, and still exists."""
         is_kept = found["checkpoint"] in self._checkpoints.numbers()
         if is_kept and _is_better(found, self._checkpoints.best()):
             try:
@@ -288,7 +285,7 @@ class BestKeeper:
             self._say(f"the evaluation failed, so no best checkpoint is kept: {error}")
 
     def _tell_once(self, what: str, why: str = OUT_OF_TIME) -> None:
-        """Say what could not be measured, unless that was asked for."""
+        """Report once what could not be measured, unless it was cancelled."""
         if not (self._cancelled.is_set() or self._interrupted() or self._told):
             self._told = True
             self._say(what + why)
@@ -300,7 +297,7 @@ class BestKeeper:
         snapshots: Mapping[str, Snapshot],
         challenge: Challenge | None,
     ) -> dict[str, Any]:
-        """What was measured, with the margin over the best so far where means tell nothing."""
+        """Return the measurement, with the margin over the best so far if means do not decide."""
         found = {"checkpoint": number, **measured}
         best = self._checkpoints.best()
         if challenge is not None and best is not None and _tells_nothing(found, best):
@@ -310,25 +307,23 @@ class BestKeeper:
 
 
 def _was_cut(found: Mapping[str, Any]) -> bool:
-    """Whether play against the best so far was cut, so that it tells nothing."""
     return math.isnan(found.get("margin", 0.0))
 
 
 def _are_alike(found: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
-    """Whether both were measured by greedy play, or both by play that explores.
+    """Return whether both were measured by greedy play, or both by sampled play.
 
-    They are not where a resumed run has another `run.evaluate_sampled`: then the best so far says
-    nothing.
+    They differ after a resume with another `run.evaluate_sampled`; then they are not comparable.
     """
     return bool(found.get("sampled")) == bool(best.get("sampled"))
 
 
 def _tells_nothing(found: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
-    """Whether means cannot say who is better, so that they must play each other."""
+    """Return whether means cannot decide, so that the two must play each other."""
     if not (found.get("constant_sum") and _are_alike(found, best)):
         return False
     mean, before = found["mean_return"], best["mean_return"]
-    # Returns are float32, and a mean of 0 is rounded as they are: what matters is their size.
+    # Returns are float32, and a mean of 0 is rounded like them: their size matters.
     size = max(each.get("largest_return", abs(each["mean_return"])) for each in (found, best))
     return not found.get("same_returns") or abs(mean - before) <= 1e-5 * size
 

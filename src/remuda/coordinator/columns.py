@@ -1,9 +1,9 @@
-"""What a column of the metrics is declared as; the table of them all is `records.py`."""
+"""Declarations of metrics columns; `records.py` lists them all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from remuda.scoreboard import Learn
@@ -11,23 +11,23 @@ from remuda.scoreboard import Learn
 
 @dataclass(frozen=True)
 class Mean:
-    """Of a learner's counts: the mean over the interval; None where nothing was counted."""
+    """The mean of a learner's counts over the interval; None without counts."""
 
     of: Learn
     over: Learn = Learn.ACCEPTED
-    """What is counted beside it: updates, unless it says something else."""
+    """The count to divide by; by default updates."""
 
 
 @dataclass(frozen=True)
 class Total:
-    """Of a learner's counts: a whole number, since the start of the run."""
+    """The total of a learner's count since the start of the run."""
 
     of: Learn
 
 
 @dataclass(frozen=True)
 class Newest:
-    """Of a learner's counts: as it stands now; None: no learner has begun."""
+    """The newest value of a learner's count; None before a learner has begun."""
 
     of: Learn
 
@@ -35,40 +35,34 @@ class Newest:
 Source = Mean | Total | Newest
 
 TOTAL = "total"
-"""Counts from the start of the run; everything else is of the interval since the record before."""
+"""Counts from the start of the run; all else is of the interval since the previous record."""
 NEWEST = "newest"
 INTERVAL = "interval"
-EPISODES = "episodes"
-"""Of the episodes that ended in the interval."""
-UPDATES = "updates"
-"""The mean over the updates of the interval."""
+EPISODES = "episodes"  # episodes that ended in the interval
+UPDATES = "updates"  # the mean over the updates of the interval
 
-EVERY = "all"
-"""Algorithms of every kind tell of it."""
-ON_POLICY = "PPO"
-"""Those that are trained on rollouts; None with the others."""
-REPLAY = "DQN, IQN"
-"""Those that are trained on drawn transitions; None with the others."""
+EVERY = "all"  # reported by algorithms of every kind
+ON_POLICY = "PPO"  # algorithms trained on rollouts; None for the others
+REPLAY = "DQN, IQN"  # algorithms trained on drawn transitions; None for the others
 
 
 @dataclass(frozen=True)
 class Column:
-    """A number of the metrics."""
+    """A column of the metrics."""
 
     name: str
     meaning: str
-    """One or more sentences, with when it is None."""
     unit: str
     over: str
-    """What it is of: `TOTAL`, `NEWEST`, `INTERVAL`, `EPISODES` or `UPDATES`."""
+    """Its extent: `TOTAL`, `NEWEST`, `INTERVAL`, `EPISODES` or `UPDATES`."""
     source: Source | None
-    """Where it is read; None: `coordinator/scoreboard_reader.py` works it out."""
+    """Its source; None: `coordinator/scoreboard_reader.py` computes it."""
     kind: str
-    """Which algorithms tell of it."""
+    """The algorithms that report it."""
     axis: str | None
-    """Its name where it is what others are drawn over."""
+    """Its name if other columns are drawn over it."""
     shown: bool
-    """Whether it is a column and a tag; else it stands in the lines of `metrics.jsonl` only."""
+    """True if it is a column and a tag; else it is only in `metrics.jsonl`."""
 
 
 def column(
@@ -80,10 +74,10 @@ def column(
     kind: str = EVERY,
     axis: str | None = None,
     shown: bool = True,
-    default: Any = MISSING,
+    default: Any = None,
     factory: Callable[[], Any] | None = None,
 ) -> Any:
-    """Declare a field of a record as a `Column`; what is read from a learner's mean may be None."""
+    """Declare a field of a record as a `Column`; means of learners may be None."""
     if over is None:
         words = {Mean: UPDATES, Total: TOTAL, Newest: NEWEST}
         if source is None:
@@ -96,12 +90,12 @@ def column(
 
 
 def part() -> Any:
-    """Declare a field that holds other records or numbers by name, and has no default."""
-    return field()
+    """Declare a field that holds other records or named numbers."""
+    return field(default_factory=dict)
 
 
 def columns_of(record: type) -> dict[str, Column]:
-    """The columns of a kind of records, by name, in order; containers of them are none."""
+    """Return the named columns of a kind of records, in order."""
     found = {}
     for each in fields(record):
         declared = each.metadata.get("column")

@@ -1,4 +1,4 @@
-"""Whether a run can be continued, and how: the one place that decides what users are advised."""
+"""True if and how a run can be continued: the one source of that advice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def can_continue(run: RunDirectory) -> bool:
-    """Whether a run has a checkpoint to continue from, by its manifest.
+    """Return whether a run has a checkpoint to continue from, by its manifest.
 
     The resume itself verifies all files too, and falls back to an older checkpoint.
     """
@@ -28,7 +28,7 @@ def can_continue(run: RunDirectory) -> bool:
 
 
 def continues(run: RunDirectory, say: Callable[[str], None]) -> bool:
-    """Whether a directory holds a run to continue; one without a checkpoint is put aside."""
+    """Return whether a directory holds a run to continue; move one without a checkpoint away."""
     if not run.config.exists():
         return False
     run.refuse_if_running()
@@ -42,27 +42,27 @@ def continues(run: RunDirectory, say: Callable[[str], None]) -> bool:
         run.path.rename(aside)
     except OSError as error:
         raise RunDirectoryError(f"cannot move {run.path}: {error.strerror}") from None
-    say(f"{run.path} has no checkpoint to go on from: it begins anew, and {aside} keeps it")
+    say(f"{run.path} has no checkpoint to continue from: it starts again, and {aside} keeps it")
     return False
 
 
 def begin_anew(run: RunDirectory) -> str:
-    """How to begin a new run with a run's configuration, as a clause."""
+    """Return how to begin a new run with a run's configuration, as a clause."""
     config = shlex.quote(str(run.config))
     return f"begin a new run: remuda train --config {config} --run.directory NEW"
 
 
 def way_on(run: RunDirectory) -> str:
-    """What to do next with a run that has not ended, as a clause."""
+    """Return what to do next with an unfinished run, as a clause."""
     path = shlex.quote(str(run.path))
     if not can_continue(run):
-        return f"it has no checkpoint to go on from: {begin_anew(run)}"
+        return f"it has no checkpoint to continue from: {begin_anew(run)}"
     try:
         tree = run.read_config().model_dump(mode="json")
     except RemudaError:
         tree = {}
     if is_pickled(str(tree.get("game", ""))):  # its code must be passed again
-        return f'go on with: remuda.train(THE GAME, resume="{run.path}")'
+        return f'continue with: remuda.train(THE GAME, resume="{run.path}")'
     if any(names_in(tree)):
         return f'pass its code again: remuda.train(..., resume="{run.path}")'
-    return f"go on with: remuda train --resume {path}"
+    return f"continue with: remuda train --resume {path}"

@@ -1,4 +1,4 @@
-"""The coordinator: lets a run go on until its end, and tells and keeps what happens in it."""
+"""The coordinator: supervises a run until its end, and reports and saves its progress."""
 
 from __future__ import annotations
 
@@ -34,36 +34,32 @@ from remuda.types import RoleStatus
 
 log = logging.getLogger(__name__)
 
-TICK = 0.25
-"""Seconds between two looks at the run."""
+TICK = 0.25  # seconds between two polls of the run
 LINES, LONGEST = 10, 5.0
-"""Lines of metrics of a run so far, at least where it is long enough, and seconds between two."""
-WHOLE = 60.0
-"""Seconds between two lines of metrics with all frozen copies, where there are many of them."""
-SHOWN_TICKS = 16
-"""The live view shows what happened in so many ticks."""
-RETRY = 2.0
-"""Seconds after which a checkpoint that failed is tried again, if it is not due before."""
-EVALUATION_LIMIT = 2.0
-"""Seconds that the evaluation of a checkpoint may still take when the run is over."""
+"""Lines of metrics in a run so far, at least, if it is long enough; and the most seconds between
+two."""
+WHOLE = 60.0  # seconds between two lines of metrics with all frozen copies, if there are many
+SHOWN_TICKS = 16  # the live view shows the last so many ticks
+RETRY = 2.0  # seconds after which a failed checkpoint is tried again, if it is not due before
+EVALUATION_LIMIT = 2.0  # seconds that the evaluation of a checkpoint may continue after the run
 
 
 class RunEvents(Protocol):
-    """Who is told what happens in a run, between two ticks, and may end it.
+    """Receives the events of a run between ticks, and may end it.
 
-    None of these raises; what they take is time in which nothing is logged, saved or restarted.
+    None of these methods raises. While one runs, nothing is logged, saved or restarted.
     """
 
     @property
     def ended(self) -> tuple[str, bool]:
-        """Why the run is to end now, empty: it goes on; and whether that is a proper end of it."""
+        """Why the run must end now (empty: it continues), and whether that counts as finished."""
 
     @property
     def wants_checkpoint(self) -> bool:
-        """Whether one is to be written now, besides those that are due; told once."""
+        """Return whether a checkpoint is wanted now; reading it resets it."""
 
     def look(self, reading: Reading, seconds: float) -> None:
-        """All counters, as they are in this tick, after so many seconds of the run."""
+        """Receive the counters of this tick, after so many seconds of the run."""
 
     def saved(self, number: int) -> None:
         """A checkpoint was written."""
@@ -76,18 +72,17 @@ STOPPING = "stopping: a last checkpoint is written; Ctrl-C again ends the progra
 
 
 class Signals:
-    """SIGINT, SIGTERM and SIGHUP only set a flag here; the main loop does the work.
+    """SIGINT, SIGTERM and SIGHUP only set a flag here; the main loop acts on it.
 
-    A SIGHUP that is ignored, as under `nohup`, stays so.
+    An ignored SIGHUP, as under `nohup`, stays ignored.
     """
 
     def __init__(self) -> None:
         self.caught: int | None = None
         self._before: dict[int, Any] = {}
-        """By signal, the handler that is there when none of this is under way."""
 
     def __call__(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        """The handler: a second signal ends the process at once, as the program does or by it."""
+        """Handle a signal: a second one ends the process, by the original handler if any."""
         if self.caught is not None:
             before = self._before[number]
             ends = callable(before) and before is not signal.default_int_handler
@@ -96,12 +91,12 @@ class Signals:
         self.caught = number
 
     def stopped(self) -> bool:
-        """Whether a signal came."""
+        """Return whether a signal came."""
         return self.caught is not None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Catch the signals inside the `with`; in other threads than the main one, none comes."""
+        """Catch the signals inside the `with`, in the main thread only."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -117,32 +112,28 @@ class Signals:
 
 
 ALL_PLAYED, TIME_UP = "all turns were played", "the time was up"
-"""How runs end that had all that they were to have."""
 
 
 @dataclass
 class Ending:
-    """How a session of a run ended."""
+    """The end of a session of a run."""
 
     words: str
     finished: bool
-    """Whether it reached the end that it was given, so that there is nothing left to resume."""
+    """True if it reached its limit, so that nothing is left to resume."""
     record: Record
-    """The session as one interval."""
     earlier: float
     """Seconds of play in the sessions before it."""
     restarts: dict[str, int]
-    """How often each role was restarted, those that were."""
+    """Restarts of each process that was restarted."""
     processors: dict[str, float]
-    """Processors that each role had on average, where that is known."""
+    """Processors that each process had on average, if known."""
     notes: tuple[str, ...] = ()
-    """What restarts were for, and what the user should change in the next run."""
     unsaved: tuple[str, ...] = ()
-    """What could not be written, and why."""
 
 
 class Coordinator:
-    """Runs a run: starts its roles, writes metrics and checkpoints, shows it, stops it in time."""
+    """Conducts a run: starts its processes, writes metrics and checkpoints, ends it in time."""
 
     def __init__(
         self,
@@ -170,7 +161,7 @@ class Coordinator:
         self._halted: set[str] = set()
 
     def run(self, config: RunConfig, every: float, signals: Signals) -> Ending:
-        """Go on until an end is reached, with a checkpoint `every` so many seconds."""
+        """Continue until an end is reached, with a checkpoint `every` so many seconds."""
         try:
 
             def stopped() -> bool:
@@ -197,7 +188,7 @@ class Coordinator:
                 self._best.close(EVALUATION_LIMIT)
 
     def ended_before(self, words: str) -> Ending:
-        """How a run ended that has nothing left to do: nothing is started, and nothing written."""
+        """Return the ending of a run with nothing left to do; nothing starts or is written."""
         board = self._make_board()
         session = board.between(board.start, board.read(), whole=True)
         if self._analyser is not None:
@@ -208,7 +199,7 @@ class Coordinator:
     def judge_last(
         self, measured: Mapping[str, Any], snapshots: Mapping[str, Snapshot], challenge: Challenge
     ) -> bool:
-        """Let the last checkpoint be the best if what was measured after the run says so."""
+        """Make the last checkpoint the best if the final evaluation says so."""
         numbers = self._run.checkpoints.numbers()
         if self._best is None or not numbers:
             return True
@@ -278,7 +269,7 @@ class Coordinator:
             self._work(VALUES - RECORD * len(record.policies))
 
     def _let_work(self) -> tuple[bool, RoleDiedError | None]:
-        """Let the roles work for a tick; whether all is played, and the death that ends the run."""
+        """Let the processes work for a tick; returns whether all is played, and a fatal death."""
         died: RoleDiedError | None = None
         over = False
         try:
@@ -302,7 +293,6 @@ class Coordinator:
         finished: bool,
         died: RoleDiedError | None,
     ) -> Ending:
-        """Write what is left to write, and tell how the session ended."""
         self._metrics.work.finish()
         if died:
             self._status.note(words)
@@ -320,10 +310,9 @@ class Coordinator:
     def _reason(
         self, over: bool, seconds: float, config: RunConfig, signals: Signals
     ) -> tuple[str, bool]:
-        """Why the run ends now, empty: it goes on; and whether it reached its end.
+        """Return why the run ends now (empty: it continues), and whether it reached its limit.
 
-        Decided once: a signal that comes later, or after the last turn, takes nothing from a run
-        that has reached its end.
+        It is decided once: a signal after the last turn does not change a finished run.
         """
         if over:
             return ALL_PLAYED, True
@@ -340,7 +329,7 @@ class Coordinator:
         return self._metrics.work.busy or self._status.work.busy
 
     def _work(self, values: int) -> None:
-        """Encode so many values; half of them are for the status, where there is one."""
+        """Encode so many values, half of them for the status if it has work."""
         share = values // 2 if self._status.work.busy else values
         self._status.work.go_on(values - self._metrics.work.go_on(share))
 
@@ -357,7 +346,6 @@ class Coordinator:
         self._status.note(message)
 
     def _tell_of_bad_numbers(self, record: Record) -> None:
-        """Say once of each policy that updates were undone, and that it stopped learning."""
         for name, policy in record.policies.items():
             if policy.nonfinite and name not in self._undone:
                 self._undone[name] = policy.nonfinite
@@ -369,7 +357,7 @@ class Coordinator:
                 self._halted.add(name)
                 self._tell(
                     f"policy {name} stops learning after {policy.nonfinite} updates that were not "
-                    "finite (policy.max_nonfinite in a row); it goes on acting with its last good "
+                    "finite (policy.max_nonfinite in a row); it keeps acting with its last good "
                     "weights. A lower policy.learning_rate or policy.reward_scale may help"
                 )
 
@@ -380,14 +368,13 @@ def _restart_words(role: RoleStatus) -> str:
 
 
 def line_interval(config: RunConfig, seconds: float) -> float:
-    """Seconds until the next line of metrics, of a run that has gone on for so many."""
+    """Return the seconds until the next line of metrics, after so many of the run."""
     if config.log_every == "auto":
         return min(max(seconds / LINES, TICK), LONGEST)
     return config.log_every
 
 
 def _copies(snapshots: dict[str, Snapshot]) -> dict[str, Snapshot]:
-    """Snapshots that hold while others are read."""
     return {
         name: Snapshot(s.weights.copy(), s.version, s.learner_step, s.epsilon)
         for name, s in snapshots.items()

@@ -1,4 +1,4 @@
-"""Notes of the environment: what it noticed that is no error, and that its user should know."""
+"""Notes of the environment for its user that are no errors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class EnvironmentNotes:
         self._told: set[str] = set()
 
     def news(self) -> list[str]:
-        """Messages that were not told yet."""
+        """Return new messages."""
         found = self._scoreboard.notes()
         new = [words for key, words in found.items() if key not in self._told]
         self._told |= found.keys()
         return new
 
     def notes(self) -> list[str]:
-        """All messages."""
+        """Return all messages."""
         return list(self._scoreboard.notes().values())

@@ -1,4 +1,4 @@
-"""The frozen copies of a population as JSON, made anew only where they changed."""
+"""The frozen copies of a population as JSON, updated only if they changed."""
 
 from __future__ import annotations
 
@@ -9,36 +9,35 @@ import numpy as np
 from remuda.coordinator.scoreboard_reader import member_record
 from remuda.population.table import Table
 
-AT_ONCE = 128
-"""Texts that are made anew in one look, at most."""
+AT_ONCE = 128  # the most texts that are updated in one poll
 
 
 class FrozenTexts:
-    """What is told of each frozen copy, as text; for the status and the lines of metrics.
+    """A text of each frozen copy, for the status and the lines of metrics.
 
-    There are thousands, and few change between two looks. What it guarantees:
+    There are thousands, and few change between two polls. Guarantees:
 
-    1. A copy whose numbers did not change costs nothing but a comparison of arrays.
-    2. A look makes at most `AT_ONCE` texts, however many copies changed. Who came or went is first;
-       of the others each has its turn, so that none is older than it takes to go round.
-    3. A copy that is just being frozen, or is half written since the actor died, is left out, and
-       looked at again.
+    1. An unchanged copy costs only a comparison of arrays.
+    2. A poll updates at most `AT_ONCE` texts. Members that came or left are first; the others take
+       turns, so that all are updated eventually.
+    3. A copy that is being frozen, or half written by a dead actor, is skipped until it is
+       complete.
     """
 
     def __init__(self, table: Table) -> None:
-        """Begin with no text."""
+        """Begin without texts."""
         self._table, self._first = table, len(table.policies)
         self._identity = table.occupants.identity[self._first :].copy()
         self._numbers = table.numbers[self._first :].copy()
         self._told = np.zeros(len(self._identity), np.bool_)
-        """[copies]: whether there is a text of what is in the place."""
+        """[copies]: whether the copy in the place has a text."""
         self._texts: dict[int, str] = {}
         self._next = 0
         self.complete = False
-        """Whether each copy that was there at the last look has a text, and no other has one."""
+        """True if exactly the copies of the last poll have a text."""
 
     def look(self, most: int = AT_ONCE) -> None:
-        """Make up to so many texts anew where something changed."""
+        """Update up to so many texts."""
         table, first = self._table, self._first
         # Copied before what the texts are made of: what changes in between is seen the next time.
         identity, numbers = table.occupants.identity[first:].copy(), table.numbers[first:].copy()
@@ -62,9 +61,9 @@ class FrozenTexts:
         self.complete = bool((self._told == there).all()) and len(new) <= most
 
     def __len__(self) -> int:
-        """How many have a text."""
+        """Return the number of texts."""
         return len(self._texts)
 
     def text(self) -> str:
-        """All of them, as what stands between the braces of a JSON object; empty: there is none."""
+        """Return all texts as the inside of a JSON object; empty if there are none."""
         return ", ".join(self._texts.values())

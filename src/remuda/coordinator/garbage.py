@@ -1,4 +1,4 @@
-"""What garbage collections pass over while a run goes on."""
+"""Exclude long-lived objects from garbage collection during a run."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 ITS_OWN = 1_000
-"""Objects that an interpreter may lay aside itself as it starts; Python 3.12 does so with 375."""
+"""Objects that an interpreter may freeze itself at its start; Python 3.12 freezes 375."""
 
 
 class _State:
-    """Of this process; touched by its main thread only."""
+    """State of this process, for its main thread only."""
 
     laid_aside = False
-    """Whether a run has laid objects aside beside those of others, and left them there."""
+    """True if a run froze objects in addition to others' and left them frozen."""
 
 
 def is_laid_aside_by_others() -> bool:
-    """Whether somebody chose to lay objects of this process aside."""
+    """Return whether other code froze objects of this process."""
     return gc.get_freeze_count() > ITS_OWN
 
 
 @contextmanager
 def passed_over() -> Iterator[None]:
-    """Inside the `with`, let garbage collections pass over all objects that were there before.
+    """Exclude all existing objects from garbage collections inside the `with`.
 
-    A full one looks at all that Python holds, which with the libraries is 300,000 objects and takes
-    a tenth of a second, in the middle of a tick. Where some were passed over before, by the choice
-    of others, all of them stay so. What is left of an earlier run, its open files too, is not kept.
+    A full collection visits 300,000 objects of the libraries and takes a tenth of a second in the
+    middle of a tick. If other code froze objects before, all stay frozen. Objects of an earlier
+    run, such as open files, are collected first.
     """
     by_others = is_laid_aside_by_others()
     if by_others and _State.laid_aside:  # some of it may be garbage by now

@@ -12,17 +12,16 @@ from remuda.errors import UsageError
 log = logging.getLogger(__name__)
 
 METHODS = ("start", "show", "log", "say", "close")
-"""Of a `View`."""
 
 
 class GuardedView:
-    """Passes everything on to a view; an exception there is logged, and the run continues.
+    """Passes everything to a view; an exception there is logged, and the run continues.
 
-    After the first exception only `close` is called. Messages go to the log too.
+    After the first exception only `close` is called. Messages also go to the log.
     """
 
     def __init__(self, view: View) -> None:
-        """Take the view."""
+        """Guard a view."""
         if not all(callable(getattr(view, name, None)) for name in METHODS):
             raise UsageError(
                 f"view: an object with the methods {', '.join(METHODS[:-1])} and {METHODS[-1]}; "
@@ -30,7 +29,7 @@ class GuardedView:
             )
         self._view = view
         self.failed = ""
-        """What failed, in words; empty: nothing did."""
+        """The failure as a message; empty: there was none."""
 
     def start(self, goal: Goal) -> None:
         """The run is about to begin."""

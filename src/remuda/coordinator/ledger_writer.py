@@ -1,4 +1,4 @@
-"""From the table of a population to its ledger on disk."""
+"""Write the records of a population's table into its ledger on disk."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from remuda.population.table_layout import RECORDS
 
 
 class LedgerWriter:
-    """Writes what came of matches, and what directors commanded, into the ledger of a run.
+    """Writes results of matches and directors' commands into the ledger of a run.
 
-    What it guarantees:
+    Guarantees:
 
-    1. A record has the place in the file that its number says: where records are missing, others
-       of the kind `LOST` stand for them, so that a resumed run goes back to the right one.
-    2. Records that came too fast to be fetched, or could not be written since the disk was full,
-       cost neither the run nor the records after them; they are counted, and the user is told.
+    1. A record has the position in the file that its number says: missing records are replaced by
+       records of the kind `LOST`, so that a resumed run goes back to the right one.
+    2. Records that came too fast, or could not be written on a full disk, harm neither the run nor
+       later records; they are counted and reported.
     """
 
     def __init__(self, table: Table, path: Path, say: Callable[[str], None]) -> None:
@@ -32,28 +32,28 @@ class LedgerWriter:
         self._told = self._told_of_others = 0
 
     def begin(self) -> None:
-        """Go on where the table was when the run was resumed, or at its beginning."""
+        """Continue from the table's records, as resumed or at the start."""
         self._file.rewind(self._next)
 
     def close(self) -> None:
-        """Append what is left once all roles have ended, whatever they were doing.
+        """Append the remaining records after all processes have ended.
 
-        Also results that a lead did not come to take: the ledger has all, though a checkpoint does
-        not. A resumed run goes back to what its checkpoint has.
+        This includes results that a lead did not take: the ledger has them, a checkpoint does not.
+        A resumed run goes back to its checkpoint.
         """
         self._table.followers.hand_over()
         self.write()
 
     def write(self) -> None:
-        """Append what is new."""
+        """Append new records."""
         begin, others = self._next, self._table.results_lost
         if others >= max(2 * self._told_of_others, 1):
             self._told_of_others = others
             self._say(
                 f"{others:,} results of the other actors were lost, because actor-0, which counts "
                 "and rates all, was away or slower than they are; they are missing in the ledger "
-                "of matches, in sums and in ratings. What was learned from these matches was not "
-                "lost; fewer actor.processes help where it is slower"
+                "of matches, in sums and in ratings. Learners have trained on these matches; fewer "
+                "actor.processes help if it is slower"
             )
         records, self._next = self._table.records.since(begin)
         self.lost += self._next - begin - len(records)
@@ -70,4 +70,6 @@ class LedgerWriter:
         except OSError as error:
             if not self._failed:
                 self._failed = True
-                self._say(f"cannot write the ledger of matches: {error.strerror}; the run goes on")
+                self._say(
+                    f"cannot write the ledger of matches: {error.strerror}; the run continues"
+                )

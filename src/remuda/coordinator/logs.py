@@ -1,4 +1,4 @@
-"""The log of the process that runs a run."""
+"""The log of the process that conducts a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from remuda.forkserver.logs import LOG_FORMAT, level_of_children
 
 class _LogFile(logging.FileHandler):
     def emit(self, record: logging.LogRecord) -> None:
-        """Write it, into a folder that somebody may have cleared away."""
+        """Write a record, recreating a deleted folder."""
         try:
             if self.stream is None:
                 Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)
@@ -27,17 +27,17 @@ class _LogFile(logging.FileHandler):
         return os.fdopen(open_file(Path(self.baseFilename), APPEND), "a", encoding=self.encoding)
 
     def close(self) -> None:
-        """What it still held is lost on a full disk, too."""
+        """Close the file; on a full disk buffered lines are lost."""
         with suppress(OSError):
             super().close()
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """A log on a full disk is lost, and not worth a traceback in the terminal."""
+        """Ignore errors: a lost log needs no traceback in the terminal."""
 
 
 @contextmanager
 def log_to(path: Path, level: str = "info") -> Iterator[None]:
-    """Send what this package logs in this process to a file, and not to the terminal."""
+    """Log this package to a file instead of the terminal."""
     logger = logging.getLogger("remuda")
     handler = _LogFile(path, delay=True)
     handler.setFormatter(logging.Formatter(LOG_FORMAT))

@@ -1,4 +1,4 @@
-"""The columns of the metrics that tell of each member of a population whose seats are dealt."""
+"""Metrics columns of each member of a population whose seats are dealt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from remuda.coordinator.columns import NEWEST, TOTAL, column
 
 @dataclass
 class MemberRecord:
-    """One member of a population, since it came; it is not changed once it is made."""
+    """One member of a population; not changed once made."""
 
     games: int = column(
         "Games played: seats on which it took part in matches that are over.", "seats", TOTAL
@@ -21,9 +21,7 @@ class MemberRecord:
         shown=False,
     )
     rating: float = column(
-        "What is believed of its skill, on openskill's scale, which begins at 25.",
-        "rating",
-        NEWEST,
+        "Mean of its skill, on openskill's scale, which begins at 25.", "rating", NEWEST
     )
     uncertainty: float = column("The standard deviation of that.", "rating", NEWEST, shown=False)
     learns: bool = column("Whether its weights still change.", "0 or 1", NEWEST, shown=False)
@@ -32,7 +30,6 @@ class MemberRecord:
         "share",
         TOTAL,
         shown=False,
-        default=None,
     )
     total_reward: float | None = column(
         "Total reward: the sum of the undiscounted returns of its games. Empty: one was not "
@@ -40,16 +37,13 @@ class MemberRecord:
         "return",
         TOTAL,
         shown=False,
-        default=None,
     )
-    parent: str | None = column(
-        "Whose weights it began with.", "name", NEWEST, shown=False, default=None
-    )
+    parent: str | None = column("Whose weights it began with.", "name", NEWEST, shown=False)
     born: int = column(
         "Matches that were over when it came.", "matches", NEWEST, shown=False, default=0
     )
     hyperparameters: dict[str, float] = column(
-        "Of one that learns: those that it may hand on to its children, by name.",
+        "Of one that learns: those that its children may inherit.",
         "",
         NEWEST,
         shown=False,
@@ -60,12 +54,10 @@ class MemberRecord:
         "looked at. Empty: it met none of them often enough, or there was no analysis.",
         "return",
         NEWEST,
-        default=None,
     )
     nash: float | None = column(
         "Of one that learns: its probability in the equilibrium of the newest analysis. Empty: it "
         "was not among those that met each other.",
         "probability",
         NEWEST,
-        default=None,
     )

@@ -1,7 +1,7 @@
-"""Metrics: what a run did in each interval, as records that go to a file of JSON lines.
+"""Metrics: records of each interval of a run, stored as JSON lines.
 
-The JSON lines are the truth; TensorBoard, the live view and the report are made from the same
-records. What they hold is declared in `records.py`.
+The JSON lines are authoritative; TensorBoard, the live view and the report use the same records.
+`records.py` declares their columns.
 """
 
 from __future__ import annotations
@@ -14,13 +14,7 @@ from typing import Protocol
 
 from remuda.checkpoint.opening import open_stream
 from remuda.coordinator.member_record import MemberRecord
-from remuda.coordinator.records import (
-    AXES,
-    SHOWN_OF_MEMBER,
-    SHOWN_OF_RUN,
-    PolicyRecord,
-    Record,
-)
+from remuda.coordinator.records import AXES, SHOWN_OF_MEMBER, SHOWN_OF_RUN, PolicyRecord, Record
 
 __all__ = [
     "Goal",
@@ -37,7 +31,7 @@ __all__ = [
 
 
 def read_metrics(path: Path, damaged: list[int] | None = None) -> Iterator[Record]:
-    """The records of a file; damaged lines are passed over, and a half-written last one."""
+    """Read the records of a file; skip damaged lines and a half-written last one."""
     found, faults = 0, []
     with open_stream(path) as lines:
         for number, line in enumerate(lines, 1):
@@ -57,12 +51,12 @@ def read_metrics(path: Path, damaged: list[int] | None = None) -> Iterator[Recor
 
 
 def with_all_members(records: Sequence[Record]) -> Record | None:
-    """The newest record that holds all frozen copies there were; None: there is none."""
+    """Return the newest record that holds all frozen copies; None if there is none."""
     return next((record for record in reversed(records) if record.is_whole), None)
 
 
 def scalars(record: Record) -> Iterator[tuple[str, float]]:
-    """A record as named numbers: `run/...`, `game/...`, `agent_0/...`."""
+    """Iterate over a record's numbers by tag: `run/...`, `game/...`, `agent_0/...`."""
     for group, numbers in groups(record):
         for name, value in numbers.items():
             if value is not None:
@@ -70,7 +64,7 @@ def scalars(record: Record) -> Iterator[tuple[str, float]]:
 
 
 def groups(record: Record) -> Iterator[tuple[str, Mapping[str, float | None]]]:
-    """A record's numbers as TensorBoard shows them, by group and name; None: there is none."""
+    """Iterate over a record's numbers by group and name, as in TensorBoard; None: no value."""
     yield "run", {name: getattr(record, name) for name in SHOWN_OF_RUN}
     yield "actor", record.shares
     yield "game", record.facts
@@ -84,9 +78,9 @@ def groups(record: Record) -> Iterator[tuple[str, Mapping[str, float | None]]]:
 
 
 def row_of(record: Record) -> dict[str, float]:
-    """A record as one row of columns: the axes by their own names, all else as `group/name`.
+    """Return a record as one row of columns: axes by their names, others as `group/name`.
 
-    Not a number: there was nothing to measure.
+    NaN: no value.
     """
     found: dict[str, float | None] = {axis: getattr(record, name) for name, axis in AXES.items()}
     for group, values in groups(record):
@@ -96,7 +90,7 @@ def row_of(record: Record) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Goal:
-    """What a run works towards, for a view to show what is left."""
+    """The target of a run, for a view to show what is left."""
 
     game: str
     schedule: str
@@ -104,10 +98,10 @@ class Goal:
     turns: int | None
     seconds: float | None
     layout: str
-    """One line: which roles live in which processes, on which devices."""
+    """One line: the processes, their policies and devices."""
 
     def share_done(self, record: Record) -> float:
-        """How much of the run is behind, 0 to 1, by whichever end is nearer."""
+        """Return the share of the run that is done, 0 to 1, by the nearer limit."""
         shares = [0.0]
         if self.turns:
             shares.append(record.turns / self.turns)
@@ -117,19 +111,19 @@ class Goal:
 
 
 class View(Protocol):
-    """Where a run is watched."""
+    """Displays a run."""
 
     def start(self, goal: Goal) -> None:
         """The run is about to begin."""
 
     def show(self, record: Record) -> None:
-        """A new record; called often, up to a few times a second."""
+        """A new record, up to a few times a second."""
 
     def log(self, record: Record) -> None:
-        """A record that was also written to the metrics; called every `run.log_every` seconds."""
+        """A record that was also written to the metrics, every `run.log_every` seconds."""
 
     def say(self, message: str) -> None:
-        """Something happened that the user should know."""
+        """A message for the user."""
 
     def close(self) -> None:
         """The run is over."""

@@ -1,7 +1,7 @@
-"""Records as TensorBoard's events: one for each record, encoded from tags that are kept ready.
+"""Records as TensorBoard events, encoded from cached tags.
 
-An event holds all numbers of a record. As objects of protobuf these are ten thousand at 256
-policies, four times as costly as JSON; here a number is four bytes behind the bytes of its tag.
+An event holds all numbers of a record. As protobuf objects these are ten thousand at 256 policies
+and four times as costly as JSON; here a number is four bytes after the bytes of its tag.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from remuda.coordinator.pieces import ROWS, Work
 from remuda.kernels import njit
 from remuda.types import Array
 
-CHEAPER = 4
-"""A number here costs as much as a fraction of a value in JSON."""
+CHEAPER = 4  # a number here costs this fraction of a value in JSON
 
 
 class EventEncoder:
-    """Encodes records as events; keeps the bytes of every tag it has met."""
+    """Encodes records as events; caches the bytes of every tag."""
 
     def __init__(self) -> None:
-        """Begin with no tag."""
+        """Begin without tags."""
         self._tags: dict[tuple[str, tuple[str, ...]], list[bytes]] = {}
         self._known = 0
-        """How many tags there are; one that is new costs as much as a value in JSON."""
+        """Cached tags; a new one costs as much as a value in JSON."""
 
     def encode(self, record: Record, event: Any, found: list[bytes]) -> Work:
         """Encode a record as one event, in pieces."""
@@ -45,7 +44,7 @@ class EventEncoder:
         found.append(event.SerializeToString() + SUMMARY + _varint(len(summary)) + summary)
 
     def values(self, part: Iterable[tuple[str, Mapping[str, float | None]]]) -> bytes:
-        """What protobuf writes of `Summary.value` for the numbers that there are."""
+        """Return what protobuf writes of `Summary.value` for numbers with a value."""
         tags: list[bytes] = []
         numbers: list[float | None] = []
         for group, named in part:
@@ -58,7 +57,6 @@ class EventEncoder:
         return b"".join(chain.from_iterable(pairs))
 
     def _tags_of(self, group: str, names: tuple[str, ...]) -> list[bytes]:
-        """Each tag with all that stands before its number."""
         found = self._tags.get((group, names))
         if found is None:
             found = self._tags[group, names] = [_opened(f"{group}/{name}") for name in names]
@@ -74,14 +72,13 @@ SIMPLE_VALUE = b"\x15"  # Summary.Value.simple_value = 2, four bytes
 
 
 def _opened(tag: str) -> bytes:
-    """A `Summary.value` up to its number."""
     name = tag.encode()
     content = TAG + _varint(len(name)) + name + SIMPLE_VALUE
     return VALUE + _varint(len(content) + 4) + content
 
 
 def _varint(number: int) -> bytes:
-    """A length as protocol buffers write it: seven bits a byte, the lowest first."""
+    """Return a length as protocol buffers write it: seven bits a byte, the lowest first."""
     found = bytearray()
     while number > 127:
         found.append(number & 127 | 128)
@@ -90,9 +87,9 @@ def _varint(number: int) -> bytes:
 
 
 def frame(events: Iterable[bytes]) -> bytes:
-    """Events as records of TensorFlow: a length and the data, each followed by a checksum.
+    """Frame events as TensorFlow records: a length and the data, each followed by a checksum.
 
-    TensorBoard's own writer takes a hundred times as long for the checksums.
+    TensorBoard's writer takes a hundred times as long for the checksums.
     """
     parts = []
     for data in events:
@@ -102,7 +99,7 @@ def frame(events: Iterable[bytes]) -> bytes:
 
 
 def openings(resumed_at: int | None) -> list[bytes]:
-    """What a new file begins with."""
+    """Return the events at the beginning of a new file."""
     from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
     events = [Event(wall_time=time.time(), file_version="brain.Event:2")]
@@ -113,7 +110,7 @@ def openings(resumed_at: int | None) -> list[bytes]:
 
 
 def masked_checksum(data: bytes) -> int:
-    """CRC-32C (Castagnoli), masked as TensorFlow's records have it."""
+    """Return CRC-32C (Castagnoli), masked as in TensorFlow's records."""
     found = _checksum(np.frombuffer(data, np.uint8), CASTAGNOLI) ^ 0xFFFFFFFF
     return ((found >> 15 | found << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -127,7 +124,7 @@ def _checksum(data: Array, table: Array) -> int:
 
 
 def _castagnoli() -> Array:
-    """What each byte does to the checksum: [256]."""
+    """Return the checksum's table: [256]."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, np.uint32(0x82F63B78) ^ (table >> 1), table >> 1)

@@ -1,4 +1,4 @@
-"""Where metrics are kept: a file of JSON lines, which is the truth, and TensorBoard's own file."""
+"""Write metrics to a file of JSON lines, which is authoritative, and to TensorBoard's file."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ log = logging.getLogger(__name__)
 
 
 class MetricsLog:
-    """Appends records, in pieces; a full disk costs the records that do not fit, and nothing else.
+    """Appends records, in pieces; a full disk loses only the records that do not fit.
 
-    A record of many policies is encoded over several ticks (`work`), and written by the last piece:
-    first its whole line, then its event. If the process dies before, that record is lost, as it
-    would be had the process died before its interval was over; all that stands in the files is
-    whole.
+    A record of many policies is encoded over several ticks (`work`), and the last piece writes it:
+    first its line, then its event. If the process dies before, that record is lost, but everything
+    in the files is complete.
     """
 
     def __init__(
@@ -42,10 +41,9 @@ class MetricsLog:
         self.failed = ""
         """Why the last records are missing; empty: they are there."""
         self.work = Pieces()
-        """What is left to do of the last record."""
 
     def begin(self, record: Record, frozen: FrozenTexts | None = None) -> None:
-        """Begin to append a record to both, once the one before is done."""
+        """Begin to append a record to both, after completing the previous one."""
         self.work.finish()
         texts = (len(frozen), frozen.text()) if frozen and not record.is_whole else None
         self.work.begin(self._writing(record, texts))
@@ -77,7 +75,7 @@ class MetricsLog:
         self._failing = not self._append(self._events, frame(events))
 
     def _append(self, path: Path, data: bytes) -> bool:
-        """Append to a file; False: that was not possible, which is said once."""
+        """Append to a file; False if that failed, which is reported once."""
         try:
             _append(path, data)
             self.failed = ""
@@ -86,7 +84,7 @@ class MetricsLog:
             if not self._failing:  # training is worth more than its log
                 self._say(
                     f"cannot write metrics into {self._run.path}: {error.strerror}; "
-                    "training goes on without them"
+                    "training continues without them"
                 )
                 log.warning("cannot write metrics: %s", error)
             self._failing = True
@@ -95,7 +93,7 @@ class MetricsLog:
 
 
 def _append(path: Path, data: bytes) -> None:
-    """Write all of `data` at the end of a file, or leave the file as it was."""
+    """Write all of `data` at the end of a file, or leave the file unchanged."""
     with FileIO(open_file(path, APPEND), "a+") as file:
         before = file.seek(0, os.SEEK_END)
         try:

@@ -1,4 +1,4 @@
-"""docs/metrics.md: every column of the metrics, as the table of them has it.
+"""docs/metrics.md: every column of the metrics, from their declarations.
 
 python -m remuda.coordinator.metrics_page > docs/metrics.md
 """
@@ -27,34 +27,31 @@ made from one table, `src/remuda/coordinator/records.py`, and so is this page:
 | of | means |
 | --- | --- |
 | total | counted from the start of the run, through resumes |
-| newest | as it stands when the record is made |
+| newest | when the record is made |
 | interval | of the time since the record before |
 | episodes | of the episodes that ended in the interval, of all actors; empty where none did |
 | updates | mean over the updates of the interval; empty where there was none |
 
 What is empty is `null` in `metrics.jsonl`, NaN in the columns of Python, and not written for
-TensorBoard. So is a column that the version which wrote a run did not know, and what a learner did
-in an interval in which it was restarted. Every policy has numbers of its own, whether its learner
-trains it alone or in a stack beside others.
+TensorBoard. So are a learner's numbers in an interval in which it was restarted. Every policy has
+its own numbers, whether its learner trains it alone or in a stack.
 """
 
-POPULATION = """Of a run of several policies, in one row with all else. What is `newest` here is of
-the newest analysis (`analysis.every`), which a process of low priority works out from the ledger of
-matches, where seats are dealt. It looks at up to `analysis.members` members: the policies that
-learn, then frozen copies, the newest of each policy in turn. Where some of them met fewer than 10
-times, those with the most such gaps are left out, frozen copies before the others and older copies
-before newer ones, until all that are left met all the others: frozen copies do not meet where one
-seat is always a live policy's, so that of them one is left there. `analysed` tells how many are
-left, and no gap is ever filled. Weights that change are judged by what they do now: where a policy
-that learns is one of two, what they earned counts as 1,000 meetings at most, so that new ones
-replace the old ones. Numbers of an analysis are empty until the first one, for up to
-`analysis.every` seconds after a resume, and where too few members met.
+POPULATION = """Numbers of several policies together. `newest` means the newest analysis
+(`analysis.every`), which a low-priority process computes from the ledger of matches, if seats are
+dealt. It covers up to `analysis.members` members: learning policies first, then frozen copies, the
+newest of each policy in turn. Pairs that met fewer than 10 times are gaps. Members with the most
+gaps are left out, frozen and older copies first, until all the others met each other; `analysed`
+is their number. Frozen copies do not meet if one seat is always a live policy's, so that one of
+them remains then. Between two members of which one learns, earlier results count as at most 1,000
+meetings, so that new ones replace them. Numbers of an analysis are empty until the first one, for
+up to `analysis.every` seconds after a resume, and if too few members met.
 """
 
 
 def page() -> str:
-    """The whole of docs/metrics.md."""
-    game = "The mean over episodes of what the game tells of them, by its names; see docs/games.md."
+    """Return the text of docs/metrics.md."""
+    game = "The mean over episodes of an episode metric of the environment; see docs/games.md."
     parts = [
         HEAD,
         "## Of the run\n",

@@ -1,4 +1,4 @@
-"""Work in pieces: what one tick of the coordinator encodes is bounded, however much there is."""
+"""Work in pieces: each tick of the coordinator encodes a bounded amount."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 VALUES = 2500
-"""So many values are encoded in a tick, and those of a piece at most besides: a few milliseconds.
-A run of up to some 20 policies has all of its values in one tick."""
-RECORD = 18
-"""To work out the record of a policy takes as long as to encode so many values."""
-ROWS = 16
-"""Records in a piece."""
+"""Values encoded in a tick, plus those of one piece: a few milliseconds. A run of up to some 20
+policies fits into one tick."""
+RECORD = 18  # computing the record of a policy takes as long as encoding so many values
+ROWS = 16  # records in a piece
 
 Work = Iterator[int]
-"""Each step does a piece, and tells how many values that were."""
+"""Each step does a piece and yields how many values it had."""
 
 
 class Pieces:
-    """Work that is done in pieces, one after the other, by who calls `go_on`.
+    """Work that is done in pieces by calls of `go_on`.
 
-    Nothing goes on by itself, and there is no thread: if the process dies, what was not done yet is
-    not done. So whatever is to be seen whole or not at all is written by the last piece.
+    There is no thread: if the process dies, the rest is not done. So the last piece writes whatever
+    must be visible completely or not at all.
     """
 
     def __init__(self) -> None:
@@ -31,11 +29,11 @@ class Pieces:
 
     @property
     def busy(self) -> bool:
-        """Whether something is left to do."""
+        """Return whether something is left to do."""
         return self._work is not None
 
     def begin(self, work: Work) -> None:
-        """Do this from now on; what was left of something before is dropped."""
+        """Start this work; the rest of the previous one is dropped."""
         self._work = work
 
     def go_on(self, values: int = VALUES) -> int:
@@ -50,13 +48,13 @@ class Pieces:
         return done
 
     def finish(self) -> None:
-        """Do all that is left."""
+        """Do the rest."""
         while self.busy:
             self.go_on()
 
 
 def encode(records: Mapping[str, object], texts: list[str], **more: Mapping[str, object]) -> Work:
-    """Encode records by name as what stands between the braces of a JSON object."""
+    """Encode named records as the inside of a JSON object."""
     names = iter(records)
     while part := list(islice(names, ROWS)):
         data = {
@@ -68,5 +66,5 @@ def encode(records: Mapping[str, object], texts: list[str], **more: Mapping[str,
 
 
 def joined(**objects: list[str]) -> str:
-    """The members of a JSON object, each of which is an object in pieces of text."""
+    """Join texts into the inside of a JSON object of objects."""
     return ", ".join(f'"{name}": {{{", ".join(texts)}}}' for name, texts in objects.items())

@@ -1,4 +1,4 @@
-"""What the payoffs of a population tell of it, quickly: no intervals, a fraction of a second."""
+"""Quick measures of a population's payoffs: no intervals, a fraction of a second."""
 
 from __future__ import annotations
 
@@ -15,20 +15,16 @@ from remuda.coordinator.population_record import AnalysisNumbers
 from remuda.errors import UsageError
 from remuda.types import Bools, Integers
 
-MET = 10
-"""Two members met often enough to say who earns what where they met so many times."""
-SECONDS = 2.0
-"""After which the search for an equilibrium of a general-sum game is given up."""
-DRAWS = 2
-"""Of the payoffs: intervals are not asked for."""
-DIVERSITY_DRAWS = 40
-"""Likewise, to find the bias of diversity, and what it would be of equal members."""
+MET = 10  # meetings of two members needed for their payoffs
+SECONDS = 2.0  # time limit of the search for an equilibrium of a general-sum game
+DRAWS = 2  # bootstrap draws of the payoffs, which need no intervals here
+DIVERSITY_DRAWS = 40  # bootstrap draws for the bias of diversity, and its value for equal members
 CHANCE = 0.05
-"""A diversity that equal members would have with a greater probability is not told."""
+"""A diversity that equal members would have with a greater probability is not reported."""
 
 
 def measure(payoffs: Payoffs, live: Bools) -> tuple[AnalysisNumbers, Numbers, Numbers]:
-    """Work out all that an analysis during a run tells."""
+    """Compute all numbers of an analysis during a run."""
     whole = payoffs.completed()
     count = len(live)
     apart = ~np.eye(count, dtype=np.bool_)
@@ -58,10 +54,10 @@ def measure(payoffs: Payoffs, live: Bools) -> tuple[AnalysisNumbers, Numbers, Nu
 
 
 def gapless(known: Bools, live: Bools) -> Integers:
-    """Members of which each met each: [K] places, in order.
+    """Return members that all met each other: [K] places, in order.
 
-    Those with the most gaps are left out one by one; of several the last, and frozen ones before
-    those that learn.
+    Members with the most gaps are removed one by one; of several the last, and frozen ones before
+    learning ones.
     """
     missing = ~(known & known.T)
     np.fill_diagonal(missing, False)
@@ -77,10 +73,7 @@ def gapless(known: Bools, live: Bools) -> Integers:
 
 
 def _nash(payoffs: Payoffs) -> Numbers | None:
-    """A mixture [N] that is an equilibrium if all play it; None: there is none, or it is unknown.
-
-    Of a zero-sum game it is the one of the largest entropy.
-    """
+    """Return a symmetric equilibrium [N], of largest entropy if zero-sum; None if unknown."""
     matrix = payoffs.matrix
     if payoffs.is_zero_sum:  # up to a constant, as shares of wins are
         return zero_sum.solve_max_entropy((matrix - matrix.T) / 2.0).mixtures[0]
@@ -96,7 +89,7 @@ def _entropy(mixture: Numbers) -> float:
 
 
 def _diversity(payoffs: Payoffs) -> float | None:
-    """The expected cardinality without noise; None: noise may be all of it, or it is unknown."""
+    """Return the noise-corrected expected cardinality; None if noise may explain it."""
     if payoffs.missing.any():
         return None
     apart = payoffs.matrix[~np.eye(len(payoffs.names), dtype=np.bool_)]
@@ -115,7 +108,7 @@ def _transitive(payoffs: Payoffs) -> float | None:
 
 
 def _exploitability(matrix: Numbers, known: Bools, live: Integers) -> float | None:
-    """The gain of the best reply to the uniform mixture of these; None: it is unknown."""
+    """Return the gain of the best reply to these members' uniform mixture; None if unknown."""
     if not len(live):
         return None
     seen = known | (np.eye(len(matrix), dtype=np.bool_) & ~np.isnan(matrix))

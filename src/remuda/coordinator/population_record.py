@@ -1,4 +1,4 @@
-"""The columns of the metrics that tell of a population as a whole, and how they are worked out."""
+"""Metrics columns of a population as a whole, and their computation."""
 
 from __future__ import annotations
 
@@ -12,19 +12,15 @@ from remuda.coordinator.columns import EPISODES, NEWEST, TOTAL, UPDATES, column
 
 @dataclass(frozen=True)
 class AnalysisNumbers:
-    """What an analysis of the payoffs tells of a population; None: too few met to tell."""
+    """Numbers of an analysis of the payoffs; None: too few meetings."""
 
     analysed: int | None = column(
-        "Members that the analysis is of: each met each of the others.",
-        "members",
-        NEWEST,
-        default=None,
+        "Members that the analysis is of: each met each of the others.", "members", NEWEST
     )
     unmet: float | None = column(
         "The share of pairs that met fewer than 10 times, of the members that were looked at.",
         "share",
         NEWEST,
-        default=None,
     )
     diversity: float | None = column(
         "As how many wholly different ones the members fare: the expected cardinality of a "
@@ -34,7 +30,6 @@ class AnalysisNumbers:
         "diverse in more than 5% of cases.",
         "members",
         NEWEST,
-        default=None,
     )
     nash_support: int | None = column(
         "Members that the Nash equilibrium of the payoffs plays; of several equilibria of a "
@@ -42,65 +37,52 @@ class AnalysisNumbers:
         "members never met themselves.",
         "members",
         NEWEST,
-        default=None,
     )
     nash_entropy: float | None = column(
-        "Entropy of that mixture; 0: one member is best against all.", "nats", NEWEST, default=None
+        "Entropy of that mixture; 0: one member is best against all.", "nats", NEWEST
     )
     nash_live: float | None = column(
         "Probability of policies that learn in that mixture; the rest is of frozen copies.",
         "probability",
         NEWEST,
-        default=None,
     )
     transitive_share: float | None = column(
         "Share of skill in what payoffs differ by, 0 to 1, the rest being cycles (Balduzzi et al. "
         "2018), with the noise of the matches taken out; empty too where nothing is left of it.",
         "share",
         NEWEST,
-        default=None,
     )
     exploitability: float | None = column(
-        "What the best reply among the members looked at earns a match against the uniform mixture "
-        "of the policies that learn, beyond what these earn among themselves: a lower bound of "
-        "what an opponent could. It is the largest of several noisy means, so too large where "
+        "Gain per match of the best reply among the analysed members to the uniform mixture of "
+        "the learning policies, over what these earn among themselves: a lower bound of what an "
+        "opponent could gain. It is the largest of several noisy means, so too large where "
         "matches are few.",
         "return",
         NEWEST,
-        default=None,
     )
 
 
 @dataclass(frozen=True)
 class PopulationRecord(AnalysisNumbers):
-    """A population in one interval, and the newest analysis of it."""
+    """A population in one interval, and its newest analysis."""
 
     fitness_mean: float | None = column(
         "Mean over the policies of their mean return; of those that had an episode.",
         "return",
         EPISODES,
-        default=None,
     )
-    fitness_best: float | None = column(
-        "The greatest of these mean returns.", "return", EPISODES, default=None
-    )
+    fitness_best: float | None = column("The greatest of these mean returns.", "return", EPISODES)
     fitness_spread: float | None = column(
-        "Standard deviation over the policies of their mean returns.",
-        "return",
-        EPISODES,
-        default=None,
+        "Standard deviation over the policies of their mean returns.", "return", EPISODES
     )
     staleness: float | None = column(
-        "Mean over the policies of their staleness.", "versions", UPDATES, default=None
+        "Mean over the policies of their staleness.", "versions", UPDATES
     )
     matches: int | None = column(
-        "Matches that are over; empty: seats are not dealt.", "matches", TOTAL, default=None
+        "Matches that are over; empty: seats are not dealt.", "matches", TOTAL
     )
     analysis_age: float | None = column(
-        "Seconds since the newest analysis was asked for; empty: there was none.",
-        "seconds",
-        NEWEST,
-        default=None,
+        "Seconds since the newest analysis was requested; empty: there was none.", "seconds", NEWEST
     )
 
 
@@ -111,7 +93,7 @@ def population_record(
     analysis: AnalysisNumbers | None,
     age: float | None,
 ) -> dict[str, float | None]:
-    """The columns of a population by name; none, where there is one policy and no match."""
+    """Return the named columns of a population; empty with one policy and no match."""
     if len(returns) < 2 and matches is None:
         return {}
     known = np.array([each for each in returns if each is not None], np.float64)

@@ -1,4 +1,4 @@
-"""What members of a population earn against each other, from a ledger that is being written."""
+"""Payoffs between members of a population, from a ledger that is being written."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from remuda.population.ledger import BIRTH, MATCH
 from remuda.types import Array, Bools, Integers
 
 RECENT = 1000
-"""The meetings that count between two members of whom one learns: more of them are scaled down to
-so many, so that new ones replace the old ones, which were played by other weights."""
+"""The most meetings that count between two members of which one learns: older ones are scaled down,
+so that new ones replace them, which other weights played."""
 
 
 class RecentPayoffs:
-    """Adds up the ledger of a run, each record once, between the members that are looked at.
+    """Adds up the ledger of a run, each record once, between the analysed members.
 
-    1. Between two frozen members all meetings count that were read since both are looked at.
-    2. Where one of two learns, all meetings that were read together count, and the older ones as
-       at most `RECENT`.
-    3. A policy that is born begins anew; the one that had its name before is forgotten.
+    1. Between two frozen members all meetings count that were read since both are analysed.
+    2. If one of two learns, all meetings of the newest read count, and older ones as at most
+       `RECENT`.
+    3. A newborn starts from zero; the previous policy of its name is forgotten.
     4. A ledger that became shorter, or another one, is read from its beginning.
     """
 
@@ -39,10 +39,9 @@ class RecentPayoffs:
         self._keys: Integers = np.zeros(0, np.int64)
         self._sums: Numbers = np.zeros((ROWS, 0, 0))
         self._read = 0
-        """Bytes of the ledger that are added up; 0: none."""
 
     def look_at(self, members: Integers) -> None:
-        """Keep the sums of these members, and begin with those that are new."""
+        """Keep the sums of these members, and start those of new ones."""
         keys = members[:, 0] * KEY + members[:, 1] + 1
         sums = np.zeros((ROWS, len(keys), len(keys)))
         _, now, before = np.intersect1d(keys, self._keys, return_indices=True)
@@ -50,7 +49,7 @@ class RecentPayoffs:
         self._keys, self._sums = keys, sums
 
     def read(self) -> None:
-        """Add up what is new in the ledger; nothing, if there is none yet."""
+        """Add up new records, if there are any."""
         try:
             ledger = LedgerReader.open(self._path)
         except RunDirectoryError:
@@ -70,11 +69,11 @@ class RecentPayoffs:
                 self._read = begin = begin + len(records) * ledger.kind.itemsize
 
     def payoffs(self) -> Payoffs:
-        """Of the members, by their places, as a symmetric game."""
+        """Return the members' payoffs by place, as a symmetric game."""
         return from_sums([str(place) for place in range(len(self._keys))], self._sums, True)
 
     def _add(self, records: Array) -> None:
-        """Add up records in their order: those before a birth are of another policy."""
+        """Add up records in order: those before a birth are of another policy."""
         births = np.flatnonzero(records["kind"] == BIRTH)
         for part in np.split(records, births):
             if len(part) and part["kind"][0] == BIRTH:
@@ -105,6 +104,5 @@ class RecentPayoffs:
 
     @property
     def _is_live(self) -> Bools:
-        """[N]: whose weights change."""
         live: Bools = self._keys % KEY == 0
         return live

@@ -1,17 +1,17 @@
-"""The columns of the metrics: the one table from which everything that shows them is made.
+"""The columns of the metrics, from which everything that shows them is made.
 
 Each field of `Record`, `PolicyRecord`, `MemberRecord` and `PopulationRecord` is a `column`: its
-name, its kind of number, what it means, in what unit, and where it comes from. The lines of
-`metrics.jsonl`, the tags of TensorBoard, the columns of `remuda.Run.metrics` and docs/metrics.md
-(`metrics_page.py`) are all made from these fields; `scoreboard_reader.py` works them out. So a new
-number of a learner is one word of `remuda.scoreboard.Learn`, and one field here.
+name, kind of number, meaning, unit and source. The lines of `metrics.jsonl`, the tags of
+TensorBoard, the columns of `remuda.Run.metrics` and docs/metrics.md (`metrics_page.py`) are all
+made from these fields; `scoreboard_reader.py` computes them. So a new number of a learner is one
+entry of `remuda.scoreboard.Learn`, and one field here.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import NoneType
 from typing import Any, TypeVar
 
@@ -39,11 +39,11 @@ R = TypeVar("R")
 
 @dataclass
 class PolicyRecord:
-    """One policy in one interval; it is not changed once it is made.
+    """One policy in one interval; not changed once made.
 
-    It is not declared frozen: hundreds are made four times a second, and frozen ones take longer
-    to make. What was restarted in the interval, and went back to a saved state, has nothing to
-    compare with: all that is of the interval of its learner is None then.
+    It is not declared frozen, since hundreds are made four times a second, and frozen ones are
+    slower. A learner that was restarted in the interval has no earlier values to compare with: all
+    its numbers of the interval are None then.
     """
 
     mean_return: float | None = column(
@@ -98,11 +98,10 @@ class PolicyRecord:
     )
     behind: int | None = column(
         "Steps that were collected and that its learner has not trained on: those that wait, and "
-        "those that it has taken for an update that goes on; with DQN and IQN those beyond what "
+        "those that it has taken for the current update; with DQN and IQN those beyond what "
         "its updates have paid for by the replay ratio. Empty: it trains without a ratio.",
         "steps",
         NEWEST,
-        default=None,
     )
     trained: int = column(
         "Steps that were trained on, each counted once.",
@@ -127,112 +126,80 @@ class PolicyRecord:
         default=0,
     )
     entropy: float | None = column(
-        "The policy's mean entropy.",
-        "nats",
-        source=Mean(Learn.ENTROPY_SUM),
-        kind=ON_POLICY,
-        default=None,
+        "The policy's mean entropy.", "nats", source=Mean(Learn.ENTROPY_SUM), kind=ON_POLICY
     )
     kl: float | None = column(
         "How far an update moved the policy: the approximate KL divergence, mean of r - 1 - log r "
         'with r the ratio of the new to the old probability (k3 in Schulman 2020, "Approximating '
-        'KL divergence"). Over all minibatches, as they were before their step.',
+        'KL divergence"). Over all minibatches, before their step.',
         "nats",
         source=Mean(Learn.KL_SUM),
         kind=ON_POLICY,
-        default=None,
     )
     batch: float | None = column(
         "Samples in an update; a time budget makes it less.",
         "samples",
         source=Mean(Learn.SAMPLES, Learn.UPDATES),
-        default=None,
     )
     effective: float | None = column(
         "Effective sample size as a share of the steps, 0 to 1; less as they get older.",
         "share",
         source=Mean(Learn.EFFECTIVE_SUM),
         kind=ON_POLICY,
-        default=None,
     )
     staleness_low: float | None = column(
-        "The least staleness in a batch.",
-        "versions",
-        source=Mean(Learn.STALENESS_LOW_SUM),
-        default=None,
+        "The least staleness in a batch.", "versions", source=Mean(Learn.STALENESS_LOW_SUM)
     )
     staleness_high: float | None = column(
-        "The greatest staleness in a batch.",
-        "versions",
-        source=Mean(Learn.STALENESS_HIGH_SUM),
-        default=None,
+        "The greatest staleness in a batch.", "versions", source=Mean(Learn.STALENESS_HIGH_SUM)
     )
     clipped: float | None = column(
         "Clip fraction: the share of steps whose probability ratio was clipped, 0 to 1.",
         "share",
         source=Mean(Learn.CLIPPED_SUM),
         kind=ON_POLICY,
-        default=None,
     )
     policy_loss: float | None = column(
         "What of the loss is the policy's own: the negative clipped objective.",
         "loss",
         source=Mean(Learn.POLICY_LOSS_SUM),
         kind=ON_POLICY,
-        default=None,
     )
     value_loss: float | None = column(
         "Half the squared error of the values, before `policy.ppo.value_cost` weighs it.",
         "loss",
         source=Mean(Learn.VALUE_LOSS_SUM),
         kind=ON_POLICY,
-        default=None,
     )
     others: float | None = column(
         "The share of its steps that others of the group chose, 0 to 1.",
         "share",
         source=Mean(Learn.OTHERS_SUM),
-        default=None,
     )
     others_weight: float | None = column(
-        "Mean weight of these steps in an update, where a fresh step of its own weighs 1: how "
+        "Mean weight of these steps in an update, where its own fresh step weighs 1: how "
         "likely the policy is to choose as they did, within the limit of `policy.ppo.correction`. "
         "Empty: there were none.",
         "weight",
         source=Mean(Learn.OTHERS_WEIGHT_SUM, Learn.OTHERS_STEPS),
         kind=ON_POLICY,
-        default=None,
     )
-    return_min: float | None = column(
-        "The least return of an episode.", "return", EPISODES, default=None
-    )
-    return_max: float | None = column(
-        "The greatest return of an episode.", "return", EPISODES, default=None
-    )
+    return_min: float | None = column("The least return of an episode.", "return", EPISODES)
+    return_max: float | None = column("The greatest return of an episode.", "return", EPISODES)
     return_deviation: float | None = column(
-        "The standard deviation of the returns, from their own mean.",
-        "return",
-        EPISODES,
-        default=None,
+        "The standard deviation of the returns, from their own mean.", "return", EPISODES
     )
     episode_length: float | None = column(
-        "Mean length of the episodes that it played in: turns of the game.",
-        "turns",
-        EPISODES,
-        default=None,
+        "Mean length of the episodes that it played in: turns of the game.", "turns", EPISODES
     )
     gradient_norm: float | None = column(
         "Norm of the gradient before it is cut to `policy.max_grad_norm`; with PPO the mean over "
         "an update's minibatches.",
         "norm",
         source=Mean(Learn.GRADIENT_NORM_SUM),
-        default=None,
     )
     learning_rate: float | None = column(
-        "The learning rate of the last update.",
-        "rate",
-        source=Newest(Learn.LEARNING_RATE),
-        default=None,
+        "The learning rate of the last update.", "rate", source=Newest(Learn.LEARNING_RATE)
     )
     explained_variance: float | None = column(
         "Share of the variance of the targets that the values explain before the update: 1 - "
@@ -241,21 +208,18 @@ class PolicyRecord:
         "share",
         source=Mean(Learn.EXPLAINED_SUM, Learn.EXPLAINED_UPDATES),
         kind=ON_POLICY,
-        default=None,
     )
     entropy_cost: float | None = column(
-        "What the entropy weighs in the loss now.",
+        "The current weight of the entropy in the loss.",
         "weight",
         source=Newest(Learn.ENTROPY_COST),
         kind=ON_POLICY,
-        default=None,
     )
     total_reward: float | None = column(
         "Total reward: the sum of the undiscounted returns of its episodes. Empty: one was not "
         "finite.",
         "return",
         TOTAL,
-        default=None,
     )
     mean_q: float | None = column(
         "Mean value that it gives to the actions of a batch, discounted and in units of the scaled "
@@ -263,7 +227,6 @@ class PolicyRecord:
         "value",
         source=Mean(Learn.VALUE_SUM),
         kind=REPLAY,
-        default=None,
     )
 
 
@@ -286,20 +249,18 @@ class Record:
         "Copies of published weights that were overtaken and thrown away.", "copies", TOTAL
     )
     shares: dict[str, float] = part()
-    """Where the actors' time went, by the names of `SHARES`."""
+    """Shares of the actors' time, by the names of `SHARES`."""
     policies: dict[str, PolicyRecord] = part()
-    """By policy."""
-    facts: dict[str, float | None] = field(default_factory=dict)
-    """By name, what the game tells of episodes: the mean over those that ended; None: none."""
-    members: dict[str, MemberRecord] = field(default_factory=dict)
-    """Of a population whose seats are dealt: `policy`, or `policy@version` for a frozen copy. Where
-    there are many frozen copies, they stand in some records only: see `with_all_members`."""
+    facts: dict[str, float | None] = part()
+    """Mean episode metrics of the environment in the interval; None without a value."""
+    members: dict[str, MemberRecord] = part()
+    """Members of a population whose seats are dealt: `policy`, or `policy@version` for a frozen
+    copy. Many frozen copies are only in some records: see `with_all_members`."""
     frozen: int | None = column(
         "Frozen copies of the population; empty: as many as are among the members.",
         "copies",
         NEWEST,
         shown=False,
-        default=None,
     )
     matches: int = column(
         "Matches that are over, where seats are dealt.", "matches", TOTAL, shown=False, default=0
@@ -308,53 +269,52 @@ class Record:
         "Bytes that nodes of a cluster sent each other; empty: there is one node.",
         "bytes/s",
         INTERVAL,
-        default=None,
     )
     node_messages_per_second: float | None = column(
-        "Messages in which they sent them; likewise.", "1/s", INTERVAL, default=None
+        "Messages that carried them; empty: there is one node.", "1/s", INTERVAL
     )
     node_bytes_per_step: float | None = column(
-        "Bytes to each step of on-policy learners; likewise.", "bytes", INTERVAL, default=None
+        "Bytes per step of on-policy learners; empty: there is one node.", "bytes", INTERVAL
     )
 
-    population: dict[str, float | None] = field(default_factory=dict)
-    """Of several policies together, by the names of `PopulationRecord`; empty: there is one."""
+    population: dict[str, float | None] = part()
+    """Numbers of several policies together, by the names of `PopulationRecord`."""
 
     @property
     def playing(self) -> dict[str, PolicyRecord]:
-        """The policies that play: not those whose place in the population is empty."""
+        """Policies that play: their place in the population is not empty."""
         if not self.members:
             return self.policies
         return {name: policy for name, policy in self.policies.items() if name in self.members}
 
     @property
     def num_live(self) -> int:
-        """How many members learn."""
+        """The number of members that learn."""
         return sum(member.learns for member in self.members.values())
 
     @property
     def num_frozen(self) -> int:
-        """How many frozen copies there are."""
+        """The number of frozen copies."""
         return len(self.members) - self.num_live if self.frozen is None else self.frozen
 
     @property
     def is_whole(self) -> bool:
-        """Whether all frozen copies that there are stand among the members."""
+        """Return whether all frozen copies are among the members."""
         return len(self.members) - self.num_live >= self.num_frozen
 
     def plain(self) -> dict[str, Any]:
-        """The record as plain data, for JSON; what is nested in it is its own."""
+        """Return the record as plain data, for JSON."""
         policies = {name: vars(policy) for name, policy in self.policies.items()}
         members = {name: vars(member) for name, member in self.members.items()}
         return {**vars(self), "policies": policies, "members": members}
 
     def to_json(self) -> str:
-        """One line."""
+        """Return one line."""
         return json.dumps(self.plain())
 
     @staticmethod
     def from_json(line: str | bytes) -> Record:
-        """The record of one line."""
+        """Parse one line."""
         try:
             data = checked(json.loads(line), {"policies": dict})
             policies = _records(PolicyRecord, kinds_of(PolicyRecord), data.pop("policies"))
@@ -371,7 +331,6 @@ class Record:
 
 
 def _records(make: Callable[..., R], kinds: Kinds, data: object) -> dict[str, R]:
-    """Records by name; a `TypeError` or `ValueError` where they are none."""
     made = {name: make(**values) for name, values in checked_all(data, {}).items()}
     checked_all({name: vars(record) for name, record in made.items()}, kinds)
     return made
@@ -379,7 +338,7 @@ def _records(make: Callable[..., R], kinds: Kinds, data: object) -> dict[str, R]
 
 @dataclass(frozen=True)
 class Share:
-    """Something that the actors spend time on."""
+    """An activity of the actors."""
 
     of: Play
     meaning: str
@@ -398,6 +357,6 @@ MEMBER_COLUMNS = columns_of(MemberRecord)
 RUN_COLUMNS = columns_of(Record)
 POPULATION_COLUMNS = columns_of(PopulationRecord)
 AXES = {name: each.axis for name, each in RUN_COLUMNS.items() if each.axis is not None}
-"""By field of a record, the names of the columns that others are drawn over."""
+"""Names of the columns that others are drawn over, by field of a record."""
 SHOWN_OF_RUN = [name for name, each in RUN_COLUMNS.items() if each.shown and not each.axis]
 SHOWN_OF_MEMBER = [name for name, each in MEMBER_COLUMNS.items() if each.shown]

@@ -1,4 +1,4 @@
-"""Room on the disk that a run keeps for its last weights and results."""
+"""Disk space that a run reserves for its last weights and results."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import contextlib
 import os
 from pathlib import Path
 
-RESULTS = 2**20
-"""Bytes for the summary and what stands beside it."""
+RESULTS = 2**20  # bytes for the summary and the files beside it
 
 
 class Reserve:
-    """A file without a name that holds room: nothing is left of it, however the process ends."""
+    """A file without a name that reserves space: it vanishes with the process."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._descriptor: int | None = None
 
     def hold(self, size: int) -> None:
-        """Hold so many bytes, and those for the results; where that is refused, nothing."""
+        """Reserve so many bytes, and those for the results, if possible."""
         self.release()
         path = self._directory / f".reserve.{os.getpid()}.tmp"
         with contextlib.suppress(OSError):
@@ -27,7 +26,7 @@ class Reserve:
             os.posix_fallocate(self._descriptor, 0, size + RESULTS)
 
     def release(self) -> None:
-        """Give the room back, right before it is needed."""
+        """Release the space, right before it is needed."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

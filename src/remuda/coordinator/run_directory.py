@@ -1,4 +1,4 @@
-"""The run directory: what a run leaves behind, and the one place that knows its file names."""
+"""The run directory: the files of a run; the only place that knows their names."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from remuda.policies.initial import InitialWeights
 from remuda.population.imported import ImportedMembers
 from remuda.types import Floats
 
-NEEDED = 8 * 2**20
-"""Bytes that must be free for a run to begin: weights, metrics, pictures."""
+NEEDED = 8 * 2**20  # bytes that must be free for a run to begin: weights, metrics, plots
 
 
 SUMMARY: Kinds = {
@@ -44,16 +43,20 @@ SUMMARY: Kinds = {
     "layout": str,
     "version": str,
     "evaluation": (dict, NoneType),
+    "restarts": dict,
+    "halted": list,
+    "notes": list,
+    "processors": dict,
+    "earlier": NUMBER,
 }
-"""What a summary holds at least."""
 
 
 PROBED = 1.0
-"""Seconds for which a claim is tried: whoever asks whether a run goes on holds it for a moment."""
+"""Seconds for which a lock is retried, since probing whether a run is active holds it briefly."""
 
 
 def _claimed(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
-    """Claim an open file, alone or with others (`LOCK_SH`), unless a process holds it otherwise."""
+    """Lock an open file, alone or shared (`LOCK_SH`); False if a process holds it otherwise."""
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -62,20 +65,18 @@ def _claimed(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
 
 
 def _running(path: Path) -> RunDirectoryError:
-    more = f"`remuda status {path}` tells more"
+    more = f"see `remuda status {path}`"
     return RunDirectoryError(f"another process is running {path}; {more}")
 
 
 class RunDirectory:
     """The files of one run.
 
-    config.yaml, code-DIGEST.pkl (the user's code that no process can import), code-paths.json
-    (where the user's modules were found), metrics.jsonl,
-    status.json, summary.json, report.html with its pictures, play.gif, weights/POLICY.safetensors,
-    checkpoints/, logs/PROCESS.log and tensorboard/. What policies took from other runs to begin
-    with is in initial/, and members that are policies of other runs in imported.safetensors. What
-    resumes changed is in changes.jsonl, what they superseded in
-    earlier/1/, earlier/2/ and so on.
+    config.yaml, code-DIGEST.pkl (pickled user code), code-paths.json (where the user's modules were
+    found), metrics.jsonl, status.json, summary.json, report.html with its plots, play.gif,
+    weights/POLICY.safetensors, checkpoints/, logs/PROCESS.log and tensorboard/. Initial weights
+    from other runs are in initial/, and members from other runs in imported.safetensors. Changes by
+    resumes are in changes.jsonl, and what they superseded in earlier/1/, earlier/2/ and so on.
     """
 
     def __init__(self, path: Path) -> None:
@@ -133,7 +134,7 @@ class RunDirectory:
 
     @staticmethod
     def open(path: Path) -> RunDirectory:
-        """A run that was made before."""
+        """Open an existing run."""
         run = RunDirectory(Path(os.path.expanduser(path)).absolute())
         try:
             is_there = run.path.exists()
@@ -155,7 +156,7 @@ class RunDirectory:
         return run
 
     def lock(self) -> None:
-        """Claim the run for this process; the claim ends with it, however it ends."""
+        """Lock the run for this process; the lock ends with it."""
         file = self.path / "lock"
         try:
             self._lock = open_file(file, os.O_RDWR | os.O_CREAT)
@@ -174,25 +175,24 @@ class RunDirectory:
         self._sweep()
 
     def _sweep(self) -> None:
-        """Remove what processes left half written that were killed."""
         for directory in (self.path, self.checkpoints.path, self.weights, self.initial.path):
             sweep(directory)
 
     def unlock(self) -> None:
-        """Let go of the run."""
+        """Release the run."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def refuse_if_running(self) -> None:
-        """Raise a `RunDirectoryError` where a process holds the run."""
+        """Raise a `RunDirectoryError` if a process holds the run."""
         if self.is_running():
             raise _running(self.path)
 
     def is_running(self) -> bool:
-        """Whether a process holds the run; to learn it, this one holds it for a moment.
+        """Return whether a process holds the run.
 
-        Any number may look at once: they share it, and its owner shares it with none.
+        Any number of processes may ask at once: they share the lock, which its owner does not.
         """
         try:
             descriptor = open_file(self.path / "lock")
@@ -204,13 +204,13 @@ class RunDirectory:
             os.close(descriptor)
 
     def is_finished(self) -> bool:
-        """Whether the run reached the end that it was given."""
+        """Return whether the run reached its limit."""
         return bool(self.summary_so_far().get("finished", False))
 
     def rewind(self, turns: int, records: int = 0, over: bool = False) -> list[int]:
-        """Make room for what comes after so many turns, in a run that goes on from there.
+        """Cut a run back to so many turns and records, for a resume; returns damaged lines.
 
-        Nothing is lost: what is superseded is kept in `earlier/`, by the number of the resume.
+        Nothing is lost: superseded files are kept in `earlier/`, by the number of the resume.
         """
         damaged: list[int] = []
         try:
@@ -240,7 +240,6 @@ class RunDirectory:
         return damaged
 
     def _earlier(self) -> Path:
-        """A new directory for what a resume supersedes."""
         base = self.path / "earlier"
         base.mkdir(exist_ok=True)
         taken = [int(path.name) for path in base.iterdir() if path.name.isdecimal()]
@@ -249,10 +248,7 @@ class RunDirectory:
         return kept
 
     def _cut_metrics(self, turns: int, kept: Path, damaged: list[int]) -> None:
-        """Keep a copy of the metrics if any of them are of more turns; cut these, and a half line.
-
-        The lines before are as they were, byte by byte.
-        """
+        """Cut metrics of later turns and a half line, keeping a copy; other lines stay as bytes."""
         shown = [record.turns for record in read_metrics(self.metrics, damaged)]
         data = read_file(self.metrics, ANY_SIZE)
         lines = data.splitlines(keepends=True)
@@ -266,21 +262,21 @@ class RunDirectory:
         write_file(self.metrics, b"".join(left))
 
     def read_config(self) -> Config:
-        """The configuration that the run was started with."""
+        """Read the configuration of the run."""
         tree = read_config(self.config)
         if not tree:  # else all defaults would stand in for what was lost
             raise RunDirectoryError(f"{self.config} is damaged: it is empty")
         return load_config(tree, str(self.config))
 
     def save_config(self, config: Config) -> None:
-        """Write the configuration, which every later session reads, whole or not at all."""
+        """Write the configuration atomically."""
         try:
             write_config(config, self.config)
         except OSError as error:
             raise RunDirectoryError(f"cannot write {self.config}: {error.strerror}") from None
 
     def save_code(self, config: Config) -> None:
-        """Write the code that no process can import, and where other modules were found."""
+        """Write pickled user code, and where other modules were found."""
         tree = config.model_dump(mode="json")
         for name in pickled.names_in(tree):
             write_file(self.path / pickled.file_name(name), pickled.pickle_of(name))
@@ -288,7 +284,7 @@ class RunDirectory:
         write_file(self.path / code_paths.FILE, json.dumps(found, indent=1).encode())
 
     def read_metrics(self, damaged: list[int] | None = None) -> tuple[Record, ...]:
-        """The records of the run."""
+        """Read the records of the run."""
         try:
             return tuple(read_metrics(self.metrics, damaged))
         except OSError as error:
@@ -299,25 +295,25 @@ class RunDirectory:
     def save_weights(
         self, policy: str, tensors: Mapping[str, Floats], facts: dict[str, str]
     ) -> None:
-        """Write a policy's parameters by name, whole or not at all."""
+        """Write a policy's named parameters atomically."""
         write_file(self._weights_of(policy), save_tensors(tensors, facts))
 
     def has_weights(self, policy: str) -> bool:
-        """Whether a policy's parameters were saved, as they are at the end of a run."""
+        """Return whether a policy's final parameters were saved."""
         return self._weights_of(policy).exists()
 
     def saved_policies(self, among: Sequence[str]) -> tuple[str, ...]:
-        """Those that were saved together with any of these; empty: none of these was saved."""
+        """Return policies that were saved together with any of these."""
         there = tuple(name for name in among if self.has_weights(name))
         if not there:
             return ()
-        # Who retired before the last saving may have been left by one that did not come to its end.
+        # A save that was interrupted may have left policies that retired before.
         last = max(there, key=lambda name: self._weights_of(name).stat().st_mtime_ns)
         saved = self.load_weights(last)[1].get("policies")
         return there if saved is None else tuple(saved.split("\n"))
 
     def keep_weights(self, policies: Collection[str]) -> None:
-        """Remove the parameters of all other policies: those that retired in a resumed run."""
+        """Remove the parameters of all other policies, which retired in a resumed run."""
         kept = {self._weights_of(policy) for policy in policies}
         for path in self.weights.glob("*.safetensors"):
             if path not in kept:
@@ -330,7 +326,7 @@ class RunDirectory:
         return self.weights / f"{file_name(policy)}.safetensors"
 
     def load_weights(self, policy: str) -> tuple[dict[str, Floats], dict[str, str]]:
-        """A policy's parameters by name, and the facts saved with them."""
+        """Read a policy's named parameters, and the metadata saved with them."""
         path = self._weights_of(policy)
         try:
             return load_tensors(read_file(path, ANY_SIZE))
@@ -342,34 +338,29 @@ class RunDirectory:
             raise RunDirectoryError(f"{path} is damaged: {error}") from None
 
     def save_summary(self, summary: Mapping[str, Any]) -> None:
-        """Write what came of the run."""
+        """Write the results of the run."""
         write_file(self.summary, json.dumps(summary, indent=2).encode())
 
     def read_summary(self) -> dict[str, Any]:
-        """What came of the run."""
+        """Read the results of the run."""
         return read_checked(self.summary, _checked, "the run has not ended")
 
     def summary_so_far(self) -> dict[str, Any]:
-        """What came of the run; empty: there is no summary, or it is damaged."""
+        """Read the results of the run; empty if missing or damaged."""
         try:
-            return NEWER | self.read_summary()
+            return self.read_summary()
         except RunDirectoryError:
             return {}
 
 
-NEWER = {"restarts": {}, "halted": [], "notes": [], "processors": {}, "earlier": 0.0}
-"""Of a summary, what older ones have not, and what it is then taken to be."""
 MEASURED = ("mean", "standard_error")
-"""Of what was measured; None where there was one episode only, or a return was not finite."""
+"""Keys of a measured value; None after a single episode, or a non-finite return."""
 
 
 def _checked(data: object) -> dict[str, Any]:
-    """A summary with everything in it that is shown; a `ValueError` where it has not."""
     summary = checked(data, SUMMARY)
-    kinds: Kinds = {**{name: type(value) for name, value in NEWER.items()}, "earlier": NUMBER}
-    full = checked(NEWER | summary, kinds)
     for name in ("restarts", "processors"):
-        checked(full[name], dict.fromkeys(full[name], NUMBER))
+        checked(summary[name], dict.fromkeys(summary[name], NUMBER))
     evaluation = summary["evaluation"]
     if evaluation is not None:
         checked(evaluation, {"episodes": int, "agents": dict})
@@ -380,7 +371,7 @@ def _checked(data: object) -> dict[str, Any]:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     try:
         write_whole(path, data)
     except OSError as error:

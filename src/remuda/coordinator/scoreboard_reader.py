@@ -1,4 +1,4 @@
-"""From the scoreboard's counters to records: two readings, and what happened between them."""
+"""Make records from two readings of the scoreboard's counters."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ from remuda.coordinator.analysing import PopulationAnalysis
 from remuda.coordinator.columns import ON_POLICY, REPLAY, Column, Mean, Total
 from remuda.coordinator.member_record import MemberRecord
 from remuda.coordinator.population_record import population_record
-from remuda.coordinator.records import (
-    POLICY_COLUMNS,
-    SHARES,
-    PolicyRecord,
-    Record,
-)
+from remuda.coordinator.records import POLICY_COLUMNS, SHARES, PolicyRecord, Record
 from remuda.coordinator.spread import Numbers, Spread, spread_of
 from remuda.experience.store import ExperienceStore
 from remuda.population.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
@@ -33,7 +28,7 @@ class Reading:
     """All counters at one moment."""
 
     time: float
-    """Seconds on a clock that never goes back."""
+    """Seconds on a monotonic clock."""
     play: Row
     actors: Row
     """[actors, policies, fields by `Policy`]."""
@@ -43,21 +38,20 @@ class Reading:
     """[policies, fields by `Learn`]."""
     facts: Row
     mark: float
-    """Of the interval in which it was read..."""
+    """The interval in which it was read..."""
     begun: float
-    """...and when that began: the time of a reading."""
+    """...and the time of the reading that began it."""
     traffic: tuple[int, int] | None
-    """Bytes and messages that nodes had sent each other; None: there is one node."""
+    """Bytes and messages between nodes so far; None with one node."""
 
 
-FEW = 100
-"""So many frozen copies stand in every record; more of them only in those that are asked for."""
+FEW = 100  # so many frozen copies are in every record; more only on request
 
 
 class ScoreboardReader:
-    """Reads the counters of a run, several times a second: what it does is linear in the policies.
+    """Reads the counters of a run several times a second, in time linear in the policies.
 
-    It goes on when the board is made, after `seconds` of play in earlier sessions.
+    `seconds`: play in earlier sessions.
     """
 
     def __init__(
@@ -69,18 +63,15 @@ class ScoreboardReader:
     ) -> None:
         self.scoreboard, self._table = scoreboard, table
         self.experience = experience
-        """By policy."""
         self.earlier = seconds
         self.analysis: PopulationAnalysis | None = None
-        """The newest of the population, which records tell from now on; None: there is none."""
         self.traffic: tuple[int, int] | None = None
-        """Bytes and messages that nodes have sent each other; None: there is one node."""
         self._begun = 0.0
         self.start = self.read()
         self.mark(self.start)
 
     def read(self) -> Reading:
-        """The counters as they are now."""
+        """Read the counters."""
         board = self.scoreboard
         rows = board.policy_rows()
         return Reading(
@@ -96,16 +87,16 @@ class ScoreboardReader:
         )
 
     def mark(self, reading: Reading) -> None:
-        """Let an interval begin with the newest reading: extremes of returns are of that alone."""
+        """Begin an interval of return extremes with the newest reading."""
         self.scoreboard.mark_interval()
         self._begun = reading.time
 
     def seconds(self, reading: Reading) -> float:
-        """Seconds of play until a reading, with those of earlier sessions."""
+        """Return seconds of play until a reading, including earlier sessions."""
         return self.earlier + reading.time - self.start.time
 
     def between(self, earlier: Reading, later: Reading, whole: bool = False) -> Record:
-        """What happened between two readings; totals are those of the later."""
+        """Make the record between two readings; totals are those of the later."""
         seconds = max(later.time - earlier.time, 1e-9)
         play = later.play
         change = play - earlier.play
@@ -140,7 +131,6 @@ class ScoreboardReader:
     def _population(
         self, policies: dict[str, PolicyRecord], members: dict[str, MemberRecord], matches: int
     ) -> dict[str, float | None]:
-        """What is told of all policies that play together."""
         found = self.analysis
         playing = [p for name, p in policies.items() if not members or name in members]
         return population_record(
@@ -152,7 +142,6 @@ class ScoreboardReader:
         )
 
     def _members(self, whole: bool) -> dict[str, MemberRecord]:
-        """Of the population, as they are now: those that learn, and not too many frozen copies."""
         if self._table is None:
             return {}
         rows = self._table.rows(whole or self._table.occupants.frozen <= FEW)
@@ -166,7 +155,7 @@ class ScoreboardReader:
     def _policies(
         self, earlier: Reading, later: Reading, seconds: float
     ) -> dict[str, PolicyRecord]:
-        """By name. Worked out for all policies at once, a column for each of a record's numbers."""
+        """Return records by policy, computed by column for all policies at once."""
         names = self.scoreboard.policies
         rings = [self.experience[name] for name in names]
         policy, learn = later.policy, later.learn
@@ -216,7 +205,7 @@ class ScoreboardReader:
         return {name: PolicyRecord(*row) for name, row in zip(names, rows, strict=True)}
 
     def _spread(self, earlier: Reading, later: Reading, means: Numbers) -> Spread:
-        """Of the interval that was marked; of any other one there is none."""
+        """Return the spread of returns in the marked interval, else nothing."""
         if later.begun == earlier.time:
             return spread_of(later.actors, later.mark, means)
         nothing: Numbers = [None] * len(means)
@@ -224,7 +213,6 @@ class ScoreboardReader:
 
 
 def _read(column: Column, learned: Row, learn: Row, on_policy: list[bool]) -> Sequence[Any]:
-    """A column of the learners' counts: of all policies."""
     source = column.source
     assert source is not None, f"nothing works out {column.name}"
     if isinstance(source, Total):
@@ -244,7 +232,7 @@ def _read(column: Column, learned: Row, learn: Row, on_policy: list[bool]) -> Se
 
 
 def member_record(row: MemberRow, table: Table) -> MemberRecord:
-    """A member of a population, from its row of the table."""
+    """Make the record of a member from its row of the table."""
     ref, parent, born, place, numbers = row
     return MemberRecord(
         int(numbers[GAMES]),
@@ -261,7 +249,6 @@ def member_record(row: MemberRow, table: Table) -> MemberRecord:
 
 
 def _behind(experience: ExperienceStore, written: int, learn: Row) -> int | None:
-    """Steps that were collected, and that the learner has not trained on yet."""
     if experience.rollout:
         passed = experience.passed  # with what it has taken, and trains on now or in a later piece
         training = 0 if passed is None else int(passed - learn[Learn.TRAINED] - learn[Learn.LOST])
@@ -275,31 +262,27 @@ def _behind(experience: ExperienceStore, written: int, learn: Row) -> int | None
 
 
 def _lost(experience: ExperienceStore, written: int, learn: Row) -> int:
-    """On-policy: steps that no learner trained on; all that come once a policy learns no more."""
+    """Return steps that no learner trained on, including all later ones of a halted policy."""
     if experience.rollout and learn[Learn.HALTED]:
         return int(written - learn[Learn.TRAINED])
     return int(learn[Learn.LOST])
 
 
 def _finite(values: Row) -> Numbers:
-    """The values; None in place of those that are not finite."""
     return [value if math.isfinite(value) else None for value in values.tolist()]
 
 
 def _mean(change: Row, total: int, count: int) -> float | None:
-    """The mean over an interval; None where nothing was counted."""
     return float(change[total] / change[count]) if change[count] > 0 else None
 
 
 def _means(totals: Row, counts: Row) -> list[float | None]:
-    """`_mean` of many."""
     counted = counts > 0
     means = np.divide(totals, counts, out=np.zeros_like(totals), where=counted)
     return [m if c else None for m, c in zip(means.tolist(), counted.tolist(), strict=True)]
 
 
 def _traffic(earlier: Reading, later: Reading, seconds: float) -> dict[str, float | None]:
-    """What nodes sent each other between two readings."""
     if later.traffic is None:
         return {}
     before = earlier.traffic or (0, 0)  # it was read before anything could be sent

@@ -6,17 +6,15 @@ from collections.abc import Mapping
 
 from remuda.experience.store import ExperienceStore, Held
 
-LEAST = 0.5
-"""The share of the capacity, or of a rollout, below which the user is told."""
-NAMED = 4
-"""The most policies that a message names."""
+LEAST = 0.5  # the share of the capacity, or of a rollout, below which a warning appears
+NAMED = 4  # the most policies named in a message
 
 
 class ShortEpisodes:
     """Finds policies that can hold less than half of their capacity, or of a rollout.
 
-    A segment holds steps of one episode. Episodes much shorter than `experience.segment_length`
-    leave most of each segment empty.
+    A segment holds steps of one episode, so episodes much shorter than `experience.segment_length`
+    waste most of each segment.
     """
 
     def __init__(self, experience: Mapping[str, ExperienceStore]) -> None:
@@ -24,14 +22,14 @@ class ShortEpisodes:
         self._told: set[str] = set()
 
     def news(self) -> list[str]:
-        """Messages about policies that no message has named yet."""
+        """Return messages about policies not named before."""
         left = [name for name in self._experience if name not in self._told]
         found = self._short(left)
         self._told |= found.keys()
         return _messages(found)
 
     def notes(self) -> list[str]:
-        """Messages about all policies, by the mean length of the segments so far."""
+        """Return messages about all policies, by the mean length of segments so far."""
         return _messages(self._short(list(self._experience)))
 
     def _short(self, names: list[str]) -> dict[str, Held]:
@@ -40,7 +38,6 @@ class ShortEpisodes:
 
 
 def _messages(short: Mapping[str, Held]) -> list[str]:
-    """One message for all policies with the same settings."""
     alike: dict[tuple[int, int, int, bool], list[tuple[str, Held]]] = {}
     for name, held in short.items():
         key = (held.wanted, held.segment_length, held.advised, held.is_rollout)

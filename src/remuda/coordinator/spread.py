@@ -1,4 +1,4 @@
-"""How far the returns of an interval lie apart, from what every actor counted since its mark."""
+"""The spread of returns in an interval, from all actors' counts since its mark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Numbers = list[float | None]
 
 
 class Spread(NamedTuple):
-    """Of the returns of each policy in an interval; None: no episode ended."""
+    """Extremes and deviation of each policy's returns in an interval; None: no episode ended."""
 
     low: Numbers
     high: Numbers
@@ -20,12 +20,11 @@ class Spread(NamedTuple):
 
 
 def spread_of(rows: Row, mark: float, means: Numbers) -> Spread:
-    """Put together what the actors counted since a mark.
+    """Combine the actors' counts since a mark.
 
-    The standard deviation is that of all returns, from their own mean; sums of squares of several
-    actors are joined as Chan et al. 1983 do. An actor that closes an episode while its row is read,
-    or just before the mark is set, may have counted it on one side only: then the mean itself is
-    an extreme at least, for none is nearer.
+    The standard deviation is that of all returns around their mean; sums of squares are combined as
+    in Chan et al. 1983. An actor that ends an episode during the reading, or just before the mark,
+    may count it on one side only; then the mean itself serves as an extreme.
     """
     fresh = (rows[..., Policy.MARK] == mark) & (rows[..., Policy.RETURNS] > 0)
     count = np.where(fresh, rows[..., Policy.RETURNS], 0.0)

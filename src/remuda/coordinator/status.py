@@ -1,4 +1,4 @@
-"""The status of a run, for its readers while it goes on: `status.json`, every second."""
+"""The status of a run for its readers: `status.json`, every second."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from remuda.checkpoint.plain import (
-    NUMBER,
-    Kinds,
-    checked,
-    checked_all,
-    kinds_of,
-    read_checked,
-)
+from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all, kinds_of, read_checked
 from remuda.checkpoint.state import write_whole
 from remuda.coordinator.frozen import FrozenTexts
 from remuda.coordinator.metrics import MemberRecord, PolicyRecord, Record
@@ -28,10 +21,9 @@ from remuda.publish.weight_store import WeightStore
 from remuda.types import RoleStatus
 
 INTERVAL = 1.0
-"""Seconds between two writings; with hundreds of policies there are more, since a tick encodes only
-so many values (`remuda.coordinator.pieces`)."""
+"""Seconds between two writings; more with hundreds of policies, since a tick encodes a bounded
+number of values (`remuda.coordinator.pieces`)."""
 ERRORS = 20
-"""The newest errors that are kept."""
 
 
 STATUS: Kinds = {
@@ -47,23 +39,17 @@ STATUS: Kinds = {
     "members": dict,
     "errors": list,
 }
-"""What a status holds at least."""
 
 
 class StatusFile:
-    """Writes the status of a run, in pieces; a full disk costs the status, not the run.
+    """Writes the status of a run, in pieces; a full disk loses the status, not the run.
 
-    A status of many policies is encoded over several ticks (`work`) and written by the last piece,
-    whole. If the process dies before, the status before stays, whole too, as it does between two
-    writings.
+    A status of many policies is encoded over several ticks (`work`), and the last piece writes it
+    atomically. If the process dies before, the previous status stays.
     """
 
     def __init__(
-        self,
-        path: Path,
-        published: WeightStore,
-        schedule: str,
-        frozen: FrozenTexts | None = None,
+        self, path: Path, published: WeightStore, schedule: str, frozen: FrozenTexts | None = None
     ) -> None:
         self._path, self._published, self._schedule = path, published, schedule
         self._frozen = frozen
@@ -71,31 +57,30 @@ class StatusFile:
         self._returns: dict[str, float] = {}
         self._begun = 0.0
         self.work = Pieces()
-        """What is left to do of the newest status."""
 
     def note(self, message: str) -> None:
-        """Keep a message among the last errors."""
+        """Add a message to the last errors."""
         self._errors.append({"time": time.time(), "message": message})
 
     def look(self, record: Record) -> None:
-        """Remember returns: most intervals of a slow game see no episode end."""
+        """Remember returns: most intervals of slow environments have no episode end."""
         for name, policy in record.playing.items():
             if policy.mean_return is not None:
                 self._returns[name] = policy.mean_return
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for another, and the one before is written."""
+        """Return whether it is time for another, and the previous one is written."""
         return time.monotonic() - self._begun >= INTERVAL and not self.work.busy
 
     def begin(self, record: Record, roles: Iterable[RoleStatus], ended: str = "") -> None:
-        """Begin a status, in place of one that is not written yet."""
+        """Begin a status, replacing an unwritten one."""
         self._begun = time.monotonic()
         self.look(record)
         self.work.begin(self._writing(record, roles, ended))
 
     def write(self, record: Record, roles: Iterable[RoleStatus], ended: str) -> None:
-        """Write the status in which the run ended, whole."""
+        """Write the final status."""
         self.begin(record, roles, ended)
         self.work.finish()
 
@@ -125,12 +110,11 @@ class StatusFile:
 
 
 def read_status(path: Path) -> dict[str, Any]:
-    """The newest status in a file."""
+    """Read the newest status."""
     return read_checked(path, _checked, "the run has not begun")
 
 
 def _checked(data: object) -> dict[str, Any]:
-    """A status with everything in it that is shown; a `ValueError` where it has not."""
     status = checked(data, STATUS)
     for role in status["roles"]:
         checked(role, kinds_of(RoleStatus))

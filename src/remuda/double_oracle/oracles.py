@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from remuda.algorithms import find_algorithm
 from remuda.analysis.returns import mean_of
 from remuda.config import Config, load_config
 from remuda.crossplay import Entrant, Player
@@ -53,7 +52,7 @@ class OracleSettings:
             "candidates": self.candidates,
             "seconds": self.seconds,
             "turns": self.turns,
-            "policy": _with_shared(self.policy, None),
+            "policy": dict(self.policy),
             "num_envs": self.num_envs,
             "schedule": self.schedule,
             "trials": self.trials,
@@ -61,20 +60,8 @@ class OracleSettings:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> OracleSettings:
-        """Return settings from plain data."""
-        return cls(**{**plain, "policy": _with_shared(plain["policy"], True)})
-
-
-def _with_shared(policy: Mapping[str, Any], usual: bool | None) -> dict[str, Any]:
-    """Return a policy section with an explicit `network.shared`, if the algorithm has none."""
-    network, algorithm = policy.get("network", {}), find_algorithm(policy.get("algorithm", "ppo"))
-    says = any("shared" in preset.get("network", {}) for preset in algorithm.presets)
-    is_open = algorithm.takes == "rollouts" and not says
-    if not is_open or not isinstance(
-        network, Mapping
-    ):  # an invalid section is refused by its check
-        return dict(policy)
-    return {**policy, "network": {"shared": usual, **network}}
+        """Make settings from plain data."""
+        return cls(**plain)
 
 
 @dataclass(frozen=True)

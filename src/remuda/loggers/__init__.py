@@ -1,6 +1,6 @@
-"""Loggers: callbacks that send a run's metrics to a tracking service, each one small file.
+"""Loggers: callbacks that send metrics to a tracking service.
 
-A logger is not essential: if it fails while the run goes on, that is told, and the run goes on.
+A logger is not essential: if it fails during a run, the run reports it and continues.
 """
 
 from __future__ import annotations
@@ -20,11 +20,7 @@ _BY_NAME = {"wandb": "WandbLogger", "mlflow": "MLflowLogger"}
 
 
 def make_logger(name: str) -> Callback:
-    """The logger that `run.loggers` names, as its environment variables set it up.
-
-    Raises:
-        ConfigError: its package is not installed.
-    """
+    """Make the logger that `run.loggers` names, configured by its environment variables."""
     made: Callback = __getattr__(_BY_NAME[name])()
     return made
 

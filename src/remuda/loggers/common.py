@@ -1,4 +1,4 @@
-"""What loggers have in common."""
+"""Functions that loggers share."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from remuda.errors import ConfigError
 from remuda.evaluation import way_of
 from remuda.result import Result
 
-IDS = "loggers.json"
-"""In the run directory: by logger, the id of the run there, for a resumed run to go on with."""
+IDS = "loggers.json"  # the file in the run directory with each logger's run id, for a resumed run
 
 
 def load_package(name: str, extra: str) -> ModuleType:
@@ -33,15 +32,12 @@ def load_package(name: str, extra: str) -> ModuleType:
 
 
 def measured(row: Mapping[str, float]) -> dict[str, float]:
-    """The columns of a row in which something was measured."""
+    """Return the columns of a row that have a value."""
     return {name: value for name, value in row.items() if math.isfinite(value)}
 
 
 def evaluated(result: Result) -> dict[str, float]:
-    """What play after training earned, as columns `greedy/agent_0`, or `sampled/agent_0`.
-
-    Without those that took no part. Empty: there was none.
-    """
+    """Return the final evaluation as columns `greedy/agent_0`, or `sampled/agent_0`, if any."""
     found: dict[str, Any] = result.evaluation.as_summary() if result.evaluation else {}
     groups: tuple[dict[str, Any], ...] = (found.get("agents", {}), found.get("policies", {}))
     way = way_of(found)
@@ -50,7 +46,7 @@ def evaluated(result: Result) -> dict[str, float]:
 
 
 def known_id(directory: Path, logger: str) -> str | None:
-    """The id under which an earlier session of the run was logged; None: it was not."""
+    """Return the id under which an earlier session was logged, if any."""
     try:
         found = read_json(directory / IDS).get(logger)
     except (OSError, ValueError, AttributeError):
@@ -59,20 +55,9 @@ def known_id(directory: Path, logger: str) -> str | None:
 
 
 def keep_id(directory: Path, logger: str, value: str) -> None:
-    """Note the id under which the run is logged."""
+    """Save the id under which the run is logged."""
     try:
         ids = read_json(directory / IDS)
     except (OSError, ValueError):
         ids = {}
     write_file(directory / IDS, json.dumps({**ids, logger: value}).encode())
-
-
-def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The leaves of a tree by dotted key; a part of a key may have dots itself, as agents may."""
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found

@@ -9,21 +9,20 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from remuda.callbacks import ActiveRun, Callback
+from remuda.config import by_leaf
 from remuda.errors import RemudaError
-from remuda.loggers.common import evaluated, flat, keep_id, known_id, load_package, measured
+from remuda.loggers.common import evaluated, keep_id, known_id, load_package, measured
 from remuda.result import Result
 
 AT_ONCE = {"metrics": 1000, "params": 100}
-"""The most that MLflow takes in one call."""
-LONGEST = 500
-"""Characters of a parameter's value that every version takes."""
+LONGEST = 500  # characters of a parameter's value that every version accepts
 
 
 class MLflowLogger(Callback):
-    """Logs every line of metrics, with the turns as its step, and what play after it earned.
+    """Logs every line of metrics, with turns as the step, and the final evaluation.
 
-    Where to is MLFLOW_TRACKING_URI's, the experiment MLFLOW_EXPERIMENT_NAME's, or `remuda`. A
-    resumed run goes on in the same run there.
+    MLFLOW_TRACKING_URI is the destination, MLFLOW_EXPERIMENT_NAME the experiment (default
+    `remuda`). A resumed run continues the same MLflow run.
     """
 
     essential: ClassVar[bool] = False
@@ -37,7 +36,7 @@ class MLflowLogger(Callback):
         self._id = ""
 
     def on_start(self, run: ActiveRun) -> None:
-        """Begin a run there with the configuration as its parameters, or go on with it."""
+        """Begin an MLflow run with the configuration as its parameters, or continue it."""
         uri = self._uri or self._mlflow.get_tracking_uri()
         try:
             self._client = client = self._mlflow.MlflowClient(tracking_uri=uri)
@@ -56,7 +55,7 @@ class MLflowLogger(Callback):
                 "a local database needs the whole package: pip install mlflow"
             ) from error
         keep_id(run.directory, "mlflow", self._id)
-        config = flat(run.config.model_dump(mode="json"))
+        config = by_leaf(run.config.model_dump(mode="json"))
         params = [
             self._mlflow.entities.Param(_name(key), str(value)[:LONGEST])
             for key, value in config.items()
@@ -68,7 +67,7 @@ class MLflowLogger(Callback):
         self._log_metrics(measured(row), int(row["turns"]))
 
     def on_end(self, run: ActiveRun, result: Result | None) -> None:  # noqa: ARG002
-        """Log what came of it, and finish."""
+        """Log the result, and finish."""
         if not self._id:
             return
         if result is not None:
@@ -88,5 +87,4 @@ class MLflowLogger(Callback):
 
 
 def _name(key: str) -> str:
-    """A name that MLflow takes: a policy may be called otherwise."""
     return re.sub(r"[^\w\-. :/]", "_", key, flags=re.ASCII)

@@ -12,10 +12,10 @@ from remuda.result import Result
 
 
 class WandbLogger(Callback):
-    """Logs every line of metrics over `turns`, and what play after it earned at the end.
+    """Logs every line of metrics over `turns`, and the final evaluation.
 
-    Its files lie in the run directory, under `wandb/`. WANDB_MODE, WANDB_PROJECT, WANDB_ENTITY and
-    all the rest hold as everywhere. A resumed run goes on under the same id.
+    Its files are in the run directory, under `wandb/`. WANDB_MODE, WANDB_PROJECT, WANDB_ENTITY and
+    all others work as usual. A resumed run keeps its id.
     """
 
     essential: ClassVar[bool] = False
@@ -27,7 +27,7 @@ class WandbLogger(Callback):
         self._run: Any = None
 
     def on_start(self, run: ActiveRun) -> None:
-        """Begin a run there, or go on with it."""
+        """Begin a W&B run, or continue it."""
         wandb = self._wandb
         usual = {
             "project": os.environ.get("WANDB_PROJECT") or "remuda",
@@ -49,7 +49,7 @@ class WandbLogger(Callback):
         self._run.log(measured(row))
 
     def on_end(self, run: ActiveRun, result: Result | None) -> None:  # noqa: ARG002
-        """Log what came of it, and finish."""
+        """Log the result, and finish."""
         if self._run is None:
             return
         if result is not None:

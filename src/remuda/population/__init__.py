@@ -1,1 +1,1 @@
-"""Who exists, who plays whom, and what came of it."""
+"""Populations: members, matchmaking, births and results."""

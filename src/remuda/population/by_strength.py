@@ -1,4 +1,4 @@
-"""Matchmakers that go by ratings and results: equals, or those that a policy loses to."""
+"""Matchmakers that use ratings and results: equals, or opponents that a policy loses to."""
 
 from __future__ import annotations
 
@@ -10,25 +10,19 @@ from remuda.errors import ConfigError
 from remuda.population.ledger import Ledger
 from remuda.population.matchmaking import Matchmaker, draw_uniformly
 from remuda.population.records import RATING, Member, PolicyRef, Population
-from remuda.population.seating import (
-    Seating,
-    Seatings,
-    seat_all,
-)
+from remuda.population.seating import Seating, Seatings, seat_all
 from remuda.types import Array, Bools, Integers
 
-GROUPS = 20
-"""Groups that are drawn before the seats go to any policies that may take them."""
+GROUPS = 20  # groups that are drawn before the seats go to any policies that may take them
 
 
 class Fitness(Matchmaker):
-    """Equals play: where possible, no two ratings in a match differ by more than the window.
+    """Equals play: if possible, no two ratings in a match differ by more than the window.
 
-    The first policy of a match is drawn from all live ones alike, so with L of them each plays at
-    least 1 / L of the matches on average, however far its rating is from the others. The rest are
-    drawn from the policies within the window. Where these are too few, the first meets the ratings
-    closest to its own. Where the seats are reserved, and no such group may take them, they go to
-    any policies that may.
+    The first policy of a match is drawn uniformly from the live ones, so each of L policies plays
+    in at least 1 / L of the matches on average, regardless of its rating. The rest are drawn from
+    the policies within the window. If these are too few, the first meets the ratings closest to its
+    own. If no such group may take the seats, they go to any policies that may.
     """
 
     seats_differ = True
@@ -40,7 +34,7 @@ class Fitness(Matchmaker):
 
     exchangeable = True
 
-    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
+    def seat(self, population: Population, ledger: Ledger, rng: np.random.Generator) -> Seating:  # noqa: ARG002
         """Draw a group within the window, and seat it."""
         ratings = population.numbers[population.places, RATING]
         order = np.argsort(ratings, kind="stable")
@@ -50,17 +44,17 @@ class Fitness(Matchmaker):
         )
         live = learns[order]
         first = np.flatnonzero(live if live.any() else ~live)
-        one = int(first[random.integers(len(first))])
+        one = int(first[rng.integers(len(first))])
         for _ in range(self._tries(population)):
-            group = self._draw_group(ratings[order], live, one, random)
-            seating = seat_all([members[order[i]] for i in group], self.num_seats, random)
+            group = self._draw_group(ratings[order], live, one, rng)
+            seating = seat_all([members[order[i]] for i in group], self.num_seats, rng)
             if seating:
                 return seating
-        # Seats are kept to some, and no equals may take them together: draw any that may.
-        return draw_uniformly(self, population, random)
+        # The seats are restricted, and no equals may take them together: draw any that may.
+        return draw_uniformly(self, population, rng)
 
     def _tries(self, population: Population) -> int:
-        """How many groups are worth drawing."""
+        """Return how many groups to draw before giving up."""
         if len(population.members) <= self.num_seats:
             return 1  # there is but one
         seats = range(self.num_seats)
@@ -71,36 +65,36 @@ class Fitness(Matchmaker):
         return GROUPS if seatings.possible else 0
 
     def _draw_group(
-        self, ratings: Array, live: Bools, one: int, random: np.random.Generator
+        self, ratings: Array, live: Bools, one: int, rng: np.random.Generator
     ) -> list[int]:
-        """Choose who plays: [seats], numbers into the members by rating."""
+        """Choose the players: [seats], indices into the members sorted by rating."""
         seats, count = self.num_seats, len(ratings)
         if count <= seats:
             return list(range(count))
         # Every group within the window is a choice from a run of neighbours; the first chooses
         # among the runs that it is in.
         ends = np.searchsorted(ratings, ratings + self.window, side="right")
-        largest = np.diff(ends, prepend=0) > 0  # what is part of another run is none of its own
+        largest = np.diff(ends, prepend=0) > 0  # runs within other runs do not count
         firsts = np.flatnonzero((ends - np.arange(count) >= seats) & largest)
         ends = ends[firsts]
         mine = np.flatnonzero((firsts <= one) & (one < ends))
         if not len(mine):
             return self._closest(ratings, one)
-        run = int(mine[random.integers(len(mine))])
+        run = int(mine[rng.integers(len(mine))])
         others = np.arange(firsts[run], ends[run])
         others = others[others != one]
         if live.all():
-            chosen = others[random.choice(len(others), seats - 1, replace=False)]
+            chosen = others[rng.choice(len(others), seats - 1, replace=False)]
             return [one, *chosen.tolist()]
         learning, frozen = others[live[others]], others[~live[others]]
-        past = int((random.random(seats - 1) < self.past_share).sum())
+        past = int((rng.random(seats - 1) < self.past_share).sum())
         past = min(max(past, seats - 1 - len(learning)), len(frozen))
-        chosen = learning[random.choice(len(learning), seats - 1 - past, replace=False)]
-        drawn = frozen[random.choice(len(frozen), past, replace=False)]
+        chosen = learning[rng.choice(len(learning), seats - 1 - past, replace=False)]
+        drawn = frozen[rng.choice(len(frozen), past, replace=False)]
         return [one, *chosen.tolist(), *drawn.tolist()]
 
     def _closest(self, ratings: Array, one: int) -> list[int]:
-        """The neighbours with the closest ratings, among them the first of the match."""
+        """Return neighbours with the closest ratings that include the first player."""
         seats = self.num_seats
         firsts = np.arange(max(one - seats + 1, 0), min(one, len(ratings) - seats) + 1)
         first = int(firsts[np.argmin(ratings[firsts + seats - 1] - ratings[firsts])])
@@ -108,25 +102,22 @@ class Fitness(Matchmaker):
 
 
 def hard(loses: Array) -> Array:
-    """The probability to lose, squared: those whom one loses to most."""
-    squared: Array = loses**2
-    return squared
+    """Return the squared probability to lose: opponents that the policy loses to most."""
+    return loses**2
 
 
 def even(loses: Array) -> Array:
-    """The probability to lose times that to win: those who are one's equals."""
-    product: Array = loses * (1.0 - loses)
-    return product
+    """Return the probability to lose times that to win: equals."""
+    return loses * (1.0 - loses)
 
 
 def capped(loses: Array) -> Array:
-    """The probability to lose, but 0.5 at most: all that are not weaker, alike."""
-    found: Array = np.minimum(loses, 0.5)
-    return found
+    """Return the probability to lose, at most 0.5: all opponents that are not weaker, equally."""
+    return np.minimum(loses, 0.5)
 
 
 def uniform(loses: Array) -> Array:
-    """The same for all: fictitious self-play."""
+    """Return equal weights: fictitious self-play."""
     return np.ones(len(loses))
 
 
@@ -136,16 +127,17 @@ WEIGHTINGS: Mapping[str, Callable[[Array], Array]] = {
     "capped": capped,
     "uniform": uniform,
 }
-"""Of the probabilities to lose, 1 - x: (1 - x)^2, x (1 - x), min(0.5, 1 - x) and 1; the first three
-are `squared`, `variance` and `linear_capped` in the supplement of Vinyals et al. 2019."""
+"""Weightings of 1 - x, the probability to lose: (1 - x)^2, x (1 - x), min(0.5, 1 - x) and 1. The
+first three are `squared`, `variance` and `linear_capped` in the supplement of Vinyals et al. 2019.
+"""
 
 
 class Prioritized(Matchmaker):
-    """Prioritized fictitious self-play: opponents by the probability to lose to them.
+    """Prioritised fictitious self-play (PFSP): opponents by the probability to lose to them.
 
-    A learner, each in turn and on each seat in turn, meets others drawn with probability in
-    proportion to a weighting of its chance to lose to them (Vinyals et al. 2019, "Grandmaster level
-    in StarCraft II"). Where every weight is 0, all are equally likely.
+    Learners take turns, on each seat in turn. Opponents are drawn in proportion to a weighting of
+    the probability to lose to them (Vinyals et al. 2019, "Grandmaster level in StarCraft II"). If
+    all weights are 0, they are uniform.
     """
 
     seats_differ = True
@@ -163,14 +155,13 @@ class Prioritized(Matchmaker):
     def probabilities(
         self, learner: PolicyRef, others: Sequence[PolicyRef], ledger: Ledger
     ) -> Array:
-        """The probability of each of these opponents: [len(others)]."""
+        """Return the probability of each of these opponents: [len(others)]."""
         weights = self._weigh(1.0 - ledger.win_rates(learner, others))
         total = weights.sum()
-        found: Array = weights / total if total > 0.0 else np.full(len(weights), 1 / len(weights))
-        return found
+        return weights / total if total > 0.0 else np.full(len(weights), 1 / len(weights))
 
-    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:
-        """The learner on its seat, opponents drawn one after another without repetition."""
+    def seat(self, population: Population, ledger: Ledger, rng: np.random.Generator) -> Seating:
+        """Seat the learner, and draw opponents one after another without repetition."""
         learning = population.learning
         if not learning:
             raise ConfigError("no policy in the population learns, so no opponents are chosen")
@@ -178,7 +169,7 @@ class Prioritized(Matchmaker):
         learner = learning[turn % len(learning)]
         if not learner.may_sit(place):
             place = next(seat for seat in range(self.num_seats) if learner.may_sit(seat))
-        return self.seat_for(learner, place, population, ledger, random)
+        return self.seat_for(learner, place, population, ledger, rng)
 
     def seat_for(
         self,
@@ -186,17 +177,17 @@ class Prioritized(Matchmaker):
         place: int,
         population: Population,
         ledger: Ledger,
-        random: np.random.Generator,
+        rng: np.random.Generator,
     ) -> Seating:
-        """This learner on this seat, and its opponents."""
-        is_past = self._other_past_seats(place, population, random)
+        """Seat this learner on this seat, and draw its opponents."""
+        is_past = self._other_past_seats(place, population, rng)
         places = population.places
         weights = self._weigh(1.0 - ledger.win_rates_at(learner.place, places))
         left = np.ones(len(places), np.bool_)  # who has no seat yet
         left[np.searchsorted(places, learner.place)] = False
-        drawn = self._draw_at_once(place, is_past, population, weights, left, random)
+        drawn = self._draw_at_once(place, is_past, population, weights, left, rng)
         if not drawn:
-            drawn = self._draw_in_turn(place, is_past, population, weights, left, random)
+            drawn = self._draw_in_turn(place, is_past, population, weights, left, rng)
         members = population.members
         drawn = [*drawn[:place], -1, *drawn[place:]]
         return tuple(
@@ -211,13 +202,12 @@ class Prioritized(Matchmaker):
         population: Population,
         weights: Array,
         left: Bools,
-        random: np.random.Generator,
+        rng: np.random.Generator,
     ) -> list[int]:
-        """All opponents where every seat is for all, and there are enough: by seat, their rows.
+        """Draw all opponents by row if every seat is open to all; empty if not possible.
 
-        Numbers with the exponential distribution, each divided by the weight, put opponents into an
-        order as if they were drawn one after another (Efraimidis and Spirakis 2006, "Weighted
-        random sampling with a reservoir", in logarithms). Empty: it cannot be done so.
+        Exponential numbers divided by the weights give an order as if opponents were drawn one
+        after another (Efraimidis and Spirakis 2006, "Weighted random sampling with a reservoir").
         """
         members = population.members
         if not population.view("all free", lambda: all(m.seats is None for m in members)):
@@ -233,7 +223,7 @@ class Prioritized(Matchmaker):
             rates = weights[rows]
             if len(rows) < count or not (rates > 0.0).all():
                 return []
-            keys = random.standard_exponential(len(rows)) / rates
+            keys = rng.standard_exponential(len(rows)) / rates
             first = np.argpartition(keys, count - 1)[:count]
             drawn[past] = rows[first[np.argsort(keys[first])]].tolist()[::-1]
         return [drawn[past].pop() for past in others]
@@ -245,9 +235,9 @@ class Prioritized(Matchmaker):
         population: Population,
         weights: Array,
         left: Bools,
-        random: np.random.Generator,
+        rng: np.random.Generator,
     ) -> list[int]:
-        """The opponents, one seat after another: by seat, their rows among the members."""
+        """Draw the opponents one seat after another: their rows among the members."""
         drawn = []
         for seat in range(self.num_seats):
             if seat == place:
@@ -262,17 +252,15 @@ class Prioritized(Matchmaker):
                 able = able if len(able) else rows
             sums = weights[able].cumsum()
             if sums[-1] > 0.0:
-                i = int(np.searchsorted(sums, random.random() * sums[-1], side="right"))
+                i = int(np.searchsorted(sums, rng.random() * sums[-1], side="right"))
                 i = min(i, len(able) - 1)
             else:
-                i = int(random.integers(len(able)))
+                i = int(rng.integers(len(able)))
             drawn.append(int(able[i]))
             left[able[i]] = False
         return drawn
 
     def _rows(self, population: Population, seat: int, name: str) -> Integers:
-        """Who may take a seat, as numbers into the members."""
-
         def find() -> Integers:
             by_name = {"live": population.live_for_seat, "past": population.past_for_seat}
             members = by_name.get(name, population.for_seat)(seat)
@@ -281,10 +269,9 @@ class Prioritized(Matchmaker):
         return population.view(("rows", name, population.kind_of_seat(seat)), find)
 
     def _other_past_seats(
-        self, place: int, population: Population, random: np.random.Generator
+        self, place: int, population: Population, rng: np.random.Generator
     ) -> list[bool]:
-        """By seat, whether a frozen copy is to take it; never the learner's own."""
         if not population.frozen:
             return [False] * self.num_seats
-        drawn = (random.random(self.num_seats) < self.past_share).tolist()
+        drawn = (rng.random(self.num_seats) < self.past_share).tolist()
         return [is_past and seat != place for seat, is_past in enumerate(drawn)]

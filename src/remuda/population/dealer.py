@@ -1,4 +1,4 @@
-"""What all actors have in common that deal seats: the matches of their copies."""
+"""The base of all actors that deal seats: the matches of their copies."""
 
 from __future__ import annotations
 
@@ -21,27 +21,24 @@ from remuda.population.table_layout import NO_POLICY, POLICY, VERSION
 from remuda.population.team_returns import sides_by_agent
 from remuda.types import Array, Bools, Floats, Integers, State
 
-MOST_SEATINGS = 256
-"""Seatings that are kept: of many policies hardly one comes twice."""
+MOST_SEATINGS = 256  # seatings to cache; with many policies few recur
 
 
 class Dealer(ABC):
-    """Deals the seats of one actor's copies of a game, from the table of a population.
+    """Deals the seats of one actor's copies of an environment, from a population's table.
 
-    Matches are numbered by actor in turn: the n-th of actor i is `n * actors + i`, so that no two
-    have the same number.
+    Matches are numbered across actors: the n-th of actor i is `n * actors + i`.
     """
 
     population: Population
-    """Who may be dealt, as this actor knows."""
+    """The members that this actor may deal, as far as it knows."""
     ledger: Ledger
-    """What came of their matches."""
 
     def __init__(
         self,
         table: Table,
         matchmaker: Matchmaker,
-        random: np.random.Generator,
+        rng: np.random.Generator,
         num_envs: int,
         roster: Roster | None = None,
         once: bool = False,
@@ -52,24 +49,24 @@ class Dealer(ABC):
         self.table, self.matchmaker = table, matchmaker
         self.roster = roster or Roster(tuple(f"seat {seat}" for seat in range(table.seats)))
         self.teams = sides_by_agent(self.roster.teams or ("",) * table.seats)
-        """[seats]: the number of each seat's team; where there are no teams, all are one."""
+        """[seats]: the number of each seat's team; without teams all are one."""
         self.seated: Integers = np.zeros((num_envs, table.seats), np.int64)
-        """[num_envs, seats]: the place in the population of the member that sits there."""
+        """[num_envs, seats]: the place of the member on each seat."""
         self.learns: Bools = np.ones(self.seated.shape, np.bool_)
-        """[num_envs, seats]: whether a live policy that sits there learns from the match."""
+        """[num_envs, seats]: whether a live policy on that seat learns from the match."""
         self._matches: Integers = np.zeros(num_envs, np.int64)
         self._episode_metrics: Integers = np.array(episode_metrics, np.int64)
-        self._random, self._once, self._actor = random, once, actor
+        self._rng, self._once, self._actor = rng, once, actor
 
     @property
     def is_shared(self) -> bool:
-        """Whether other actors deal from the table too."""
+        """Return whether other actors deal from the table too."""
         return self.table.num_actors > 1
 
     def deal(self, over: Bools) -> None:
         """Seat the next matches in these copies."""
         copies = np.flatnonzero(over)
-        matches = self.matchmaker.propose(self.population, self.ledger, len(copies), self._random)
+        matches = self.matchmaker.propose(self.population, self.ledger, len(copies), self._rng)
         if not matches:
             return
         actors, dealt = self.table.num_actors, [tuple(match.seats) for match in matches]
@@ -85,9 +82,9 @@ class Dealer(ABC):
         self._note_proposed(matches[-1].id + 1)
 
     def _places_of(self, seats: Seating) -> list[int]:
-        """By seat, the place of who is dealt it, if all may sit there."""
+        """Return the place of the member on each seat, after checking the seating."""
         population = self.population
-        # Few policies meet again and again; this is forgotten when somebody comes or goes.
+        # Few policies meet again and again; the view is cleared when members change.
         known: dict[Seating, list[int]] = population.view("seatings", dict)
         found = known.get(seats)
         if found is None:
@@ -105,51 +102,49 @@ class Dealer(ABC):
         oldest: Integers,
         newest: Integers,
         truncated: Bools,
-        told: Floats | None = None,
+        metrics: Floats | None = None,
     ) -> None:
         """Note the results of these copies.
 
         over: [num_envs] which of them are over.
         returns: [num_envs, seats]; NaN: that seat took no part.
         oldest: [num_envs, seats] the oldest version that acted...
-        truncated: [num_envs] whether the match was cut off.
-        told: [facts, num_envs] what the game tells of these episodes; None: nothing.
+        truncated: [num_envs] whether the match was truncated.
+        metrics: [metrics, num_envs] metrics of these episodes, if there are any.
         """
 
     @abstractmethod
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
-        """Bring who exists up to date; between two turns."""
+        """Update the population; between two turns."""
 
     @abstractmethod
     def has_news(self) -> bool:
-        """Whether another actor did something that `step` is to be called for."""
+        """Return whether another actor did something that `step` must handle."""
 
     @abstractmethod
     def settled(self) -> bool:
-        """Once all turns are played: whether nothing of the other actors is waited for."""
+        """Return whether nothing of the other actors is awaited, after all turns are played."""
 
     @abstractmethod
-    def _note_proposed(self, count: int) -> None:
-        """Let a successor number its matches on from here."""
+    def _note_proposed(self, count: int) -> None: ...
 
     @abstractmethod
-    def _proposed(self) -> int:
-        """How many matches were proposed."""
+    def _proposed(self) -> int: ...
 
     def state(self) -> State:
-        """The matches that are being played, and what the table does not hold."""
+        """Return the matches in progress, and all state outside the table."""
         return {
             "matchmaker": self.matchmaker.state(),
-            "random": rng_state(self._random),
+            "random": rng_state(self._rng),
             "seated": self.seated.copy(),
             "learns": self.learns.copy(),
             "matches": self._matches.copy(),
         }
 
     def restore(self, state: State, matches: bool = True) -> None:
-        """Go on from what `state` returned; `matches`: with those that were being played too."""
+        """Continue from what `state` returned; with `matches`, those in progress too."""
         self.matchmaker.restore(branch(state, "matchmaker"))
-        restore_rng(self._random, state["random"])
+        restore_rng(self._rng, state["random"])
         if not matches:
             self.matchmaker.begin_at(self._proposed())
             return
@@ -169,7 +164,6 @@ class Dealer(ABC):
         newest: Integers,
         truncated: Bools,
     ) -> Array:
-        """The records of the matches in these copies, which are over."""
         identity = self.table.occupants.identity[self.seated[copies]]
         records = self.table.records.empty(len(copies))
         records["number"], records["kind"] = self._matches[copies], MATCH

@@ -1,4 +1,4 @@
-"""Directors: which policies exist. They return commands; `Lifecycle` carries them out."""
+"""Directors decide which policies exist. They return commands that `Lifecycle` carries out."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ class Freeze:
 
 @dataclass(frozen=True)
 class Retire:
-    """Let a member go, once the matches that it plays in are over.
+    """Retire a member after its current matches.
 
-    The place of one that learns is empty then, and another may be born there. One without whom no
-    match could be made stays.
+    The place of a learning policy becomes empty. A policy that is needed to make any match stays.
     """
 
     ref: PolicyRef
@@ -35,36 +34,35 @@ class Retire:
 
 @dataclass(frozen=True)
 class Birth:
-    """Let a policy begin in an empty place; it plays once its learner has begun."""
+    """Start a policy in an empty place; it plays once its learner has begun."""
 
     policy: str
     """The place, one of `Population.empty`."""
     parent: PolicyRef | None = None
-    """Whose weights it begins with; None: weights of its own, drawn at random."""
+    """The member whose weights it begins with; None: random weights."""
     hyperparameters: Mapping[str, float] = field(default_factory=dict)
-    """Those that differ from its parent's, or else from its specification: names of
+    """Hyperparameters that differ from its parent's, or from its specification: names of
     `remuda.hyperparameters`."""
     mutation: float = 0.0
-    """Noise on its parent's weights: in standard deviations of the weights of each layer."""
+    """Noise on its parent's weights, in standard deviations of the weights of each layer."""
     second: PolicyRef | None = None
-    """A second parent, whose some layers are; None: there is none."""
+    """A second parent for crossover."""
     crossover: float = 0.0
-    """How probable it is that a layer is the second parent's."""
+    """Probability that a layer comes from the second parent."""
     fitness: tuple[float, float] | None = None
-    """What the policy before in this place was judged to be worth, and the parent; for the ledger.
-    """
+    """Fitness of the previous policy in this place, and of the parent; for the ledger."""
     inherits_training: bool = False
-    """Whether it is trained on as its parent is, a live one: with the moments of its optimizer, its
-    target network and its schedules. Only schedules fit weights that are not the parent's own."""
+    """Inherit the training state of a live parent: optimizer moments, target network and schedules.
+    Only schedules fit weights that differ from the parent's."""
 
 
 @dataclass(frozen=True)
 class Vacate:
-    """Let a live policy go, so that another may be born in its place.
+    """Retire a live policy so that another may be born in its place.
 
-    Where no match could be made without it, a frozen copy of it stands in: it takes its seats in
-    new matches until the newborn plays, and then goes. Who cannot be done without even so stays,
-    and so does a scripted member: no policy is born in its place.
+    If no match could be made without it, a frozen copy takes its seats until the
+    newborn plays. If even that does not suffice, the policy stays. Scripted members stay too: no
+    policy is born in their places.
     """
 
     policy: str
@@ -74,37 +72,37 @@ Command = Freeze | Retire | Birth | Vacate
 
 
 class Director(Protocol):
-    """Decides which policies begin, are frozen, and retire."""
+    """Decides which policies are born, frozen and retired."""
 
     def step(
         self, population: Population, ledger: Ledger, versions: Mapping[str, int]
     ) -> list[Command]:
-        """What is to be done now."""
+        """Return the commands to carry out now."""
 
     def state(self) -> State:
-        """What a successor needs to command what this would have."""
+        """Return the state that a successor needs."""
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
 
 
 class Snapshots:
-    """Keeps copies of what every policy was: so many, with a rule for which are dropped.
+    """Keeps a limited number of copies of every policy.
 
-    A policy is frozen every so many versions, or once it wins often enough against the copies of
-    it that there are, whichever comes first.
+    A policy is frozen every so many versions, or once it wins often enough against its existing
+    copies, whichever comes first.
     """
 
     def __init__(self, config: SnapshotsConfig) -> None:
         self._config = config
         self._frozen_at: dict[str, int] = {}
         self._before: dict[str, dict[str, tuple[float, float]]] = {}
-        """By policy and copy: meetings, and wins of the live weights, when it was frozen last."""
+        """Meetings with each copy, and wins of the live weights, at the last freeze."""
 
     def step(
         self, population: Population, ledger: Ledger, versions: Mapping[str, int]
     ) -> list[Command]:
-        """Freeze who is due, and make room for it."""
+        """Freeze policies that are due, and retire copies to make room."""
         commands: list[Command] = []
         for policy, version in versions.items():
             if PolicyRef(policy) not in population:
@@ -132,9 +130,9 @@ class Snapshots:
     def _wins(
         self, population: Population, ledger: Ledger, policy: str, past: Sequence[Member]
     ) -> bool:
-        """Whether it wins often enough against its copies, in the matches since the last of them.
+        """Return whether a policy wins often enough against its copies since the last freeze.
 
-        The first copy is made once it has played as many games as a win rate takes.
+        The first copy is made after as many games as the win rate needs.
         """
         wanted, games, live = self._config.win_rate, self._config.games, PolicyRef(policy)
         if wanted is None:
@@ -149,14 +147,14 @@ class Snapshots:
         return met >= games and won / met >= wanted
 
     def state(self) -> State:
-        """When each was frozen last, and what had come of its matches then."""
+        """Return when each policy was frozen last, and its results then."""
         before = {
             p: {ref: list(score) for ref, score in b.items()} for p, b in self._before.items()
         }
         return {"frozen_at": dict(self._frozen_at), "before": before}
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         frozen_at, before = branch(state, "frozen_at"), branch(state, "before")
         self._frozen_at = {policy: whole(frozen_at, policy) for policy in frozen_at}
         self._before = {}
@@ -172,24 +170,23 @@ class Snapshots:
 
 
 class Replacement:
-    """Every so many matches the best policy has a child, and the weakest makes room for it.
+    """Replaces the weakest policy by a copy of the best, every so many matches.
 
-    The child is a copy. The weakest retires once the child plays, so that there are never fewer
-    policies than were configured. Both are of those that may take every seat: any of these can be
-    done without, and stand in for any other. This is the "exploit" of population based training
-    (Jaderberg et al. 2017).
+    The weakest retires once the child plays, so there are never fewer policies than configured.
+    Both may take every seat, so that each can stand in for any other. This is the "exploit" step of
+    population based training (Jaderberg et al. 2017).
 
-    No policy is replaced on noise: by their ratings the best must be better than the weakest with
-    the probability `confidence`, although they were picked out as the extremes of many. Each pair
-    that could have been picked either way round counts as a test that may be wrong (Sidak 1967).
+    Noise alone replaces no policy: by their ratings the best must be better than the weakest with
+    probability `confidence`, corrected for the number of pairs that could have been picked (Sidak
+    1967).
     """
 
     def __init__(self, config: BirthsConfig) -> None:
         self._config = config
         self._last = 0
         self._expected: tuple[str, str, int] | None = None
-        """The place of the child that was commanded, the policy that will make room for it, and
-        when that was born, so that another of its name is not taken for it."""
+        """The place of the ordered child, the policy that makes room for it, and the birth of that
+        policy, which distinguishes it from later ones of its name."""
 
     def step(
         self,
@@ -203,7 +200,7 @@ class Replacement:
             if child in population.expected:
                 return []
             self._expected = None
-            plays = PolicyRef(child) in population  # else it was never ordered: an actor died
+            plays = PolicyRef(child) in population  # else an actor died before it was ordered
             ref = PolicyRef(leaves)
             is_same = ref in population and population[ref].born == born
             return [Retire(ref)] if plays and is_same and self._surplus(population) > 0 else []
@@ -220,27 +217,25 @@ class Replacement:
         if population.empty:
             self._expected = population.empty[0], weakest.ref.policy, weakest.born
             return [Birth(population.empty[0], best.ref)]
-        # A retirement that was to come was lost with an actor; else one is still leaving.
+        # A due retirement was lost with an actor; else one is still leaving.
         return [Retire(weakest.ref)] if self._surplus(population) > 0 else []
 
     def _surplus(self, population: Population) -> int:
-        """How many policies there are beyond those that were configured."""
         absent = len(population.empty) + len(population.expected) + len(population.leaving)
         return self._config.places - absent
 
     def _is_sure(self, best: Member, weakest: Member, judged: int) -> bool:
-        """Whether the best of so many is better than the weakest, with the confidence asked."""
         if best.rating == weakest.rating:
             return False
         wanted: float = self._config.confidence ** (1.0 / (judged * (judged - 1)))
         return probability_of_order(best, weakest) >= wanted
 
     def state(self) -> State:
-        """When the last was born, and who is expected."""
+        """Return the time of the last birth, and the expected child."""
         return {"last": self._last, "expected": list(self._expected or ())}
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         self._last = whole(state, "last")
         self._expected = None
         if state["expected"]:
@@ -250,7 +245,7 @@ class Replacement:
 
 
 class Directors:
-    """Several directors; each commands what is its own."""
+    """Several directors as one."""
 
     def __init__(self, directors: Sequence[Director]) -> None:
         self._directors = tuple(directors)
@@ -258,7 +253,7 @@ class Directors:
     def step(
         self, population: Population, ledger: Ledger, versions: Mapping[str, int]
     ) -> list[Command]:
-        """What all of them command, in their order."""
+        """Return the commands of all, in order."""
         return [
             command
             for director in self._directors
@@ -266,36 +261,33 @@ class Directors:
         ]
 
     def state(self) -> State:
-        """That of each."""
+        """Return the state of each."""
         return {str(i): director.state() for i, director in enumerate(self._directors)}
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         for i, director in enumerate(self._directors):
             director.restore(branch(state, str(i)))
 
 
 def freeze(policy: str, past: Sequence[Member], config: SnapshotsConfig) -> list[Command]:
-    """Copy a policy, and make room for the copy where there are as many as are kept."""
+    """Return commands that copy a policy, and retire a copy if there are too many."""
     room = [Retire(DROPS[config.drop](past).ref)] if len(past) >= config.keep else []
     return [*room, Freeze(policy)]
 
 
 def oldest(past: Sequence[Member]) -> Member:
-    """The one that was frozen first."""
+    """Return the copy that was frozen first."""
     return past[0]
 
 
 def weakest(past: Sequence[Member]) -> Member:
-    """The one of the lowest rating."""
+    """Return the copy with the lowest rating."""
     return min(past, key=lambda member: member.rating)
 
 
 def crowded(past: Sequence[Member]) -> Member:
-    """The one whose neighbours are closest in versions, so that the rest is spread evenly.
-
-    The first and the newest are kept.
-    """
+    """Return the copy whose neighbours are closest in versions; the first and newest are kept."""
     if len(past) < 3:
         return past[0]
     gaps = [after.ref.version - before.ref.version for before, after in pairwise(past)]
@@ -308,4 +300,4 @@ DROPS: Mapping[str, Callable[[Sequence[Member]], Member]] = {
     "weakest": weakest,
     "crowded": crowded,
 }
-"""By name, who of the frozen copies is dropped, the oldest first."""
+"""Rules that choose the copy to drop; copies are sorted from the oldest."""

@@ -1,4 +1,4 @@
-"""Whether matches can still be made when a policy leaves, by trying."""
+"""Test whether matches can still be made when a policy leaves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from remuda.population.records import Member, PolicyRef, Population
 def can_do_without(
     members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmaker, least: int = 1
 ) -> bool:
-    """Whether matches can still be made when a policy is gone, also of those that learn alone."""
+    """Return whether matches can be made without a policy, also by learning policies alone."""
     others = [member for member in members if member.ref != ref]
     learners = [member for member in others if member.learns]
     enough = len(learners) >= least
@@ -24,7 +24,7 @@ def can_do_without(
 
 
 def can_stand_in(members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmaker) -> bool:
-    """Whether matches can be made when a frozen copy of a policy plays in its stead."""
+    """Return whether matches can be made with a frozen copy in place of a policy."""
     live = next(member for member in members if member.ref == ref)
     others = [member for member in members if member.ref != ref]
     versions = (member.ref.version for member in others if not member.ref.is_scripted)
@@ -36,7 +36,6 @@ def can_stand_in(members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmak
 
 
 def _makes_matches(members: Sequence[Member], matchmaker: Matchmaker) -> bool:
-    """Whether a matchmaker can make a match of these members."""
     left = Population()
     for member in members:
         left.add(Member(member.ref, member.seats, member.parent), member.place)

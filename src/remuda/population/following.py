@@ -1,4 +1,4 @@
-"""A follower: deals matches in one of several actors, from a table that another one leads."""
+"""A follower: deals matches in one of several actors, from a table that another actor leads."""
 
 from __future__ import annotations
 
@@ -20,31 +20,28 @@ from remuda.population.table_layout import MATCHES, NO_POLICY, REVISION, SINCE
 from remuda.types import Bools, Floats, Integers
 
 GLANCE = 0.001
-"""Seconds between two looks at a table that is being changed, for a follower that begins."""
-NONE_YET = -1
-"""In place of a revision: this follower has not said yet by which it deals."""
+"""Seconds between two polls of a table that is being changed, for a starting follower."""
+NONE_YET = -1  # in place of a revision: this follower has not reported one yet
 
 
 class FollowedLedger(Ledger):
-    """What the lead adds up, read while it does so: a meeting may be counted, and not yet won."""
+    """The lead's sums, read while it counts: a meeting may be counted before its win."""
 
-    def win_rate(self, one: PolicyRef, other: PolicyRef, doubt: float = 1.0) -> float:
-        """The share of meetings that `one` won, as `Ledger` tells it; within 0 and 1."""
-        return min(max(super().win_rate(one, other, doubt), 0.0), 1.0)
+    def win_rate(self, one: PolicyRef, other: PolicyRef, prior: float = 1.0) -> float:
+        """Return the share of meetings that `one` won, within 0 and 1."""
+        return min(max(super().win_rate(one, other, prior), 0.0), 1.0)
 
-    def win_rates_at(self, place: int, others: Integers, doubt: float = 1.0) -> Numbers:
-        """Likewise, by places in the population; the first is a live policy's."""
-        rates: Numbers = np.clip(super().win_rates_at(place, others, doubt), 0.0, 1.0)
-        return rates
+    def win_rates_at(self, place: int, others: Integers, prior: float = 1.0) -> Numbers:
+        """Return win rates by places in the population, within 0 and 1."""
+        return np.clip(super().win_rates_at(place, others, prior), 0.0, 1.0)
 
 
 class FollowingLeague(Dealer):
-    """Deals the seats of an actor's copies to the members that the lead has in its table.
+    """Deals the seats of an actor's copies to the members in the lead's table.
 
-    It reads the table, and writes its shard alone. It waits for no process once it has begun: a
-    table that is just being changed, or that a lead has left half changed, is looked at later, and
-    until then it deals by what it knew. What it loses by dying: the matches that were being played,
-    and where its matchmaker was in its cycle.
+    It reads the table, and writes its shard alone. After its start it never waits: a table that is
+    being changed, or that a dead lead left half changed, is read later. If it dies, its current
+    matches and its matchmaker's position in a cycle are lost.
     """
 
     def __init__(
@@ -52,15 +49,15 @@ class FollowingLeague(Dealer):
         table: Table,
         actor: int,
         matchmaker: Matchmaker,
-        random: np.random.Generator,
+        rng: np.random.Generator,
         num_envs: int,
         roster: Roster | None = None,
         once: bool = False,
         memory: float | None = None,
         episode_metrics: Sequence[int] = (),
     ) -> None:
-        """Begin with who is there, once no change is under way."""
-        super().__init__(table, matchmaker, random, num_envs, roster, once, episode_metrics, actor)
+        """Begin with the current members, once no change is in progress."""
+        super().__init__(table, matchmaker, rng, num_envs, roster, once, episode_metrics, actor)
         self.shard = table.shards[actor - 1]
         self.population = Population(numbers=table.member_numbers.whole())
         self.ledger = FollowedLedger(self.population, table.pairs, table.recent, memory)
@@ -73,7 +70,7 @@ class FollowingLeague(Dealer):
         matchmaker.begin_at(self._proposed())
 
     def deal(self, over: Bools) -> None:
-        """Seat the next matches in these copies, and let the lead see who sits there."""
+        """Seat the next matches in these copies, and show the seating to the lead."""
         self.population.numbers[...] = self.table.member_numbers.whole()
         self.population.matches = self.table.word(MATCHES)
         super().deal(over)
@@ -86,25 +83,18 @@ class FollowingLeague(Dealer):
         oldest: Integers,
         newest: Integers,
         truncated: Bools,
-        told: Floats | None = None,
+        metrics: Floats | None = None,
     ) -> None:
-        """Hand the results of these copies to the lead.
-
-        over: [num_envs] which of them are over.
-        returns: [num_envs, seats]; NaN: that seat took no part.
-        oldest: [num_envs, seats] the oldest version that acted...
-        truncated: [num_envs] whether the match was cut off.
-        told: [facts, num_envs] what the game tells of these episodes; None: nothing.
-        """
+        """Pass the results of these copies to the lead."""
         copies = np.flatnonzero(over)
-        metrics = np.zeros((len(copies), len(self._episode_metrics)), np.float32)
-        if told is not None:
-            metrics[...] = told[self._episode_metrics][:, copies].T
+        found = np.zeros((len(copies), len(self._episode_metrics)), np.float32)
+        if metrics is not None:
+            found[...] = metrics[self._episode_metrics][:, copies].T
         records = self._records(copies, returns, oldest, newest, truncated)
-        self.shard.add(records, self.seated[copies], returns[copies], metrics)
+        self.shard.add(records, self.seated[copies], returns[copies], found)
 
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
-        """Deal by who is there now, clear what the lead asks for, and say so; between two turns."""
+        """Update the members, clear rings as requested, and report it; between two turns."""
         if not self.has_news():
             return []
         found = self._look(versions)
@@ -121,11 +111,11 @@ class FollowingLeague(Dealer):
         return fresh
 
     def _look(self, versions: Mapping[str, int] | None) -> tuple[int, list[int]] | None:
-        """Take over who is there; None: not now.
+        """Update the members; None if that is not possible now.
 
-        All that changed is taken over at once, so that matches can always be made. So it is left
-        for later while a newborn's weights have not come here, which were published before it was
-        let in; only its experience with them is its own.
+        All changes are applied at once, so that matches can always be made. They are postponed
+        while a newborn's weights have not arrived, which were published before it was admitted:
+        only experience with those weights belongs to it.
         """
         table, occupants = self.table, self.table.occupants
         revision = table.word(REVISION)
@@ -155,11 +145,11 @@ class FollowingLeague(Dealer):
         return revision, fresh
 
     def has_news(self) -> bool:
-        """Whether the lead changed who is there, or asks for something."""
+        """Return whether the lead changed members or requests something."""
         return self.table.word(REVISION) != self._revision
 
     def settled(self) -> bool:
-        """Tell that all turns are played; nothing of the others is waited for."""
+        """Report that all turns are played; nothing of the others is awaited."""
         self.shard.set_word(FINISHED, 1)
         return True
 

@@ -1,4 +1,4 @@
-"""The weights of the members that do not learn: frozen copies, and policies of other runs."""
+"""The weights of members that do not learn: frozen copies, and policies of other runs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ def weight_arrays(
     arena: Arena | None,
     training: Mapping[str, TrainingLayout] | None = None,
 ) -> dict[str, SharedArrays]:
-    """By policy, what is shared of the weights of its next newborn and of its frozen copies.
-
-    `training` tells what a newborn may take over besides, by policy.
-    """
+    """Allocate the weights of the next newborn and of the frozen copies of each policy."""
     layouts = training or {}
     return {
         policy: SharedArrays(
@@ -44,9 +41,9 @@ def weight_arrays(
 
 
 class FrozenWeights:
-    """By place, weights in shared memory that the actor writes once, and then never change.
+    """Weights by place in shared memory, which the actor writes once.
 
-    Which place holds something whole is the table's to say.
+    The table knows which places hold complete weights.
     """
 
     def __init__(
@@ -56,7 +53,7 @@ class FrozenWeights:
         imported: Sequence[Imported],
         arena: Arena | None,
     ) -> None:
-        """Keep them."""
+        """Hold the weights of imported members."""
         self._places, self._weights = places, weights
         self._imported = tuple(
             SharedArrays({"weights": ((1, member.weights.size), np.float32)}, arena)
@@ -66,7 +63,7 @@ class FrozenWeights:
             held["weights"][0] = member.weights
 
     def write(self, place: int, snapshot: Snapshot) -> int:
-        """Keep a deep copy; returns a digest of the weights."""
+        """Write a deep copy; returns a digest of the weights."""
         held, row = self._held(place)
         held["weights"][row] = snapshot.weights
         held["learner_step"][row] = snapshot.learner_step
@@ -74,7 +71,7 @@ class FrozenWeights:
         return zlib.crc32(held["weights"][row].tobytes())
 
     def read(self, place: int, version: int) -> Snapshot:
-        """A copy of the weights in a place, which are of this version."""
+        """Return a copy of the weights in a place, which have this version."""
         if place in self._places.imported:
             at = self._places.imported.index(place)
             own: Floats = self._imported[at]["weights"][0].copy()
@@ -87,18 +84,18 @@ class FrozenWeights:
         )
 
     def copy_into(self, place: int, weights: Floats) -> None:
-        """Copy what is in a place into its row of the policy's copies: [copies, size]."""
+        """Copy the weights in a place into its row of the policy's copies: [copies, size]."""
         held, row = self._held(place)
         weights[row] = held["weights"][row]
 
     def state(self, policy: str) -> State:
-        """All but the weights of a policy's copies, which are zeros: see `copy_into`."""
+        """Return the state of a policy's copies, with zeros for weights; see `copy_into`."""
         held = self._weights[policy]
         found = {name: held[name].copy() for name in ("learner_step", "epsilon")}
         return {**found, "weights": np.zeros_like(held["weights"])}
 
     def restore(self, policy: str, state: State) -> None:
-        """Hold what was held of a policy's copies."""
+        """Restore the copies of a policy."""
         held = self._weights[policy]
         ranges = {"weights": None, "learner_step": COUNT, "epsilon": SHARE}
         table = {name: (held[name], allowed) for name, allowed in ranges.items()}
@@ -106,7 +103,7 @@ class FrozenWeights:
             held[name][...] = array
 
     def rows(self, place: int) -> list[Array]:
-        """All that is kept in a place, where it lies; none, where no copy is ever frozen."""
+        """Return views of all arrays of a place; none if it never holds a copy."""
         if not self._places.may_hold_copy(place):
             return []
         held, row = self._held(place)
@@ -118,7 +115,7 @@ class FrozenWeights:
 
 
 def frozen_copies(state: State) -> list[tuple[str, Snapshot]]:
-    """The frozen copies in what `Table.state` returned, each with its policy, by version."""
+    """Return the frozen copies in `Table.state`, each with its policy, by version."""
     policies, found = state["policies"], []
     for policy, name in enumerate(policies):
         held = state["copies"][name]

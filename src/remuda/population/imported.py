@@ -1,4 +1,4 @@
-"""Members of a population that are policies of other runs: fixed opponents, which do not learn."""
+"""Members of a population from other runs: fixed opponents, which do not learn."""
 
 from __future__ import annotations
 
@@ -17,22 +17,19 @@ from remuda.types import Floats
 
 @dataclass(frozen=True)
 class Origin:
-    """Who an imported member is."""
+    """The origin of an imported member."""
 
     name: str
-    """What this run calls it, besides its version; no policy of this run is called so."""
+    """Its name in this run, without its version; no policy of this run has it."""
     version: int
-    """How often the other run had published it."""
+    """Its published version in the other run."""
     like: str
     """A policy of this run with an equal network, whose seats it may take."""
     run: str
-    """The directory of the other run, absolute."""
+    """The absolute directory of the other run."""
     policy: str
-    """As that run calls it."""
     learner_step: int
-    """Updates behind it."""
     epsilon: float
-    """The exploration rate that it plays with."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class ImportedMembers:
         self.path = path
 
     def write(self, members: Sequence[Imported]) -> None:
-        """Keep these."""
+        """Write these members."""
         if not members:
             return
         state = {
@@ -70,7 +67,7 @@ class ImportedMembers:
             raise RunDirectoryError(f"cannot write {self.path}: {error.strerror}") from None
 
     def read(self, count: int | None = None) -> tuple[Imported, ...]:
-        """All of them, in their order; none where there is no file."""
+        """Return all members in order; none without a file."""
         found = self._read()
         if count is not None and len(found) != count:
             raise RunDirectoryError(

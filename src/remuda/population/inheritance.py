@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from remuda.population.beginning import Beginning
+from remuda.population.births import NewbornData
 from remuda.population.director import Birth
 from remuda.population.records import PolicyRef, Population
 from remuda.population.table import Table
@@ -14,48 +14,48 @@ from remuda.types import Floats
 
 
 class ActingPolicies(Protocol):
-    """The live policies as they play in an actor: what births and frozen copies need of them."""
+    """The live policies as they play in an actor, for births and frozen copies."""
 
     def look(self, policy: str) -> Snapshot:
-        """The live weights of a policy as they play now."""
+        """Return the live weights of a policy as it plays now."""
 
     def published(self, policy: str) -> Snapshot:
-        """The live weights of a policy as they were published last, with how it is trained."""
+        """Return the newest published weights of a policy, with its training state."""
 
     def draw(self, policy: str, generation: int) -> Floats:
-        """Weights that no learner has trained, as the specification has them: [size]."""
+        """Return untrained weights, as specified: [size]."""
 
     def mutate(self, policy: str, weights: Floats, strength: float, generation: int) -> Floats:
-        """These weights with noise, in standard deviations of those of each layer: [size]."""
+        """Return weights with noise, in standard deviations of each layer: [size]."""
 
     def cross(
         self, policy: str, weights: Floats, second: Floats, share: float, generation: int
     ) -> Floats:
-        """Weights of which each layer is the second parent's with this probability: [size]."""
+        """Return weights with each layer the second parent's with this probability: [size]."""
 
     def fits(self, policy: str, other: str) -> bool:
-        """Whether one could begin with the weights of the other, converted if need be."""
+        """Return whether a policy could begin with the other's weights, perhaps converted."""
 
     def convert(self, policy: str, other: str, weights: Floats, generation: int) -> Floats | None:
-        """What the other's weights are in the network of this one: [size]; None: as they are."""
+        """Return the other's weights in this policy's network: [size]; None if unchanged."""
 
     def clear(self, policy: str) -> None:
-        """Forget what the policy that had this place before lived through."""
+        """Clear the experience of the previous policy in this place."""
 
     def wake(self, policy: str) -> None:
-        """Ring its learner."""
+        """Wake its learner."""
 
 
-def what_it_begins_with(
+def newborn_data(
     birth: Birth, table: Table, population: Population, acting: ActingPolicies, generation: int
-) -> Beginning:
+) -> NewbornData:
     """Work out what is to be put into the table for a newborn.
 
     Each parent is read once, so that all that is taken of it is of one version.
     """
     name = birth.policy
     if birth.parent is None:
-        return Beginning(acting.draw(name, generation))
+        return NewbornData(acting.draw(name, generation))
     snapshot = _read(birth.parent, birth, table, population, acting)
     parent = PolicyRef(birth.parent.policy, snapshot.version)
     converted = acting.convert(name, parent.policy, snapshot.weights, generation)
@@ -69,13 +69,13 @@ def what_it_begins_with(
     if birth.mutation:
         weights, fits = acting.mutate(name, weights, birth.mutation, generation), False
     training = _training(snapshot.training, birth, table, weights, fits)
-    return Beginning(weights, parent, training)
+    return NewbornData(weights, parent, training)
 
 
 def _read(
     ref: PolicyRef, birth: Birth, table: Table, population: Population, acting: ActingPolicies
 ) -> Snapshot:
-    """A parent: as it plays now, or as it was published last, which may be newer."""
+    """Return a parent's snapshot: as it plays now, or the newest published one."""
     if ref.is_frozen:
         return table.snapshot(population[ref].place)
     return acting.published(ref.policy) if birth.inherits_training else acting.look(ref.policy)
@@ -84,9 +84,9 @@ def _read(
 def _training(
     taken_over: TrainingState | None, birth: Birth, table: Table, weights: Floats, fits: bool
 ) -> TrainingState | None:
-    """What a newborn takes over besides weights; None: nothing.
+    """Return the training state that a newborn inherits, if any.
 
-    `fits`: whether its weights are just its parent's.
+    `fits`: whether its weights are exactly its parent's.
     """
     layout = table.births.training_layout(birth.policy)
     if taken_over is None or layout is None:

@@ -1,4 +1,4 @@
-"""The league: deals matches in one actor, counts and rates the results of all."""
+"""The league: deals matches in one actor, and counts and rates the results of all actors."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from remuda.types import Bools, Floats, Integers, State
 
 
 class League(Dealer):
-    """Deals the seats of so many copies of a game, and counts the results into its population.
+    """Deals the seats of an actor's copies, and counts the results.
 
-    Everything lasting is in the table, so that the successor of an actor that died goes on with
-    it. What it loses: the matches that were being played, and where a matchmaker was in its cycle.
+    All lasting state is in the table, so that the successor of a crashed actor continues with it.
+    Only the current matches and the matchmaker's position in a cycle are lost.
 
-    Where other actors deal from the table too (`FollowingLeague`), this one is the lead: it alone
-    changes who exists, and it counts, rates and passes on what they played as its own.
+    If other actors deal from the table too (`FollowingLeague`), this one is the lead: it alone
+    changes the members, and it counts, rates and passes on the others' results like its own.
     """
 
     def __init__(
@@ -39,16 +39,16 @@ class League(Dealer):
         table: Table,
         matchmaker: Matchmaker,
         director: Director | None,
-        random: np.random.Generator,
+        rng: np.random.Generator,
         num_envs: int,
         roster: Roster | None = None,
         once: bool = False,
         memory: float | None = None,
         episode_metrics: Sequence[int] = (),
     ) -> None:
-        """Go on with a table."""
+        """Continue with a table."""
         table.repair()
-        super().__init__(table, matchmaker, random, num_envs, roster, once, episode_metrics)
+        super().__init__(table, matchmaker, rng, num_envs, roster, once, episode_metrics)
         self.population = table.population(self.roster.seats, own=True)
         self.population.dealt = frozenset(self.roster.left)
         self.ledger = Ledger(self.population, table.pairs, table.recent, memory)
@@ -56,7 +56,7 @@ class League(Dealer):
         self._director = director
         self._sides = sides_of(self.roster.teams, table.seats)
         self._even = len(set(np.bincount(self._sides).tolist())) == 1
-        """Whether all sides have as many seats."""
+        """True if all sides have the same number of seats."""
         self.lifecycle = Lifecycle(
             table, self.population, self.ledger, self.seated, self.roster, once
         )
@@ -64,8 +64,8 @@ class League(Dealer):
             self.lifecycle.log_first()
         matchmaker.begin_at(table.word(PROPOSED))
         none = np.zeros(num_envs, np.bool_)  # so that everything is compiled before play begins
-        untold = np.zeros((len(self._episode_metrics), num_envs), np.float32)
-        self._count(self.seated, np.zeros(self.seated.shape), none, untold)
+        empty = np.zeros((len(self._episode_metrics), num_envs), np.float32)
+        self._count(self.seated, np.zeros(self.seated.shape), none, empty)
 
     def close(
         self,
@@ -74,42 +74,34 @@ class League(Dealer):
         oldest: Integers,
         newest: Integers,
         truncated: Bools,
-        told: Floats | None = None,
+        metrics: Floats | None = None,
     ) -> None:
-        """Count and rate the results of these copies, and pass them on to the ledger.
-
-        over: [num_envs] which of them are over.
-        returns: [num_envs, seats]; NaN: that seat took no part.
-        oldest: [num_envs, seats] the oldest version that acted...
-        truncated: [num_envs] whether the match was cut off.
-        told: [facts, num_envs] what the game tells of these episodes; None: nothing.
-        """
-        self._count(self.seated, returns, over, None if told is None else self._added(told))
+        """Count and rate the results of these copies, and pass them to the ledger."""
+        self._count(self.seated, returns, over, None if metrics is None else self._added(metrics))
         copies = np.flatnonzero(over)
         self.table.records.add(self._records(copies, returns, oldest, newest, truncated))
         self.table.set_word(MATCHES, self.table.word(MATCHES) + len(copies))
 
-    def _added(self, told: Floats) -> Floats:
-        """Of what the game tells, what is added up: [metrics, num_envs]."""
-        found: Floats = told[self._episode_metrics]
-        return found
+    def _added(self, metrics: Floats) -> Floats:
+        return metrics[self._episode_metrics]
 
-    def _count(self, seated: Integers, returns: Numbers, over: Bools, told: Floats | None) -> None:
-        """Add up and rate matches: those of [M] that are over."""
+    def _count(
+        self, seated: Integers, returns: Numbers, over: Bools, metrics: Floats | None
+    ) -> None:
+        """Add up and rate the matches among [M] that are over."""
         numbers = self.population.numbers
         ledger = self.ledger
         count(seated, returns, over, ledger.pairs, numbers, ledger.recent, ledger.kept)
         rate_all(seated, returns, over, self._sides, numbers)
         count_teams(seated, returns, over, self.teams, numbers)
-        if told is not None and len(told):
-            count_metrics(seated, returns, told, over, numbers, len(FRESH))
+        if metrics is not None and len(metrics):
+            count_metrics(seated, returns, metrics, over, numbers, len(FRESH))
 
-    def _count_of_others(self, seated: Integers, returns: Numbers, told: Floats) -> None:
-        """Likewise, matches of other actors, which are all over."""
-        self._count(seated, returns, np.ones(len(seated), np.bool_), told)
+    def _count_of_others(self, seated: Integers, returns: Numbers, metrics: Floats) -> None:
+        self._count(seated, returns, np.ones(len(seated), np.bool_), metrics)
 
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
-        """Take what other actors played, and do what the director commands; between two turns."""
+        """Take results of other actors, and carry out the director's commands; between turns."""
         followers = self.followers
         if followers:
             followers.look()
@@ -133,23 +125,23 @@ class League(Dealer):
         return found
 
     def has_news(self) -> bool:
-        """Whether other actors have played something, or may have left a place that is awaited."""
+        """Return whether other actors have results, or may have left an awaited place."""
         return self.followers.have_results or self.followers.is_waited_for
 
     def settled(self) -> bool:
-        """Whether all that other actors played is counted, and they will play no more."""
+        """Return whether all results of the other actors are counted, and no more will come."""
         self.followers.take(self._count_of_others)
         return self.followers.have_finished
 
     def state(self) -> State:
-        """The matches that are being played, and what the table does not hold."""
+        """Return the matches in progress, and all state outside the table."""
         return super().state() | {
             "director": self._director.state() if self._director is not None else None,
             "postponed": self.lifecycle.postponed,
         }
 
     def restore(self, state: State, matches: bool = True) -> None:
-        """Go on from what `state` returned; `matches`: with those that were being played too."""
+        """Continue from what `state` returned; with `matches`, those in progress too."""
         super().restore(state, matches)
         if self._director is not None:
             self._director.restore(branch(state, "director"))
@@ -162,14 +154,13 @@ class League(Dealer):
         return self.table.word(PROPOSED)
 
     def level_ratings(self) -> None:
-        """Move all ratings alike, so that those of live policies are 25 on average, as at first.
+        """Shift all ratings so that the mean of live policies is 25 again.
 
-        A child is a copy and begins with its parent's rating, and the lowest goes: each birth would
-        raise the others without any policy having learned. In the model of Plackett and Luce
-        probabilities are shares of exp(rating / c), the ratings of a side added up (see
-        `rate_all`). So where all sides have as many seats, none that ratings tell changes by this.
-        Where they have not, the level itself tells how much a seat more is worth: matches find it
-        and hold it, and nothing is moved.
+        A child begins with its parent's rating and the lowest-rated policy goes, so each birth
+        would raise the mean although no policy has learned. In the Plackett-Luce model
+        probabilities are shares of exp(rating / c) with the ratings of a side added up (see
+        `rate_all`), so a shift changes none of them if all sides have the same number of seats.
+        Otherwise the level itself carries the value of an additional seat, and nothing is shifted.
         """
         mean = self.lifecycle.mean_rating()
         if self._even and math.isfinite(mean):

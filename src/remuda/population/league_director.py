@@ -1,4 +1,4 @@
-"""When the policies of a league are copied, and when they begin anew (Vinyals et al. 2019)."""
+"""When policies of a league are copied and reset (Vinyals et al. 2019)."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ from remuda.types import State
 
 @dataclass
 class _Life:
-    """A policy from its birth in its place until it begins anew there."""
+    """A policy from its birth in its place until it is reset."""
 
     born: int
-    """When it was born, so that it is told from the one before."""
+    """The time of its birth, which distinguishes it from the previous one."""
     since: int
-    """Its version when it was copied last, or when it began."""
+    """Its version at the last copy, or at its start."""
     frozen_at: int | None = None
-    """The version of a copy that was commanded and is not there yet..."""
+    """The version of a commanded copy that is not there yet..."""
     resets: bool = False
-    """...and whether the policy begins anew after that."""
+    """...and whether the policy is reset after that."""
 
 
 class LeagueDirector:
-    """Copies policies of a league once they win, or after so many versions; resets exploiters.
+    """Copies policies of a league on wins or after many versions; resets exploiters.
 
-    A main agent is copied when it begins, and never begins anew. A policy is copied once it wins
-    against each of those that count: a main exploiter against live main agents, the others against
-    all frozen copies. Copied main exploiters begin anew, league exploiters with some probability.
+    A main agent is copied at its start, and never reset. A policy is copied once it wins against
+    each relevant opponent: a main exploiter against live main agents, the others against all frozen
+    copies. Copied main exploiters are reset, league exploiters with some probability.
 
-    What it guarantees:
+    Guarantees:
 
-    1. A role belongs to a place: what begins anew keeps its name, and its copies are of that name.
-    2. Who begins anew does so with weights of its own, as specified (drawn at random, or those of
-       `init_from`), and with nothing of the record of the one before.
-    3. It begins anew only once its copy is in the population, and its last matches are over. Where
-       no match could be made without it, a copy stands in meanwhile.
-    4. Whatever an actor loses by dying, no place stays empty: what is empty is born anew.
+    1. A role belongs to a place: a reset policy keeps its name, and so do its copies.
+    2. A reset policy begins with weights as specified (random, or those of `init_from`), and
+       inherits no results.
+    3. A policy is reset only once its copy is in the population, and its last matches are over. If
+       no match could be made without it, a copy plays.
+    4. Even if an actor dies, no place stays empty: a policy is born in every empty place.
     """
 
     def __init__(
-        self, config: LeagueConfig, snapshots: SnapshotsConfig, random: np.random.Generator
+        self, config: LeagueConfig, snapshots: SnapshotsConfig, rng: np.random.Generator
     ) -> None:
         """Direct a league."""
-        self._config, self._snapshots, self._random = config, snapshots, random
+        self._config, self._snapshots, self._rng = config, snapshots, rng
         self._lives: dict[str, _Life] = {}
 
     def step(
         self, population: Population, ledger: Ledger, versions: Mapping[str, int]
     ) -> list[Command]:
-        """Copy those that are due, and let those begin anew whose copy is there."""
+        """Copy policies that are due, and reset those whose copy exists."""
         commands: list[Command] = []
         for role, policies in self._config.roles.items():
             for policy in policies:
@@ -72,7 +72,6 @@ class LeagueDirector:
     def _live(
         self, role: str, member: Member, version: int, population: Population, ledger: Ledger
     ) -> list[Command]:
-        """What is to be done about a policy that plays."""
         policy, past = member.ref.policy, population.past_of(member.ref.policy)
         life = self._lives.get(policy)
         if life is None or life.born != member.born:
@@ -92,11 +91,10 @@ class LeagueDirector:
         if learned < self._config.timeout and not self._wins(role, member, population, ledger):
             return []
         chance = {"main": 0.0, "main_exploiter": 1.0, "league_exploiter": self._config.reset}[role]
-        life.frozen_at, life.resets = version, self._random.random() < chance
+        life.frozen_at, life.resets = version, self._rng.random() < chance
         return freeze(policy, past, self._snapshots)
 
     def _wins(self, role: str, member: Member, population: Population, ledger: Ledger) -> bool:
-        """Whether a policy wins against each of those that count."""
         others = population.frozen
         if role == "main_exploiter":
             mains = self._config.roles["main"]
@@ -110,15 +108,15 @@ class LeagueDirector:
         return bool(rates.min() > self._config.win_rate)
 
     def state(self) -> State:
-        """Since when each policy learns, which copies are awaited, and where its draws are."""
+        """Return the lives, the awaited copies and the random state."""
         lives = {
             policy: [life.born, life.since, life.frozen_at, life.resets]
             for policy, life in self._lives.items()
         }
-        return {"lives": lives, "random": rng_state(self._random)}
+        return {"lives": lives, "random": rng_state(self._rng)}
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         lives = branch(state, "lives")
         self._lives = {}
         for policy, (born, since, frozen_at, resets) in lives.items():
@@ -126,4 +124,4 @@ class LeagueDirector:
             found = [whole_number(each, where) for each in (born, since, frozen_at or 0)]
             at = None if frozen_at is None else found[2]
             self._lives[policy] = _Life(found[0], found[1], at, bool(resets))
-        restore_rng(self._random, state["random"])
+        restore_rng(self._rng, state["random"])

@@ -1,8 +1,8 @@
-"""Who plays whom in a league of main agents and exploiters (Vinyals et al. 2019).
+"""Matchmaking in a league of main agents and exploiters (Vinyals et al. 2019).
 
 "Grandmaster level in StarCraft II using multi-agent reinforcement learning", Methods and the
-pseudocode of its supplement (`multiagent.py`). What is said there of two players holds here for
-each of the other seats.
+pseudocode of its supplement (`multiagent.py`). The rules for two players apply here to each of the
+other seats.
 """
 
 from __future__ import annotations
@@ -22,22 +22,20 @@ from remuda.population.seating import Seating
 from remuda.types import Array, Bools
 
 MAIN_WINS = 0.3
-"""A main agent plays another as that is now if it wins more than this of their matches, and else
-the copies of it."""
-EXPLOITER_WINS = 0.2
-"""Likewise a main exploiter (the paper's text; its pseudocode has 0.1)."""
+"""A main agent plays a current main agent if it wins more than this, else one of its copies."""
+EXPLOITER_WINS = 0.2  # the same for a main exploiter (the paper's text; its pseudocode has 0.1)
 EXPLOITED = 0.3
 """A main agent is exploited if it wins less than this against a copy of an exploiter."""
 FORGOT = 0.7
-"""A main agent has forgotten how to beat a copy of a main agent if it wins less than this."""
+"""A main agent has forgotten a copy of a main agent if it wins less than this against it."""
 
 
 def league_matchmaker(num_seats: int, config: LeagueConfig) -> Mixed:
-    """Who plays whom in a league.
+    """Return the matchmaker of a league.
 
     A main agent has its shares of self-play, of all frozen copies by (1 - x)^2, and of
     verification; a main exploiter plays against main agents; a league exploiter against all frozen
-    copies by min(0.5, 1 - x). While there are none, copies give way to live policies.
+    copies by min(0.5, 1 - x). While there are no copies, live policies take their seats.
     """
     roles = config.roles
     _check_roles(config)
@@ -78,7 +76,6 @@ def league_matchmaker(num_seats: int, config: LeagueConfig) -> Mixed:
 
 
 def _check_roles(config: LeagueConfig) -> None:
-    """Refuse roles that make no league."""
     names = config.policies
     for name in names:
         if names.count(name) > 1:
@@ -104,16 +101,16 @@ def _check_roles(config: LeagueConfig) -> None:
 
 
 class AgainstMains:
-    """Opponents are main agents as they are now, or what they were while they are too strong.
+    """Opponents are current main agents, or their copies while they are too strong.
 
-    Each other seat goes to a main agent, all equally likely, and the learner's own live weights are
-    among them if it is one. Where the learner wins too little against it, the seat goes to one of
-    its frozen copies instead, with probability in proportion to x (1 - x), where x is what the
-    learner wins against the copy: a curriculum.
+    Each other seat goes to a main agent, all equally likely, including the learner itself if it is
+    one. If the learner wins too little against it, the seat goes to one of its frozen copies
+    instead, with probability in proportion to x (1 - x), where x is the learner's win rate against
+    the copy: a curriculum.
     """
 
     def __init__(self, num_seats: int, mains: Collection[str], wins: float) -> None:
-        """Play against these main agents, live above this share of wins."""
+        """Play against these main agents; against their live weights above this win rate."""
         self.num_seats, self._mains, self._wins = num_seats, frozenset(mains), wins
 
     def seat_for(
@@ -122,21 +119,21 @@ class AgainstMains:
         place: int,
         population: Population,
         ledger: Ledger,
-        random: np.random.Generator,
+        rng: np.random.Generator,
     ) -> Seating:
-        """This learner on this seat, main agents on the others."""
+        """Seat this learner on this seat, and main agents on the others."""
 
         def opponent(seat: int) -> Member:
             mains = mains_for(population, self._mains, seat)
             if not mains:
-                return draw(population.for_seat(seat), random)
-            main = draw(mains, random)
+                return draw(population.for_seat(seat), rng)
+            main = draw(mains, rng)
             if main is learner or win_rates(ledger, learner, [main])[0] > self._wins:
                 return main
             past = [m for m in population.past_of(main.ref.policy) if m.may_sit(seat)]
             if not past:
                 return main
-            return past[draw_row(even(1.0 - win_rates(ledger, learner, past)), random)]
+            return past[draw_row(even(1.0 - win_rates(ledger, learner, past)), rng)]
 
         return tuple(
             (learner if seat == place else opponent(seat)).ref for seat in range(self.num_seats)
@@ -144,11 +141,11 @@ class AgainstMains:
 
 
 class Verification:
-    """Opponents are frozen copies that the learner has come to lose to, drawn by (1 - x)^2.
+    """Opponents are frozen copies that the learner has started to lose to, by (1 - x)^2.
 
-    First those of exploiters, if it wins less than `EXPLOITED` against one of them; then those of a
-    main agent, all equally likely, if it wins less than `FORGOT` against one of them, the newest
-    left out as long as each is harder to beat than the one before. Where there is nothing to
+    First those of exploiters, if it wins less than `EXPLOITED` against one of them. Then those of a
+    main agent, all equally likely, if it wins less than `FORGOT` against one of them; the newest
+    are left out as long as each is harder to beat than the one before. If there is nothing to
     verify, `otherwise` deals the match.
     """
 
@@ -159,7 +156,7 @@ class Verification:
         mains: Collection[str] | None = None,
         exploiters: Collection[str] | None = None,
     ) -> None:
-        """Verify."""
+        """Verify against copies of these policies."""
         self.num_seats, self._otherwise = num_seats, otherwise
         self._mains = None if mains is None else frozenset(mains)
         self._exploiters = None if exploiters is None else frozenset(exploiters)
@@ -170,29 +167,28 @@ class Verification:
         place: int,
         population: Population,
         ledger: Ledger,
-        random: np.random.Generator,
+        rng: np.random.Generator,
     ) -> Seating:
-        """This learner on this seat, what it must not lose to on the others."""
+        """Seat this learner on this seat, and copies to verify on the others."""
         copies = self._of_exploiters(learner, population)
         if copies:
             rates = win_rates(ledger, learner, copies)
             if rates.min() < EXPLOITED:
                 weights = hard(1.0 - rates)
-                return fill(learner, place, self.num_seats, copies, weights, population, random)
+                return fill(learner, place, self.num_seats, copies, weights, population, rng)
         main = learner
         if self._mains is not None:
             mains = tuple(m for m in population.learning if m.ref.policy in self._mains)
-            main = draw(mains, random) if mains else learner
+            main = draw(mains, rng) if mains else learner
         past = population.past_of(main.ref.policy)
         rates = win_rates(ledger, learner, past)
         kept = without_monotonic_suffix(rates)
         if kept and rates[:kept].min() < FORGOT:
             weights = hard(1.0 - rates[:kept])
-            return fill(learner, place, self.num_seats, past[:kept], weights, population, random)
-        return self._otherwise.seat_for(learner, place, population, ledger, random)
+            return fill(learner, place, self.num_seats, past[:kept], weights, population, rng)
+        return self._otherwise.seat_for(learner, place, population, ledger, rng)
 
     def _of_exploiters(self, learner: Member, population: Population) -> tuple[Member, ...]:
-        """The frozen copies of exploiters."""
         exploiters, own = self._exploiters, learner.ref.policy
         if exploiters is None:
             return population.view(
@@ -206,9 +202,9 @@ class Verification:
 
 
 def without_monotonic_suffix(rates: Numbers) -> int:
-    """How many of the oldest copies are left without those that are each harder than the last.
+    """Return how many of the oldest copies remain without those each harder than the last.
 
-    That newer copies are harder to beat is no forgetting (`remove_monotonic_suffix` of the
+    Newer copies that are harder to beat are not forgetting (`remove_monotonic_suffix` of the
     pseudocode).
     """
     easier = np.flatnonzero(rates[:-1] < rates[1:])
@@ -222,12 +218,12 @@ def fill(
     opponents: Sequence[Member],
     weights: Array,
     population: Population,
-    random: np.random.Generator,
+    rng: np.random.Generator,
 ) -> Seating:
-    """The learner on its seat, and on each other one of these opponents, drawn by weight.
+    """Seat the learner, and on each other seat one of these opponents, drawn by weight.
 
-    None sits twice while there are others that may take the seat. A seat that none of them may take
-    goes to any member that may.
+    None sits twice while others may take the seat. A seat that none of them may take goes to any
+    member that may.
     """
     left: Bools = np.ones(len(opponents), np.bool_)
     seats = []
@@ -238,31 +234,31 @@ def fill(
         able = np.array([member.may_sit(seat) for member in opponents], np.bool_)
         able = able & left if (able & left).any() else able
         if not able.any():
-            seats.append(draw(population.for_seat(seat), random).ref)
+            seats.append(draw(population.for_seat(seat), rng).ref)
             continue
         rows = np.flatnonzero(able)
-        row = int(rows[draw_row(weights[rows], random)])
+        row = int(rows[draw_row(weights[rows], rng)])
         left[row] = False
         seats.append(opponents[row].ref)
     return tuple(seats)
 
 
-def draw(members: Sequence[Member], random: np.random.Generator) -> Member:
-    """One of these, all equally likely."""
-    return members[int(random.random() * len(members))]
+def draw(members: Sequence[Member], rng: np.random.Generator) -> Member:
+    """Draw one of these uniformly."""
+    return members[int(rng.random() * len(members))]
 
 
-def draw_row(weights: Array, random: np.random.Generator) -> int:
-    """A number of 0 to len(weights) - 1, by weight; where all are 0, all are equally likely."""
+def draw_row(weights: Array, rng: np.random.Generator) -> int:
+    """Draw an index by weight; uniformly if all weights are 0."""
     sums = weights.cumsum()
     if sums[-1] <= 0.0:
-        return int(random.random() * len(weights))
-    drawn = int(np.searchsorted(sums, random.random() * sums[-1], side="right"))
+        return int(rng.random() * len(weights))
+    drawn = int(np.searchsorted(sums, rng.random() * sums[-1], side="right"))
     return min(drawn, len(weights) - 1)
 
 
 def mains_for(population: Population, mains: frozenset[str], seat: int) -> tuple[Member, ...]:
-    """The live main agents that may take a seat."""
+    """Return the live main agents that may take a seat."""
     return population.view(
         ("mains", mains, population.kind_of_seat(seat)),
         lambda: tuple(m for m in population.live_for_seat(seat) if m.ref.policy in mains),
@@ -270,5 +266,5 @@ def mains_for(population: Population, mains: frozenset[str], seat: int) -> tuple
 
 
 def win_rates(ledger: Ledger, learner: Member, others: Sequence[Member]) -> Numbers:
-    """What a learner wins against others: [len(others)], 0.5 where that is not known."""
+    """Return a learner's win rates against others: [len(others)], 0.5 if unknown."""
     return ledger.win_rates_at(learner.place, np.array([m.place for m in others], np.int64))

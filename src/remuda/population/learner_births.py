@@ -1,4 +1,4 @@
-"""The learner's end of births: which policy is to be trained from now on in each of its places."""
+"""The learner's side of births: the policy to train in each of its places."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from remuda.types import Floats
 
 @dataclass(frozen=True)
 class Newborn:
-    """What a policy begins with."""
+    """The initial state of a policy."""
 
     weights: Floats
-    """[size]."""
     hyperparameters: dict[str, float]
     training: TrainingState | None = None
-    """How it is trained on; None: as anew."""
+    """Training state; None: a fresh one."""
 
 
 class LearnerBirths:
-    """The births to be carried out by the learners of one process; see `remuda.population.births`.
+    """The births to be carried out by the learners of one process; see `births`.
 
-    Without a table no policy is ever born, and all are there from the start.
+    Without a table no policy is ever born, and all exist from the start.
     """
 
     def __init__(self, table: Table | None, policies: Sequence[str]) -> None:
@@ -32,23 +31,23 @@ class LearnerBirths:
         self._table = table
         self._places = {p: table.policies.index(p) for p in policies} if table is not None else {}
         self.generations = dict.fromkeys(policies, 0)
-        """By policy, how many births its learner has carried out."""
+        """Births that the learner of each policy has carried out."""
         if table is not None:
             for policy, place in self._places.items():
                 self.generations[policy] = table.births.confirmed(place)
 
     def plays(self, policy: str) -> bool:
-        """Whether a policy is there: its place in the population is not empty."""
+        """Return whether a policy is in its place in the population."""
         return self._table is None or self._table.occupants.is_there(self._places[policy])
 
     def hyperparameters(self, policy: str) -> dict[str, float]:
-        """Those of the policy that has this place now, where they are not those configured."""
+        """Return the policy's hyperparameters that differ from the configured ones."""
         if self._table is None:
             return {}
         return self._table.hyperparameters.of(self._places[policy])
 
     def pending(self) -> str | None:
-        """A policy that is to begin anew."""
+        """Return a policy that must start again, if any."""
         if self._table is not None:
             for policy, place in self._places.items():
                 if self._table.births.ordered(place) != self.generations[policy]:
@@ -56,13 +55,13 @@ class LearnerBirths:
         return None
 
     def newborn(self, policy: str) -> Newborn:
-        """What it is to begin with."""
+        """Return the initial state of a newborn."""
         assert self._table is not None
         births = self._table.births
         weights, training = births.newborn_weights(policy), births.newborn_training(policy)
         return Newborn(weights, self.hyperparameters(policy), training)
 
     def confirm(self, policy: str, version: int) -> None:
-        """Tell the actor that it has begun, and under which version it was published."""
+        """Report to the actor that the newborn was published under this version."""
         assert self._table is not None
         self.generations[policy] = self._table.births.confirm(self._places[policy], version)

@@ -1,7 +1,7 @@
-"""The ledger: what came of every match, appended and never changed; statistics are views of it.
+"""The ledger: the results of all matches, append-only, and their sums.
 
-On disk it is a file of records of one size, after a line of JSON that says what they are: a million
-games of two seats take 60 MB, and are read in a moment. In memory it is what they add up to.
+On disk it is a file of records of one size after a line of JSON that describes them: a million
+games of two seats take 60 MB. In memory it is their sums.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import math
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,13 +19,7 @@ import numpy as np
 from remuda.checkpoint.opening import ANY_SIZE, open_stream, open_to_append, read_file
 from remuda.errors import RunDirectoryError
 from remuda.kernels import njit
-from remuda.population.ledger_names import (
-    LONGEST_HEADER,
-    names_in,
-    parse_header,
-    replace_header,
-    told_by,
-)
+from remuda.population.ledger_header import LONGEST_HEADER, parse_header, read_header, translated
 from remuda.population.records import (
     GAMES,
     MEETINGS,
@@ -43,28 +36,22 @@ from remuda.population.records import (
 from remuda.types import Array, Bools, Integers
 
 MATCH, FREEZE, RETIRE, BIRTH, LOST, BORN_WITH = 0, 1, 2, 3, 4, 5
-"""Kinds of records: a match that is over, and a director's commands, about the first seat. Of a
-birth, `oldest` and `newest` tell the parent's policy and version; -1: it has none. `returns` says
-which birth in its place it is, from 1 on (0: an earlier version wrote it); of two of the same
-number the first never came to be, since its actor died. It is followed by one record for each
-number that the newborn begins with: its `version` says which of the names in the first line of the
-ledger, or `FITNESS`, and its `digest` is the number (`bits_of`). A record that was lost leaves one
-that tells nothing else, so that a record keeps its number."""
-FITNESS = -1
-"""In place of the number of a name: what the policy before in this place was judged to be worth."""
-PARENT_FITNESS = -2
-"""Likewise, its parent."""
-SECOND_PARENT = -3
-"""Likewise, the number of the policy that is its second parent."""
-OPTIMIZER_STEPS = -4
-"""Likewise, the steps behind the moments of its optimizer, where it took these over."""
+"""Kinds of records: a finished match, and a director's commands about the first seat. In a birth
+`oldest` and `newest` are the parent's policy and version (-1: none), and `returns` is its number in
+its place, from 1 on; of two with the same number the first never happened, since its actor died.
+One record for each initial number of the newborn follows: its `version` is the index of a name in
+the first line of the ledger, or `FITNESS` and so on, and its `digest` is the number (`bits_of`). A
+lost record is replaced by an empty one, so that records keep their numbers."""
+FITNESS = -1  # in place of the index of a name: the fitness of the previous policy in this place
+PARENT_FITNESS = -2  # the same for its parent
+SECOND_PARENT = -3  # the same for the number of the policy that is its second parent
+OPTIMIZER_STEPS = -4  # the same for the steps behind inherited optimizer moments
 MET, WON, EARNED, CONCEDED = 0, 1, 2, 3
-"""What is added up between two members: meetings, how many of them the first won, and what each of
-the two earned in them."""
+"""Sums between two members: meetings, wins of the first, and the returns of both."""
 
 
 def record_type(seats: int) -> np.dtype:
-    """A record of a game of so many seats."""
+    """Return the type of a record of a game with so many seats."""
     return np.dtype(
         [
             ("number", "<i8"),  # of the match; of a command: the matches that were over
@@ -81,16 +68,16 @@ def record_type(seats: int) -> np.dtype:
 
 
 class Ledger:
-    """What results add up to between a live policy and any member of a population.
+    """Sums of results between a live policy and any member of a population.
 
-    Between two policies every pair of their seats in a match counts as one meeting, if both took
-    part (their returns are not NaN); the one with the greater return has won it, and a draw is half
-    a win for both. Between two frozen copies nothing
-    is added up here, since there are too many pairs of them; the ledger on disk holds all.
+    Every pair of two policies' seats in a match counts as one meeting, if both took part (their
+    returns are not NaN). The greater return wins, and a draw is half a win for both. Nothing is
+    summed between two frozen copies, since there are too many pairs of them; the ledger on disk
+    holds all.
 
-    Win rates may forget: what a live policy won and lost counts half after so many of its further
-    matches, against any opponents. A pair that has not met for long is known as little as one
-    that never did. Meetings, scores and payoffs count all matches alike.
+    Win rates may forget: a live policy's results count half after so many of its further matches,
+    against any opponents. A pair that has not met for long is as unknown as one that never met.
+    Meetings, scores and payoffs count all matches equally.
     """
 
     def __init__(
@@ -100,16 +87,16 @@ class Ledger:
         recent: Numbers | None = None,
         memory: float | None = None,
     ) -> None:
-        """Begin with what is in `pairs` and `recent`."""
+        """Begin with the sums in `pairs` and `recent`."""
         self._population = population
         places = len(population.numbers)
         self.pairs: Numbers = np.zeros((4, places, places)) if pairs is None else pairs
         self.recent: Numbers = np.zeros((2, *self.pairs.shape[1:])) if recent is None else recent
         self.kept = kept_of(memory)
-        """The share of a result's weight that is left after one more match."""
+        """The share of a result's weight that remains after one more match."""
 
     def append(self, result: Result) -> bool:
-        """Note a result; False: one of its members is gone."""
+        """Add a result; returns False if one of its members is gone."""
         seats = result.match.seats
         if any(seat not in self._population for seat in seats):
             return False
@@ -120,54 +107,54 @@ class Ledger:
         return True
 
     def forget(self, place: int) -> None:
-        """Another member gets this place."""
+        """Clear the sums of a place for another member."""
         forget(self.pairs, place)
         forget(self.recent, place)
 
     def meetings(self, one: PolicyRef, other: PolicyRef) -> int:
-        """How often they met."""
+        """Return the number of their meetings."""
         return int(self._between(MET, one, other))
 
-    def win_rate(self, one: PolicyRef, other: PolicyRef, doubt: float = 1.0) -> float:
-        """The share of meetings that `one` won, draws halved, 0 to 1; as far as is remembered."""
+    def win_rate(self, one: PolicyRef, other: PolicyRef, prior: float = 1.0) -> float:
+        """Return the remembered share of meetings that `one` won; a draw counts half."""
         met = self._between(MET, one, other, self.recent)
-        if met + doubt == 0.0:
+        if met + prior == 0.0:
             return 0.5
-        return (self._between(WON, one, other, self.recent) + 0.5 * doubt) / (met + doubt)
+        return (self._between(WON, one, other, self.recent) + 0.5 * prior) / (met + prior)
 
-    def win_rates(self, one: PolicyRef, others: Sequence[PolicyRef], doubt: float = 1.0) -> Numbers:
-        """Likewise, of members of the population against several: [len(others)]."""
+    def win_rates(self, one: PolicyRef, others: Sequence[PolicyRef], prior: float = 1.0) -> Numbers:
+        """Return win rates of a member against several: [len(others)]."""
         place = self._population[one].place
         places = [self._population[other].place for other in others]
-        return self.win_rates_at(place, np.array(places, np.int64), doubt)
+        return self.win_rates_at(place, np.array(places, np.int64), prior)
 
     def scores(self, one: PolicyRef, others: Sequence[Member]) -> tuple[Numbers, Numbers]:
-        """Meetings of a live policy with others, and how many it won: two of [len(others)]."""
+        """Return meetings of a live policy with others, and its wins: two of [len(others)]."""
         place = self._population[one].place
         places = np.array([member.place for member in others], np.int64)
         met: Numbers = self.pairs[MET, place, places]
         won: Numbers = self.pairs[WON, place, places]
         return met, won
 
-    def win_rates_at(self, place: int, others: Integers, doubt: float = 1.0) -> Numbers:
-        """Likewise, by places in the population; the first is a live policy's."""
+    def win_rates_at(self, place: int, others: Integers, prior: float = 1.0) -> Numbers:
+        """Return win rates by places in the population: [len(others)]."""
         if place >= self.recent.shape[1]:
             met, lost = self.recent[MET, others, place], self.recent[WON, others, place]
             won = met - lost
         else:
             met, won = self.recent[MET, place, others], self.recent[WON, place, others]
-        rates: Numbers = (won + 0.5 * doubt) / (met + doubt)
+        rates: Numbers = (won + 0.5 * prior) / (met + prior)
         return rates
 
     def payoff(self, one: PolicyRef, other: PolicyRef) -> float:
-        """Mean over their meetings of the return of `one`; not a number where they never met."""
+        """Return the mean return of `one` over their meetings; NaN if they never met."""
         met = self._between(MET, one, other)
         return self._between(EARNED, one, other) / met if met else float("nan")
 
     def _between(
         self, what: int, one: PolicyRef, other: PolicyRef, sums: Numbers | None = None
     ) -> float:
-        """Of `sums`, or else of `pairs`, what stands between two members."""
+        """Return a sum between two members, from `sums` or else from `pairs`."""
         sums = self.pairs if sums is None else sums
         if one not in self._population or other not in self._population:
             return 0.0
@@ -182,19 +169,18 @@ class Ledger:
 
 
 def kept_of(memory: float | None) -> float:
-    """The share of a result's weight that one more match leaves; None: all of it."""
+    """Return the share of a result's weight after one more match, from its half-life."""
     return 1.0 if memory is None else float(0.5 ** (1.0 / memory))
 
 
 def forget(pairs: Numbers, place: int) -> None:
-    """Empty the sums of a place."""
+    """Clear the sums of a place."""
     if place < pairs.shape[1]:
         pairs[:, place] = 0.0
     pairs[:, :, place] = 0.0
 
 
-FORGOTTEN = 1e-12
-"""Meetings that are none any more: numbers far below are slow to reckon with."""
+FORGOTTEN = 1e-12  # meetings below this count as none; arithmetic on denormal numbers is slow
 
 
 @njit(cache=True)
@@ -209,7 +195,7 @@ def count(
 ) -> None:
     """Add up results between all pairs of seats, and for each seat.
 
-    numbers: [places, fields] of the members, to be added to.
+    numbers: [places, fields] of the members, updated in place.
     """
     for m in range(len(over)):
         if not over[m]:
@@ -260,23 +246,24 @@ FILLED_AT_ONCE = 1 << 14
 
 
 class LedgerFile:
-    """The ledger of a run on disk, which one process appends to."""
+    """The ledger of a run on disk, with one writing process."""
 
     def __init__(
         self, path: Path, policies: Sequence[str], seats: int, numbers: Sequence[str] = ()
     ) -> None:
-        """Go on with the file, or begin it; `numbers`: names of what newborn begin with."""
-        self._path, self._header_of = path, partial(header_of, policies, seats)
-        self._names = tuple(numbers)
-        there = names_in(path, self._header_of)
-        # Of an earlier version: it had other names, or none, and then no newborn is told of.
-        self._told = self._names if there is None else there
-        self._header = self._header_of(self._told)
-        self._seats = seats
+        """Continue the file or begin it; `numbers` names the hyperparameters of newborn policies.
+
+        A resumed run whose algorithm has other hyperparameters keeps the names in the file.
+        """
+        self._path, self._seats, self._names = path, seats, tuple(numbers)
+        found = read_header(path)
+        same = found is not None and found[:2] == (tuple(policies), seats)
+        self._file_names = found.numbers if found is not None and same else self._names
+        self._header = header_of(policies, seats, self._file_names)
         self._size = record_type(seats).itemsize
 
     def append(self, records: Array, number: int | None = None) -> None:
-        """Write records at the end."""
+        """Append records; `number` is that of the first."""
         with open_to_append(self._path) as file:
             if file.seek(0, os.SEEK_END) == 0:
                 file.write(self._header)
@@ -285,30 +272,23 @@ class LedgerFile:
             if number is not None:
                 self._fill(file, number)
             numbers = records["kind"] == BORN_WITH
-            file.write(told_by(records, numbers, self._names, self._told).tobytes())
+            file.write(translated(records, numbers, self._names, self._file_names).tobytes())
 
     def rewind(self, records: int) -> None:
-        """Go back to the first so many records: a run is resumed from before the others.
+        """Keep only the first so many records, for a run that is resumed from there.
 
-        What is no ledger of this run is emptied; a resume has put a copy of it aside. Names that
-        it does not have come after those that it has.
+        A file that is no ledger of this run is emptied; the resume has kept a copy.
         """
-        end = 0
-        if self._path.exists():
-            end = len(self._header) + records * self._size
-            with open_to_append(self._path) as file:
-                file.seek(0)
-                if file.read(len(self._header)) != self._header:
-                    end = 0
-                file.truncate(min(end, self._path.stat().st_size))
-        more = tuple(name for name in self._names if name not in self._told)
-        if end and self._told and more:
-            header = self._header_of((*self._told, *more))
-            replace_header(self._path, self._header, header)
-            self._told, self._header = (*self._told, *more), header
+        if not self._path.exists():
+            return
+        end = len(self._header) + records * self._size
+        with open_to_append(self._path) as file:
+            file.seek(0)
+            if file.read(len(self._header)) != self._header:
+                end = 0
+            file.truncate(min(end, self._path.stat().st_size))
 
     def _fill(self, file: BinaryIO, number: int) -> None:
-        """Let the next record have this number."""
         missing = number - (file.tell() - len(self._header)) // self._size
         while missing > 0:
             lost = np.zeros(min(missing, FILLED_AT_ONCE), record_type(self._seats))
@@ -317,14 +297,13 @@ class LedgerFile:
             missing -= len(lost)
 
     def _trim(self, file: BinaryIO) -> None:
-        """Take away a record that was written in part."""
         extra = (file.tell() - len(self._header)) % self._size
         if extra:
             file.truncate(file.tell() - extra)
 
 
 def header_of(policies: Sequence[str], seats: int, numbers: Sequence[str] = ()) -> bytes:
-    """The first line of a ledger on disk."""
+    """Return the first line of a ledger on disk."""
     said = {"ledger": 1, "policies": list(policies), "seats": seats}
     if numbers:
         said["numbers"] = list(numbers)
@@ -332,17 +311,17 @@ def header_of(policies: Sequence[str], seats: int, numbers: Sequence[str] = ()) 
 
 
 def bits_of(value: float) -> np.uint64:
-    """A number as a digest holds it."""
+    """Return a number as the bits of a digest."""
     return np.float64(value).view(np.uint64)
 
 
 def value_of(bits: np.uint64) -> float:
-    """The number of which `bits_of` returned this."""
+    """Return the number that `bits_of` encoded."""
     return float(np.uint64(bits).view(np.float64))
 
 
 def copy_later(path: Path, records: int, to: Path) -> None:
-    """Copy what comes after so many records into a ledger of its own, if anything does.
+    """Copy the records after the first so many into a separate ledger, if there are any.
 
     A file that is no ledger is copied whole.
     """
@@ -361,7 +340,7 @@ def copy_later(path: Path, records: int, to: Path) -> None:
 
 
 def read_records(path: Path) -> tuple[tuple[str, ...], Array]:
-    """The names of the policies, and all whole records of a ledger on disk."""
+    """Return the names of the policies, and all whole records of a ledger on disk."""
     try:
         data = read_file(path, ANY_SIZE)
         line, _, rest = data.partition(b"\n")
@@ -374,7 +353,7 @@ def read_records(path: Path) -> tuple[tuple[str, ...], Array]:
 
 
 def results(path: Path) -> Iterator[Result]:
-    """The results of a ledger on disk, one by one."""
+    """Iterate over the results in a ledger on disk."""
     names, records = read_records(path)
     for record in records[records["kind"] == MATCH]:
         seats = zip(record["policy"].tolist(), record["version"].tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Births, frozen copies and retirements: what a director commands, carried out in one actor."""
+"""Births, frozen copies and retirements: carry out a director's commands in one actor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remuda.hyperparameters import names_of
 from remuda.live_hyperparameters import checked_numbers
 from remuda.population.director import Birth, Command, Freeze, Vacate
 from remuda.population.feasibility import can_do_without, can_stand_in
-from remuda.population.inheritance import ActingPolicies, what_it_begins_with
+from remuda.population.inheritance import ActingPolicies, newborn_data
 from remuda.population.ledger import (
     BIRTH,
     BORN_WITH,
@@ -27,14 +27,7 @@ from remuda.population.ledger import (
     bits_of,
 )
 from remuda.population.matchmaking import Matchmaker
-from remuda.population.records import (
-    FRESH,
-    RATING,
-    UNCERTAINTY,
-    Member,
-    PolicyRef,
-    Population,
-)
+from remuda.population.records import FRESH, RATING, UNCERTAINTY, Member, PolicyRef, Population
 from remuda.population.roster import Roster
 from remuda.population.table import Table
 from remuda.population.table_layout import MATCHES, NO_POLICY
@@ -44,9 +37,9 @@ from remuda.types import Array, Integers
 
 
 class Lifecycle:
-    """Who comes into a population and who goes, in its table and in the league's view of it.
+    """Adds members to a population and removes them, in its table and the league's view.
 
-    What was ordered or left half done by an actor that died is found in the table.
+    The table holds everything that a dead actor ordered or left half done.
     """
 
     def __init__(
@@ -58,26 +51,25 @@ class Lifecycle:
         roster: Roster,
         once: bool = False,
     ) -> None:
-        """Go on with a table.
+        """Continue with a table.
 
-        seated: [num_envs, seats] the places of those that sit; it is the league's, and read.
+        seated: [num_envs, seats] the places of seated members, owned by the league.
         """
         self._table, self._population, self._ledger = table, population, ledger
         self._seated, self._roster, self._once = seated, roster, once
         self._followers = table.followers
         self._leaving = table.occupants.leaving
         self.postponed: list[str] = []
-        """Policies that are to be frozen once there is a place for their copy."""
+        """Policies to freeze once there is a place for their copy."""
         spare = [table.places.stand_in_of(policy) for policy in table.policies]
         self._stand_ins = np.array([place for place in spare if place is not None], np.int64)
-        """The places of copies that stand in."""
         self._left: set[PolicyRef] = set()
-        """Who left since the directors were asked."""
+        """Members that left since the directors' last step."""
         self._standing_in: list[int] = []
         """The places of copies that stand in from now on."""
 
     def carry_out(self, command: Command, acting: ActingPolicies, matchmaker: Matchmaker) -> None:
-        """Do what a director commands; a copy is frozen by `settle`."""
+        """Carry out a command; `settle` freezes copies."""
         if isinstance(command, Freeze):
             self.postponed.append(command.policy)
         elif isinstance(command, Birth):
@@ -88,7 +80,7 @@ class Lifecycle:
             self._retire(command.ref, matchmaker)
 
     def settle(self, acting: ActingPolicies) -> list[int]:
-        """Empty the places of those who sit nowhere any more, and freeze those who wait for one."""
+        """Empty places of members that sit nowhere, and freeze waiting policies."""
         self._relieve()
         self._leaving = [place for place in self._leaving if not self._free(place)]
         waiting = [p for p in self.postponed if PolicyRef(p) in self._population]
@@ -98,10 +90,10 @@ class Lifecycle:
         return [*standing_in, *(place for place in frozen.values() if place is not None)]
 
     def note_places(self) -> None:
-        """Tell the director which places of live policies are empty, or will be, or were.
+        """Update the director's view of the places of live policies.
 
-        Each place is one of these: of a policy in the population, of one that is expected, of one
-        that has retired and plays its last matches, or empty.
+        Each place holds a policy of the population, an expected one, one that plays its last
+        matches, or is empty.
         """
         self._left.clear()
         table, population = self._table, self._population
@@ -114,7 +106,7 @@ class Lifecycle:
         population.empty = self._empty()
 
     def admit(self, versions: Mapping[str, int]) -> None:
-        """Let the newborn play whose learners have begun, and whose weights are here."""
+        """Admit newborn policies whose learners have begun and whose weights are here."""
         for place in self._table.births.expected:
             policy, since = self._table.policies[place], self._table.births.since(place)
             if since is not None and versions[policy] >= since:
@@ -127,18 +119,17 @@ class Lifecycle:
                 self._population.add(newborn, place)
 
     def mean_rating(self) -> float:
-        """Of live policies; not a number where there are none."""
+        """Return the mean rating of live policies; NaN if there are none."""
         places = self._population.places_of(self._population.learning)
         return float(self._table.numbers[places, RATING].mean()) if len(places) else math.nan
 
     def _empty(self) -> tuple[str, ...]:
-        """Places of live policies where no policy is, was a moment ago, or is expected."""
+        """Return places of live policies with no current, leaving or expected policy."""
         taken = {member.place for member in self._population.learning}
         taken |= {*self._leaving, *self._table.births.expected, *self._followers.clearing}
         return tuple(name for i, name in enumerate(self._table.policies) if i not in taken)
 
     def _order(self, birth: Birth, acting: ActingPolicies) -> None:
-        """Have a policy begin, and the old experience of its place forgotten."""
         name, population, table = birth.policy, self._population, self._table
         if name in population.empty and name not in self._empty():
             return  # another director was faster
@@ -151,7 +142,7 @@ class Lifecycle:
             hyperparameters |= population[birth.parent].hyperparameters
         hyperparameters |= birth.hyperparameters
         generation = table.births.ordered(place) + 1
-        begins = what_it_begins_with(birth, table, population, acting, generation)
+        begins = newborn_data(birth, table, population, acting, generation)
         born = table.word(MATCHES)
         newborn = Member(PolicyRef(name), None, begins.parent, born, hyperparameters)
         acting.clear(name)
@@ -163,8 +154,8 @@ class Lifecycle:
         table.numbers[place] = 0.0
         table.numbers[place, : len(FRESH)] = newborn.numbers
         digest = table.prepare(place, newborn, begins)
-        # Noted before it is ordered: if this actor dies in between, a successor orders and notes it
-        # anew, as the same generation. The other way round the ledger would lack a birth.
+        # Recorded before it is ordered: if this actor dies in between, a successor records and
+        # orders the same generation again. In reverse order the ledger would lack a birth.
         noted = self._record(BIRTH, newborn.ref, digest, begins.parent)
         noted["returns"][:, 0] = generation
         steps = begins.training.numbers[STEPS] if begins.training is not None else 0.0
@@ -173,37 +164,36 @@ class Lifecycle:
         acting.wake(name)
 
     def _check(self, birth: Birth, acting: ActingPolicies) -> None:
-        """Refuse a birth that cannot be."""
         name = birth.policy
-        said = f"the director commands the birth of {name}"
+        start = f"the director commands the birth of {name}"
         if name not in self._empty():
             there = ", ".join(self._empty()) or "none"
-            raise RemudaError(f"{said}, which is no empty place; there are: {there}")
+            raise RemudaError(f"{start}, which is no empty place; there are: {there}")
         known = names_of([self._table.specified.get(name, {})])
         for key in birth.hyperparameters:
             if key not in known:
-                raise RemudaError(f"{said} with {key}; there are {', '.join(known)}")
+                raise RemudaError(f"{start} with {key}; there are {', '.join(known)}")
         try:
             checked_numbers(PolicyConfig(), birth.hyperparameters, "")
         except UsageError as error:
-            raise RemudaError(f"{said} with a number that is not allowed: {error}") from None
+            raise RemudaError(f"{start} with a number that is not allowed: {error}") from None
         if birth.inherits_training and self._table.births.training_layout(name) is None:
             raise RemudaError(
-                f"{said} with inherits_training, and no training state is published; set "
+                f"{start} with inherits_training, and no training state is published; set "
                 "population.evolution.inherit all, or leave it out"
             )
         if birth.second is not None and birth.parent is None:
-            raise RemudaError(f"{said} from a second parent, {birth.second}, without a first one")
+            raise RemudaError(f"{start} from a second parent, {birth.second}, without a first one")
         for parent in (birth.parent, birth.second):
             if parent is None:
                 continue
             if parent.is_scripted:
-                raise RemudaError(f"{said} from {parent}, which is scripted and has no weights")
+                raise RemudaError(f"{start} from {parent}, which is scripted and has no weights")
             if parent not in self._population:
-                raise RemudaError(f"{said} from {parent}, which is not in the population")
+                raise RemudaError(f"{start} from {parent}, which is not in the population")
             if not acting.fits(name, parent.policy):
                 raise RemudaError(
-                    f"{said} from {parent}, which has a network of another kind, or other seats"
+                    f"{start} from {parent}, which has a network of another kind, or other seats"
                 )
 
     def _retire(self, ref: PolicyRef, matchmaker: Matchmaker) -> None:
@@ -211,7 +201,7 @@ class Lifecycle:
             return
         if ref.is_scripted and ref.policy in self._roster.takers:
             raise RemudaError(
-                f"the director commands that {ref} retires, which takes its seat for good "
+                f"the director commands that {ref} retires, whose seat is reserved "
                 f"(env.scripted.{ref}); let it command others"
             )
         if not ref.is_frozen and not self._can_do_without(ref, matchmaker):
@@ -219,7 +209,7 @@ class Lifecycle:
         self._let_go(ref)
 
     def _let_go(self, ref: PolicyRef) -> None:
-        """Have a member in no match that is proposed from now on."""
+        """Retire a member from all matches proposed from now on."""
         member = self._population.retire(ref)
         self._followers.begin_change()
         self._followers.leave(member.place)
@@ -229,7 +219,7 @@ class Lifecycle:
         self._table.occupants.leave(member.place)
 
     def _vacate(self, ref: PolicyRef, acting: ActingPolicies, matchmaker: Matchmaker) -> None:
-        """Let a live policy go, with a copy of it that stands in where it is needed."""
+        """Retire a live policy, with a copy in its seats if needed."""
         population = self._population
         if ref not in population:
             return  # among others a scripted member: no policy can be born where it is
@@ -247,9 +237,9 @@ class Lifecycle:
         self._let_go(ref)
 
     def _relieve(self) -> None:
-        """Let each copy go that stood in for a policy, once that plays itself.
+        """Retire copies whose policies play again.
 
-        It is looked for in the table: the actor that let the newborn play may have died over it.
+        They are found in the table, since the actor that admitted the newborn may have died.
         """
         there = self._table.occupants.there[self._stand_ins]
         for place in self._stand_ins[there].tolist():
@@ -258,12 +248,11 @@ class Lifecycle:
                 self._let_go(copied)
 
     def _can_do_without(self, ref: PolicyRef, matchmaker: Matchmaker) -> bool:
-        """Whether matches can still be made when it is gone, also of those that learn alone."""
+        """Return whether matches can be made without it, also by learning policies alone."""
         least = len(self._roster.left) if self._once else 1
         return can_do_without(self._population.members, ref, matchmaker, least)
 
     def _free(self, place: int) -> bool:
-        """Empty a place, once its policy sits on no seat any more."""
         if (self._seated == place).any() or not self._followers.have_left(place):
             return False
         self._ledger.forget(place)
@@ -273,7 +262,7 @@ class Lifecycle:
         return True
 
     def _freeze(self, policy: str, snapshot: Snapshot) -> int | None:
-        """Keep a copy; None: there is no place free at present."""
+        """Freeze a copy and return its place; None if no place is free now."""
         if PolicyRef(policy, snapshot.version) in self._population:
             return None
         taken = {member.place for member in self._population.members} | set(self._leaving)
@@ -292,13 +281,13 @@ class Lifecycle:
         self._log(FREEZE, member.ref, digest)
 
     def log_first(self) -> None:
-        """Note what the policies begin with that were never born, where others will be."""
+        """Record the initial hyperparameters of the first policies, if others may be born."""
         if len(self._stand_ins):
             first = [self._numbers(member) for member in self._population.learning]
             self._table.records.add(np.concatenate(first))
 
     def _numbers(self, newborn: Member, birth: Birth | None = None, steps: float = 0.0) -> Array:
-        """The records of what a newborn begins with, and why it was born.
+        """Return the records of a newborn's initial numbers and of its fitness.
 
         `steps`: those behind the moments of its optimizer.
         """
@@ -319,13 +308,11 @@ class Lifecycle:
         return records
 
     def _log(self, kind: int, ref: PolicyRef, digest: int) -> None:
-        """Note what was done."""
         self._table.records.add(self._record(kind, ref, digest))
 
     def _record(
         self, kind: int, ref: PolicyRef, digest: int, parent: PolicyRef | None = None
     ) -> Array:
-        """The record of what was done to a member."""
         names, record = self._table.names, self._table.records.empty(1)
         record["kind"], record["number"] = kind, self._table.word(MATCHES)
         record["policy"][:, 0] = names.index(ref.policy)

@@ -1,4 +1,4 @@
-"""The lineage of the policies of a run: who was born when, of whom, with what; from its ledger."""
+"""The lineage of a run's policies from its ledger: births, parents, hyperparameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from remuda.population.ledger import (
     read_records,
     value_of,
 )
-from remuda.population.ledger_names import LONGEST_HEADER, parse_header
+from remuda.population.ledger_header import LONGEST_HEADER, parse_header
 
 
 @dataclass(frozen=True)
@@ -29,38 +29,34 @@ class Born:
     """A policy that was born in a run."""
 
     policy: str
-    """The place in which it was born, by whose name it goes."""
+    """The place of its birth, which gives it its name."""
     generation: int
-    """How many were in this place before it; that which the run began with is generation 0."""
+    """How many policies were in this place before it."""
     matches: int
-    """That were over when it was born."""
+    """Finished matches at its birth."""
     parent: str | None
-    """The policy that it began as a copy of; None: its weights were drawn, or it was there first.
-    """
+    """The policy that it is a copy of; None: random weights, or an initial policy."""
     parent_generation: int
-    """Which of those in the parent's place that was."""
+    """The parent's generation in its place."""
     parent_version: int
-    """Of the weights that it began with."""
+    """The version of its initial weights."""
     hyperparameters: dict[str, float] = field(default_factory=dict)
-    """What it began with."""
     fitness: float | None = None
-    """What the policy before it in its place was judged to be worth; None: it was not judged."""
+    """Fitness of the previous policy in its place; None: it was not evaluated."""
     parent_fitness: float | None = None
-    """Likewise, its parent."""
     second: str | None = None
-    """A second parent, of which some numbers or layers are; None: it has one."""
+    """A second parent, whose hyperparameters or layers it has in part."""
     second_generation: int = 0
-    """Which of those in its place that was."""
+    """The second parent's generation in its place."""
     optimizer_steps: int = 0
-    """Steps behind the moments of its optimizer that it took over from its parent; 0: it took over
-    none."""
+    """Steps behind the optimizer moments that it inherited; 0: none."""
 
     def __str__(self) -> str:
         return f"{self.policy} (generation {self.generation})"
 
 
 def read_lineage(ledger: Path) -> list[Born]:
-    """All births of a run, in order; first those that it began with, where policies evolve."""
+    """Return all births of a run in order, after its initial policies if policies evolve."""
     names, records = read_records(ledger)
     with open_stream(ledger) as file:
         numbers = parse_header(file.readline(LONGEST_HEADER)).numbers
@@ -73,8 +69,7 @@ def read_lineage(ledger: Path) -> list[Born]:
             frozen[policy, int(record["version"][0])] = generations[policy]
             continue
         if record["kind"] == BIRTH:
-            # Earlier versions did not say which birth it is.
-            generation = int(record["returns"][0]) or generations[policy] + 1
+            generation = int(record["returns"][0])
             generations[policy] = generation
             parent, version = int(record["oldest"][0]), int(record["newest"][0])
             found.pop((policy, generation), None)  # its actor died before it was ordered
@@ -101,13 +96,12 @@ def read_lineage(ledger: Path) -> list[Born]:
 
 
 def read_matches(ledger: Path) -> int:
-    """How many matches of a run are over."""
+    """Return how many matches of a run are over."""
     _, records = read_records(ledger)
     return int((records["kind"] == MATCH).sum())
 
 
 def _with_number(born: Born, name: int, value: float, numbers: Sequence[str]) -> Born:
-    """A newborn of which a number is known that it began with, or was judged by."""
     if name == FITNESS:
         return replace(born, fitness=value)
     if name == PARENT_FITNESS:
@@ -120,9 +114,9 @@ def _with_number(born: Born, name: int, value: float, numbers: Sequence[str]) ->
 
 
 def ancestors(lineage: list[Born], policy: str) -> Iterator[Born]:
-    """The policy that is in a place now, its parent, the parent of that, and so on.
+    """Iterate over the policy now in a place, its parent, that one's parent, and so on.
 
-    The last is one that the run began with, where policies evolve.
+    The last is an initial policy, if policies evolve.
     """
     by_name = {(born.policy, born.generation): born for born in lineage}
     generation = max((born.generation for born in lineage if born.policy == policy), default=0)

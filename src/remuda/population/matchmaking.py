@@ -1,12 +1,12 @@
-"""Matchmakers: who plays whom. Each is one small class; what it promises is tested by counting.
+"""The base of matchmakers, which decide the opponents in each match.
 
-A matchmaker proposes matches for a game of so many seats. It keeps nothing but what it says in
-`state`, draws from the random generator that it is handed, and never seats one policy twice in a
-match unless there are fewer policies than seats, or it is self-play.
+A matchmaker proposes matches for so many seats. Its only state is that of `state`; it draws from
+the random generator passed to it, and never seats a policy twice in a match unless there are fewer
+policies than seats, or in self-play.
 
-In every match a policy learns: one seat, each with the same chance, is a live policy's, and of the
-others frozen copies take a share that is configured, however many of them there are. A matchmaker
-may let live policies play without learning (`Matchmaker.learning_seats`).
+In every match a policy learns: one seat, uniformly drawn, is a live policy's, and frozen copies
+take a configured share of the others, however many there are. Live policies may also play without
+learning (`Matchmaker.learning_seats`).
 """
 
 from __future__ import annotations
@@ -24,26 +24,18 @@ from remuda.checkpoint.fitting import whole
 from remuda.errors import ConfigError
 from remuda.population.ledger import Ledger
 from remuda.population.records import Match, Member, Population
-from remuda.population.seating import (
-    Group,
-    Seating,
-    draw_apart,
-    groups_of,
-)
+from remuda.population.seating import Group, Seating, draw_apart, groups_of
 from remuda.types import State
 
 By = list[tuple[Member, ...]]
-"""By seat, who may take it."""
 Able = tuple[By, By, list[Group[tuple[Member, ...]]]]
-"""Those that learn; the frozen copies; and together the seats for which both are the same."""
+"""Learning members, frozen copies, and groups of seats for which both are the same."""
 PAST = 0.5
-"""The share of the other seats that frozen copies take, unless told otherwise."""
-DRAWN = 4096
-"""Matches that are drawn to find out who is seated how often."""
+DRAWN = 4096  # matches that are drawn to estimate shares of seats
 
 
 class ForLearner(Protocol):
-    """Deals a match for a learner that has its seat already: a part of `mixed`."""
+    """Deals a match for a learner on a given seat: a part of `mixed`."""
 
     def seat_for(
         self,
@@ -51,71 +43,67 @@ class ForLearner(Protocol):
         place: int,
         population: Population,
         ledger: Ledger,
-        random: np.random.Generator,
+        rng: np.random.Generator,
     ) -> Seating:
-        """By seat, who sits there; the learner on the seat `place`."""
+        """Return the member on each seat, with the learner on the seat `place`."""
 
 
 class Matchmaker(ABC):
     """Proposes matches."""
 
     exchangeable: ClassVar[bool] = False
-    """Whether policies that may take the same seats are dealt alike before they have played."""
+    """True if new policies with the same seats are dealt equally."""
     seats_differ: ClassVar[bool] = False
-    """Whether no policy sits twice in a match, where there are as many policies as seats and all
-    may take any. Then there is room for one seat of each, and a match that needs more is refused.
-    """
+    """True if no policy sits twice in a match, if there are enough policies and all may take any
+    seat. Then there is room for one seat of each, and a match that needs more is refused."""
 
     def __init__(self, num_seats: int) -> None:
-        """Match for a game of so many seats."""
+        """Match for so many seats."""
         self.num_seats = num_seats
         self.name = type(self).__name__
-        """For messages; once it is configured, as the configuration names it."""
+        """Its name in messages; the configured name once it is configured."""
         self.past_share = PAST
-        """Of the seats besides the one that is sure to be a live policy's, those that frozen copies
-        take, 0 to 1."""
+        """The share of the other seats for frozen copies, 0 to 1."""
         self.team_of_seat: tuple[str, ...] = ("",) * num_seats
-        """By seat, the team whose policies alone may take it; an empty name: all."""
+        """The team of each seat whose policies alone may take it; empty: all may."""
         self.proposed = 0
         """Matches that were proposed: the number of the next."""
 
     def propose(
-        self, population: Population, ledger: Ledger, count: int, random: np.random.Generator
+        self, population: Population, ledger: Ledger, count: int, rng: np.random.Generator
     ) -> list[Match]:
-        """So many matches, numbered on from those before."""
+        """Return so many matches, with consecutive numbers."""
         self.refuse_empty_seats(population)
         matches = []
         for _ in range(count):
-            seats = self.seat(population, ledger, random)
+            seats = self.seat(population, ledger, rng)
             if all(ref.is_frozen for ref in seats) and population.learning:
-                seats = self._with_one_live(seats, population, random)
+                seats = self._with_one_live(seats, population, rng)
             matches.append(Match(self.proposed, seats, self.learning_seats(seats)))
             self.proposed += 1
         return matches
 
     def refuse_empty_seats(self, population: Population) -> None:
-        """Raise a `ConfigError` where no policy may take a seat."""
+        """Raise a `ConfigError` if no policy may take a seat."""
         nobody = population.view(("nobody", self.num_seats), lambda: self._nobodys_seat(population))
         if nobody is not None:
             raise ConfigError(f"no policy of the population may take seat {nobody}")
 
     def dealt_seats(self) -> Sequence[int]:
-        """The seats that it deals."""
+        """Return the seats that it deals."""
         return range(self.num_seats)
 
     def _nobodys_seat(self, population: Population) -> int | None:
-        """A seat that no policy may take; None: there is none."""
         for seat in self.dealt_seats():
             if not (population.live_for_seat(seat) or population.past_for_seat(seat)):
                 return seat
         return None
 
     def expected_shares(self, population: Population) -> dict[str, float]:
-        """Return, by live policy, the seats of a match that it is dealt on average, and learns on.
+        """Return the mean number of seats per match on which each live policy learns.
 
-        They are worked out by dealing with a copy of this matchmaker, unless all policies are
-        dealt alike. Frozen copies take their seats from all live policies alike, so the shares of a
-        population without any are in proportion.
+        A copy of this matchmaker deals trial matches, unless all policies are dealt equally. Frozen
+        copies take seats from all live policies equally, so shares without any are in proportion.
         """
         learning = population.learning
         kinds = {self.dealt_like(member) for member in learning}
@@ -142,40 +130,39 @@ class Matchmaker(ABC):
         return _without_noise(found, drawn, sizes)
 
     def dealt_like(self, member: Member) -> Hashable:
-        """What is equal for policies that are dealt alike, where the matchmaker is exchangeable."""
+        """Return a key that is equal for policies dealt equally, if exchangeable."""
         return member.seats
 
     def never_dealt(self, population: Population) -> tuple[str, ...]:
-        """Return the live policies that no match will ever seat, as far as that is known."""
+        """Return the live policies that no match will ever seat, as far as is known."""
         del population
         return ()
 
     def live_for(self, population: Population, seat: int) -> tuple[Member, ...]:
-        """Those that learn and may take a seat, of all whom this matchmaker deals it."""
+        """Return the learning members that it may deal this seat."""
         return population.live_for_seat(seat)
 
     def past_for(self, population: Population, seat: int) -> tuple[Member, ...]:
-        """The frozen copies that may take a seat, of all whom this matchmaker deals it."""
+        """Return the frozen copies that it may deal this seat."""
         return population.past_for_seat(seat)
 
-    def past_seats(self, population: Population, random: np.random.Generator) -> list[bool]:
-        """Draw the seats that frozen copies take in the next match: by seat, whether they do.
+    def past_seats(self, population: Population, rng: np.random.Generator) -> list[bool]:
+        """Draw which seats frozen copies take in the next match.
 
-        One seat at least is a live policy's, if there is a live policy that may take one. Seats
-        that the same policies may take go to no more of either kind than there are, while there are
-        enough of both together.
+        At least one seat is a live policy's, if one may take any. Seats with the same possible
+        members get no more of either kind than there are, while there are enough of both together.
         """
         seats = range(self.num_seats)
         if not population.frozen:
             return [False for _ in seats]
         live, past, groups = self.able(population)
         able = [seat for seat in seats if live[seat]]
-        sure = able[int(random.integers(len(able)))] if able else -1
-        drawn = (random.random(self.num_seats) < self.past_share).tolist()
+        sure = able[int(rng.integers(len(able)))] if able else -1
+        drawn = (rng.random(self.num_seats) < self.past_share).tolist()
         found = [
             seat != sure and bool(past[seat]) and (drawn[seat] or not live[seat]) for seat in seats
         ]
-        order = random.permutation(self.num_seats).tolist()
+        order = rng.permutation(self.num_seats).tolist()
         for _, alike in groups:
             some, group = alike[0], sorted(alike, key=order.index)
             count = sum(found[seat] for seat in group)
@@ -190,19 +177,19 @@ class Matchmaker(ABC):
         return found
 
     @abstractmethod
-    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:
-        """Who sits where in the next match."""
+    def seat(self, population: Population, ledger: Ledger, rng: np.random.Generator) -> Seating:
+        """Return the member on each seat of the next match."""
 
     def learning_seats(self, seats: Seating) -> frozenset[int] | None:  # noqa: ARG002
-        """Which seats of the match that `seat` just dealt learn from it; None: all.
+        """Return the seats that learn from the match that `seat` just dealt; None: all.
 
-        A live policy on another seat plays as it is now, and nothing of the match goes into its
-        experience. On any seat a frozen copy learns nothing.
+        A live policy on another seat plays, but nothing of the match enters its experience. Frozen
+        copies never learn.
         """
         return None
 
     def able(self, population: Population) -> Able:
-        """Who may take which seat."""
+        """Return the members that may take each seat."""
 
         def find() -> Able:
             seats = range(self.num_seats)
@@ -213,45 +200,45 @@ class Matchmaker(ABC):
         return population.view(("able", self.name, self.team_of_seat), find)
 
     def _with_one_live(
-        self, seats: Seating, population: Population, random: np.random.Generator
+        self, seats: Seating, population: Population, rng: np.random.Generator
     ) -> Seating:
-        """A seating with a live policy on a seat, if one may take any."""
+        """Return a seating with at least one live policy, if one may take a seat."""
         able = [seat for seat in range(len(seats)) if self.live_for(population, seat)]
         if not able:
             return seats
-        seat = able[int(random.integers(len(able)))]
+        seat = able[int(rng.integers(len(able)))]
         members = self.live_for(population, seat)
-        live = members[int(random.integers(len(members)))].ref
+        live = members[int(rng.integers(len(members)))].ref
         return (*seats[:seat], live, *seats[seat + 1 :])
 
     def begin_at(self, number: int) -> None:
-        """Number the next match so; a matchmaker before this one proposed those before."""
+        """Set the number of the next match; an earlier matchmaker proposed those before."""
         self.proposed = number
 
     def state(self) -> State:
-        """What a successor needs to propose what this would have."""
+        """Return the state that a successor needs."""
         return {"proposed": self.proposed}
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         self.proposed = whole(state, "proposed")
 
 
 def draw_uniformly(
-    matchmaker: Matchmaker, population: Population, random: np.random.Generator
+    matchmaker: Matchmaker, population: Population, rng: np.random.Generator
 ) -> Seating:
-    """Draw from all members that may take the seats; `past_seats` says where frozen copies sit."""
-    past = matchmaker.past_seats(population, random)
+    """Draw from all members that may take the seats; `past_seats` places frozen copies."""
+    past = matchmaker.past_seats(population, rng)
     live, frozen, _ = matchmaker.able(population)
     return draw_apart(
-        population, ("all", matchmaker.name, matchmaker.team_of_seat), past, live, frozen, random
+        population, ("all", matchmaker.name, matchmaker.team_of_seat), past, live, frozen, rng
     )
 
 
 def _without_noise(
     shares: Mapping[str, float], drawn: int, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """Shares that were counted, with the same number for those that chance alone sets apart."""
+    """Give the same share to policies whose counts differ by chance alone."""
     found: dict[str, float] = {}
     together: list[str] = []
     for name in [*sorted(shares, key=shares.__getitem__), ""]:

@@ -10,12 +10,12 @@ from remuda.types import Integers
 
 
 class MemberNumbers:
-    """Games, ratings and so on of each place; the actor counts in them, other processes copy them.
+    """Games, ratings and so on by place; the actor updates them, other processes copy them.
 
-    What it guarantees:
+    Guarantees:
 
-    1. Readers that copy with `whole` see all ratings as before a move, or all as after it.
-    2. If the actor dies in the middle of a move, its successor ends in the same ratings.
+    1. Readers that copy with `whole` see all ratings before a move, or all after it.
+    2. If the actor dies during a move, its successor completes it with the same ratings.
     """
 
     def __init__(self, shared: SharedArrays) -> None:
@@ -24,37 +24,35 @@ class MemberNumbers:
 
     @property
     def all(self) -> Numbers:
-        """[places, fields]: of the members."""
-        numbers: Numbers = self._shared["numbers"]
-        return numbers
+        """[places, fields] of the members."""
+        return self._shared["numbers"]
 
     def move_ratings(self, by: float) -> None:
         """Add a number to all ratings; for the actor.
 
-        What they will be is written first, beside them; then `MOVES` becomes odd, they are
-        overwritten, and it becomes even. If the actor dies before it is odd, nothing was moved; if
-        it dies while it is odd, its successor writes them over once more (`finish_move`). No
-        process waits for either.
+        The new ratings are first written beside the old ones. Then `MOVES` becomes odd, they are
+        overwritten, and it becomes even. If the actor dies before it is odd, nothing was moved;
+        while it is odd, the successor writes them again (`finish_move`). No process waits.
         """
         moved, moves = self._shared["moved"], self._moves()
-        fence_release()  # who still reads `moved` as it was sees first that `MOVES` became even
+        fence_release()  # readers of the old `moved` first see that `MOVES` became even
         moved[...] = self.all[:, RATING] + by
-        self._set_moves(moves + 1)  # releases: who sees it odd sees all of `moved`
+        self._set_moves(moves + 1)  # releases: readers that see it odd see all of `moved`
         fence_release()
         self.finish_move()
 
     def finish_move(self) -> None:
-        """Bring to an end what `move_ratings` began, however far it came."""
+        """Complete what `move_ratings` began."""
         moves = self._moves()
         if moves % 2 == 1:
             self.all[:, RATING] = self._shared["moved"]
             self._set_moves(moves + 1)
 
     def whole(self, places: Integers | None = None) -> Numbers:
-        """A copy of the members' numbers, in which all ratings are moved, or none.
+        """Return a copy of the members' numbers, with all ratings moved or none.
 
-        While they are being moved they are taken from where they stand whole, so that this never
-        waits. Of a match that is being counted, some sums may hold their share and others not.
+        During a move ratings are read from the complete copy, so this never waits. Sums of a match
+        that is being counted may be partial.
         """
         wanted = slice(None) if places is None else places
         while True:

@@ -1,4 +1,4 @@
-"""A matchmaker of several: each policy has a share of its matches from each of them."""
+"""A combination of matchmakers, each with a share of a policy's matches."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from remuda.population.records import Member, Population
 from remuda.population.seating import Seating
 
 SUMS_TO = 1e-6
-"""How far shares may add up beside 1."""
 
 
 class Mixed(Matchmaker):
-    """Each match is for one learner, and dealt by one matchmaker, drawn by that learner's shares.
+    """Each match is for one learner, dealt by one matchmaker drawn by the learner's shares.
 
-    What it guarantees:
+    Guarantees:
 
-    1. Learners take turns, and each takes the seats that it may take in turn. Where some of them
-       have a share of all matches, these take turns in it, and the others in the rest; and all
-       learners in all matches, while there are none of the ones or of the others.
-    2. In the matches that are for a learner, each matchmaker has its share, drawn by chance.
-    3. A matchmaker that a learner has no share of deals it nothing.
-    4. Where `own_matches` is set, this learner alone learns from the match.
+    1. Learners take turns, and each takes its allowed seats in turn. If favoured learners have a
+       share of all matches, they take turns in it and the others in the rest; all take turns in all
+       matches while one of the groups is absent.
+    2. In a learner's matches, each matchmaker has its share, by chance.
+    3. A matchmaker without a share for a learner deals it nothing.
+    4. With `own_matches`, only this learner learns from the match.
     """
 
     exchangeable = True
@@ -44,7 +43,7 @@ class Mixed(Matchmaker):
         favoured: Collection[str] = (),
         favoured_share: float | None = None,
     ) -> None:
-        """Combine these."""
+        """Combine these matchmakers."""
         super().__init__(num_seats)
         self._favoured, self._favoured_share = frozenset(favoured), favoured_share
         self._own_matches, self._learner = own_matches, ""
@@ -55,11 +54,10 @@ class Mixed(Matchmaker):
         self._common = self._cumulative(shares)
 
     def _cumulative(self, shares: Mapping[str, float]) -> tuple[float, ...]:
-        """The shares of the matchmakers, in order, added up."""
         return tuple(accumulate(shares.get(name, 0.0) for name in self._names))
 
-    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:
-        """Whose turn it is, and what one of its matchmakers deals it."""
+    def seat(self, population: Population, ledger: Ledger, rng: np.random.Generator) -> Seating:
+        """Choose the learner, and let one of its matchmakers deal the match."""
         learning = population.learning
         if not learning:
             raise ConfigError("no policy in the population learns, so no match is for one")
@@ -70,13 +68,13 @@ class Mixed(Matchmaker):
             own = sorted(learner.seats)
             place = own[(turn // len(those) * self.num_seats + place) % len(own)]
         sums = self._sums_of(learner)
-        drawn = bisect_right(sums, random.random() * sums[-1])
+        drawn = bisect_right(sums, rng.random() * sums[-1])
         part = self.parts[self._names[min(drawn, len(sums) - 1)]]
         self._learner = learner.ref.policy
-        return part.seat_for(learner, place, population, ledger, random)
+        return part.seat_for(learner, place, population, ledger, rng)
 
     def _whose_turn(self, learning: Sequence[Member]) -> tuple[Sequence[Member], int]:
-        """Those who take turns in the matches of which this is one, and its number among these."""
+        """Return the learners that take turns in this match, and its number among theirs."""
         share, number = self._favoured_share, self.proposed
         if share is None:
             return learning, number
@@ -90,7 +88,7 @@ class Mixed(Matchmaker):
         return others, number - before
 
     def learning_seats(self, seats: Seating) -> frozenset[int] | None:
-        """Those of the learner that the match is for, its own live weights on other seats too."""
+        """Return the seats of the match's learner, if others do not learn from it."""
         if not self._own_matches:
             return None
         return frozenset(
@@ -103,15 +101,15 @@ class Mixed(Matchmaker):
         return self._own.get(learner.ref.policy, self._common)
 
     def dealt_like(self, member: Member) -> Hashable:
-        """Its seats, its shares and whether it is one of those who have a share of all matches."""
+        """Return its seats, its shares and whether it is favoured."""
         favoured = self._favoured_share is not None and member.ref.policy in self._favoured
         return member.seats, self._sums_of(member), favoured
 
     def expected_shares(self, population: Population) -> dict[str, float]:
-        """Return, by live policy, the seats of a match that it is dealt on average.
+        """Return the mean number of seats per match of each live policy.
 
-        Unlike shares draw on the past unlike much. So where there will be frozen copies it is asked
-        for a population in which each policy has one.
+        Different shares use frozen copies to different degrees, so if copies are kept, each policy
+        gets one in this estimate.
         """
         if self._keeps_copies:
             learning = population.learning
@@ -124,7 +122,7 @@ class Mixed(Matchmaker):
 def check_shares(
     shares: Mapping[str, float], key: str, known: Mapping[str, ForLearner]
 ) -> Mapping[str, float]:
-    """Return shares of matchmakers, if that is what they are."""
+    """Check shares of matchmakers, and return them."""
     for name in shares:
         if name not in known:
             raise ConfigError(
@@ -137,6 +135,6 @@ def check_shares(
             f"--{key}.self_play 0.5 --{key}.prioritized 0.5"
         )
     if abs(total - 1.0) > SUMS_TO:
-        said = " + ".join(f"{name} {share:g}" for name, share in shares.items())
-        raise ConfigError(f"{key}: {said} is {total:g}; let them add up to 1")
+        terms = " + ".join(f"{name} {share:g}" for name, share in shares.items())
+        raise ConfigError(f"{key}: {terms} is {total:g}; let them add up to 1")
     return shares

@@ -1,4 +1,4 @@
-"""Who is in which place of a population, in shared memory; written by the actor, read by all."""
+"""The member in each place of a population, in shared memory; the actor writes, all read."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from remuda.types import Bools, Integers
 
 
 class Occupants:
-    """The member in each place: its name and version, its parent, when it was born.
+    """The member in each place: its name and version, its parent, its birth.
 
-    A place is empty, or a member is there; one that has retired stays until its last matches are
-    over, and is `leaving`. While a copy is being frozen into a place its `sequence` is odd, and
-    what is read there meanwhile may be of two members.
+    A place is empty or has a member; a retired member stays as `leaving` until its last matches are
+    over. While a copy is being frozen into a place its `sequence` is odd, and a read may mix two
+    members.
     """
 
     def __init__(self, shared: SharedArrays, places: Places) -> None:
@@ -26,26 +26,24 @@ class Occupants:
 
     @property
     def identity(self) -> Integers:
-        """[places, 5]: who is there, by `POLICY`, `VERSION`, and so on."""
-        identity: Integers = self._shared["identity"]
-        return identity
+        """[places, 5]: the member in each place, in columns `POLICY`, `VERSION`, and so on."""
+        return self._shared["identity"]
 
     @property
     def sequence(self) -> Integers:
-        """[places]: odd while a copy is frozen there; only the actor counts it up."""
-        sequence: Integers = self._shared["sequence"]
-        return sequence
+        """[places]: odd while a copy is frozen there; only the actor increments it."""
+        return self._shared["sequence"]
 
     @property
     def there(self) -> Bools:
-        """[places]: where a member is that has not retired."""
+        """[places]: whether a member that has not retired is there."""
         there: Bools = self.identity[:, POLICY] != NO_POLICY
         there &= self._shared["leaving"] == 0
         return there
 
     @property
     def living(self) -> tuple[str, ...]:
-        """The policies that are in the population, or for which a copy stands in."""
+        """Policies that are in the population, or have a copy standing in."""
         there = self.there
         places, copies = self._places, map(self._places.stand_in_of, self._places.policies)
         return tuple(
@@ -56,21 +54,20 @@ class Occupants:
 
     @property
     def frozen(self) -> int:
-        """How many members there are that do not learn."""
+        """The number of members that do not learn."""
         return int(np.count_nonzero(self.there[len(self._places.policies) :]))
 
     @property
     def leaving(self) -> list[int]:
-        """The places of those who have retired, and may still play their last matches."""
-        places: list[int] = np.flatnonzero(self._shared["leaving"]).tolist()
-        return places
+        """The places of retired members that may still play their last matches."""
+        return np.flatnonzero(self._shared["leaving"]).tolist()
 
     def is_there(self, place: int) -> bool:
-        """Whether a member is in a place."""
+        """Return whether a member is in a place."""
         return bool(self.identity[place, POLICY] != NO_POLICY)
 
     def put(self, place: int, member: Member, there: bool = True) -> None:
-        """Write who is in a place, or is to be born there."""
+        """Write the member in a place, or one to be born there."""
         ref, parent, names = member.ref, member.parent, self._places.names
         self.identity[place] = (
             names.index(ref.policy) if there else NO_POLICY,
@@ -81,7 +78,7 @@ class Occupants:
         )
 
     def read(self, place: int) -> tuple[PolicyRef, PolicyRef | None, int] | None:
-        """Who is in a place, its parent, and when it was born; None: no member as a whole."""
+        """Return a member, its parent and its birth; None if there is no complete member."""
         before = load(self.sequence, place)
         policy, version, parent, parent_version, born = self.identity[place].tolist()
         fence_acquire()
@@ -91,44 +88,43 @@ class Occupants:
         return ref, self.parent(parent, parent_version), born
 
     def ordered(self, place: int) -> tuple[PolicyRef | None, int]:
-        """The parent of the policy that is to be born in a place, and when it was ordered."""
+        """Return the parent and the birth of the policy ordered in a place."""
         row = self.identity[place].tolist()
         return self.parent(row[PARENT], row[PARENT_VERSION]), row[BORN]
 
     def parent(self, policy: int, version: int) -> PolicyRef | None:
-        """A parent as the columns of `identity` have it; None: there is none."""
+        """Return a parent from its columns of `identity`, if any."""
         return None if policy == NO_POLICY else PolicyRef(self._places.names[policy], version)
 
     def version(self, place: int) -> int:
-        """The version of the member in a place."""
+        """Return the version of the member in a place."""
         return int(self.identity[place, VERSION])
 
     def begin_writing(self, place: int) -> int:
-        """Tell readers that a copy is being frozen there; returns what `end_writing` is to get."""
+        """Announce that a copy is being frozen; returns the argument of `end_writing`."""
         writing = int(self.sequence[place]) | 1  # odd already if an actor died here
         store(self.sequence, place, writing)
         fence_release()
         return writing
 
     def end_writing(self, place: int, writing: int) -> None:
-        """Tell readers that what is there is whole."""
+        """Announce that the place is complete."""
         store(self.sequence, place, writing + 1)
 
     def leave(self, place: int) -> None:
-        """Note that who is in this place has retired: its last matches may still be played."""
+        """Note that the member in this place has retired, and may still play its last matches."""
         self._shared["leaving"][place] = 1
 
     def remove(self, place: int) -> None:
-        """Empty a place: its member is gone."""
+        """Empty a place."""
         self.identity[place, POLICY] = NO_POLICY  # one word: no reader sees half of it
         self._shared["leaving"][place] = 0
 
     @property
     def half_written(self) -> list[int]:
         """The places that an actor was writing when it died."""
-        places: list[int] = np.flatnonzero(self.sequence % 2 == 1).tolist()
-        return places
+        return np.flatnonzero(self.sequence % 2 == 1).tolist()
 
     def finish_removals(self) -> None:
-        """Empty those places whole that an actor was emptying when it died."""
+        """Complete removals that an actor had begun when it died."""
         self._shared["leaving"][self.identity[:, POLICY] == NO_POLICY] = 0

@@ -1,4 +1,4 @@
-"""A user's director: what it returns is checked before any of it is carried out."""
+"""A user's director, whose commands are checked before any is carried out."""
 
 from __future__ import annotations
 
@@ -34,13 +34,12 @@ FIELDS: Mapping[type, Mapping[str, Check]] = {
         "policy": NAME,
         "parent": REF_OR_NONE,
         "second": REF_OR_NONE,
-        "hyperparameters": ("numbers by name", lambda value: isinstance(value, Mapping)),
+        "hyperparameters": ("named numbers", lambda value: isinstance(value, Mapping)),
         "mutation": ("a number, 0 or more", lambda value: _is_number(value) and value >= 0.0),
         "crossover": SHARE,
         "inherits_training": ("True or False", lambda value: isinstance(value, bool)),
     },
 }
-"""By command, what each of its fields may be."""
 
 
 class OwnDirector:

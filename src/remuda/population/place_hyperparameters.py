@@ -1,4 +1,4 @@
-"""The hyperparameters that the policy in each place is trained with, in shared memory."""
+"""The hyperparameters of the policy in each place, in shared memory."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from remuda.types import Array, Floats, Integers, State
 
 
 class PlaceHyperparameters:
-    """By place, those of `remuda.hyperparameters` that the policy there has."""
+    """Hyperparameters (see `remuda.hyperparameters`) of the policy in each place."""
 
     def __init__(self, shared: SharedArrays, names: Sequence[str]) -> None:
-        """Keep them in the arrays of `table_fields`; `names`: in this order."""
+        """Use the arrays of `table_fields`, with these names as columns."""
         self._shared, self.names = shared, tuple(names)
 
     @property
     def all(self) -> Array:
-        """[places, hyperparameters]; not a number: it has none of that name."""
+        """[places, hyperparameters]; NaN: the policy has none of that name."""
         return self._shared["hyperparameters"]
 
     def of(self, place: int) -> dict[str, float]:
-        """Those of the policy in a place, by name."""
+        """Return those of the policy in a place."""
         row = self.all[place].tolist()
         return {n: v for n, v in zip(self.names, row, strict=True) if not math.isnan(v)}
 
     def by_seat(self, name: str, seated: Integers) -> Floats:
-        """One of them, of who sits where: [num_envs, seats]; 0 where they have none.
+        """Return one of them for each seat: [num_envs, seats]; 0 if unset.
 
         seated: [num_envs, seats] places.
         """
         return _by_seat(self.all, self.names.index(name), seated)
 
     def restore(self, state: State) -> None:
-        """Take over those of a table's state, by name.
+        """Restore those in a table's state.
 
-        Those of a name that there is no more are left out; those that are new stay as they are.
+        Unknown names are skipped; new ones keep their values.
         """
         found = [str(name) for name in state["hyperparameter_names"]]
         like = np.empty((len(self.all), len(found)))
@@ -56,8 +56,8 @@ class PlaceHyperparameters:
     def change(self, place: int, hyperparameters: Mapping[str, float]) -> None:
         """Replace some of a place.
 
-        For the coordinator: before any role begins, or where no policy is ever born. Else they
-        are the actor's to write.
+        For the coordinator, before any process begins, or if no policy is ever born. Otherwise the
+        actor writes them.
         """
         row = self.all[place]
         for name, value in hyperparameters.items():
@@ -66,7 +66,6 @@ class PlaceHyperparameters:
 
 @njit(cache=True)
 def _by_seat(all_: Array, column: int, seated: Integers) -> Floats:
-    """See `PlaceHyperparameters.by_seat`."""
     found = np.zeros(seated.shape, np.float32)
     for env in range(seated.shape[0]):
         for seat in range(seated.shape[1]):

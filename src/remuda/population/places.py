@@ -9,12 +9,12 @@ from remuda.population.records import SCRIPTED, PolicyRef
 
 
 class Places:
-    """Which place is whose.
+    """The assignment of places.
 
-    A place for a frozen copy belongs to one policy for good, next to its others, so that networks
-    of one kind are neighbours. The place of a live policy may be empty, and be taken by another
-    that is born there, under the same name. A scripted policy and a policy of another run have
-    their places from the beginning, which stay empty once they have retired.
+    A place for a frozen copy always belongs to the same policy and is next to its other copies, so
+    that networks of one kind are neighbours. The place of a live policy may be empty, and another
+    policy may be born there with the same name. Scripted and imported members have places from the
+    start, which stay empty once they retire.
     """
 
     def __init__(
@@ -29,22 +29,20 @@ class Places:
         self.policies, self.copies = tuple(policies), copies
         self._stand_ins = stand_ins
         self.origins = tuple(origins)
-        """Of the members from other runs, by place."""
         self.scripted_names = tuple(scripted)
-        """Of the members that are written by hand, by place."""
         self.names = (
             *self.policies,
             *self.scripted_names,
             *dict.fromkeys(origin.name for origin in origins),
         )
-        """By number, what members are called: those of policies first."""
+        """Names of members by number, policies first."""
 
     def __len__(self) -> int:
         return self.imported.stop
 
     @property
     def scripted(self) -> range:
-        """The places of the members that are written by hand."""
+        """The places of the scripted members."""
         first = len(self.policies) * (1 + self.copies)
         return range(first, first + len(self.scripted_names))
 
@@ -56,7 +54,7 @@ class Places:
 
     @property
     def outsiders(self) -> dict[int, PolicyRef]:
-        """By place, the members that are there from the beginning and never change."""
+        """Members that are there from the beginning and never change, by place."""
         scripted = (PolicyRef(name, SCRIPTED) for name in self.scripted_names)
         imported = (PolicyRef(origin.name, origin.version) for origin in self.origins)
         return {
@@ -65,20 +63,20 @@ class Places:
         }
 
     def may_hold_copy(self, place: int) -> bool:
-        """Whether a place is for a frozen copy."""
+        """Return whether a place is for a frozen copy."""
         return len(self.policies) <= place < self.scripted.start
 
     def copies_of(self, policy: str) -> range:
-        """The places of a policy's frozen copies."""
+        """Return the places of a policy's frozen copies."""
         first = len(self.policies) + self.policies.index(policy) * self.copies
         return range(first, first + self.copies)
 
     def stand_in_of(self, policy: str) -> int | None:
-        """The place of the copy that takes a policy's seats while another is born in its place."""
+        """Return the place of the copy that plays while a policy's successor is born."""
         return self.copies_of(policy)[-1] if self._stand_ins else None
 
     def of(self, name: str) -> int:
-        """The place of a live or scripted policy, or the first of an imported member so called."""
+        """Return the place of a live or scripted policy, or the first of an imported member."""
         if name in self.policies:
             return self.policies.index(name)
         if name in self.scripted_names:
@@ -87,6 +85,6 @@ class Places:
         return self.imported[list(found).index(True)]
 
     def row_of(self, place: int) -> tuple[str, int]:
-        """Whose frozen copy a place is for, and which of its copies."""
+        """Return the policy of a frozen copy's place, and its number among the copies."""
         policy, row = divmod(place - len(self.policies), self.copies)
         return self.policies[policy], row

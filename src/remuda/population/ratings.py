@@ -1,9 +1,8 @@
-"""Ratings of skill from results, with their uncertainty: the model of Plackett and Luce.
+"""Skill ratings with uncertainty from results: the Plackett-Luce model.
 
-The update is that of Weng and Lin 2011, "A Bayesian approximation method for online ranking",
-algorithm 4, as openskill 6 has it; a test holds the two together. Compiled it costs a microsecond
-or two for a match, so the actor rates every match in the turn in which it is over, and ratings
-repeat themselves exactly wherever the matches do.
+The update is algorithm 4 of Weng and Lin 2011, "A Bayesian approximation method for online
+ranking", as in openskill 6; a test compares the two. Compiled it costs a microsecond or two per
+match, so the actor rates every match in the turn in which it ends, and ratings are reproducible.
 """
 
 from __future__ import annotations
@@ -14,27 +13,18 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from remuda.kernels import njit
-from remuda.population.records import (
-    RATING,
-    UNCERTAINTY,
-    Member,
-    Numbers,
-    Population,
-    Result,
-)
+from remuda.population.records import RATING, UNCERTAINTY, Member, Numbers, Population, Result
 from remuda.types import Bools, Integers
 
-BETA = 25.0 / 6.0
-"""Standard deviation of a performance around the skill."""
-KAPPA = 1e-4
-"""The least that one match leaves of a variance, as a share."""
+BETA = 25.0 / 6.0  # standard deviation of performance around skill
+KAPPA = 1e-4  # the least share of a variance that remains after a match
 TAU = 25.0 / 600.0
-"""Added to the uncertainty, in squares, before each match: skills change. Half of openskill's
-default, since here a thousand matches pass while a policy hardly changes."""
+"""Added in squares to the uncertainty before each match, since skills change. Half of openskill's
+default, since a policy hardly changes over a thousand matches."""
 
 
 def sides_of(teams: Sequence[str], seats: int, taken: Collection[int] = ()) -> Integers:
-    """By seat, the number of its side: [seats]. Without a team it stands for itself."""
+    """Return the number of each seat's side: [seats]. A seat without a team is a side by itself."""
     numbers: dict[object, int] = {}
     return np.array(
         [
@@ -48,7 +38,7 @@ def sides_of(teams: Sequence[str], seats: int, taken: Collection[int] = ()) -> I
 
 
 def rate(population: Population, result: Result, teams: Sequence[str] = ()) -> None:
-    """Let one result change the ratings of all who sat; nothing, where one of them is gone."""
+    """Update the ratings of a result's members; not if one of them is gone."""
     seats = result.match.seats
     if any(ref not in population for ref in seats):
         return
@@ -110,10 +100,10 @@ def _rate_sides(
     omega: Numbers,
     delta: Numbers,
 ) -> None:
-    """Work out by how much the match changes each side: `omega` and `delta` of algorithm 4.
+    """Compute the changes of each side: `omega` and `delta` of algorithm 4.
 
     All are [sides]: mean return, sums of ratings and of variances; `q`, `sum_q` and `ties` are
-    room to work in.
+    scratch space.
     """
     count = mean.size
     c = np.sqrt((variance + BETA**2).sum())
@@ -146,7 +136,7 @@ def _write_means(
     new_sigma: Numbers,
     numbers: Numbers,
 ) -> None:
-    """Give each policy of match `m` the mean of what its seats that took part would make of it."""
+    """Give each policy of match `m` the mean update over its seats that took part."""
     seats = new_mu.size
     for i in range(seats):
         if side_of[i] < 0:
@@ -168,11 +158,11 @@ def rate_all(
     """Rate matches, one after another.
 
     Sides are ranked by the mean return of their seats; equal means are a draw. A seat whose return
-    is NaN took no part: its rating stays, and its side is rated as if the seat were not there. A
-    policy on several seats of one match is rated once, by the mean of what its seats would make of
-    it. A match of one side, or of one policy against itself, changes nothing.
+    is NaN took no part: its rating stays, and its side is rated without it. A policy on several
+    seats gets the mean of their updates. A match of one side, or of one policy against itself,
+    changes nothing.
 
-    sides: [seats] by seat, the number of its side, from 0 on.
+    sides: [seats] the number of each seat's side, from 0 on.
     numbers: [places, fields] of the members, whose ratings are changed.
     """
     seats = sides.size

@@ -1,4 +1,4 @@
-"""The newest records of a population, from the actor that writes them to the coordinator."""
+"""The newest records of a population, from the actor to the coordinator."""
 
 from __future__ import annotations
 
@@ -12,38 +12,37 @@ from remuda.types import Array
 
 
 class RecordBuffer:
-    """A ring of records in shared memory: one process adds, one reads, and neither waits.
+    """A ring of records in shared memory with one writer and one reader that never wait.
 
-    What is written over before it was read is lost, and shows in the numbers of the records.
+    Records overwritten before they were read are lost; gaps in their numbers show it.
     """
 
     def __init__(self, shared: SharedArrays, seats: int) -> None:
-        """Write into the arrays of `table_fields`, for a game of so many seats."""
+        """Write into the arrays of `table_fields`, for so many seats."""
         self._shared = shared
         self.size = newest_of(seats)
-        """Records that are kept."""
         self._at_once = self.size // 4
-        """The most that are written before they are counted."""
+        """The most records written before they are counted."""
         self._empty = np.zeros(1, record_type(seats))
         for name in ("policy", "version"):
             self._empty[name] = NO_POLICY
 
     @property
     def written(self) -> int:
-        """How many there were in all."""
+        """The number of records so far."""
         return load(self._shared["words"], RECORDS)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that they take."""
+        """Their size in bytes."""
         return int(self._shared["records"].nbytes)
 
     def empty(self, count: int) -> Array:
-        """So many records with nothing in them, to be filled and added."""
+        """Return so many empty records, to be filled and added."""
         return np.repeat(self._empty, count)
 
     def add(self, records: Array) -> None:
-        """Write these; for the actor."""
+        """Write these records; for the actor."""
         kept = self._shared["records"]
         for start in range(0, len(records), self._at_once):
             part, begin = records[start : start + self._at_once], self.written
@@ -53,10 +52,9 @@ class RecordBuffer:
             store(self._shared["words"], RECORDS, begin + len(part))
 
     def since(self, begin: int) -> tuple[Array, int]:
-        """The records from number `begin` on, and the number of the next to come.
+        """Return the records from number `begin` on, and the number of the next.
 
-        Of those that came too fast to be fetched, the older ones are lost: there are fewer records
-        then than there are numbers from `begin` to the next.
+        If records came too fast, the oldest are lost and there are fewer than the numbers say.
         """
         end = self.written
         begin = max(begin, end - self.size)

@@ -1,4 +1,4 @@
-"""The words of a population: policies and their past, matches, results."""
+"""The vocabulary of a population: policies and their copies, matches, results."""
 
 from __future__ import annotations
 
@@ -14,27 +14,25 @@ from remuda.types import Integers
 
 Numbers = npt.NDArray[np.float64]
 View = TypeVar("View")
-MOST_VIEWS = 1000
-"""Views that a population remembers; with more it begins anew, so that memory has a bound."""
-SCRIPTED = 1 << 32
-"""In place of a version, of members that are written by hand: more than any frozen copy has."""
+MOST_VIEWS = 1000  # views that a population caches; with more the cache is cleared
+SCRIPTED = 1 << 32  # in place of a version, for scripted members: more than any frozen copy has
 
 
 class PolicyRef(NamedTuple):
-    """A policy as it plays: its live weights, a frozen copy of them, or one written by hand."""
+    """A policy as it plays: live weights, a frozen copy, or a scripted policy."""
 
     policy: str
     version: int = -1
-    """Of the frozen copy; -1: the live weights; `SCRIPTED`: there are no weights."""
+    """The version of a frozen copy; -1: live weights; `SCRIPTED`: no weights."""
 
     @property
     def is_frozen(self) -> bool:
-        """Whether it never changes: a frozen copy, or a scripted policy."""
+        """Return whether it never changes: a frozen copy, or a scripted policy."""
         return self.version >= 0
 
     @property
     def is_scripted(self) -> bool:
-        """Whether it is written by hand."""
+        """Return whether it is scripted."""
         return self.version == SCRIPTED
 
     def __str__(self) -> str:
@@ -44,51 +42,50 @@ class PolicyRef(NamedTuple):
 
 @dataclass(frozen=True)
 class Match:
-    """One game to be played: who sits where."""
+    """A match to be played: the member on each seat."""
 
     id: int
     seats: tuple[PolicyRef, ...]
-    """By agent of the game."""
     learns: frozenset[int] | None = None
-    """The seats whose live policies learn from it; others only play. None: all learn."""
+    """Seats whose live policies learn from it; None: all."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a match."""
+    """The result of a match."""
 
     match: Match
     returns: tuple[float, ...]
-    """By seat: the undiscounted return; NaN: that seat took no part."""
+    """Undiscounted returns by seat; NaN: that seat took no part."""
     acted: tuple[tuple[int, int], ...] = ()
-    """By seat: the oldest and the newest version that acted."""
+    """The oldest and newest version that acted, by seat."""
     truncated: bool = False
 
     def plain(self) -> list[Any]:
-        """Who sat where, and the returns, as plain data."""
+        """Return members and returns as plain data."""
         seats = [[ref.policy, ref.version] for ref in self.match.seats]
         return [self.match.id, seats, list(self.returns)]
 
     @staticmethod
     def from_plain(plain: Sequence[Any]) -> Result:
-        """What `plain` returned."""
+        """Make a result from what `plain` returned."""
         number, seats, returns = plain
         return Result(Match(number, tuple(PolicyRef(*seat) for seat in seats)), tuple(returns))
 
 
 GAMES, REWARD, RATING, UNCERTAINTY, MEETINGS, WINS, SQUARES, TEAM, TEAM_SQUARES = range(9)
-"""The numbers of a member; meetings and wins with all others there ever were, draws halved;
-`SQUARES` is the sum of its squared returns, as `REWARD` is of its returns; `TEAM` and
-`TEAM_SQUARES` are the same of the mean return of its team in each of its games. After them come,
-where evolution judges by what the game tells of episodes, the same two sums of each of these."""
+"""Columns of a member's numbers. Meetings and wins are with all other members ever; a draw is half
+a win. `REWARD` and `SQUARES` are sums of returns and of their squares; `TEAM` and `TEAM_SQUARES`
+the same of its team's mean return. The same two sums of each episode metric that evolution uses
+follow."""
 FRESH = (0.0, 0.0, 25.0, 25.0 / 3.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-"""Those of one that has not played: openskill's scale begins at 25, and sure of nothing."""
+"""Numbers of a new member: openskill's scale begins at 25, with the widest uncertainty."""
 
 
 class Member:
-    """What is known of one policy, or of a frozen copy of one.
+    """A policy or a frozen copy, with its statistics.
 
-    Its numbers are a row of its population's, so that counting writes them all in one place.
+    Its numbers are a row of the population's array.
     """
 
     def __init__(
@@ -101,7 +98,7 @@ class Member:
         is_imported: bool = False,
     ) -> None:
         self.is_imported = is_imported
-        """Whether it is a policy of another run; it is frozen then."""
+        """True if it is a frozen policy of another run."""
         self.ref, self.seats, self.parent, self.born = ref, seats, parent, born
         self.hyperparameters = hyperparameters or {}
         self.numbers: Numbers = np.array(FRESH)
@@ -110,79 +107,77 @@ class Member:
 
     @property
     def games(self) -> int:
-        """Seats in matches that are over on which it took part."""
+        """Seats on which it took part in finished matches."""
         return int(self.numbers[GAMES])
 
     @property
     def total_reward(self) -> float:
-        """Sum over these seats of the undiscounted return."""
+        """Sum of its undiscounted returns."""
         return float(self.numbers[REWARD])
 
     @property
     def rating(self) -> float:
-        """The mean of what is believed of its skill, on openskill's scale."""
+        """Mean of its skill, on openskill's scale."""
         return float(self.numbers[RATING])
 
     @property
     def uncertainty(self) -> float:
-        """The standard deviation of that."""
+        """Standard deviation of its skill."""
         return float(self.numbers[UNCERTAINTY])
 
     @property
     def win_rate(self) -> float | None:
-        """The share of its meetings with others that it won, draws halved; None: it met none."""
+        """The share of its meetings that it won, a draw counting half; None without meetings."""
         met = float(self.numbers[MEETINGS])
         return float(self.numbers[WINS]) / met if met else None
 
     @property
     def learns(self) -> bool:
-        """Whether its weights still change."""
+        """Return whether its weights still change."""
         return not self.ref.is_frozen
 
     def may_sit(self, seat: int) -> bool:
-        """Whether it may take this seat."""
+        """Return whether it may take this seat."""
         return self.seats is None or seat in self.seats
 
     def rate(self, rating: float, uncertainty: float) -> None:
-        """Believe this of its skill from now on."""
+        """Set its rating."""
         self.numbers[RATING], self.numbers[UNCERTAINTY] = rating, uncertainty
 
 
 class Population:
-    """The policies there are, in the order of their places.
+    """The members, in the order of their places.
 
-    What it guarantees:
+    Guarantees:
 
-    1. A frozen copy is a member of its own, with a reference that no other member ever has.
-    2. Who is retired is in no match that is proposed after.
-    3. A member keeps its place, and its row of `numbers`, as long as it is in the population.
+    1. A frozen copy is a separate member, with a reference that no other member ever has.
+    2. A retired member is in no match proposed later.
+    3. A member keeps its place, and its row of `numbers`, while it is in the population.
     """
 
     def __init__(self, members: Iterable[Member] = (), numbers: Numbers | None = None) -> None:
         """Begin with these members.
 
-        numbers: [places, fields] where their numbers stand; None: memory of its own, which
-            grows.
+        numbers: [places, fields] memory of their numbers; None: allocated here, growing.
         """
         self._members: dict[PolicyRef, Member] = {}
         self._grows = numbers is None
         self.numbers: Numbers = np.zeros((16, len(FRESH))) if numbers is None else numbers
         """[places, fields], by `Member.place`."""
         self.matches = 0
-        """Matches that are over."""
         self.dealt: frozenset[int] | None = None
         """The seats that are dealt; None: all."""
         self.empty: tuple[str, ...] = ()
         """Places where a policy may be born."""
         self.expected: tuple[str, ...] = ()
-        """Places where one was ordered that does not play yet."""
+        """Places with an ordered policy that does not play yet."""
         self.leaving: tuple[str, ...] = ()
-        """Places of policies that have retired and still play their last matches."""
+        """Places of retired policies that still play their last matches."""
         self._places: dict[int, Member] = {}
         self._past: dict[str, list[Member]] = {}
         self._views: dict[object, Any] = {}
         self._arrays: dict[int, tuple[tuple[Member, ...], Integers]] = {}
-        """By the identity of a tuple that is kept with them, so that it stays its own: places."""
+        """Places of members, by the identity of a tuple that is kept with them."""
         for member in members:
             self.add(member)
 
@@ -197,36 +192,35 @@ class Population:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """All of them."""
+        """All members."""
         return self.view(
             "members", lambda: tuple(self._places[place] for place in sorted(self._places))
         )
 
     @property
     def learning(self) -> tuple[Member, ...]:
-        """Those whose weights still change."""
+        """Members whose weights still change."""
         return self.view("learning", lambda: tuple(m for m in self.members if m.ref.version < 0))
 
     @property
     def frozen(self) -> tuple[Member, ...]:
-        """Those that do not change: frozen copies, policies of other runs, scripted policies."""
+        """Members that do not change: frozen copies, policies of other runs, scripted ones."""
         return self.view("frozen", lambda: tuple(m for m in self.members if m.ref.version >= 0))
 
     @property
     def imported(self) -> tuple[Member, ...]:
-        """Those of `frozen` that no policy here ever was: of other runs, or scripted."""
+        """Frozen members that were never policies here: of other runs, or scripted."""
         return self.view(
-            "imported",
-            lambda: tuple(m for m in self.frozen if m.is_imported or m.ref.is_scripted),
+            "imported", lambda: tuple(m for m in self.frozen if m.is_imported or m.ref.is_scripted)
         )
 
     def past_of(self, policy: str) -> Sequence[Member]:
-        """The frozen copies of a policy, the oldest first."""
+        """Return the frozen copies of a policy, the oldest first."""
         return self._past.get(policy, ())
 
     @property
     def free(self) -> tuple[Member, ...]:
-        """Those who learn and may take every seat that is dealt."""
+        """Learning members that may take every seat that is dealt."""
         return self.view(
             "free", lambda: tuple(m for m in self.learning if m.seats in (None, self.dealt))
         )
@@ -237,7 +231,7 @@ class Population:
         return self.places_of(self.members)
 
     def places_of(self, members: tuple[Member, ...]) -> Integers:
-        """The places of members that another view returned: [len(members)]."""
+        """Return the places of members that another view returned: [len(members)]."""
         found = self._arrays.get(id(members))
         if found is None or found[0] is not members:
             places = np.array([member.place for member in members], np.int64)
@@ -245,23 +239,23 @@ class Population:
         return found[1]
 
     def at(self, place: int) -> Member:
-        """The member in a place."""
+        """Return the member in a place."""
         return self._places[place]
 
     def for_seat(self, seat: int) -> tuple[Member, ...]:
-        """Who may take a seat."""
+        """Return the members that may take a seat."""
         return self._for_seat("members", self.members, seat)
 
     def live_for_seat(self, seat: int) -> tuple[Member, ...]:
-        """Who may take a seat, of those whose weights change."""
+        """Return the learning members that may take a seat."""
         return self._for_seat("learning", self.learning, seat)
 
     def past_for_seat(self, seat: int) -> tuple[Member, ...]:
-        """Who may take a seat, of those that do not change."""
+        """Return the frozen members that may take a seat."""
         return self._for_seat("frozen", self.frozen, seat)
 
     def add(self, member: Member, place: int | None = None) -> None:
-        """Take in a member, in a place that is free; None: the first."""
+        """Add a member in a free place; None: the first."""
         if member.ref in self._members:
             raise ConfigError(f"there is a policy {member.ref} in the population already")
         if place is None:
@@ -280,7 +274,7 @@ class Population:
         self._arrays.clear()
 
     def freeze(self, policy: str, version: int, born: int = 0, place: int | None = None) -> Member:
-        """Take in a frozen copy of a live policy, rated as that is now."""
+        """Add a frozen copy of a live policy, with its rating."""
         live = self._members[PolicyRef(policy)]
         ref = PolicyRef(policy, version)
         copy = Member(ref, live.seats, live.ref, born, dict(live.hyperparameters))
@@ -289,7 +283,7 @@ class Population:
         return copy
 
     def retire(self, ref: PolicyRef) -> Member:
-        """Let a member go; what it did stays in the ledger. Its numbers are its own from now on."""
+        """Remove a member, which keeps a copy of its numbers."""
         member = self._members.pop(ref)
         del self._places[member.place]
         if ref.is_frozen:
@@ -300,9 +294,9 @@ class Population:
         return member
 
     def kind_of_seat(self, seat: int) -> tuple[frozenset[int], ...]:
-        """Those sets of `Member.seats` that a seat is in.
+        """Return the sets of `Member.seats` that contain a seat.
 
-        The same members may take two seats for which these are the same.
+        The same members may take two seats with equal sets.
         """
         kinds = self.view("kinds", lambda: list(dict.fromkeys(m.seats for m in self.members)))
         return self.view(("kind", seat), lambda: tuple(k for k in kinds if k and seat in k))
@@ -318,9 +312,9 @@ class Population:
         return self.view((name, kind), find)
 
     def view(self, key: object, find: Callable[[], View]) -> View:
-        """What `find` returned first since a member last came or went, by a key of the caller's.
+        """Return the cached result of `find` until members change, by the caller's key.
 
-        Matchmakers ask for each match, and there may be thousands of members.
+        Matchmakers need such views in each match, and there may be thousands of members.
         """
         if key not in self._views:
             found = find()  # which may ask for views itself

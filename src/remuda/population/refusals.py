@@ -1,4 +1,4 @@
-"""What must not be dealt, by a matchmaker or at all, and the messages that refuse it."""
+"""Checks of seatings and scripted policies, with their messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_seating(
 ) -> None:
     """Refuse a match that cannot be played, or that seats a policy where it may not sit.
 
-    The matchmaker may be a user's own, so it is done for every match; it costs a microsecond.
+    The matchmaker may be a user's, so every match is checked; it costs a microsecond.
     """
     if len(seats) != len(agents):
         raise ConfigError(
@@ -61,8 +61,8 @@ def check_scripted(config: Config, roster: Roster) -> None:
         if agent in roster.policies or agent in population.scripted:
             key = "population.policies" if agent in roster.policies else "population.scripted"
             raise ConfigError(
-                f"env.scripted.{agent} takes the seat of {agent} for good and is called {agent} in "
-                f"the population, and so is another member; give that another name in {key}"
+                f"env.scripted.{agent} reserves the seat of {agent} and is called {agent} in the "
+                f"population, and so is another member; give that another name in {key}"
             )
     if not population.scripted:
         return
@@ -98,7 +98,6 @@ def check_scripted(config: Config, roster: Roster) -> None:
 
 
 def _check_share(config: Config) -> None:
-    """Refuse shares that leave scripted policies nothing; custom matchmakers may use any."""
     population, share = config.population, config.population.snapshots.share
     if share == 0.0 and ":" not in population.matchmaker:
         raise ConfigError(

@@ -1,6 +1,6 @@
-"""The roster: which policies there are, which seats each may take, which teams and empty places.
+"""The roster: the policies of a run, their seats, teams and empty places.
 
-It is worked out once from the configuration and the agents of the game; all else reads it.
+It is resolved once from the configuration and the environment's agents.
 """
 
 from __future__ import annotations
@@ -14,36 +14,33 @@ from remuda.population.imported import Origin
 from remuda.types import AgentSpec
 
 LONGEST = 64
-"""Characters in the name of a policy."""
 SPARE = 2
-"""Places for frozen copies beyond those that play: one that was dropped may still be in a match."""
+"""Places for frozen copies beyond those that play, since a dropped one may still be in a match."""
 
 
 @dataclass(frozen=True)
 class Roster:
-    """Who may take part in the matches of a run."""
+    """Possible participants in the matches of a run."""
 
     agents: tuple[str, ...]
-    """By seat, the name of its agent."""
+    """The name of each seat's agent."""
     first: tuple[str, ...] = ()
-    """The policies that the run begins with."""
     unborn: tuple[str, ...] = ()
-    """Those that may be born later: the places that are empty at first."""
+    """Policies that may be born later: places that are empty at first."""
     seats: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """By policy, scripted ones too, the seats that it may take, for those that may not take all."""
+    """Allowed seats of each policy, scripted ones too, that may not take all."""
     teams: tuple[str, ...] = ()
-    """By seat, its team; an empty name, or none at all: it stands for itself."""
+    """The team of each seat; an empty name, or none at all: a side by itself."""
     scripted: tuple[str, ...] = ()
-    """The members that are written by hand."""
     taken: tuple[int, ...] = ()
-    """The seats that `env.scripted` takes for good: no match deals them. Who sits there is among
-    the scripted, and called as the agent is."""
+    """The seats that `env.scripted` reserves, which are never dealt. Their members are among the
+    scripted, and named after their agents."""
 
     @staticmethod
     def of(config: Config, agents: Sequence[AgentSpec]) -> Roster:
-        """Resolve it.
+        """Resolve the roster.
 
-        Where seats are not dealt, there is a policy for each agent, of its name.
+        If seats are not dealt, there is a policy for each agent, with its name.
         """
         if agents and all(agent.name in config.seats_taken for agent in agents):
             raise ConfigError(
@@ -63,39 +60,39 @@ class Roster:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """All that the run trains, those that may be born later too."""
+        """All policies that the run trains, including those born later."""
         return (*self.first, *self.unborn)
 
     @property
     def left(self) -> list[int]:
-        """The seats that are dealt: all but those that are taken for good."""
+        """The seats that are dealt: all but the reserved ones."""
         return [seat for seat in range(len(self.agents)) if seat not in self.taken]
 
     @property
     def takers(self) -> list[str]:
-        """The members that take their seats for good."""
+        """The members on reserved seats."""
         return [self.agents[seat] for seat in self.taken]
 
     def is_free(self, policy: str) -> bool:
-        """Whether a policy may take every seat that is dealt."""
+        """Return whether a policy may take every seat that is dealt."""
         return len(self.seats_of(policy)) == len(self.left)
 
     def seats_of(self, policy: str) -> list[int]:
-        """The seats that a policy may take, in order."""
+        """Return the seats that a policy may take, in order."""
         return sorted(self.seats.get(policy, range(len(self.agents))))
 
     def among(self, policies: Iterable[str]) -> Roster:
-        """The same seats for these policies alone, all of them there from the beginning."""
+        """Return the same seats for these policies alone, none of them born later."""
         return replace(self, first=tuple(policies), unborn=())
 
     def with_imported(self, origins: Sequence[Origin]) -> Roster:
-        """With members of other runs, which may take the seats of the policy that each is like."""
+        """Add members of other runs, which may take the seats of the policy that each is like."""
         alike = {o.name: self.seats[o.like] for o in origins if o.like in self.seats}
         return replace(self, seats={**self.seats, **alike})
 
 
 def policy_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
-    """The names of the policies that a run trains, those that may be born later too."""
+    """Return the names of all policies that a run trains, including those born later."""
     names = (*_first_names(config, agents), *unborn(config))
     for name in names:
         if names.count(name) > 1:
@@ -104,18 +101,17 @@ def policy_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]
 
 
 def unborn(config: Config) -> tuple[str, ...]:
-    """The names of the places that are empty at first; they do not depend on the game."""
+    """Return the names of the places that are empty at first; independent of the environment."""
     return tuple(f"born_{i}" for i in range(config.population.births.places))
 
 
 def copies_of(population: PopulationConfig) -> int:
-    """Places for frozen copies of each policy."""
+    """Return the number of places for frozen copies of each policy."""
     frozen = population.snapshots.keep + SPARE if population.keeps_copies else 0
-    return frozen + population.has_stand_ins  # one that stands in while another is born
+    return frozen + population.has_stand_ins  # and one for the seats of a policy being replaced
 
 
 def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
-    """The names of the policies that a run begins with."""
     population = config.population
     asked = population.league.policies if population.matchmaker == "league" else population.policies
     if population.teams and asked is None:
@@ -133,13 +129,12 @@ def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]
 
 
 def _names_key(config: Config) -> str:
-    """The key under which the policies are named."""
     is_league = config.population.matchmaker == "league"
     return "population.league" if is_league else "population.policies"
 
 
 def check_name(name: str, key: str) -> None:
-    """Refuse what no policy may be called: flags, copies and files are named after it."""
+    """Refuse names that would break flags, references or file names."""
     plain = name.isprintable() and name == name.strip() and not name.startswith("-")
     if not (plain and 0 < len(name) <= LONGEST and not set(name) & set("/@.")):
         shown = name if len(name) <= LONGEST else name[:LONGEST] + "…"
@@ -152,10 +147,7 @@ def check_name(name: str, key: str) -> None:
 def _seats(
     config: Config, agents: Sequence[AgentSpec], names: Sequence[str]
 ) -> dict[str, frozenset[int]]:
-    """By policy, the seats that it may take, for those that may not take all.
-
-    Scripted policies are among them. Who may take all seats by name is not among them either.
-    """
+    """Return the allowed seats of each policy, scripted ones too, that may not take all."""
     population, numbers = config.population, {agent.name: i for i, agent in enumerate(agents)}
     known = (*names, *population.scripted)
     taken = config.seats_taken
@@ -172,7 +164,7 @@ def _seats(
                 )
             if seat in taken:
                 raise ConfigError(
-                    f"{key}: env.scripted.{seat} takes the seat of {seat} for good; name others "
+                    f"{key}: env.scripted.{seat} reserves the seat of {seat}; name others "
                     f"({', '.join(left)}), or leave env.scripted.{seat} out"
                 )
         if not seats:
@@ -193,7 +185,7 @@ def _seats(
         seats = [agent for agent in seats if agent not in taken]
         if not seats and any(side == team for side in sides):
             raise ConfigError(
-                f"population.teams.{team}: env.scripted takes all its seats for good; leave one to "
+                f"population.teams.{team}: env.scripted reserves all its seats; leave one to "
                 f"its policies, or leave population.teams.{team} out"
             )
         for name in members.policies:
@@ -204,9 +196,9 @@ def _seats(
 
 
 def _teams(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
-    """By seat, its team; an empty name: it stands for itself.
+    """Return the team of each seat; an empty name: a side by itself.
 
-    A seat that is taken for good needs no team.
+    A reserved seat needs no team.
     """
     population, taken = config.population, config.seats_taken
     own = tuple(agent.team for agent in agents)
@@ -215,9 +207,9 @@ def _teams(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
     if not any(team.agents for team in population.teams.values()):
         for agent, side in zip(agents, own, strict=True):
             if side not in population.teams and agent.name not in taken:
-                said = f"the game puts it into {side!r}" if side else "the game has no teams"
+                fault = f"the game puts it into {side!r}" if side else "the game has no teams"
                 raise ConfigError(
-                    f"population.teams has no team for {agent.name}: {said}; name the agents of "
+                    f"population.teams has no team for {agent.name}: {fault}; name the agents of "
                     "each, as in --population.teams.red.agents [agent_0,agent_1]"
                 )
         return own

@@ -1,4 +1,4 @@
-"""The rounds of a round robin: all combinations of policies on all turns of the seats, numbered."""
+"""The rounds of a round robin: all combinations of policies in all rotations, numbered."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from itertools import accumulate
 import numpy as np
 
 MIX, WORD = 0x9E3779B97F4A7C15, 2**64 - 1
-HELD = 500_000
-"""Numbers of ways that are kept at most; with more they are worked out again when needed."""
+HELD = 500_000  # counts that are cached; with more they are computed again when needed
 
 
 class Rounds:
-    """The seatings of a cycle: those that policies may take, and no others, each with a number.
+    """The allowed seatings of a cycle, each with a number.
 
-    Of some policies in order, every combination is seated in that order, turned by every number of
-    seats. How many ways there are to go on is counted from the last of a combination back, so that
-    a seating is found by its number without looking at another, however many are forbidden.
+    Every combination of policies is seated in order, in every rotation of the seats. Ways to
+    continue are counted from the last place back, so that a seating is found by its number alone,
+    however many are forbidden.
     """
 
     def __init__(self, seats: Sequence[frozenset[int] | None], num_seats: int) -> None:
@@ -27,21 +26,20 @@ class Rounds:
         self._seats, self._num_seats = seats, num_seats
         self._free = all(own is None for own in seats)
         self.kept_ways: dict[int, list[list[int]]] = {}
-        """By turn of the seats, what `_counts` found last; with too many they are dropped."""
         self._most = max(HELD // (num_seats * max(len(seats) - num_seats + 2, 1)), 1)
         self._starts = [0]
-        """[num_seats + 1]: the number of the first seating of each turn, and of all."""
+        """[num_seats + 1]: the number of the first seating of each rotation, and the total."""
         for turned in range(num_seats):
             count = -self._counts(turned)[0][0]
             self._starts.append(self._starts[-1] + count)
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of seatings."""
         return self._starts[-1]
 
     def seating(self, number: int) -> list[int]:
-        """By seat, who sits there, as numbers of policies."""
+        """Return the index of the policy on each seat."""
         turned = bisect_right(self._starts, number) - 1
         number -= self._starts[turned]
         chosen: list[int] = []
@@ -54,7 +52,7 @@ class Rounds:
         return [*chosen[turned:], *chosen[:turned]]
 
     def dealt(self) -> set[int]:
-        """The policies that are in any of them."""
+        """Return the policies that are in any seating."""
         found: set[int] = set()
         for turned in range(self._num_seats):
             reached = {0}  # how many can be passed over before this place
@@ -69,10 +67,10 @@ class Rounds:
         return found
 
     def _counts(self, turned: int) -> list[list[int]]:
-        """By place in a combination, and by who is passed over until then: less the ways to go on.
+        """Return the negative number of ways to continue, by place and skipped policies.
 
-        For each place [len(seats) - num_seats + 2], ascending and 0 at last: to seat those from
-        this place on, if the one there is not before `place + i`. Negative, for the search.
+        For each place [len(seats) - num_seats + 2], ascending and 0 at last: ways to seat policies
+        from this place on, if the one there is not before `place + i`. Negative, for the search.
         """
         key = 0 if self._free else turned
         found = self.kept_ways.get(key)
@@ -99,11 +97,10 @@ class Rounds:
 
 
 class Order:
-    """The numbers from 0 to `count` - 1, each once, in a mixed-up order that takes no memory.
+    """A pseudorandom permutation of 0 to `count` - 1 that takes no memory.
 
-    Some numbers are turned by a Feistel network over the next power of four; those beyond the
-    count are turned again until they are not (Black and Rogaway 2002, "Ciphers with arbitrary
-    finite domains").
+    A Feistel network permutes the next power of four; numbers beyond the count are permuted again
+    until they are within it (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
     """
 
     def __init__(self, count: int, key: int, done: int) -> None:
@@ -112,9 +109,9 @@ class Order:
         self._bits = max((max(count - 1, 1).bit_length() + 1) // 2, 2)
 
     @staticmethod
-    def draw(count: int, random: np.random.Generator) -> Order:
-        """One of many orders."""
-        return Order(count, int(random.integers(1, 2**62)), 0)
+    def draw(count: int, rng: np.random.Generator) -> Order:
+        """Draw one of many orders."""
+        return Order(count, int(rng.integers(1, 2**62)), 0)
 
     @property
     def left(self) -> int:
@@ -122,7 +119,7 @@ class Order:
         return self.count - self._done
 
     def next(self) -> int:
-        """The next of them."""
+        """Return the next number."""
         number = self._turn(self._done)
         while number >= self.count:
             number = self._turn(number)
@@ -130,7 +127,7 @@ class Order:
         return number
 
     def plain(self) -> list[int]:
-        """What makes another that goes on from here."""
+        """Return the arguments of another order that continues from here."""
         return [self.count, self._key, self._done]
 
     def _turn(self, number: int) -> int:

@@ -1,8 +1,8 @@
 """Draw members for the seats of one match, none of them twice where that is possible.
 
 A few draws take each seat by itself, and the first without repetition is kept, which is exactly
-uniform. In crowded matches, where these fail, as many seats as possible are matched and mixed. What
-is drawn from a generator depends only on the members, so a resumed run repeats itself.
+uniform. In crowded matches, where these fail, as many seats as possible are matched and mixed.
+Draws depend only on the members and the generator, so a resumed run repeats itself.
 """
 
 from __future__ import annotations
@@ -15,21 +15,18 @@ import numpy as np
 from remuda.population.records import Member, PolicyRef, Population
 
 Seating = tuple[PolicyRef, ...]
-"""The member on each seat."""
 Who = TypeVar("Who", bound=Hashable)
 Group = tuple[Sequence[Who], list[int]]
 """Members, and the seats that they may take."""
 
-DRAWS = 8
-"""Seatings that are drawn seat by seat before one is matched."""
-EXCHANGES = 20
-"""Exchanges for each seat of a seating that was matched."""
+DRAWS = 8  # seatings that are drawn seat by seat before one is matched
+EXCHANGES = 20  # exchanges for each seat of a seating that was matched
 
 
 class Seatings(Generic[Who]):
     """The seatings of some seats that seat no member twice, to draw from.
 
-    What it guarantees:
+    Guarantees:
 
     1. As many different members as possible are seated.
     2. All seatings without repetition are equally likely when a draw seat by seat finds one. In
@@ -46,7 +43,7 @@ class Seatings(Generic[Who]):
 
     @property
     def possible(self) -> bool:
-        """Whether some seating seats no member twice."""
+        """Return whether some seating seats no member twice."""
         if self._possible is None:
             self._possible = len(match_up(self._able)) == len(self._able)
         return self._possible
@@ -93,21 +90,21 @@ def draw_apart(
     past: Sequence[bool],
     live: Sequence[Sequence[Member]],
     frozen: Sequence[Sequence[Member]],
-    random: np.random.Generator,
+    rng: np.random.Generator,
 ) -> Seating:
-    """Live policies on some seats and frozen copies on the others, each drawn by `Seatings`.
+    """Draw live policies for some seats and frozen copies for the others.
 
-    Where too few of one kind may take the seats that are theirs, those seats go to the other kind
-    that must, so that no member sits twice, and no seats besides.
+    If too few of one kind may take their seats, as few seats as possible go to the other kind, so
+    that no member sits twice.
     """
     kinds = [bool(frozen[s]) and (past[s] or not live[s]) for s in range(len(past))]
-    seating = _draw_both(population, name, kinds, live, frozen, random)
+    seating = _draw_both(population, name, kinds, live, frozen, rng)
     if len(set(seating)) == len(past) or not any(frozen):
         return seating
-    mended = few_changes(kinds, live, frozen, random)
+    mended = few_changes(kinds, live, frozen, rng)
     if mended == kinds:
         return seating
-    return _draw_both(population, name, mended, live, frozen, random)
+    return _draw_both(population, name, mended, live, frozen, rng)
 
 
 def _draw_both(
@@ -116,14 +113,13 @@ def _draw_both(
     past: Sequence[bool],
     live: Sequence[Sequence[Member]],
     frozen: Sequence[Sequence[Member]],
-    random: np.random.Generator,
+    rng: np.random.Generator,
 ) -> Seating:
-    """Live policies on some seats, and frozen copies on the others."""
     seating: dict[int, PolicyRef] = {}
     for is_past, members in ((False, live), (True, frozen)):
         seats = tuple(seat for seat, each in enumerate(past) if each == is_past)
         if seats:
-            drawn = draw_different(population, (name, is_past, seats), members, seats, random)
+            drawn = draw_different(population, (name, is_past, seats), members, seats, rng)
             seating |= zip(seats, drawn, strict=True)
     return tuple(seating[seat] for seat in range(len(seating)))
 
@@ -132,20 +128,19 @@ def few_changes(
     past: Sequence[bool],
     live: Sequence[Sequence[Who]],
     frozen: Sequence[Sequence[Who]],
-    random: np.random.Generator,
+    rng: np.random.Generator,
 ) -> list[bool]:
-    """Which seats the past takes so that none need sit twice: as told, but for those that clash.
+    """Choose which seats frozen copies take so that few members sit twice, close to `past`.
 
-    As many seats as possible are matched with their own kind, in an order drawn at random. Each of
-    the others takes one of the other kind who is free, or makes others move along. Who is matched
-    stays so, hence there are never fewer live policies than before. A seat for which no member
-    is left stays as it is.
+    As many seats as possible are matched with their own kind, in random order. Each of the others
+    takes a free member of the other kind, or makes others move. Matched members stay matched, hence
+    there are never fewer live policies than before. A seat without a free member stays unchanged.
     """
     own = [frozen[seat] if is_past else live[seat] for seat, is_past in enumerate(past)]
     other = [live[seat] if is_past else frozen[seat] for seat, is_past in enumerate(past)]
-    seated = match_up(own, random)
+    seated = match_up(own, rng)
     if len(seated) < len(past):
-        seated = match_up(own, random, other, seated)
+        seated = match_up(own, rng, other, seated)
     kept = [seat not in seated or seated[seat] in own[seat] for seat in range(len(past))]
     return [is_past == is_kept for is_past, is_kept in zip(past, kept, strict=True)]
 
@@ -155,51 +150,50 @@ def draw_different(
     key: object,
     members: Sequence[Sequence[Member]],
     seats: Sequence[int],
-    random: np.random.Generator,
+    rng: np.random.Generator,
 ) -> Seating:
-    """One for each of these seats, as `Seatings` draws."""
+    """Draw a member for each of these seats, as `Seatings` does."""
     found = population.view(key, lambda: Seatings([members[seat] for seat in seats]))
-    return tuple(member.ref for member in found.draw(random))
+    return tuple(member.ref for member in found.draw(rng))
 
 
-def seat_all(group: Sequence[Member], num_seats: int, random: np.random.Generator) -> Seating:
-    """A group on the seats, in any order that their restrictions allow; empty: there is none.
+def seat_all(group: Sequence[Member], num_seats: int, rng: np.random.Generator) -> Seating:
+    """Seat a group in any allowed order; empty if there is none.
 
-    Some orders are drawn and the first that is allowed is taken, which is exactly uniform; where
-    none of them is, those that are allowed are drawn by `Seatings`.
+    The first allowed one of some random orders is exactly uniform; else `Seatings` draws one.
     """
     group = [group[i % len(group)] for i in range(num_seats)]
     if all(member.seats is None for member in group):
-        return tuple(group[i].ref for i in random.permutation(num_seats).tolist())
+        return tuple(group[i].ref for i in rng.permutation(num_seats).tolist())
     places = range(num_seats)  # of the group: where it is too small, some are in it twice
     able = [[i for i in places if group[i].may_sit(seat)] for seat in range(num_seats)]
     orders = np.tile(np.arange(num_seats), (DRAWS, 1))
-    for order in random.permuted(orders, axis=1, out=orders).tolist():
+    for order in rng.permuted(orders, axis=1, out=orders).tolist():
         if all(group[i].may_sit(seat) for seat, i in enumerate(order)):
             return tuple(group[i].ref for i in order)
     seatings = Seatings(able)
     if not seatings.possible:
         return ()
-    return tuple(group[i].ref for i in seatings.draw_crowded(random))
+    return tuple(group[i].ref for i in seatings.draw_crowded(rng))
 
 
 def match_up(
     able: Sequence[Sequence[Who]],
-    random: np.random.Generator | None = None,
+    rng: np.random.Generator | None = None,
     besides: Sequence[Sequence[Who]] | None = None,
     seated: Mapping[int, Who] | None = None,
 ) -> dict[int, Who]:
-    """Seat as many as possible, none twice: by seat, who sits there; in order.
+    """Seat as many members as possible, none twice: the member on each matched seat, in order.
 
-    It is found by augmenting paths: all who sit stay seated, perhaps elsewhere.
+    Augmenting paths keep seated members seated, perhaps elsewhere.
     """
     count, seated = len(able), seated or {}
 
     def some_of(members: Sequence[Who]) -> Sequence[Who]:
         """As many as there are seats are enough: one of them is always free."""
-        if random is None or not members:
+        if rng is None or not members:
             return members[:count]
-        first, length = int(random.integers(len(members))), len(members)
+        first, length = int(rng.integers(len(members))), len(members)
         return [members[i - length] for i in range(first, first + min(count, length))]
 
     asks = [[*some_of(members)] for members in able]
@@ -217,14 +211,14 @@ def match_up(
         return False
 
     empty = [seat for seat in range(count) if seat not in seated]
-    for i in range(len(empty)) if random is None else random.permutation(len(empty)).tolist():
+    for i in range(len(empty)) if rng is None else rng.permutation(len(empty)).tolist():
         find(empty[i], (*others[empty[i]], *asks[empty[i]]), set())
     found = {seat: who for who, seat in seat_of.items()}
     return {seat: found[seat] for seat in sorted(found)}
 
 
 def groups_of(able: Sequence[Sequence[Who]]) -> list[Group[Who]]:
-    """Seats that the same may take, together."""
+    """Group seats that the same members may take."""
     groups: list[Group[Who]] = []
     for seat, members in enumerate(able):
         for others, seats in groups:

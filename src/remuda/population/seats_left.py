@@ -1,4 +1,4 @@
-"""Matches beside seats that are taken for good: `env.scripted` of a run whose seats are dealt."""
+"""Matches beside reserved seats: `env.scripted` of a run whose other seats are dealt."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from remuda.types import State
 
 
 class SeatsLeft(Matchmaker):
-    """Lets a matchmaker deal the seats that are left, as if the game had no others.
+    """Lets a matchmaker deal the remaining seats, as if there were no others.
 
-    What it guarantees:
+    Guarantees:
 
-    1. Who has taken a seat for good sits there in every match, and nowhere else.
-    2. To the matchmaker the other seats are numbered from 0 on, in their order, and who may take
-       all of these may take every seat.
-    3. Who sits there for good counts neither as a frozen copy nor in any share.
+    1. The member of a reserved seat sits there in every match, and nowhere else.
+    2. The matchmaker sees the remaining seats numbered from 0 on, and members that may take all of
+       these may take every seat.
+    3. Members of reserved seats count neither as frozen copies nor in any share.
     """
 
     def __init__(self, dealer: Matchmaker, agents: Sequence[str], taken: Sequence[int]) -> None:
-        """Deal what is left."""
+        """Deal the remaining seats."""
         super().__init__(len(agents))
         self.dealer = dealer
         self._taken = {seat: PolicyRef(agents[seat], SCRIPTED) for seat in taken}
@@ -37,11 +37,11 @@ class SeatsLeft(Matchmaker):
         self.begin_at(dealer.proposed)
 
     def propose(
-        self, population: Population, ledger: Ledger, count: int, random: np.random.Generator
+        self, population: Population, ledger: Ledger, count: int, rng: np.random.Generator
     ) -> list[Match]:
-        """What the matchmaker proposes, and those who sit there for good."""
+        """Propose the matchmaker's matches with the reserved seats filled in."""
         self.refuse_empty_seats(population)
-        found = self.dealer.propose(self._others(population), ledger, count, random)
+        found = self.dealer.propose(self._others(population), ledger, count, rng)
         self.proposed = self.dealer.proposed
         return [
             Match(
@@ -53,12 +53,12 @@ class SeatsLeft(Matchmaker):
         ]
 
     def dealt_seats(self) -> Sequence[int]:
-        """Those that are not taken."""
+        """Return the seats that are not reserved."""
         return self._left
 
-    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:
-        """What the matchmaker deals, and those who sit there for good."""
-        return self._with_taken(self.dealer.seat(self._others(population), ledger, random))
+    def seat(self, population: Population, ledger: Ledger, rng: np.random.Generator) -> Seating:
+        """Return the matchmaker's seating with the reserved seats filled in."""
+        return self._with_taken(self.dealer.seat(self._others(population), ledger, rng))
 
     def _with_taken(self, seats: Seating) -> Seating:
         if len(seats) != len(self._left):
@@ -71,8 +71,6 @@ class SeatsLeft(Matchmaker):
         return tuple(sits[seat] for seat in range(self.num_seats))
 
     def _others(self, population: Population) -> Population:
-        """All but those who sit there for good, with the seats that are left."""
-
         def find() -> Population:
             gone = set(self._taken.values())
             others = [self._as_left(m) for m in population.members if m.ref not in gone]
@@ -88,7 +86,7 @@ class SeatsLeft(Matchmaker):
         return others
 
     def _as_left(self, member: Member) -> Member:
-        """A member as the matchmaker knows it: its numbers are the same memory."""
+        """Return a member with renumbered seats; its numbers are the same memory."""
         found, own = copy.copy(member), member.seats
         if own is not None:
             seats = frozenset(self._number[seat] for seat in own if seat in self._number)
@@ -96,27 +94,27 @@ class SeatsLeft(Matchmaker):
         return found
 
     def expected_shares(self, population: Population) -> dict[str, float]:
-        """As the matchmaker's."""
+        """Return the matchmaker's shares."""
         return self.dealer.expected_shares(self._others(population))
 
     def never_dealt(self, population: Population) -> tuple[str, ...]:
-        """As the matchmaker's."""
+        """Return the matchmaker's answer."""
         return self.dealer.never_dealt(self._others(population))
 
     def dealt_like(self, member: Member) -> Hashable:
-        """As the matchmaker's."""
+        """Return the matchmaker's key."""
         return self.dealer.dealt_like(self._as_left(member))
 
     def begin_at(self, number: int) -> None:
-        """Number the next match so."""
+        """Set the number of the next match."""
         self.dealer.begin_at(number)
         self.proposed = number
 
     def state(self) -> State:
-        """The matchmaker's."""
+        """Return the matchmaker's state."""
         return self.dealer.state()
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         self.dealer.restore(state)
         self.proposed = self.dealer.proposed

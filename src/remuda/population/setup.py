@@ -1,4 +1,4 @@
-"""From the configuration of a population and its roster to a matchmaker and directors."""
+"""Make matchmakers and directors from the configuration and the roster."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ _DIRECTOR = "remuda.population.director"
 
 
 def make_matchmaker(population: PopulationConfig, roster: Roster) -> Matchmaker:
-    """Who plays whom."""
+    """Make the matchmaker of a run."""
     dealer = _dealer(population, roster)
     return SeatsLeft(dealer, roster.agents, roster.taken) if roster.taken else dealer
 
 
 def _dealer(population: PopulationConfig, roster: Roster) -> Matchmaker:
-    """The matchmaker that is configured, of the seats that are dealt."""
     seats, names = len(roster.left), roster.policies
     if population.teams and population.matchmaker not in ("teams", "mixed"):
         raise ConfigError(
@@ -81,7 +80,6 @@ def _dealer(population: PopulationConfig, roster: Roster) -> Matchmaker:
 
 
 def _mixed(population: PopulationConfig, roster: Roster) -> Mixed:
-    """Several matchmakers, by the shares of each policy."""
     seats, share = len(roster.left), population.snapshots.share
     self_play = SelfPlay(seats, population.newest)
     prioritized, uniform = Prioritized(seats, population.weighting), Prioritized(seats, "uniform")
@@ -104,13 +102,13 @@ def _mixed(population: PopulationConfig, roster: Roster) -> Mixed:
 def make_director(
     population: PopulationConfig,
     more: Sequence[Director] = (),
-    random: np.random.Generator | None = None,
+    rng: np.random.Generator | None = None,
 ) -> Director | None:
-    """Who exists; None: those who do."""
+    """Make the director of a run; None if its policies never change."""
     directors: list[Director] = []
     if population.matchmaker == "league":
-        random = np.random.default_rng(0) if random is None else random
-        directors.append(LeagueDirector(population.league, population.snapshots, random))
+        rng = np.random.default_rng(0) if rng is None else rng
+        directors.append(LeagueDirector(population.league, population.snapshots, rng))
     if population.snapshots.on:
         directors.append(Snapshots(population.snapshots))
     if population.births.every is not None:
@@ -135,7 +133,7 @@ def make_director(
 
 
 def check_population(config: Config, roster: Roster) -> None:
-    """Propose a match, as a run would, so that what cannot be is refused before it begins."""
+    """Refuse an impossible population before a run begins, by proposing a match."""
     check_scripted(config, roster)
     if config.population.members_from and config.population.matchmaker in ("fixed", "teams"):
         raise ConfigError(
@@ -180,10 +178,9 @@ def check_population(config: Config, roster: Roster) -> None:
 
 
 def _check_league(population: PopulationConfig) -> None:
-    """Refuse what a league decides itself."""
     for key, is_set, instead in (
         ("policies", population.policies is not None, "main and the numbers of exploiters"),
-        ("births.places", population.births.places > 0, "reset: all begin anew in their places"),
+        ("births.places", population.births.places > 0, "reset: all restart in their places"),
         ("births.every", population.births.every is not None, "reset"),
         ("evolution.every", population.evolution.on, "reset"),
         ("snapshots.every", population.snapshots.every is not None, "after and timeout"),
@@ -197,46 +194,44 @@ def _check_league(population: PopulationConfig) -> None:
 
 
 def _population(roster: Roster, policies: Sequence[str]) -> Population:
-    """These policies and the scripted ones, before they have played."""
     refs = [PolicyRef(name) for name in policies]
     refs += [PolicyRef(name, SCRIPTED) for name in roster.scripted]
     return Population([Member(ref, roster.seats.get(ref.policy)) for ref in refs])
 
 
 def _check_dealt(config: Config, roster: Roster) -> None:
-    """Refuse policies that would learn from nothing, those that may be born later too."""
     matchmaker = make_matchmaker(config.population, roster)
     never = matchmaker.never_dealt(_population(roster, roster.policies))
     if not never:
         return
-    said = f"the matchmaker {config.population.matchmaker} never deals"
+    start = f"the matchmaker {config.population.matchmaker} never deals"
     teams = config.population.teams.values()
     if teams and not any(never[0] in team.policies for team in teams):
         raise ConfigError(
-            f"{said} {', '.join(never)}, of no team; add to population.teams.TEAM.policies, or "
+            f"{start} {', '.join(never)}, of no team; add to population.teams.TEAM.policies, or "
             "leave out of population.policies"
         )
     seats = len(roster.left)
     if not roster.is_free(never[0]):
         own = ", ".join(roster.agents[seat] for seat in roster.seats_of(never[0]))
         raise ConfigError(
-            f"{said} {never[0]}, which population.seats.{never[0]} keeps to {own} of "
+            f"{start} {never[0]}, which population.seats.{never[0]} keeps to {own} of "
             f"{seats} seats; leave population.seats.{never[0]} out, or take another "
             "population.matchmaker"
         )
     raise ConfigError(
-        f"{said} {', '.join(never)}: it seats one policy for each of the {seats} agents; "
+        f"{start} {', '.join(never)}: it seats one policy for each of the {seats} agents; "
         f"take population.policies {seats}, or another population.matchmaker"
     )
 
 
 def expected_shares(population: PopulationConfig, roster: Roster) -> dict[str, float]:
-    """By policy, the seats of a match that it is dealt on average while there is no past.
+    """Return the mean number of seats per match of each policy while there are no copies.
 
-    A policy that may be born later is dealt as those are that may take the same seats. It takes up
-    to seconds to find out, and a start asks several times: what was asked last is remembered.
+    A policy born later counts like those with the same seats. This takes up to seconds and is
+    needed several times at a start, so the last result is cached.
     """
-    matchmaker = type(_dealer(population, roster))  # one's own may be loaded anew
+    matchmaker = type(_dealer(population, roster))  # a custom one may be loaded again
     seats = (roster.agents, roster.teams, roster.taken)
     key = (matchmaker, repr(population), *seats, roster.policies)
     if key not in _SHARES:
@@ -247,7 +242,6 @@ def expected_shares(population: PopulationConfig, roster: Roster) -> dict[str, f
 
 
 _SHARES: dict[tuple[Any, ...], dict[str, float]] = {}
-"""The shares that were counted last, by what they depend on."""
 
 
 def _count_shares(population: PopulationConfig, roster: Roster) -> dict[str, float]:
@@ -264,7 +258,7 @@ def _count_shares(population: PopulationConfig, roster: Roster) -> dict[str, flo
 
 
 def sits_once(population: PopulationConfig, roster: Roster) -> bool:
-    """Whether a policy has one seat of a match at most."""
+    """Return whether a policy has at most one seat of a match."""
     enough = len(roster.first) >= len(roster.left) and not population.seats
     return enough and _dealer(population, roster).seats_differ
 
@@ -276,7 +270,7 @@ def _own(population: PopulationConfig, seats: int) -> Matchmaker:
     except TypeError as error:
         raise ConfigError(
             f"population.matchmaker {population.matchmaker} is called with the number of seats and "
-            f"with population.options by name: {error}"
+            f"with population.options as keywords: {error}"
         ) from None
     if not isinstance(matchmaker, Matchmaker):
         raise ConfigError(

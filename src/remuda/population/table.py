@@ -1,20 +1,20 @@
-"""The table of a population, in shared memory: who is in it, what they did, the newest results.
+"""The table of a population, in shared memory: members, their sums, the newest results.
 
-It outlives the actor that deals from it, and is what other processes see of a population: the
+It outlives the actor that deals from it, and other processes see the population through it: the
 coordinator shows and saves it, and writes the results into the ledger. Other actors may deal from
-it too: they only read it, and each has a part of its own besides (`remuda.population.shard`).
+it too: they only read it, and each has a separate part (`remuda.population.shard`).
 
-Who writes what: everything here belongs to that one actor, except that learners confirm in `orders`
-which births they have carried out (see `remuda.population.births`). If the actor dies,
+That one actor writes everything here, except that learners confirm in `orders` which births they
+have carried out (see `remuda.population.births`). If the actor dies:
 
 - a place whose `sequence` it left odd holds no copy: its successor empties it;
-- a policy that retired and was playing its last matches is gone: its successor empties the place;
+- a retired policy in its last matches is gone: its successor empties the place;
 - results that were not yet counted in `RECORDS` never happened;
-- ratings that it was moving (`MemberNumbers.move_ratings`) are moved by its successor;
-- a `REVISION` that it left odd is made even by its successor, and other actors look after that;
-- of results of other actors that it was taking, the successor finds out whether they are in
-  `RECORDS` (`remuda.population.followers`);
-- of the result that it was counting, some sums may hold their share and others not.
+- a move of ratings (`MemberNumbers.move_ratings`) is completed by its successor;
+- a `REVISION` that it left odd is made even by its successor;
+- the successor finds out whether results of other actors that it was taking are in `RECORDS`
+  (`remuda.population.followers`);
+- sums of the result that it was counting may be partial.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ from remuda.hyperparameters import names_of
 from remuda.memory.atomic import fence_acquire, load, store
 from remuda.memory.shared import Arena, SharedArrays
 from remuda.population import shard as shard_words
-from remuda.population.beginning import Beginning
-from remuda.population.births import BirthOrders
+from remuda.population.births import BirthOrders, NewbornData
 from remuda.population.followers import Followers
 from remuda.population.frozen_weights import FrozenWeights, weight_arrays
 from remuda.population.imported import Imported
@@ -77,18 +76,18 @@ from remuda.publish.training_state import TrainingLayout
 from remuda.types import Array, Floats, Integers, State
 
 Row = list[float]
-"""Of a member, by `GAMES` and so on."""
+"""A member's numbers, by `GAMES` and so on."""
 MemberRow = tuple[PolicyRef, PolicyRef | None, int, int, Row]
-"""Who it is, its parent, when it was born, its place, its numbers."""
+"""A member, its parent, its birth, its place and its numbers."""
 TRIES = 1000
 
 
 class Table:
-    """Who is in which place of a population; its parts hold what is known of them.
+    """The members by place; its parts hold what is known of them.
 
-    `places` says which place is whose, `occupants` who is there, `numbers` and `member_numbers`
-    what members earned and how they are rated, `frozen_weights` what those play with that do not
-    learn, `births` what was ordered of learners, and `records` what the coordinator has to write.
+    `places` assigns places, `occupants` are the members there, `numbers` and `member_numbers` their
+    results and ratings, `frozen_weights` the weights of members that do not learn, `births` the
+    orders for learners, and `records` the records for the coordinator to write.
     """
 
     def __init__(
@@ -123,7 +122,6 @@ class Table:
         self.shards = tuple(
             Shard(own, seats, len(sizes), episode_metrics, arena) for own in followers
         )
-        """Of each other actor that deals from it."""
         self.member_numbers = MemberNumbers(shared)
         self.hyperparameters = PlaceHyperparameters(shared, names)
         self.hyperparameters.all[...] = np.nan
@@ -141,50 +139,48 @@ class Table:
 
     @property
     def arrays(self) -> SharedArrays:
-        """Those of `table_fields`."""
+        """The arrays of `table_fields`."""
         return self._shared
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are shared, without weights."""
+        """Shared bytes, without weights."""
         return self._shared.nbytes + sum(shard.nbytes for shard in self.shards)
 
     @property
     def numbers(self) -> Numbers:
-        """[places, fields]: of the members."""
+        """[places, fields] of the members."""
         return self.member_numbers.all
 
     @property
     def pairs(self) -> Numbers:
-        """[4, policies, places]: what the ledger adds up, of live policies with all members."""
-        pairs: Numbers = self._shared["pairs"]
-        return pairs
+        """[4, policies, places]: sums of the ledger, of live policies with all members."""
+        return self._shared["pairs"]
 
     @property
     def recent(self) -> Numbers:
-        """[2, policies, places]: likewise meetings and wins, as far as they are remembered."""
-        recent: Numbers = self._shared["recent"]
-        return recent
+        """[2, policies, places]: remembered meetings and wins."""
+        return self._shared["recent"]
 
     @property
     def num_actors(self) -> int:
-        """How many actors deal from it."""
+        """Actors that deal from it."""
         return 1 + len(self.shards)
 
     @property
     def results_lost(self) -> int:
-        """Results that other actors had no room for, because this one did not take them."""
+        """Results of other actors that were lost because this one did not take them."""
         return sum(shard.word(shard_words.LOST) for shard in self.shards)
 
     def word(self, word: int) -> int:
-        """How many there were."""
+        """Return a counter."""
         return load(self._shared["words"], word)
 
     def set_word(self, word: int, value: int) -> None:
-        """Count."""
+        """Set a counter."""
         store(self._shared["words"], word, value)
 
-    def prepare(self, place: int, newborn: Member, begins: Beginning) -> int:
+    def prepare(self, place: int, newborn: Member, begins: NewbornData) -> int:
         """Put what a policy is to begin with into an empty place; returns a digest of its weights.
 
         It is ordered once `BirthOrders.count` is called.
@@ -196,7 +192,7 @@ class Table:
         return digest
 
     def admit(self, place: int) -> Member:
-        """Let the policy that was ordered be there."""
+        """Admit the ordered policy."""
         parent, born = self.occupants.ordered(place)
         ref, own = PolicyRef(self.policies[place]), self.hyperparameters.of(place)
         newborn = Member(ref, None, parent, born, own)
@@ -205,13 +201,12 @@ class Table:
         return newborn
 
     def population(
-        self,
-        seats: Mapping[str, frozenset[int]] | None = None,
-        own: bool = False,
+        self, seats: Mapping[str, frozenset[int]] | None = None, own: bool = False
     ) -> Population:
         """Return all members that have not retired.
 
-        Any process may ask while the actor goes on; a copy that is just being frozen is left out.
+        Any process may call this while the actor continues; a copy that is being frozen is left
+        out.
         """
         numbers = self.numbers if own else self.member_numbers.whole()
         found = Population(numbers=numbers)
@@ -232,7 +227,7 @@ class Table:
         born: int,
         seats: Mapping[str, frozenset[int]] | None = None,
     ) -> Member:
-        """Return the member in a place, as `Occupants.read` tells of it, before it has played."""
+        """Return the member in a place, as `Occupants.read` gives it, without results."""
         own = (seats or {}).get(ref.policy)
         is_imported, held = place in self.places.imported, self.hyperparameters.of(place)
         return Member(ref, own, parent, born, held, is_imported=is_imported)
@@ -257,7 +252,7 @@ class Table:
         return found
 
     def freeze(self, member: Member, snapshot: Snapshot) -> int:
-        """Keep a deep copy of these weights in the member's place; returns a digest of them."""
+        """Keep a deep copy of these weights in the member's place; returns their digest."""
         place = member.place
         writing = self.occupants.begin_writing(place)
         digest = self.frozen_weights.write(place, snapshot)
@@ -267,15 +262,14 @@ class Table:
         return digest
 
     def snapshot(self, place: int) -> Snapshot:
-        """The frozen copy, or the imported member, in a place: of those that have weights."""
+        """Return the weights of the frozen copy, or the imported member, in a place."""
         return self.frozen_weights.read(place, self.occupants.version(place))
 
     def repair(self) -> None:
-        """For the successor of an actor that died: empty the place that it was writing.
+        """Repair what a dead actor left half done; for its successor.
 
-        Ratings that it was moving are moved.
-        One that it was emptying is emptied whole; one whose policy was to play its last matches
-        stays marked, and the successor empties it once that policy sits on no seat.
+        Half-written copies are removed, removals and moves of ratings completed. A policy in its
+        last matches stays marked, and the successor empties its place once it sits nowhere.
         """
         for place in self.occupants.half_written:
             self.occupants.remove(place)
@@ -287,9 +281,9 @@ class Table:
         self.followers.repair()
 
     def state(self) -> State:
-        """Everything, as plain data; taken while the actor may go on.
+        """Return everything as plain data, while the actor may continue.
 
-        A frozen copy that it is just writing is left out.
+        A copy that is being frozen is left out.
         """
         saved: State = {
             "policies": list(self.policies),
@@ -323,7 +317,7 @@ class Table:
         return saved | {"identity": identity}
 
     def restore(self, state: State) -> None:
-        """Hold what was held; before any role begins."""
+        """Restore everything; before any process begins."""
         if state["policies"] != list(self.policies):
             raise CheckpointError(
                 f"{where_is(state, 'policies')} are {str(state['policies'])[:80]}, and there are "
@@ -346,7 +340,6 @@ class Table:
             self.frozen_weights.restore(policy, branch(copies, policy))
 
     def _checked(self, state: State) -> dict[str, Array]:
-        """The arrays of a state, each of whose numbers is in its range."""
         any_version = Range(-1, MOST)
         names = Range(NO_POLICY, len(self.names) - 1)
         ranges = {
@@ -366,12 +359,12 @@ class Table:
         return found
 
     def _proposed(self) -> int:
-        """More than the number of any match that was proposed; see `Dealer`."""
+        """Return more than the number of any proposed match; see `Dealer`."""
         others = (shard.word(shard_words.PROPOSED) for shard in self.shards)
         return max(self.word(PROPOSED), *others, 0) * self.num_actors
 
     def _copy_whole(self, place: int, weights: Floats, identity: Array) -> bool:
-        """Copy what is in a place; False: it was being written all the while."""
+        """Copy the weights in a place; returns False if it was being written all the time."""
         for _ in range(TRIES):
             before = load(self.occupants.sequence, place)
             self.frozen_weights.copy_into(place, weights)

@@ -1,4 +1,4 @@
-"""What the table of a population holds in shared memory: arrays, their columns, its counters."""
+"""The layout of a population's table in shared memory: arrays, columns, counters."""
 
 from __future__ import annotations
 
@@ -10,28 +10,26 @@ from remuda.population.ledger import record_type
 from remuda.population.records import FRESH
 
 POLICY, VERSION, PARENT, PARENT_VERSION, BORN = range(5)
-"""Columns of `identity`, which says who is in a place."""
-NO_POLICY = -1
-"""In `identity`: the place is empty, or the member has no parent."""
+"""Columns of `identity`, the member in each place."""
+NO_POLICY = -1  # in `identity`: the place is empty, or the member has no parent
 ORDERED, ADMITTED, CONFIRMED, SINCE = range(4)
-"""Columns of `orders`, of a live policy's place: births ordered, and of how many of them the
-newborn plays; and by its learner: births carried out, and the version of the newest of them."""
+"""Columns of `orders`, by place of a live policy: births ordered, and those of them that play; and
+by its learner: births carried out, and the version of the newest."""
 STRIDE = 8
 MATCHES, PROPOSED, RECORDS, MOVES, REVISION = (i * STRIDE for i in range(5))
-"""Words: matches that are over, matches that the actor proposed, records written, and how often all
-ratings began and ended to be moved, odd while they are. And where other actors deal from the table
-too: how often who is a member began and ended to be changed, likewise. Each on its own cache line.
-"""
+"""Words, each on its own cache line: finished matches; matches proposed by the actor; records
+written; twice the moves of ratings, odd during a move; and twice the changes of members, odd during
+a change, if other actors deal from the table too."""
 NEWEST = 1 << 16
-"""The most records that are kept for the coordinator, which fetches them several times a second.
-The actor does not wait for it: what is written over before it was fetched is lost, and counted."""
+"""The most records kept for the coordinator, which reads them several times a second. The actor
+does not wait: overwritten records are lost, and counted."""
 LEAST, MOST_BYTES = 1 << 12, 64 * 2**20
-"""Where records are large, since the game has many seats, fewer are kept: as many as these bytes
-hold, but at least so many."""
+"""With many seats records are large and fewer are kept: as many as these bytes hold, but at least
+so many."""
 
 
 def newest_of(seats: int) -> int:
-    """How many records are kept of a game of so many seats."""
+    """Return how many records are kept with so many seats."""
     return max(min(NEWEST, MOST_BYTES // record_type(seats).itemsize), LEAST)
 
 
@@ -43,7 +41,7 @@ def table_fields(
     hyperparameters: int = len(HYPERPARAMETERS),
     episode_metrics: int = 0,
 ) -> Fields:
-    """What is shared of a population, without weights."""
+    """Return the shared arrays of a population, without weights."""
     places = policies * (1 + copies) + others
     return {
         "identity": ((places, 5), np.int64),

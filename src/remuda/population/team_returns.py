@@ -1,4 +1,4 @@
-"""What teams earned, and games told, in the matches of each member, for evolution to judge by."""
+"""Sums of team returns and episode metrics in each member's matches, for evolution."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remuda.types import Bools, Floats, Integers
 
 
 def sides_by_agent(teams: Sequence[str]) -> Integers:
-    """The number of each agent's team: [num_agents]. Those of one name are one team."""
+    """Return the number of each agent's team: [num_agents]."""
     if not any(teams):
         return np.zeros(len(teams), np.int64)
     keys = [team or number for number, team in enumerate(teams)]
@@ -49,7 +49,7 @@ def count_teams(
 
 @njit(cache=True)
 def count_metrics(
-    places: Integers, returns: Numbers, told: Floats, over: Bools, numbers: Numbers, first: int
+    places: Integers, returns: Numbers, metrics: Floats, over: Bools, numbers: Numbers, first: int
 ) -> None:
     """Add up, for each seat that took part, the metrics of the episode, and their squares.
 
@@ -61,7 +61,7 @@ def count_metrics(
         for i in range(places.shape[1]):
             if math.isnan(returns[m, i]):
                 continue
-            for metric in range(len(told)):
-                value = float(told[metric, m])
+            for metric in range(len(metrics)):
+                value = float(metrics[metric, m])
                 numbers[places[m, i], first + 2 * metric] += value
                 numbers[places[m, i], first + 2 * metric + 1] += value**2

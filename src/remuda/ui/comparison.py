@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from remuda.config import load_config
+from remuda.config import by_leaf, load_config
 from remuda.config.resolved import resolved
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
-from remuda.loggers.common import flat
 from remuda.result import Result
 from remuda.ui.comparison_groups import (
     Comparison,
@@ -95,7 +94,7 @@ def _settings(run: RunSummary) -> dict[str, Any]:
         tree = resolved(load_config(run.config))
     except ConfigError:
         tree = run.config
-    return {key: value for key, value in flat(tree).items() if key not in ASIDE}
+    return {key: value for key, value in by_leaf(tree).items() if key not in ASIDE}
 
 
 def _names(groups: Sequence[Mapping[str, Any]]) -> list[str]:

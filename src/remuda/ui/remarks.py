@@ -92,7 +92,7 @@ def _missed_ratios(summary: RunSummary) -> Iterator[str]:
     """Report the policies that missed their `experience.replay_ratio`."""
     try:
         config = load_config(summary.config)
-    except ConfigError:  # of another version
+    except ConfigError:
         return
     missed: dict[float, list[PolicySummary]] = {}
     for policy in summary.policies:

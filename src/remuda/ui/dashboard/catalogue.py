@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from remuda.algorithms import BUILT_IN
-from remuda.config import load_config, read_tree
+from remuda.config import by_leaf, load_config, read_tree
 from remuda.config.resolved import resolved
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RemudaError
-from remuda.loggers.common import flat
 from remuda.ui.comparison import ASIDE
 from remuda.ui.found_runs import FoundRun, find_runs, summarise
 
@@ -204,7 +203,7 @@ def _settings(path: Path) -> dict[str, Any]:
         tree = _resolved(tree)
     except Exception as error:  # of a later version, or another person's
         log.debug("the settings of %s are shown without defaults: %s", path, error)
-    return {str(key): _shown(value) for key, value in flat(tree).items()}
+    return {str(key): _shown(value) for key, value in by_leaf(tree).items()}
 
 
 def _resolved(tree: dict[str, Any]) -> dict[str, Any]:
