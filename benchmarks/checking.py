@@ -22,8 +22,8 @@ from remuda.config import load_config
 from remuda.envs.checks import TurnChecks
 from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs
+from remuda.rng import make_rng
 from remuda.scoreboard import Scoreboard
-from remuda.streams import stream
 
 GAMES = {
     "treasure_hunt": 512,
@@ -48,7 +48,7 @@ def make_actor(game: str, copies: int) -> Actor:
     specs = policy_specs(load_config(tree), env.agents)
     board = Scoreboard(tuple(spec.name for spec in specs))
     seats = make_seats(env, specs, board, seed=0, purpose="actor")
-    return Actor(env, FixedSeats(env, seats), board.play(), stream(0, "env"))
+    return Actor(env, FixedSeats(env, seats), board.play(), make_rng(0, "env"))
 
 
 def switch(actor: Actor, checks: TurnChecks | None) -> None:

@@ -33,8 +33,8 @@ from remuda.envs.registry import make_env
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import Rollout
 from remuda.policies.spec import make_algorithm, policy_specs
+from remuda.rng import make_rng
 from remuda.runtime.layout import make_layout
-from remuda.streams import stream
 from remuda.training import train
 
 BASE: dict[str, Any] = {
@@ -226,7 +226,7 @@ def _update_alone() -> float:
         pass
     rollout = Rollout.empty(next(iter(assembly.experience.values())), len(specs))
     steps = 0
-    algorithm = make_algorithm(specs, [stream(0, spec.name) for spec in specs])
+    algorithm = make_algorithm(specs, [make_rng(0, spec.name) for spec in specs])
     for k, spec in enumerate(specs):
         steps += RolloutQueue(assembly.experience[spec.name]).take(rollout, k, 1)
         published = assembly.snapshots()[spec.name].weights

@@ -26,7 +26,7 @@ from remuda.envs.registry import make_env
 from remuda.evaluation import Limits
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.publish.snapshot import Snapshot
-from remuda.streams import torch_stream
+from remuda.rng import torch_rng
 
 GAME = "connect_four"
 LEAST = 1_000_000 / 600.0
@@ -63,7 +63,7 @@ def players(count: int, hidden: list[int]) -> dict[str, Player]:
     env = make_env(GAME, 1)
     found = {}
     for spec in policy_specs(load_config(tree), env.agents):
-        weights = first_weights(spec, torch_stream(0, "benchmark", spec.name))
+        weights = first_weights(spec, torch_rng(0, "benchmark", spec.name))
         found[spec.name] = Player(spec, Snapshot(weights, 0, 0, 0.0), env.agents[0])
     return found
 

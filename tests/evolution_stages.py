@@ -13,7 +13,7 @@ from remuda.population.matchmakers import Fixed, Random
 from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.training_state import TrainingLayout, TrainingState
-from remuda.streams import stream
+from remuda.rng import make_rng
 
 SIZE, RATE = 4, "learning_rate"
 FACTS = ("weather", "harmony", "trouble")
@@ -58,7 +58,7 @@ class Stage:
             kinds,
             selection(config),
             lambda: Explorer(config, numbers_of(config)),
-            lambda matches, purpose: stream(self.seed, "evolution", matches, purpose),
+            lambda matches, purpose: make_rng(self.seed, "evolution", matches, purpose),
         )
 
     def begin(self, state=None):

@@ -13,8 +13,8 @@ from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.policies.spec import policy_specs
+from remuda.rng import make_rng
 from remuda.scoreboard import Scoreboard
-from remuda.streams import stream
 
 LAST = 6
 """The turn in which episodes end; the fault comes in the turn before the last but one."""
@@ -170,7 +170,7 @@ def actor_of(env, check=True, **policy):
     board = Scoreboard(tuple(spec.name for spec in specs))
     seats = make_seats(env, specs, board, seed=0, purpose="actor")
     env.check = check
-    return Actor(env, FixedSeats(env, seats), board.play(), stream(0, "env"), check=check)
+    return Actor(env, FixedSeats(env, seats), board.play(), make_rng(0, "env"), check=check)
 
 
 def play(actor, turns=3 * LAST):

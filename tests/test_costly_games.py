@@ -25,7 +25,7 @@ from remuda.evaluation import Limits
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_size
 from remuda.publish.snapshot import Snapshot
-from test_streams import QUICK
+from test_rng import QUICK
 
 ALIVE: set[int] = set()
 MOST = [0]

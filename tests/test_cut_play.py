@@ -10,7 +10,7 @@ from remuda.evaluate import actor_for_play, play_episodes
 from remuda.evaluation import Limits
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.publish.snapshot import Snapshot
-from remuda.streams import torch_stream
+from remuda.rng import torch_rng
 from support import Tape
 
 
@@ -40,7 +40,7 @@ def test_of_play_that_is_cut_as_many_episodes_of_each_copy_count(population):
     )
     specs = policy_specs(config, Tape().agents)
     weights = {
-        spec.name: Snapshot(first_weights(spec, torch_stream(0, spec.name)), 1, 0, 0.0)
+        spec.name: Snapshot(first_weights(spec, torch_rng(0, spec.name)), 1, 0, 0.0)
         for spec in specs
     }
     turns = itertools.count()
@@ -69,7 +69,7 @@ def test_play_that_is_cut_before_each_copy_has_finished_an_episode_measures_noth
     )
     specs = policy_specs(config, Tape().agents)
     weights = {
-        spec.name: Snapshot(first_weights(spec, torch_stream(0, spec.name)), 1, 0, 0.0)
+        spec.name: Snapshot(first_weights(spec, torch_rng(0, spec.name)), 1, 0, 0.0)
         for spec in specs
     }
     turns = itertools.count()

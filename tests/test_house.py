@@ -18,7 +18,7 @@ FLOORS = (
         "loading",
         "pickled",
         "types",
-        "streams",
+        "rng",
         "config",
         "effects",
         "changes",

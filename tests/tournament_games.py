@@ -9,7 +9,7 @@ from remuda.envs.registry import make_env
 from remuda.envs.vector_env import VectorEnv
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.publish.snapshot import Snapshot
-from remuda.streams import torch_stream
+from remuda.rng import torch_rng
 from remuda.types import AgentSpec, TurnResult
 
 
@@ -91,7 +91,7 @@ def always(action, game, agent=0, version=1, **policy):
 def untrained(game, number, agent=0, **policy):
     """A policy with weights that were drawn."""
     spec, env_agent = _spec(game, agent, **policy)
-    weights = first_weights(spec, torch_stream(number, "weights"))
+    weights = first_weights(spec, torch_rng(number, "weights"))
     return Player(spec, Snapshot(3.0 * weights, number, 0, 0.0), env_agent)
 
 

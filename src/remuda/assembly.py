@@ -40,6 +40,7 @@ from remuda.population.table import Table
 from remuda.population.table_layout import ORDERED, RECORDS
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.weight_store import WeightPublisher, WeightStore
+from remuda.rng import torch_rng
 from remuda.runtime.child import Place
 from remuda.runtime.control import Control
 from remuda.runtime.host import threads
@@ -49,7 +50,6 @@ from remuda.runtime.processes import ProcessRuntime
 from remuda.runtime.role_loop import AsyncLoop, LockstepActor, LockstepLearner, RoleLoop
 from remuda.runtime.runtime import Runtime
 from remuda.scoreboard import Scoreboard
-from remuda.streams import torch_stream
 from remuda.timeline import Span, Spans, Timeline, write_trace
 from remuda.types import AgentSpec, State
 from remuda.weights_layout import population_table, published_weights, training_layouts
@@ -362,7 +362,7 @@ class Assembly:
                 size = layout_size(spec.network().shapes)
                 weights = self._initial.weights(spec.name, size) if self._initial else None
                 if weights is None:
-                    random = torch_stream(self.config.seed, "weights", spec.name)
+                    random = torch_rng(self.config.seed, "weights", spec.name)
                     weights = first_weights(spec, random)
                 check_first_weights(spec, weights)
                 self._publisher(spec).publish(weights, 0, spec.config.first_epsilon)

@@ -25,9 +25,9 @@ from remuda.population.roster import Roster
 from remuda.population.setup import make_matchmaker
 from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
+from remuda.rng import libraries_kept, make_rng, seed_libraries
 from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard
-from remuda.streams import libraries_kept, seed_libraries, stream
 from remuda.tournaments.entrants import stand_in
 from remuda.types import Array, Floats
 from remuda.user_code import naming_user_code
@@ -320,7 +320,7 @@ def actor_for_play(
     env = make_env(config.game, copies, **config.env.made_with)
     env.check = config.env.check
     specs = policy_specs(config, env.agents)
-    random = stream(seed, "evaluation", "scripted")
+    random = make_rng(seed, "evaluation", "scripted")
     env = with_scripted(
         find_game(config.game), env, {**config.env.scripted, **(scripted or {})}, random
     )
@@ -347,7 +347,7 @@ def actor_for_play(
         return seated_actor(env, specs, ready, seed, config.env.check)
     seats = _dealt(config, env, specs, scoreboard, seed)
     seats.take(ready)
-    random = stream(seed, "evaluation", "env")
+    random = make_rng(seed, "evaluation", "env")
     return Actor(env, seats, scoreboard.play(), random, check=config.env.check)
 
 
@@ -363,7 +363,7 @@ def seated_actor(
     own = make_seats(env, specs, scoreboard, seed=seed, purpose="evaluation", noisy=False)
     seats = FixedSeats(env, own)
     seats.take(snapshots)
-    random = stream(seed, "evaluation", "env")
+    random = make_rng(seed, "evaluation", "env")
     return Actor(env, seats, scoreboard.play(), random, check=check)
 
 
@@ -379,7 +379,7 @@ def _dealt(
         table,
         make_matchmaker(config.population, roster),
         None,
-        stream(seed, "evaluation", "matches"),
+        make_rng(seed, "evaluation", "matches"),
         env.num_envs,
         replace(roster, teams=()),  # each seat is rated by itself
     )

@@ -45,10 +45,10 @@ from remuda.resume import (
     nothing_left,
     report_damage,
 )
+from remuda.rng import libraries_kept
 from remuda.runtime.layout import Layout, make_layout
 from remuda.runtime.runtime import Runtime
 from remuda.saved_weights import final_weights
-from remuda.streams import libraries_kept
 from remuda.user_code import naming_user_code
 from remuda.warm_start import describe, describe_imported, find_beginnings, find_imported
 

@@ -16,8 +16,8 @@ from remuda.policies.selectors import explore
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.publish.snapshot import PublishedWeights, Publisher, SnapshotReader
+from remuda.rng import make_rng
 from remuda.scoreboard import Play, Policy, Scoreboard
-from remuda.streams import stream
 from remuda.types import TurnResult
 from support import Tape, sample
 
@@ -68,7 +68,7 @@ def make(env, epsilon=1.0, policy=None, **experience):
         experience[spec.name] = found
         seat.experience = found
     actor = Actor(
-        env, FixedSeats(env, seats), board.play(), stream(0, "env"), SnapshotReader(published)
+        env, FixedSeats(env, seats), board.play(), make_rng(0, "env"), SnapshotReader(published)
     )
     return actor, experience, board, publishers
 
@@ -280,7 +280,7 @@ def test_what_the_game_tells_of_its_episodes_is_counted_when_they_are_over():
     board = Scoreboard(("agent_0",), facts=env.facts)
     seats = make_seats(env, specs, board, seed=0, purpose="actor")
     actor = Actor(
-        env, FixedSeats(env, seats), board.play(), stream(0, "env"), episode_metrics=board.facts()
+        env, FixedSeats(env, seats), board.play(), make_rng(0, "env"), episode_metrics=board.facts()
     )
     heard = []
     actor.on_episode = lambda copy, returns, facts: heard.append((copy, *facts.tolist()))

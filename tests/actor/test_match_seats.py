@@ -26,8 +26,8 @@ from remuda.population.roster import Roster, copies_of
 from remuda.population.setup import make_director, make_matchmaker
 from remuda.population.table import Table
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
+from remuda.rng import make_rng, torch_rng
 from remuda.scoreboard import Play, Policy, Scoreboard
-from remuda.streams import stream, torch_stream
 from support import Tape, sample
 
 DQN = {
@@ -77,7 +77,7 @@ class World:
             self.table,
             matchmaker or make_matchmaker(self.config.population, roster),
             make_director(self.config.population),
-            stream(0, "matches"),
+            make_rng(0, "matches"),
             env.num_envs,
             roster,
         )
@@ -86,14 +86,14 @@ class World:
         )
         self.seats = MatchSeats(env, policy_groups, self.league, self.board.policies_of())
         return Actor(
-            env, self.seats, self.board.play(), stream(0, "env"), SnapshotReader(self.published)
+            env, self.seats, self.board.play(), make_rng(0, "env"), SnapshotReader(self.published)
         )
 
     def weights(self, policy, version):
         """Drawn anew for every policy and version."""
         spec = next(spec for spec in self.specs if spec.name == policy)
         stack = ParameterStack(spec.network().shapes, 1)
-        spec.network().initialise(stack.parameters, torch_stream(0, policy, version))
+        spec.network().initialise(stack.parameters, torch_rng(0, policy, version))
         return stack.flat[0].numpy().copy()
 
     def publish(self, policy, epsilon=0.5):

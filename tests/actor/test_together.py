@@ -18,8 +18,8 @@ from remuda.policies.acting import ActingStack
 from remuda.policies.networks.compiled_pass import GatheredPass
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.publish.snapshot import Snapshot
+from remuda.rng import torch_rng
 from remuda.runtime.layout import Layout
-from remuda.streams import torch_stream
 from remuda.tournaments.entrants import Player
 from remuda.training import train
 from remuda.ui.live import PlainView
@@ -143,7 +143,7 @@ def test_play_after_training_is_of_the_same_game(seats, together):
     config = load_config(tree | {"policy": {"algorithm": "dqn", "network": {"hidden": (4,)}}})
     agents = make_env(NOTED, 1).agents
     specs = policy_specs(config, agents)
-    first = {spec.name: first_weights(spec, torch_stream(0, spec.name)) for spec in specs}
+    first = {spec.name: first_weights(spec, torch_rng(0, spec.name)) for spec in specs}
     snapshots = {name: Snapshot(weights, 0, 0, 0.0) for name, weights in first.items()}
     notes, options = notes_of_all(), config.env.made_with
     notes.clear()

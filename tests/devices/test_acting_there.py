@@ -9,7 +9,7 @@ from remuda.config import PolicyConfig
 from remuda.policies.acting import ActingStack
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.spec import PolicySpec, first_weights
-from remuda.streams import torch_stream
+from remuda.rng import torch_rng
 
 GPU = "cuda:0"
 POLICIES, STREAMS = 3, 4
@@ -43,10 +43,10 @@ def stack_of(kind, network, device, gathered=False):
     seen = (5, 4, 1) if network == "convolution" else (5,)
     config = PolicyConfig.model_validate(tree)
     spec = PolicySpec("a", config, seen, "float32", DiscreteActions((3,)))
-    noise = [torch_stream(0, "noise", k) if network == "noisy" else None for k in range(POLICIES)]
+    noise = [torch_rng(0, "noise", k) if network == "noisy" else None for k in range(POLICIES)]
     stack = ActingStack(spec.network(), noise, STREAMS, device, gathered)
     for k in range(POLICIES):
-        stack.load(k, first_weights(spec, torch_stream(0, "weights", k)))
+        stack.load(k, first_weights(spec, torch_rng(0, "weights", k)))
     return stack
 
 

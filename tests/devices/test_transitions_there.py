@@ -12,7 +12,7 @@ from remuda.policies.algorithms.sequences import TransitionSequences
 from remuda.policies.algorithms.transition_algorithm import Transitions
 from remuda.policies.combined import CombinedActions
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.streams import torch_stream
+from remuda.rng import torch_rng
 
 GPU = "cuda:0"
 POLICIES, BATCH, SEQUENCES, STEPS = 3, 12, 3, 5
@@ -61,9 +61,9 @@ def stack(kind, network, device):
         seen = options.get("observation", (5,))
         masked = options.get("masked", False)
         specs.append(PolicySpec(f"p{k}", config, seen, "float32", actions, masked))
-    algorithm = make_algorithm(specs, [torch_stream(0, "test", k) for k in range(count)], device)
+    algorithm = make_algorithm(specs, [torch_rng(0, "test", k) for k in range(count)], device)
     for k in range(count):
-        algorithm.network.initialise(algorithm.online.of(k), torch_stream(0, "weights", k))
+        algorithm.network.initialise(algorithm.online.of(k), torch_rng(0, "weights", k))
         algorithm.load(k, torch.from_numpy(algorithm.weights(k).copy()))
     return algorithm
 

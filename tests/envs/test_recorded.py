@@ -13,7 +13,7 @@ from remuda.evaluate import evaluate, play_recorded
 from remuda.evaluation import Limits
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.publish.snapshot import Snapshot
-from remuda.streams import torch_stream
+from remuda.rng import torch_rng
 from support import Tape
 
 
@@ -76,7 +76,7 @@ def test_returns_and_facts_are_those_of_greedy_play(game):
     config = load_config(tree)
     specs = policy_specs(config, make_env(game, 1).agents)
     snapshots = {
-        spec.name: Snapshot(first_weights(spec, torch_stream(0, spec.name)), 0, 0, 0.0)
+        spec.name: Snapshot(first_weights(spec, torch_rng(0, spec.name)), 0, 0, 0.0)
         for spec in specs
     }
     found = play_recorded(config, snapshots, 6, seed=3, states=20)
@@ -132,7 +132,7 @@ def play_until(monkeypatch, turns, episodes, **options):
     config = load_config(tree)
     specs = policy_specs(config, make_env(config.game, 1).agents)
     snapshots = {
-        spec.name: Snapshot(first_weights(spec, torch_stream(0, spec.name)), 0, 0, 0.0)
+        spec.name: Snapshot(first_weights(spec, torch_rng(0, spec.name)), 0, 0, 0.0)
         for spec in specs
     }
     return play_recorded(config, snapshots, episodes, seconds=9.0)

@@ -20,9 +20,9 @@ from remuda.config import load_config, overlay
 from remuda.learner import role as learner_role
 from remuda.learner.role import LearnerRole
 from remuda.policies.spec import policy_specs
+from remuda.rng import make_rng
 from remuda.runtime.layout import make_layout
 from remuda.runtime.processes import ProcessRuntime
-from remuda.streams import stream
 from support import Tape
 
 SMALL = {
@@ -157,7 +157,7 @@ class StopsWhileSampling(LearnerRole):
         has_rehearsed = []
 
         def stopping(seed, *words):
-            random = stream(seed, *words)
+            random = make_rng(seed, *words)
             is_its_own = words[:2] == ("replay", "agent_0")
             return StopsWhenAsked(random, lambda: has_rehearsed) if is_its_own else random
 

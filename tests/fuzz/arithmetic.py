@@ -18,7 +18,7 @@ from remuda.policies.optimizer import BETA_1, BETA_2, step
 from remuda.policies.running_returns import running_sums
 from remuda.policies.selectors import take_best
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.streams import torch_stream
+from remuda.rng import torch_rng
 
 EDGES = np.array([1, 2, 3, 4, 5, 7, 8, 9, 13, 14, 15, 16, 17, 31, 32, 33, 63, 64, 65])
 """Sizes around the widths of vector registers and of tiles."""
@@ -133,11 +133,11 @@ def _values(random, name, kind):
     batch = _transitions(random, policies, samples, inputs, actions)
     found = []
     for way in (TransitionAlgorithm._differentiate, kind._differentiate):
-        streams = [torch_stream(seed, "test", k) for k in range(policies)]
+        streams = [torch_rng(seed, "test", k) for k in range(policies)]
         algorithm = make_algorithm([spec] * policies, streams)
         for k in range(policies):
-            algorithm.network.initialise(algorithm.online.of(k), torch_stream(seed, "weights", k))
-            algorithm.network.initialise(algorithm.target.of(k), torch_stream(seed, "target", k))
+            algorithm.network.initialise(algorithm.online.of(k), torch_rng(seed, "weights", k))
+            algorithm.network.initialise(algorithm.target.of(k), torch_rng(seed, "target", k))
         assert algorithm.is_fused
         algorithm.online.gradients.fill_(7.0)
         told = [x.clone() for x in way(algorithm, batch, algorithm._part(0, policies))]

@@ -11,7 +11,7 @@ from remuda.config import PolicyConfig
 from remuda.policies.acting import ActingStack
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.streams import stream, torch_stream
+from remuda.rng import make_rng, torch_rng
 
 
 def passes(random):
@@ -34,7 +34,7 @@ def passes(random):
     seen = random.standard_normal((max(total, 1), inputs)).astype(np.float32)
     streams = random.permutation(total)
     for k in range(policies):
-        network.initialise(algorithm.online.of(k), torch_stream(seed, "weights", k))
+        network.initialise(algorithm.online.of(k), torch_rng(seed, "weights", k))
         for each in (stacked, gathered):
             each.load(k, algorithm.weights(k))
         stacked.inputs[k, : counts[k]] = seen[streams[begins[k] : begins[k + 1]]]
@@ -52,7 +52,7 @@ def passes(random):
 
 
 def _stream(name, seed, k):
-    return stream(seed, "test", k) if name == "ppo" else torch_stream(seed, "test", k)
+    return make_rng(seed, "test", k) if name == "ppo" else torch_rng(seed, "test", k)
 
 
 PPO = ("trunk", "towers", "masks", "several choices", "continuous", "convolution", "recurrent")
@@ -74,9 +74,9 @@ def rollouts(random):
             replace(spec, config=PolicyConfig.model_validate(tree))
             for spec, tree in zip(specs, trees, strict=True)
         ]
-        algorithm = make_algorithm(own, [stream(seed, "test", k) for k in range(policies)])
+        algorithm = make_algorithm(own, [make_rng(seed, "test", k) for k in range(policies)])
         for k in range(policies):
-            algorithm.network.initialise(algorithm.online.of(k), torch_stream(seed, "weights", k))
+            algorithm.network.initialise(algorithm.online.of(k), torch_rng(seed, "weights", k))
         assert algorithm._by_kernels
         if not by_kernels:
             algorithm._by_kernels, algorithm._workspace = False, None

@@ -14,9 +14,9 @@ from remuda.memory_plan import plan
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.transition_algorithm import Transitions
 from remuda.policies.spec import PolicySpec, make_algorithm, policy_specs
+from remuda.rng import torch_rng
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn
-from remuda.streams import torch_stream
 from support import Tape
 
 TREE = {
@@ -44,8 +44,8 @@ def make(kind):
     """An algorithm of one policy."""
     tree = {"algorithm": kind, "n_frames": 1, "max_grad_norm": 1e9, "network": {"hidden": (8,)}}
     spec = PolicySpec("a", PolicyConfig.model_validate(tree), (2,), "f4", DiscreteActions((3,)))
-    algorithm = make_algorithm([spec], [torch_stream(0, "test")])
-    algorithm.network.initialise(algorithm.online.of(0), torch_stream(0, "weights"))
+    algorithm = make_algorithm([spec], [torch_rng(0, "test")])
+    algorithm.network.initialise(algorithm.online.of(0), torch_rng(0, "weights"))
     algorithm.target.flat.copy_(algorithm.online.flat.detach())
     return algorithm
 

@@ -9,7 +9,7 @@ from remuda.experience.segments import AFTER, Rollout
 from remuda.memory.waiting import Wakeup
 from remuda.policies.actions import ContinuousActions, DiscreteActions
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.streams import stream, torch_stream
+from remuda.rng import make_rng, torch_rng
 
 LENGTH = 8
 """The most steps in a segment."""
@@ -83,9 +83,9 @@ def make_specs(kind, members, own=None, **more):
 def make_stack(kind, members, device="cpu", **more):
     """The policies of these numbers as one stack; each begins the same in every stack."""
     specs = make_specs(kind, members, **more)
-    algorithm = make_algorithm(specs, [stream(0, "test", k) for k in members], device)
+    algorithm = make_algorithm(specs, [make_rng(0, "test", k) for k in members], device)
     for i, k in enumerate(members):
-        algorithm.network.initialise(algorithm.online.of(i), torch_stream(0, "weights", k))
+        algorithm.network.initialise(algorithm.online.of(i), torch_rng(0, "weights", k))
     return algorithm
 
 

@@ -13,7 +13,7 @@ from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.autograd import Autograd
 from remuda.policies.algorithms.fused import Fused
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.streams import stream, torch_stream
+from remuda.rng import make_rng, torch_rng
 
 DISCRETE = DiscreteActions((3,))
 
@@ -37,9 +37,9 @@ def make(policies=1, actions=DISCRETE, own=(), masked=False, first=0, **options)
         )
         for k in range(policies)
     ]
-    algorithm = make_algorithm(specs, [stream(0, "test", first + k) for k in range(policies)])
+    algorithm = make_algorithm(specs, [make_rng(0, "test", first + k) for k in range(policies)])
     for k in range(policies):
-        algorithm.network.initialise(algorithm.online.of(k), torch_stream(0, "weights", first + k))
+        algorithm.network.initialise(algorithm.online.of(k), torch_rng(0, "weights", first + k))
     return algorithm
 
 

@@ -13,7 +13,7 @@ from remuda.policies.networks.actor_critic import MEAN, VARIANCE, ActorCritic
 from remuda.policies.networks.convolutions import Convolutions
 from remuda.policies.networks.encoder import Image
 from remuda.policies.stack import ParameterStack
-from remuda.streams import torch_stream
+from remuda.rng import torch_rng
 
 POLICIES = 3
 
@@ -28,7 +28,7 @@ def make(num_inputs=5, actions=None, normalised=False, image=None, scale=1.0, **
     network = ActorCritic(num_inputs, actions, config, normalised, encoder, scale)
     stack = ParameterStack(network.shapes, POLICIES, buffers=network.buffers)
     for k in range(POLICIES):
-        network.initialise(stack.of(k), torch_stream(0, "weights", k))
+        network.initialise(stack.of(k), torch_rng(0, "weights", k))
     return network, stack
 
 

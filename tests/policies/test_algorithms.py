@@ -10,7 +10,7 @@ from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.transition_algorithm import Transitions
 from remuda.policies.optimizer import Adam
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.streams import torch_stream
+from remuda.rng import torch_rng
 
 KINDS = ["dqn", "iqn"]
 
@@ -23,9 +23,9 @@ def make(kind, policies=1, first=0, **options):
     )
     config = PolicyConfig(algorithm=kind, network=network, n_frames=1, **{kind: own}, **options)
     specs = [PolicySpec("a", config, (2,), "float32", DiscreteActions((3,)))] * policies
-    algorithm = make_algorithm(specs, [torch_stream(0, "test", first + k) for k in range(policies)])
+    algorithm = make_algorithm(specs, [torch_rng(0, "test", first + k) for k in range(policies)])
     for k in range(policies):
-        algorithm.network.initialise(algorithm.online.of(k), torch_stream(0, "weights", first + k))
+        algorithm.network.initialise(algorithm.online.of(k), torch_rng(0, "weights", first + k))
     algorithm.target.flat.copy_(algorithm.online.flat.detach())
     return algorithm
 

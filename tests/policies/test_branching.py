@@ -16,7 +16,7 @@ from remuda.policies.combined import BranchingActions, CombinedActions, valued
 from remuda.policies.losses import huber, quantile_loss
 from remuda.policies.selectors import EpsilonGreedy
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.streams import torch_stream
+from remuda.rng import torch_rng
 
 SIZES = (10, 11, 12)
 FIRSTS = np.array([0, 10, 21])
@@ -84,10 +84,10 @@ def make(kind, **options):
     actions = valued(DiscreteActions(SIZES), "a", kind, True)
     assert isinstance(actions, BranchingActions)
     spec = PolicySpec("a", PolicyConfig.model_validate(tree | options), (2,), "float32", actions)
-    algorithm = make_algorithm([spec] * 2, [torch_stream(0, "test", k) for k in range(2)])
+    algorithm = make_algorithm([spec] * 2, [torch_rng(0, "test", k) for k in range(2)])
     for k in range(2):
-        algorithm.network.initialise(algorithm.online.of(k), torch_stream(0, "weights", k))
-        algorithm.network.initialise(algorithm.target.of(k), torch_stream(0, "target", k))
+        algorithm.network.initialise(algorithm.online.of(k), torch_rng(0, "weights", k))
+        algorithm.network.initialise(algorithm.target.of(k), torch_rng(0, "target", k))
     assert not algorithm.is_fused
     return algorithm
 

@@ -14,7 +14,7 @@ from remuda.policies.algorithms.iqn import IQN
 from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm, Transitions
 from remuda.policies.networks.compiled_pass import CompiledPass
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.streams import torch_stream
+from remuda.rng import torch_rng
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -31,11 +31,11 @@ def made(hidden=(12, 9), policies=POLICIES, kind="dqn", **options):
     network = NetworkConfig(hidden=hidden, **options.pop("network", {}))
     config = PolicyConfig(algorithm=kind, network=network, n_frames=1, **{kind: own}, **options)
     spec = PolicySpec("a", config, (INPUTS,), "float32", DiscreteActions((ACTIONS,)))
-    streams = [torch_stream(0, "test", k) for k in range(policies)]
+    streams = [torch_rng(0, "test", k) for k in range(policies)]
     algorithm = make_algorithm([spec] * policies, streams)
     for k in range(policies):
-        algorithm.network.initialise(algorithm.online.of(k), torch_stream(0, "weights", k))
-        algorithm.network.initialise(algorithm.target.of(k), torch_stream(0, "target", k))
+        algorithm.network.initialise(algorithm.online.of(k), torch_rng(0, "weights", k))
+        algorithm.network.initialise(algorithm.target.of(k), torch_rng(0, "target", k))
     return algorithm
 
 

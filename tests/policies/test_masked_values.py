@@ -17,7 +17,7 @@ from remuda.policies.networks.q_network import MLP
 from remuda.policies.selectors import EpsilonGreedy
 from remuda.policies.sharing import shares_of
 from remuda.policies.spec import make_algorithm, policy_specs
-from remuda.streams import torch_stream
+from remuda.rng import torch_rng
 from remuda.types import AgentSpec
 
 
@@ -113,8 +113,8 @@ def test_values_of_what_is_forbidden_never_enter_those_of_what_leads_there(kind,
         "iqn": {"double": double, "target_every": 20, "quantiles": 8},
     }
     (spec,) = policy_specs(load_config({"policy": policy}), [agent])
-    algorithm = make_algorithm([spec], [torch_stream(0, "test")])
-    algorithm.network.initialise(algorithm.online.of(0), torch_stream(0, "weights"))
+    algorithm = make_algorithm([spec], [torch_rng(0, "test")])
+    algorithm.network.initialise(algorithm.online.of(0), torch_rng(0, "weights"))
     algorithm.target.flat.copy_(algorithm.online.flat.detach())
     first, second = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
     batch = Transitions(

@@ -14,7 +14,7 @@ from remuda.errors import ConfigError
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.transition_algorithm import Transitions
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.streams import torch_stream
+from remuda.rng import torch_rng
 from remuda.ui.cli import run as command
 from remuda.ui.live import PlainView
 
@@ -114,9 +114,9 @@ def transition_stack(algorithm, policies, settings=()):
         tree = {"algorithm": algorithm, "n_frames": 1, "network": {"hidden": (16,)}} | own
         config = PolicyConfig.model_validate(tree)
         specs.append(PolicySpec("a", config, (2,), "float32", DiscreteActions((3,))))
-    made = make_algorithm(specs, [torch_stream(0, "test", k) for k in range(policies)])
+    made = make_algorithm(specs, [torch_rng(0, "test", k) for k in range(policies)])
     for k in range(policies):
-        made.network.initialise(made.online.of(k), torch_stream(0, "weights", k))
+        made.network.initialise(made.online.of(k), torch_rng(0, "weights", k))
     made.target.flat.copy_(made.online.flat.detach())
     return made
 

@@ -17,7 +17,7 @@ from remuda.policies.networks.cells import lstm_step
 from remuda.policies.networks.lifted import LiftedModule, lifted
 from remuda.policies.spec import PolicySpec, first_weights
 from remuda.policies.stack import ParameterStack
-from remuda.streams import torch_stream
+from remuda.rng import torch_rng
 from remuda.ui.live import PlainView
 
 OWN = "policies.own_networks"
@@ -36,7 +36,7 @@ def stacked(spec, policies):
     network = spec.network()
     stack = ParameterStack(network.shapes, policies)
     for k in range(policies):
-        network.initialise(stack.of(k), torch_stream(0, "weights", k))
+        network.initialise(stack.of(k), torch_rng(0, "weights", k))
     return network, stack
 
 
@@ -148,7 +148,7 @@ def test_a_recurrent_module_whose_segments_are_longer_than_the_actor_may_be_ahea
 
 def test_each_policy_draws_weights_of_its_own_as_the_module_draws_them():
     spec = spec_of("ppo", "Wide")
-    ones = [first_weights(spec, torch_stream(0, "weights", k)) for k in (0, 1, 0)]
+    ones = [first_weights(spec, torch_rng(0, "weights", k)) for k in (0, 1, 0)]
     assert np.array_equal(ones[0], ones[2])
     network = spec.network()
     stack = ParameterStack(network.shapes, 2)
@@ -169,7 +169,7 @@ def test_drawing_weights_leaves_the_random_numbers_of_torch_alone():
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    first_weights(spec_of("dqn"), torch_stream(0, "weights", 0))
+    first_weights(spec_of("dqn"), torch_rng(0, "weights", 0))
     assert torch.equal(torch.rand(3), expected)
 
 

@@ -13,7 +13,7 @@ from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.sequences import TransitionSequences
 from remuda.policies.algorithms.transition_algorithm import Part
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.streams import torch_stream
+from remuda.rng import torch_rng
 
 KINDS = ["dqn", "iqn"]
 SEQUENCES, STEPS = 3, 5
@@ -33,11 +33,11 @@ def spec_of(kind, **options):
 def make(kind, policies=1, first=0, **options):
     places = range(first, first + policies)
     algorithm = make_algorithm(
-        [spec_of(kind, **options)] * policies, [torch_stream(0, "test", k) for k in places]
+        [spec_of(kind, **options)] * policies, [torch_rng(0, "test", k) for k in places]
     )
     for k in range(policies):
-        algorithm.network.initialise(algorithm.online.of(k), torch_stream(0, "weights", first + k))
-        algorithm.network.initialise(algorithm.target.of(k), torch_stream(0, "target", first + k))
+        algorithm.network.initialise(algorithm.online.of(k), torch_rng(0, "weights", first + k))
+        algorithm.network.initialise(algorithm.target.of(k), torch_rng(0, "target", first + k))
     return algorithm
 
 

@@ -11,7 +11,7 @@ from remuda.policies.acting import ActingStack
 from remuda.policies.sharing import network_layout, stream_shape
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.policies.stack import ParameterStack
-from remuda.streams import torch_stream
+from remuda.rng import torch_rng
 from remuda.types import AgentSpec
 
 PIXELS, BYTES = Box(0, 255, (3,), np.uint8), Box(0, 100, (3,), np.uint8)
@@ -45,7 +45,7 @@ def test_pixels_are_brought_to_0_to_1_whatever_comes_first(algorithm, hidden):
     _, _, (pixels, _, numbers, _) = specs_of(
         algorithm, (PIXELS, NUMBERS), (Discrete(3),) * 2, hidden=hidden
     )
-    weights = first_weights(pixels, torch_stream(0, "first"))
+    weights = first_weights(pixels, torch_rng(0, "first"))
     values = np.array([[255.0, 51.0, 0.0], [0.0, 102.0, 204.0]], np.float32)
     found = []
     for spec, inputs in ((pixels, values), (numbers, values / 255.0)):

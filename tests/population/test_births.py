@@ -14,8 +14,8 @@ from remuda.population.ledger import BIRTH, RETIRE
 from remuda.population.records import PolicyRef
 from remuda.population.roster import Roster
 from remuda.population.setup import check_population
+from remuda.rng import torch_rng
 from remuda.scoreboard import Learn
-from remuda.streams import torch_stream
 from support import Script, Tape
 
 
@@ -99,7 +99,7 @@ def test_a_policy_is_born_from_its_specification():
     world.matches(50)
     world.command(Birth("born_1"), learn=False)
     spec = next(spec for spec in world.specs if spec.name == "born_1")
-    drawn = first_weights(spec, torch_stream(world.config.seed, "weights", "born_1", 1))
+    drawn = first_weights(spec, torch_rng(world.config.seed, "weights", "born_1", 1))
     assert np.array_equal(world.table.births.newborn_weights("born_1"), drawn)
     world.matches(60)
     newborn = world.league.population[PolicyRef("born_1")]

@@ -10,7 +10,7 @@ from remuda.evolution.layout import Layout, outputs_of
 from remuda.policies.spec import first_weights
 from remuda.population.director import Birth
 from remuda.population.records import PolicyRef
-from remuda.streams import torch_stream
+from remuda.rng import torch_rng
 
 PARENT = PolicyRef("policy_1")
 NETWORKS = {
@@ -76,7 +76,7 @@ def test_what_is_not_its_parents_is_drawn_as_its_place_has_it():
     for policy in ("born_0", "born_1"):
         world.command(Birth(policy, PolicyRef("policy_2")), learn=False)
         spec = spec_of(world, policy)
-        drawn = first_weights(spec, torch_stream(world.config.seed, "weights", policy, 1))
+        drawn = first_weights(spec, torch_rng(world.config.seed, "weights", policy, 1))
         layout = Layout.of(spec.network())
         begun = layout.tensors(world.table.births.newborn_weights(policy))
         fresh = layout.tensors(drawn)

@@ -13,7 +13,7 @@ from remuda.evaluation import Limits
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.population.ledger import read_records
 from remuda.publish.snapshot import Snapshot
-from remuda.streams import torch_stream
+from remuda.rng import torch_rng
 from remuda.tournaments.engine import play
 from tournament_games import always, untrained
 
@@ -136,7 +136,7 @@ def eight_on_four():
     )
     specs = policy_specs(config, make_env(PULL, 1).agents)
     snapshots = {
-        spec.name: Snapshot(first_weights(spec, torch_stream(i, "w")), i + 1, 0, 0.0)
+        spec.name: Snapshot(first_weights(spec, torch_rng(i, "w")), i + 1, 0, 0.0)
         for i, spec in enumerate(specs)
     }
     return config, snapshots

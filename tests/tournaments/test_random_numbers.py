@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from remuda.streams import stream
+from remuda.rng import make_rng
 from remuda.tournaments.random_numbers import MatchRandom, MatchSeeds, derive
 
 
 def drawing(keys, turns=None):
     turns = np.zeros(len(keys), np.int64) if turns is None else turns
-    return MatchRandom(keys, turns, stream(0, "rest"))
+    return MatchRandom(keys, turns, make_rng(0, "rest"))
 
 
 def test_a_row_is_its_matches_own_wherever_it_stands():
@@ -62,7 +62,7 @@ def test_what_has_no_rows_is_drawn_as_ever():
 
 def test_seeds_are_those_of_the_matches():
     keys = derive(1, np.arange(5))
-    seeds = MatchSeeds(keys, stream(0, "rest")).integers(0, 2**63 - 1, 5)
+    seeds = MatchSeeds(keys, make_rng(0, "rest")).integers(0, 2**63 - 1, 5)
     assert seeds.dtype == np.int64
     assert (seeds >= 0).all()
     assert len(set(seeds.tolist())) == 5

@@ -33,8 +33,8 @@ from remuda.population.dealer import Dealer
 from remuda.population.table_layout import POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.weight_store import WeightReader
+from remuda.rng import make_rng, torch_rng
 from remuda.scoreboard import Policy, Row
-from remuda.streams import stream, torch_stream
 from remuda.types import Bools, Floats, Integers, State, TurnResult
 
 
@@ -292,12 +292,12 @@ class MatchSeats(StreamSeats):
             found = self._initial.weights(policy, layout_size(policy_group.stack.network.shapes))
             if found is not None:
                 return found
-        return first_weights(spec, torch_stream(self._seed, "weights", policy, generation))
+        return first_weights(spec, torch_rng(self._seed, "weights", policy, generation))
 
     def mutate(self, policy: str, weights: Floats, strength: float, generation: int) -> Floats:
         """Add noise to weights, in standard deviations of those of each layer: [size]."""
         policy_group, _ = self._policy_group(self.league.table.policies.index(policy))
-        random = stream(self._seed, "mutation", policy, generation)
+        random = make_rng(self._seed, "mutation", policy, generation)
         layout = Layout.of(policy_group.stack.network)
         return add_noise_by_layer(weights, layout, strength, random)
 
@@ -306,7 +306,7 @@ class MatchSeats(StreamSeats):
     ) -> Floats:
         """Cross weights: each layer is the second parent's with this probability: [size]."""
         policy_group, _ = self._policy_group(self.league.table.policies.index(policy))
-        random = stream(self._seed, "crossover", policy, generation)
+        random = make_rng(self._seed, "crossover", policy, generation)
         layout = Layout.of(policy_group.stack.network)
         return cross_layers(weights, second, layout, random, share=share).weights
 
@@ -329,7 +329,7 @@ class MatchSeats(StreamSeats):
         if own is others:
             return None
         spec = next(spec for spec in own.specs if spec.name == policy)
-        fresh = first_weights(spec, torch_stream(self._seed, "weights", policy, generation))
+        fresh = first_weights(spec, torch_rng(self._seed, "weights", policy, generation))
         layouts = [Layout.of(each.stack.network) for each in (others, own)]
         return grow(weights, layouts[0], fresh, layouts[1]).weights
 

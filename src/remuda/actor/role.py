@@ -18,8 +18,8 @@ from remuda.policies.spec import PolicySpec
 from remuda.population.roster import Roster
 from remuda.population.table import Table
 from remuda.publish.weight_store import WeightStore
+from remuda.rng import make_rng, seed_libraries
 from remuda.scoreboard import Play, Scoreboard
-from remuda.streams import seed_libraries, stream
 from remuda.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class ActorRole:
             self.game,
             self.make_env(),
             config.env.scripted,
-            stream(config.seed, "scripted", begins),
+            make_rng(config.seed, "scripted", begins),
         )
         seed_libraries(config.seed, begins)  # its module may have seeded them, as in each process
         seats = self._dealt(env, begins) if self.table is not None else self._fixed(env, begins)
@@ -91,7 +91,7 @@ class ActorRole:
             env,
             seats,
             play,
-            stream(config.seed, "env", begins),
+            make_rng(config.seed, "env", begins),
             self.published.reader(),
             config.run.turns,
             self.scoreboard.turns,
@@ -182,7 +182,7 @@ class ActorRole:
         assert table is not None
         roster = Roster.of(config, env.agents)
         matchmaker = make_matchmaker(config.population, roster)
-        matches = stream(config.seed, "matches", begins)
+        matches = make_rng(config.seed, "matches", begins)
         alike = (
             env.num_envs,
             roster.with_imported(table.places.origins),
@@ -200,7 +200,7 @@ class ActorRole:
         director = make_director(
             config.population,
             [evolution] if evolution is not None else [],
-            stream(config.seed, "director", begins),
+            make_rng(config.seed, "director", begins),
         )
         return League(table, matchmaker, director, matches, *alike)
 

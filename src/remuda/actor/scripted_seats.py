@@ -13,7 +13,7 @@ from remuda.envs.scripted import ScriptedPolicy
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
 from remuda.population.table import Table
-from remuda.streams import stream
+from remuda.rng import make_rng
 from remuda.types import Array, Bools, Integers, State
 
 
@@ -39,7 +39,7 @@ class ScriptedSeats:
         """Start without seats; `policies` are by scripted member, and `purpose` names rngs."""
         self._env, self._policies = env, dict(policies)
         self._place_of = {name: table.places.of(name) for name in self._policies}
-        self._random = {name: stream(seed, purpose, "scripted", name) for name in self._policies}
+        self._random = {name: make_rng(seed, purpose, "scripted", name) for name in self._policies}
         # by agent, the members that play it, and in which copies
         self._seated: list[list[tuple[str, Bools]]] = [[] for _ in env.agents]
         self._bounds = [bounds_of(spec.action_space) for spec in env.agents]

@@ -18,8 +18,8 @@ from remuda.policies.sharing import network_layout
 from remuda.policies.spec import PolicySpec, kinds_of
 from remuda.population.dealer import Dealer
 from remuda.population.table import Table
+from remuda.rng import make_rng, torch_rng
 from remuda.scoreboard import Scoreboard
-from remuda.streams import stream, torch_stream
 
 
 def make_policy_groups(
@@ -46,7 +46,7 @@ def make_policy_groups(
         owners = _owners(table, specs, numbers)
         places = [place for place, _ in owners]
         noise = [
-            torch_stream(seed, purpose, "noise", spec.name, place)
+            torch_rng(seed, purpose, "noise", spec.name, place)
             if noisy and spec.config.network.noisy
             else None
             for place, spec in owners
@@ -55,7 +55,7 @@ def make_policy_groups(
         stack = ActingStack(live[0].network(), noise, width, device, gathered=True)
         rows = {specs[number].name: places.index(number) for number in numbers}
         writers = _writers(experience, rows, actor)
-        rng = stream(seed, purpose, "dealt", live[0].name)
+        rng = make_rng(seed, purpose, "dealt", live[0].name)
         policy_groups.append(
             PolicyGroup(kind, live, places, stack, writers, rng, len(table.numbers))
         )
@@ -148,7 +148,7 @@ def make_seats(
         if network_layout(spec) not in stacks:
             names = [other.name for other in specs if network_layout(other) == network_layout(spec)]
             noise = [
-                torch_stream(seed, purpose, "noise", name)
+                torch_rng(seed, purpose, "noise", name)
                 if noisy and spec.config.network.noisy
                 else None
                 for name in names
@@ -166,7 +166,7 @@ def make_seats(
                 index=index,
                 selector=spec.action_selector(),
                 masked=spec.masked,
-                random=stream(seed, purpose, spec.name),
+                random=make_rng(seed, purpose, spec.name),
                 row=scoreboard.policy(spec.name, actor),
                 actor=actor,
             )

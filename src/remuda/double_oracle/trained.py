@@ -53,7 +53,7 @@ from remuda.evaluation import Limits
 from remuda.exploiting.exact import policy_of
 from remuda.exploiting.target import Target
 from remuda.exploiting.training import train_exploiters
-from remuda.streams import stream
+from remuda.rng import make_rng
 
 Numbers = npt.NDArray[np.float64]
 
@@ -276,7 +276,7 @@ class _Loop:
                 rows,
                 (column, self._policies[1][column][1]),
                 matches,
-                int(stream(self._setup.seed, *names).integers(2**62)),
+                int(make_rng(self._setup.seed, *names).integers(2**62)),
                 Limits(interrupted=self._stopped),  # a round may take long
             )
             if self._stopped():
@@ -298,14 +298,14 @@ class _Loop:
             self._target(each.player, each.mixtures[1 - each.player], place / f"target_{i}")
             for i, each in enumerate(strategy.targets)
         ]
-        seed = int(stream(setup.seed, "psro", "oracles", number).integers(2**31))
+        seed = int(make_rng(setup.seed, "psro", "oracles", number).integers(2**31))
         heading = f"{setup.game}: best responses of iteration {number}"
         config = config_of(setup.oracles, targets, seed, place / "oracles", self._scale())
         trained = train_exploiters(config, self._view, heading)
         if trained.interrupted is not None:
             return False
         seeds = [
-            int(stream(setup.seed, "psro", "trials", number, i).integers(2**62))
+            int(make_rng(setup.seed, "psro", "trials", number, i).integers(2**62))
             for i in range(len(targets))
         ]
         payoffs = self._sums.payoffs(self.counts)

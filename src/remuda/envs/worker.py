@@ -22,7 +22,7 @@ from remuda.memory.atomic import load, store
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
 from remuda.pickled import add_pickles
-from remuda.streams import seed_libraries
+from remuda.rng import seed_libraries
 from remuda.types import Bools
 from remuda.user_code import where_raised
 

@@ -25,7 +25,7 @@ from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.roster import Roster
 from remuda.population.setup import make_matchmaker, sits_once
 from remuda.population.team_returns import sides_by_agent
-from remuda.streams import stream
+from remuda.rng import make_rng
 
 
 def make_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> Evolution | None:
@@ -40,7 +40,7 @@ def make_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster) 
         kinds_of(config, specs, roster),
         selection(evolution),
         lambda: Explorer(evolution, numbers_of(evolution)),
-        lambda matches, purpose: stream(config.seed, "evolution", matches, purpose),
+        lambda matches, purpose: make_rng(config.seed, "evolution", matches, purpose),
     )
 
 
@@ -54,7 +54,7 @@ def with_first_numbers(config: Config, specs: Sequence[PolicySpec]) -> tuple[Pol
         return tuple(specs)
     found = []
     for spec in specs:
-        random = stream(config.seed, "evolution", "first", spec.name)
+        random = make_rng(config.seed, "evolution", "first", spec.name)
         drawn = {number.name: number.draw(random) for number in numbers_of(evolution)}
         found.append(replace(spec, config=with_values(spec.config, drawn)))
     return tuple(found)

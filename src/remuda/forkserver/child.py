@@ -74,7 +74,7 @@ def main(recipe: int, lifeline: int | None, parent: socket.socket | None = None)
             finally:
                 del process.current_process()._inheriting  # type: ignore[attr-defined]
         if "numpy" in sys.modules:  # else all children of a server would draw the same numbers
-            importlib.import_module("remuda.streams").scatter_libraries()
+            importlib.import_module("remuda.rng").scatter_libraries()
         target(*args)
         code = 0
     except SystemExit as ending:

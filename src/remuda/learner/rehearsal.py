@@ -19,8 +19,8 @@ from remuda.policies.sharing import stream_shape
 from remuda.policies.spec import PolicySpec, first_weights
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.publish.snapshot import PublishedWeights
+from remuda.rng import torch_rng
 from remuda.scoreboard import Learn, Scoreboard
-from remuda.streams import torch_stream
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ def _published(specs: Sequence[PolicySpec]) -> PublishedWeights:
     layouts = {spec.name: (size, checksum, spec.config.publish) for spec in specs}
     published = PublishedWeights(layouts)
     for spec in specs:
-        weights = first_weights(spec, torch_stream(0, "rehearsal", spec.name))
+        weights = first_weights(spec, torch_rng(0, "rehearsal", spec.name))
         published.publisher(spec.name, checksum).publish(weights, 0, 0.0)
     return published
 

@@ -17,8 +17,8 @@ from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.training_state import BEGUN
 from remuda.publish.weight_store import WeightStore
+from remuda.rng import make_rng, torch_rng
 from remuda.scoreboard import Scoreboard
-from remuda.streams import stream, torch_stream
 from remuda.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class LearnerRole:
 
         published = [self._newest(spec) for spec in specs]
         streams = [
-            torch_stream(self.seed, "learner", spec.name, snapshot.learner_step)
+            torch_rng(self.seed, "learner", spec.name, snapshot.learner_step)
             for spec, snapshot in zip(specs, published, strict=True)
         ]
         algorithm = make_algorithm(specs, streams, device)
@@ -177,7 +177,7 @@ class LearnerRole:
         from remuda.experience.transition_replay import TransitionReplay
 
         config = spec.config
-        random = stream(self.seed, "replay", spec.name, learner_step)
+        random = make_rng(self.seed, "replay", spec.name, learner_step)
         drawn = (self._sources(spec), config.n_steps, config.discount, random)
         alpha = config.experience.prioritised
         if alpha:
@@ -194,7 +194,7 @@ class LearnerRole:
 
         published = [self._newest(spec) for spec in specs]
         streams = [
-            stream(self.seed, "learner", spec.name, snapshot.learner_step)
+            make_rng(self.seed, "learner", spec.name, snapshot.learner_step)
             for spec, snapshot in zip(specs, published, strict=True)
         ]
         algorithm = make_algorithm(specs, streams, device)
@@ -203,7 +203,7 @@ class LearnerRole:
         for spec, snapshot in zip(specs, published, strict=True):
             past, config = None, spec.config
             if config.replays:
-                random = stream(self.seed, "replay", spec.name, snapshot.learner_step)
+                random = make_rng(self.seed, "replay", spec.name, snapshot.learner_step)
                 alone = config.learning_mode == "off_policy"
                 past = SegmentReplay(self._sources(spec), random, config.replays, alone)
             own = self.experience[spec.name]

@@ -14,9 +14,9 @@ from remuda.compiling import tell_compiling
 from remuda.errors import CommandError, RemudaError
 from remuda.forkserver.child import EXCEPTION, REFUSED, ignore_held_signals
 from remuda.policies import side_by_side
+from remuda.rng import seed_libraries
 from remuda.runtime.control import DONE, FAILED, RUNNING, Control
 from remuda.runtime.role_loop import RoleContext, RoleLoop, restore
-from remuda.streams import seed_libraries
 from remuda.timeline import Timeline
 from remuda.types import Role
 from remuda.user_code import where_raised

@@ -20,9 +20,9 @@ import numpy as np
 from remuda.actor.actor import Actor
 from remuda.envs.registry import GAMES, Game, find_game, make_env
 from remuda.evaluation import Limits
+from remuda.rng import libraries_kept, seed_libraries
 from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard
-from remuda.streams import libraries_kept, seed_libraries
 from remuda.tournaments.entrants import Entrant, Player, with_rates
 from remuda.tournaments.record import MatchResults, RecordedResults, keep_weights
 from remuda.tournaments.schedule import Numbers, Schedule

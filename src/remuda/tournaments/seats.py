@@ -25,7 +25,7 @@ from remuda.policies.acting import ActingStack
 from remuda.policies.sharing import network_layout
 from remuda.policies.spec import kinds_of
 from remuda.publish.snapshot import Snapshot
-from remuda.streams import stream
+from remuda.rng import make_rng
 from remuda.tournaments.entrants import Player, is_of_remuda, stand_in
 from remuda.tournaments.random_numbers import Keys, MatchRandom, MatchSeeds, derive
 from remuda.tournaments.schedule import Schedule
@@ -94,13 +94,13 @@ class TournamentSeats(StreamSeats):
         self.closed = 0
         """Number of finished matches."""
         self._left, self._next, self._dealing = left, 0, True
-        self._seed = int(stream(seed, "tournament").integers(2**63))
+        self._seed = int(make_rng(seed, "tournament").integers(2**63))
         keys: Keys = np.zeros(env.num_agents * env.num_envs, np.uint64)
         turns: Integers = np.zeros(len(keys), np.int64)
         self._keys, self._turns = keys, turns
         self._matches: Keys = np.zeros(env.num_envs, np.uint64)
         self._part = (part,) if part else ()
-        rest = stream(seed, "tournament", "rest", *self._part)
+        rest = make_rng(seed, "tournament", "rest", *self._part)
         self.seeds = MatchSeeds(self._matches, rest)
         """The source of the episodes' seeds."""
         kinds, groups = _policy_groups(env, schedule, keys, turns, rest)
@@ -211,7 +211,7 @@ class TournamentSeats(StreamSeats):
                 name = self._schedule.players[place]
                 if not isinstance(name, str):
                     continue
-                random = stream(seed, "tournament", "scripted", name, agent, *self._part)
+                random = make_rng(seed, "tournament", "scripted", name, agent, *self._part)
                 if is_of_remuda(game, name):
                     random = MatchRandom(self._keys, self._turns, random)
                 here.append(Scripted(place, game.policy(name), random))

@@ -30,7 +30,7 @@ from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation import Limits
 from remuda.population.ledger import read_records
 from remuda.population.ratings import sides_of
-from remuda.streams import stream
+from remuda.rng import make_rng
 from remuda.tournaments.doubt import look_at
 from remuda.tournaments.engine import OpenTournament, Played, open_tournament
 from remuda.tournaments.record import LEDGER
@@ -206,7 +206,7 @@ class _Rounds:
             return False
         else:
             size = min(left, max(count, math.ceil(GROWTH * total)))
-            rng = stream(self._seed, "tournament", "plan", self.number)
+            rng = make_rng(self._seed, "tournament", "plan", self.number)
             pairs = allocate(self.payoffs(), self._question, size, rng, stop)
             if not pairs.any():
                 return False

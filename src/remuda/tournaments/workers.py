@@ -28,9 +28,9 @@ from remuda.forkserver.child import UNGUARDED, ignore_held_signals, script_name
 from remuda.forkserver.process import Process
 from remuda.memory.lifeline import Lifeline
 from remuda.pickled import add_pickles, pickles_in
+from remuda.rng import seed_libraries
 from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard
-from remuda.streams import seed_libraries
 from remuda.tournaments.entrants import with_rates
 from remuda.tournaments.record import MatchResults
 from remuda.tournaments.schedule import Schedule

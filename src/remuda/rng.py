@@ -22,12 +22,12 @@ def _sequence(seed: int, *names: str | int) -> np.random.SeedSequence:
     return np.random.SeedSequence(seed, spawn_key=words)
 
 
-def stream(seed: int, *names: str | int) -> np.random.Generator:
-    """Return the NumPy generator of `names`, for example `named_rng(7, "learner", "agent_0")`."""
+def make_rng(seed: int, *names: str | int) -> np.random.Generator:
+    """Return the NumPy generator of `names`, for example `make_rng(7, "learner", "agent_0")`."""
     return np.random.Generator(np.random.PCG64DXSM(_sequence(seed, *names)))
 
 
-def torch_stream(seed: int, *names: str | int) -> "torch.Generator":
+def torch_rng(seed: int, *names: str | int) -> "torch.Generator":
     """Return the torch generator of `names`, on the CPU."""
     import torch
 
