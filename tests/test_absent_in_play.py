@@ -12,6 +12,7 @@ from absent_agents import RETURNS, Guests
 from remuda.analysis.returns import balanced
 from remuda.analysis.society import society
 from remuda.analysis.welfare import equality, gini, long_run_equality, outcomes_of_returns
+from remuda.best_checkpoint import measurement
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import margin, play_across
 from remuda.double_oracle.matches import play_pairs
@@ -23,7 +24,6 @@ from remuda.evaluation import Evaluation, Limits
 from remuda.exploiting.bounds import error_of_sum, mean_of
 from remuda.exploiting.matches import Lineup, play_lineups
 from remuda.exploiting.target import make_target
-from remuda.judge import judged
 from remuda.saved_weights import load_run
 from remuda.ui.cli import run
 from remuda.ui.histories import write_histories
@@ -138,12 +138,12 @@ def test_welfare_is_that_of_the_agents_that_took_part():
 
 def test_the_best_checkpoint_is_judged_by_agents_that_took_part(trained):
     nan = np.nan
-    found = judged(Evaluation(("a", "b"), np.array([[1.0, nan], [3.0, nan]])))
+    found = measurement(Evaluation(("a", "b"), np.array([[1.0, nan], [3.0, nan]])))
     assert found["mean_return"] == 2.0
     assert not found["constant_sum"]
-    assert judged(Evaluation(("a", "b"), np.array([[1.0, nan]])), ["a"])["mean_return"] is None
+    assert measurement(Evaluation(("a", "b"), np.array([[1.0, nan]])), ["a"])["mean_return"] is None
     swaps = Evaluation(("a", "b", "c"), np.array([[1.0, -1.0, nan], [2.0, nan, -2.0]]))
-    assert judged(swaps)["constant_sum"]
+    assert measurement(swaps)["constant_sum"]
     best = RunDirectory.open(trained).checkpoints.best()
     assert best is None or best["mean_return"] == pytest.approx(22.0 / 3.0)
     config, snapshots = load_run(RunDirectory.open(trained))

@@ -410,7 +410,7 @@ def test_a_measurement_that_hangs_is_told_and_makes_room(tmp_path, monkeypatch):
     monkeypatch.setattr(judge.forkserver, "start", silent.start)
     monkeypatch.setattr(judge, "time", SimpleNamespace(monotonic=lambda: now[0]))
     config = load_config({"game": "kuhn_poker", "run": {"evaluate_seconds": 5.0}})
-    process = judge.JudgingProcess(config, (), RunDirectory(tmp_path))
+    process = judge.MeasuringProcess(config, (), RunDirectory(tmp_path))
     process.begin(7, {})
     now[0] = 10.0 + judge.SLACK - 0.1
     assert process.outcome(0.0) is None

@@ -12,12 +12,11 @@ from rich.console import Console
 import remuda
 from remuda import crossplay
 from remuda import evaluate as evaluate_module
+from remuda.best_checkpoint import measurement
 from remuda.config import load_config
 from remuda.coordinator.checkpointing import BestKeeper
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.effects import without_effect
 from remuda.evaluation import Evaluation, Limits
-from remuda.judge import judged
 from remuda.loggers.common import evaluated
 from remuda.result import is_reported
 from remuda.ui import status
@@ -32,6 +31,7 @@ from remuda.ui.report import write_report
 from remuda.ui.results import print_summary
 from remuda.ui.seeds import Seeds
 from remuda.ui.summary import read_run
+from remuda.unused_settings import unused_settings
 from ui.made_runs import a_run
 
 EPISODES = 6
@@ -119,7 +119,7 @@ def played(mean, sampled=False, constant=False):
     returns = np.full((4, 2), mean) + np.arange(4)[:, None]
     if constant:
         returns[:, 1] = -returns[:, 0]
-    return judged(Evaluation(("a", "b"), returns, sampled=sampled))
+    return measurement(Evaluation(("a", "b"), returns, sampled=sampled))
 
 
 @pytest.mark.parametrize("constant", [False, True])
@@ -414,10 +414,10 @@ def test_where_nobody_explores_it_is_told_to_do_nothing():
     tree = {"run": {"evaluate_sampled": True}}
     noisy = {"policy": {"network": {"noisy": True}, "exploration": {"end": 0.0}}}
     told = "run.evaluate_sampled has no effect without a policy that draws its actions"
-    assert any(each.startswith(told) for each in without_effect(load_config(tree | noisy)))
-    assert not without_effect(load_config(tree))
+    assert any(each.startswith(told) for each in unused_settings(load_config(tree | noisy)))
+    assert not unused_settings(load_config(tree))
     own = {"policies": {"agent_0": {"exploration": {"end": 0.1}}}}
-    assert not any(told in each for each in without_effect(load_config(tree | noisy | own)))
+    assert not any(told in each for each in unused_settings(load_config(tree | noisy | own)))
 
 
 def test_the_status_says_what_the_best_was_found_by():

@@ -24,6 +24,7 @@ from remuda.experience.sequence_replay import SequenceReplay
 from remuda.experience_layout import make_experience
 from remuda.memory.shared import Arena, SharedArrays
 from remuda.memory.waiting import Wakeup
+from remuda.memory_advice import setting_to_reduce
 from remuda.memory_plan import (
     GIB,
     LIBRARIES,
@@ -36,7 +37,6 @@ from remuda.memory_plan import (
     plan,
     size_of_arrays,
 )
-from remuda.memory_settings import to_lower
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_size
 from remuda.population.roster import SPARE
@@ -130,7 +130,7 @@ def test_what_is_as_low_as_it_can_be_is_not_to_be_lowered():
     policy = {"n_frames": 1, "network": {"hidden": (1,)}, "batch_size": 1}
     config = load_config({"policy": policy})
     keys = ("env.num_envs", "policy.n_frames", "policy.network.hidden", "policy.iqn.quantiles")
-    assert to_lower(config, keys) == "policy.iqn.quantiles"
+    assert setting_to_reduce(config, keys) == "policy.iqn.quantiles"
 
 
 @pytest.mark.parametrize(("tree", "setting"), HUGE)

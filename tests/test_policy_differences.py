@@ -13,10 +13,10 @@ from remuda.config import (
     overlay,
     read_config,
 )
-from remuda.effects import without_effect
 from remuda.errors import ConfigError
 from remuda.policies.spec import policy_specs
 from remuda.types import AgentSpec
+from remuda.unused_settings import unused_settings
 
 RECURRENT = {"network": {"recurrent": 8}}
 CASES = {
@@ -65,7 +65,7 @@ def test_a_policy_beside_those_of_ppo_has_none_of_its_defaults(algorithm):
     own = {"a": {"algorithm": algorithm}}
     config = load_config({"policy": {"algorithm": "ppo"}, "policies": own})
     assert config.policy_of("a") == PolicyConfig(algorithm=algorithm)
-    assert without_effect(config) == []
+    assert unused_settings(config) == []
 
 
 def test_what_is_said_of_all_holds_beside_ppo_too():
@@ -78,7 +78,7 @@ def test_what_is_said_of_all_holds_beside_ppo_too():
 def test_a_module_of_ones_own_beside_ppo_has_no_settings_without_effect():
     own = {"a": {"algorithm": "dqn", "network": {"module": "support:Nothing"}}}
     config = load_config({"policy": {"algorithm": "ppo"}, "policies": own})
-    assert without_effect(config) == []
+    assert unused_settings(config) == []
     assert config.policy_of("a").network.hidden == ()
 
 
@@ -180,7 +180,7 @@ def test_where_policy_and_value_share_a_network_by_default(common, policy, share
     assert found.policy_of("a").network.serves_both is shared
     again = load_config(found.model_dump(mode="json"))
     assert again.policy_of("a") == found.policy_of("a")
-    assert not [said for said in without_effect(found) if "shared" in said]
+    assert not [said for said in unused_settings(found) if "shared" in said]
 
 
 def test_a_network_that_is_changed_over_a_whole_file_is_shared_as_its_kind_is():

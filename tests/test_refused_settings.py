@@ -4,10 +4,10 @@ import pytest
 
 from remuda.config import Config, load_config, read_config
 from remuda.config.sections import Section
-from remuda.effects import without_effect
 from remuda.errors import ConfigError
-from remuda.minibatches import without_steps
+from remuda.minibatch_warnings import minibatch_warnings
 from remuda.prepare import prepare
+from remuda.unused_settings import unused_settings
 
 INF = float("inf")
 
@@ -270,7 +270,7 @@ def test_a_replay_ratio_is_looked_at_once_the_network_says_how_large_batches_are
 def test_more_parts_of_an_epoch_than_an_update_has_are_told(tree, said):
     config = load_config({"policy": {"algorithm": "ppo", **tree}})
     found = prepare(config)
-    lines = without_steps(config, found.specs, len(found.agents))
+    lines = minibatch_warnings(config, found.specs, len(found.agents))
     assert len(lines) == len(said)
     assert all(one.startswith(start) for one, start in zip(lines, said, strict=True))
 
@@ -278,6 +278,6 @@ def test_more_parts_of_an_epoch_than_an_update_has_are_told(tree, said):
 def test_devices_that_no_policy_is_dealt_are_told():
     own = {name: {"device": "cpu"} for name in ("agent_0", "agent_1")}
     config = load_config({"learners": {"devices": ["cpu"]}, "policies": own})
-    lines = without_effect(config, (), False, ["agent_0", "agent_1"])
+    lines = unused_settings(config, (), False, ["agent_0", "agent_1"])
     assert lines == ["learners.devices has no effect: every policy names its own device"]
-    assert not without_effect(config, (), False, ["agent_0", "agent_1", "agent_2"])
+    assert not unused_settings(config, (), False, ["agent_0", "agent_1", "agent_2"])

@@ -11,7 +11,6 @@ from equivalence.runs import assert_same, configure, outcome, run
 from remuda.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.effects import without_effect
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.own_code import name_objects
@@ -22,6 +21,7 @@ from remuda.saved import Reference, SavedPolicies
 from remuda.training import train
 from remuda.ui.cli import run as command
 from remuda.ui.live import PlainView
+from remuda.unused_settings import unused_settings
 from remuda.warm_start import find_beginnings
 
 ALGORITHMS = ("ppo", "dqn", "iqn")
@@ -376,7 +376,7 @@ def test_names_of_policies_may_hold_the_signs_of_references(name, which, tmp_pat
 
 def test_moments_without_weights_are_told_to_have_no_effect():
     config = load_config({"policy": {"init_optimizer": True}})
-    assert without_effect(config) == [
+    assert unused_settings(config) == [
         "policy.init_optimizer has no effect without policy.init_from"
     ]
 

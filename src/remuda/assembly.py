@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from remuda.actor.role import ActorRole
+from remuda.best_checkpoint import best_keeper
 from remuda.changes import lasting
 from remuda.checkpoint.fitting import Range, branch, whole
 from remuda.checkpoint.names import file_name
@@ -25,7 +26,6 @@ from remuda.coordinator.status import StatusFile
 from remuda.envs.worker_status import WorkerStatus
 from remuda.experience.experience import Experience
 from remuda.experience_layout import experience_of_all
-from remuda.judge import best_keeper
 from remuda.learner.role import LearnerRole
 from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.memory.descriptors import check_limit

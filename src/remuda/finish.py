@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from remuda.assembly import Assembly
+from remuda.best_checkpoint import CheckpointPlay, compare_last
 from remuda.config import Config
 from remuda.coordinator.continuing import way_on
 from remuda.coordinator.coordinator import Coordinator, Signals
@@ -20,7 +21,6 @@ from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.evaluate import evaluate
 from remuda.evaluation import Limits
 from remuda.events import Events
-from remuda.judge import Judge, judge_last
 from remuda.publish.snapshot import Snapshot
 from remuda.result import Result, cut_words, failed_words, is_reported, played_words, summarise
 from remuda.saved_weights import save_weights
@@ -92,8 +92,8 @@ class Finish:
         if result.evaluation is not None:
             limits = limits.part(0, 1, time.monotonic() - begun)
             watch = partial(hooks.progress, "play against the best so far")
-            judge = Judge(config, self.assembly.specs, run, replace(limits, watch=watch))
-            result = judge_last(config, result, coordinator, judge, snapshots)
+            play = CheckpointPlay(config, self.assembly.specs, run, replace(limits, watch=watch))
+            result = compare_last(config, result, coordinator, play, snapshots)
             result = self._save_results(result)
         result = replace(result, signal=signals.caught)
         self.events.end(result)

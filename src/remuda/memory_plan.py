@@ -26,7 +26,7 @@ from remuda.experience_layout import dealt_rings
 from remuda.forkserver import client as forkserver
 from remuda.hyperparameters import names_of
 from remuda.memory.shared import Fields
-from remuda.memory_settings import keys_of, to_lower, value_in_words
+from remuda.memory_advice import keys_of, setting_to_reduce, value_in_words
 from remuda.policies.algorithms.transition_algorithm import CACHE
 from remuda.policies.sharing import stream_shape
 from remuda.policies.spec import PolicySpec, training_layout
@@ -101,7 +101,7 @@ def check_memory(
     if not largest.settings:  # every run takes it
         message += "end other programs, or "
         largest = max((item for item in items if item.settings), key=lambda item: item.size)
-    key = to_lower(config, largest.settings)
+    key = setting_to_reduce(config, largest.settings)
     value = value_in_words(config, key)
     raise ConfigError(f"{message}lower {key}" + (f", which is {value}" if value else ""))
 

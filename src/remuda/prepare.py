@@ -10,7 +10,6 @@ import numpy as np
 
 from remuda.actor.scripted_seats import load_scripted
 from remuda.config import Config
-from remuda.effects import without_effect
 from remuda.envs.adapters.lasting_state import lasting_state, lasting_words
 from remuda.envs.closing import note
 from remuda.envs.registry import find_game, make_env
@@ -19,7 +18,7 @@ from remuda.envs.wrapped import with_scripted
 from remuda.errors import ConfigError
 from remuda.evolution.setup import check_evolution, with_first_numbers
 from remuda.memory_plan import check_memory, copy_size, size_of_arrays
-from remuda.minibatches import without_steps
+from remuda.minibatch_warnings import minibatch_warnings
 from remuda.policies.sharing import check_births, shares_of
 from remuda.policies.space_notes import space_notes
 from remuda.policies.spec import PolicySpec, policy_specs
@@ -27,6 +26,7 @@ from remuda.population.roster import Roster
 from remuda.population.setup import check_population
 from remuda.runtime.layout import Layout, make_layout
 from remuda.types import AgentSpec
+from remuda.unused_settings import unused_settings
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Prepared:
     def notes(self, config: Config, explicit_keys: Collection[str], resumed: bool) -> list[str]:
         """Return notes for the user before the run begins."""
         names = [spec.name for spec in self.specs]
-        unused = without_effect(config, explicit_keys, resumed, names)
-        beyond = without_steps(config, self.specs, len(self.agents))
+        unused = unused_settings(config, explicit_keys, resumed, names)
+        beyond = minibatch_warnings(config, self.specs, len(self.agents))
         return [*space_notes(self.specs), *unused, *beyond]
 
     def check_memory(self, config: Config, layout: Layout) -> None:

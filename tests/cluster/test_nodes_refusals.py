@@ -14,9 +14,9 @@ from remuda.cluster.nodes import NodeInfo
 from remuda.cluster.ray_code import difference, digests, named_modules, own_code, versions
 from remuda.cluster.ray_nodes import RayNodes
 from remuda.config import load_config
-from remuda.effects import without_effect
 from remuda.errors import ConfigError, RemudaError
 from remuda.ui.live import PlainView
+from remuda.unused_settings import unused_settings
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def test_settings_that_make_one():
     ],
 )
 def test_settings_without_a_cluster_are_told(tree, keys):
-    told = without_effect(load_config(tree))
+    told = unused_settings(load_config(tree))
     assert [words.split()[0] for words in told] == keys
-    assert without_effect(load_config(tree), (), resumed=True) == []
+    assert unused_settings(load_config(tree), (), resumed=True) == []
 
 
 def test_a_node_that_was_written_is_told_on_resume_too():
-    (words,) = without_effect(load_config({}), ("policy.node",), resumed=True)
+    (words,) = unused_settings(load_config({}), ("policy.node",), resumed=True)
     assert words == "policy.node has no effect without cluster.address or cluster.local"
 
 

@@ -14,9 +14,9 @@ from remuda.config import load_config
 from remuda.coordinator.population_measures import gapless, measure
 from remuda.coordinator.population_record import AnalysisNumbers, population_record
 from remuda.coordinator.recent_payoffs import RECENT, RecentPayoffs
-from remuda.effects import without_effect
 from remuda.errors import ConfigError
 from remuda.population.ledger import BIRTH, LOST, MATCH, LedgerFile, record_type
+from remuda.unused_settings import unused_settings
 
 ROCK_PAPER_SCISSORS = [[0, -1, 1], [1, 0, -1], [-1, 1, 0]]
 LIVE = np.array([True, True, True])
@@ -217,11 +217,11 @@ def test_what_chance_would_make_of_equal_members_is_not_told(tmp_path, ledger):
 
 
 def test_where_seats_are_not_dealt_an_analysis_has_no_effect():
-    (words,) = without_effect(load_config({"analysis": {"every": 5.0}}))
+    (words,) = unused_settings(load_config({"analysis": {"every": 5.0}}))
     assert words.startswith("analysis.every has no effect without a population")
     dealt = load_config({"analysis": {"every": 5.0}, "population": {"policies": 3}})
-    assert without_effect(dealt) == []
-    assert without_effect(load_config({}), ["analysis.members"]) != []
+    assert unused_settings(dealt) == []
+    assert unused_settings(load_config({}), ["analysis.members"]) != []
     with pytest.raises(ConfigError, match=r"analysis\.members"):
         load_config({"analysis": {"members": 1}})
 

@@ -5,11 +5,11 @@ import threading
 import numpy as np
 import pytest
 
+from remuda.best_checkpoint import measurement
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import CheckpointConfig
 from remuda.coordinator.checkpointing import BestKeeper, Checkpointer, Contents
 from remuda.evaluation import Evaluation
-from remuda.judge import judged
 
 
 class Roles:
@@ -180,7 +180,7 @@ def test_what_is_measured_too_long_after_the_run_is_given_up(store):
     best.close(0.01)
     best.collect(60.0)
     assert store.best() is None
-    best.judge(number, {"mean_return": 3.0}, {})
+    best.compare(number, {"mean_return": 3.0}, {})
     assert store.best()["checkpoint"] == number
 
 
@@ -218,7 +218,7 @@ def found_best(store, returns):
 
     def measure(snapshots):
         found = returns(snapshots["a"])
-        return judged(Evaluation(("a", "b", "c")[: found.shape[1]], found))
+        return measurement(Evaluation(("a", "b", "c")[: found.shape[1]], found))
 
     best = BestKeeper(
         store,

@@ -19,7 +19,7 @@ from remuda.population.table import Table
 from remuda.population.table_layout import NEWEST, RECORDS
 
 
-def table_and_scribe(path):
+def table_and_writer(path):
     table, said = Table({"a": 2, "b": 2}, 2, 0), []
     return table, LedgerWriter(table, path, said.append), said
 
@@ -34,20 +34,20 @@ def add(table, count):
 def test_records_that_came_too_fast_are_counted_and_told(tmp_path):
     """More than 16,384 between two fetches were lost silently."""
     path = tmp_path / "ledger.bin"
-    table, scribe, said = table_and_scribe(path)
+    table, ledger_writer, said = table_and_writer(path)
     add(table, 10)
-    scribe.write()
+    ledger_writer.write()
     assert said == []
     add(table, NEWEST + 500)
-    scribe.write()
-    lost = scribe.lost
+    ledger_writer.write()
+    lost = ledger_writer.lost
     assert lost >= 500
     assert said == [
         f"{lost:,} results came faster than they could be written down and are missing in the "
         "ledger of matches; sums and ratings have them all"
     ]
     add(table, 10)
-    scribe.write()
+    ledger_writer.write()
     assert len(said) == 1
     _, records = read_records(path)
     assert len(records) == table.word(RECORDS)
@@ -58,12 +58,12 @@ def test_records_that_came_too_fast_are_counted_and_told(tmp_path):
 
 def test_a_run_that_is_resumed_goes_back_to_the_right_record(tmp_path):
     path = tmp_path / "ledger.bin"
-    table, scribe, _ = table_and_scribe(path)
+    table, ledger_writer, _ = table_and_writer(path)
     add(table, NEWEST + 500)
-    scribe.write()
+    ledger_writer.write()
     saved = table.state()
     add(table, 50)
-    scribe.write()
+    ledger_writer.write()
     other = Table({"a": 2, "b": 2}, 2, 0)
     other.restore(saved)
     again = LedgerWriter(other, path, print)
@@ -112,9 +112,9 @@ def test_a_ledger_that_names_fewer_numbers_is_gone_on_with(tmp_path):
 
 def test_what_a_full_disk_cost_has_its_place_in_the_file(tmp_path, monkeypatch):
     path = tmp_path / "ledger.bin"
-    table, scribe, said = table_and_scribe(path)
+    table, ledger_writer, said = table_and_writer(path)
     add(table, 5)
-    scribe.write()
+    ledger_writer.write()
     append = writer_module.LedgerFile.append
 
     def full(*_):
@@ -122,10 +122,10 @@ def test_what_a_full_disk_cost_has_its_place_in_the_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(writer_module.LedgerFile, "append", full)
     add(table, 8)
-    scribe.write()
+    ledger_writer.write()
     monkeypatch.setattr(writer_module.LedgerFile, "append", append)
     add(table, 3)
-    scribe.write()
+    ledger_writer.write()
     assert said == [
         "cannot write the ledger of matches: No space left on device; the run continues"
     ]

@@ -5,12 +5,12 @@ import pytest
 
 from evolution_stages import FOUR, MATCHMAKERS, NUMBERS, RATE, Stage
 from remuda.config import EvolutionConfig, load_config
-from remuda.effects import without_effect
 from remuda.evolution.director import Evolution
 from remuda.evolution.exploring import Explorer
 from remuda.evolution.setup import numbers_of, selection
 from remuda.population.ledger import BORN_WITH, SECOND_PARENT, Ledger, value_of
 from remuda.population.records import GAMES, REWARD, SQUARES, Member, PolicyRef, Population
+from remuda.unused_settings import unused_settings
 
 
 @pytest.mark.parametrize("matchmaker", MATCHMAKERS)
@@ -61,7 +61,7 @@ def test_numbers_of_two_parents_have_no_effect_where_none_evolves():
     numbers = {"learning_rate": {"low": 1e-5, "high": 1e-2}}
     evolution = {"every": 64, "crossover_numbers": 0.5}
     for more, count in (({}, 1), ({"numbers": numbers}, 0)):
-        found = without_effect(load_config({"population": {"evolution": evolution | more}}))
+        found = unused_settings(load_config({"population": {"evolution": evolution | more}}))
         assert len([line for line in found if "crossover_numbers" in line]) == count
 
 

@@ -45,9 +45,9 @@ def start(tmp_path, actors=2, algorithm=PPO, **population):
     specs = policy_specs(config, agents)
     ring = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
     runtime = ring.runtime(tmp_path, Checkpoints(tmp_path / "checkpoints"))
-    scribe = LedgerWriter(ring.table, tmp_path / "ledger.bin", print)
+    ledger_writer = LedgerWriter(ring.table, tmp_path / "ledger.bin", print)
     runtime.start(lambda: False)
-    return ring, runtime, scribe
+    return ring, runtime, ledger_writer
 
 
 def kill(runtime, role):
@@ -55,10 +55,10 @@ def kill(runtime, role):
         os.kill(runtime.pids[role], signal.SIGKILL)
 
 
-def check_results(ring, scribe, path, kills):
+def check_results(ring, ledger_writer, path, kills):
     """After all processes ended: what actors counted of episodes is in the ledger, once."""
-    scribe.close()
-    assert scribe.lost == ring.table.results_lost == 0
+    ledger_writer.close()
+    assert ledger_writer.lost == ring.table.results_lost == 0
     records = read_records(path)[1]
     matches = records[records["kind"] == MATCH]
     assert len(np.unique(matches["number"])) == len(matches)
@@ -73,12 +73,12 @@ def check_results(ring, scribe, path, kills):
 
 @pytest.mark.parametrize("actors", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_all_results_are_in_the_ledger_once(actors, tmp_path):
-    ring, runtime, scribe = start(tmp_path, actors, snapshots={"every": 5, "keep": 2})
+    ring, runtime, ledger_writer = start(tmp_path, actors, snapshots={"every": 5, "keep": 2})
     try:
-        run_until(runtime, lambda: scribe.write() or ring.table.word(MATCHES) >= 2000)
+        run_until(runtime, lambda: ledger_writer.write() or ring.table.word(MATCHES) >= 2000)
     finally:
         runtime.stop()
-    matches = check_results(ring, scribe, tmp_path / "ledger.bin", 0)
+    matches = check_results(ring, ledger_writer, tmp_path / "ledger.bin", 0)
     assert set((matches["number"] % actors).tolist()) == set(range(actors))
     assert (matches["version"][matches["number"] % actors == 1] >= 0).any()  # the past plays too
 
@@ -90,17 +90,17 @@ def test_all_results_are_in_the_ledger_once(actors, tmp_path):
     ids=["ppo", "dqn"],
 )
 def test_policies_evolve_and_no_result_is_there_twice_whoever_is_killed(algorithm, kills, tmp_path):
-    ring, runtime, scribe = start(
+    ring, runtime, ledger_writer = start(
         tmp_path, 2, algorithm, evolution=EVOLUTION, snapshots={"every": 20, "keep": 2}
     )
     draw, path = random.Random(kills), tmp_path / "ledger.bin"
 
     def births():
-        scribe.write()
+        ledger_writer.write()
         return len(read_lineage(path))
 
     def all_live():
-        scribe.write()
+        ledger_writer.write()
         live = {member.ref for member in ring.table.population().learning}
         return live == {PolicyRef(name) for name in NAMES}
 
@@ -115,7 +115,7 @@ def test_policies_evolve_and_no_result_is_there_twice_whoever_is_killed(algorith
         run_until(runtime, all_live)
     finally:
         runtime.stop()
-    check_results(ring, scribe, path, kills)
+    check_results(ring, ledger_writer, path, kills)
     orders = ring.table.births
     count = [born.policy for born in read_lineage(path)]
     for place, name in enumerate(NAMES):

@@ -168,7 +168,7 @@ def test_a_population_outlives_its_actor(fault, tmp_path):
     ring, runtime = start(tmp_path, **tree)
     try:
         table = ring.table
-        scribe = LedgerWriter(table, tmp_path / "ledger.bin", print)
+        ledger_writer = LedgerWriter(table, tmp_path / "ledger.bin", print)
         frozen = lambda: [m for m in table.population().members if not m.learns]  # noqa: E731
         run_until(runtime, lambda: len(frozen()) >= 4)
         kept = {m.place: (str(m.ref), table.snapshot(m.place).weights) for m in frozen()}
@@ -180,7 +180,7 @@ def test_a_population_outlives_its_actor(fault, tmp_path):
                 assert np.array_equal(table.snapshot(place).weights, weights)
         run_until(runtime, lambda: table.word(MATCHES) > matches + 300)
         runtime.stop()
-        scribe.write()
+        ledger_writer.write()
         members = table.population().members
         assert {m.ref for m in members if m.learns} == {PolicyRef(name) for name in NAMES}
         for name in NAMES:
@@ -224,10 +224,10 @@ def test_births_go_on_whoever_dies(tmp_path, monkeypatch):
         supervision={"silence_limit": 20.0, "backoff": 0.05},
     )
     try:
-        table, scribe = ring.table, LedgerWriter(ring.table, tmp_path / "ledger.bin", print)
+        table, ledger_writer = ring.table, LedgerWriter(ring.table, tmp_path / "ledger.bin", print)
 
         def born():
-            scribe.write()
+            ledger_writer.write()
             records = read_records(tmp_path / "ledger.bin")[1]
             return int((records["kind"] == BIRTH).sum())
 

@@ -42,14 +42,14 @@ def test_they_play_on_when_the_actor_is_killed(tmp_path):
     runtime.start(lambda: False)
     try:
         table, best = ring.table, PolicyRef("best", SCRIPTED)
-        scribe = LedgerWriter(table, tmp_path / "ledger.bin", print)
+        ledger_writer = LedgerWriter(table, tmp_path / "ledger.bin", print)
         run_until(runtime, lambda: table.population()[best].games > 30)
         fail(runtime, "actor", "kill -9")
         before, matches = table.population()[best], table.word(MATCHES)
         assert before.games > 30
         run_until(runtime, lambda: table.word(MATCHES) > matches + 100)
         runtime.stop()
-        scribe.write()
+        ledger_writer.write()
         now = table.population()[best]
         assert now.games > before.games + 10
         assert now.win_rate > 0.9

@@ -5,7 +5,6 @@ import pytest
 
 from remuda.assembly import Assembly
 from remuda.config import load_config, overlay
-from remuda.effects import without_effect
 from remuda.errors import ConfigError
 from remuda.experience.ring import OTHERS
 from remuda.experience.segments import AFTER
@@ -13,6 +12,7 @@ from remuda.policies.sharing import shares_of
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn
+from remuda.unused_settings import unused_settings
 from support import Tape
 
 TREE = {
@@ -129,12 +129,12 @@ def test_off_policy_trains_no_more_than_the_replay_ratio_allows(ratio, updates, 
 @pytest.mark.parametrize("mode", ["on_policy", "hybrid"])
 def test_a_replay_ratio_that_a_mode_does_not_read_is_told(mode):
     policy = {"learning_mode": mode, "experience": {"replay_ratio": 0.5}}
-    assert [words for words in without_effect(specs_of(policy=policy)[0]) if "ratio" in words] == [
+    assert [words for words in unused_settings(specs_of(policy=policy)[0]) if "ratio" in words] == [
         "policy.experience.replay_ratio has no effect without policy.learning_mode off_policy; "
         "a rollout is trained on policy.ppo.epochs times"
     ]
     read = {"learning_mode": "off_policy", "experience": {"replay_ratio": 0.5}}
-    assert not [words for words in without_effect(specs_of(policy=read)[0]) if "ratio" in words]
+    assert not [words for words in unused_settings(specs_of(policy=read)[0]) if "ratio" in words]
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "off_policy"])

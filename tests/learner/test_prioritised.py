@@ -7,7 +7,6 @@ import torch
 from policies.own_algorithms import Soft
 from remuda.assembly import Assembly
 from remuda.config import PolicyConfig, load_config, overlay
-from remuda.effects import without_effect
 from remuda.experience.priorities import Priorities
 from remuda.learner.replay import FIRST_BETA
 from remuda.memory_plan import plan
@@ -17,6 +16,7 @@ from remuda.policies.spec import PolicySpec, make_algorithm, policy_specs
 from remuda.rng import torch_rng
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn
+from remuda.unused_settings import unused_settings
 from support import Tape
 
 TREE = {
@@ -172,7 +172,7 @@ def test_an_update_that_is_undone_tells_nothing_of_its_samples():
 
 def test_only_those_that_draw_transitions_have_priorities():
     tree = {"game": "tag", "policy": {"algorithm": "ppo", "experience": {"prioritised": 0.6}}}
-    (told,) = without_effect(load_config(tree))
+    (told,) = unused_settings(load_config(tree))
     assert "policy.experience.prioritised has no effect: it is for iqn and dqn, not ppo" in told
 
 

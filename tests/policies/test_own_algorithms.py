@@ -9,7 +9,6 @@ from equivalence.runs import assert_same, outcome, run, stops
 from policies.made_rollouts import KINDS
 from remuda.algorithms import BUILT_IN, find_algorithm
 from remuda.config import PolicyConfig, load_config
-from remuda.effects import without_effect
 from remuda.errors import ConfigError
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.transition_algorithm import Transitions
@@ -17,6 +16,7 @@ from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.rng import torch_rng
 from remuda.ui.cli import run as command
 from remuda.ui.live import PlainView
+from remuda.unused_settings import unused_settings
 
 OWN = "policies.own_algorithms"
 VANILLA, SOFT = f"{OWN}:Vanilla", f"{OWN}:Soft"
@@ -68,13 +68,13 @@ def test_what_is_no_algorithm_is_refused_in_one_line(name, told, tmp_path, capsy
 
 def test_settings_that_it_does_not_read_are_told():
     tree = {"algorithm": VANILLA, "ppo": {"clip": 0.1}, "batch_size": 32}
-    assert without_effect(load_config({"game": "tag", "policy": tree})) == [
+    assert unused_settings(load_config({"game": "tag", "policy": tree})) == [
         f"policy.batch_size has no effect: it is for iqn and dqn, not {VANILLA}; use "
         "policy.ppo.rollout_length and policy.ppo.minibatches",
         f"policy.ppo.clip has no effect: {VANILLA} has no use for it",
     ]
     tree = {"policies": {"agent_0": {"algorithm": SOFT, "dqn": {"double": False}}}}
-    assert without_effect(load_config({"game": "tag"} | tree)) == [
+    assert unused_settings(load_config({"game": "tag"} | tree)) == [
         f"policies.agent_0.dqn.double has no effect: {SOFT} has no use for it"
     ]
 
@@ -90,7 +90,7 @@ def test_one_made_from_iqn_has_the_settings_of_iqn():
     config = PolicyConfig.model_validate({"algorithm": f"{OWN}:Finer", "iqn": {"huber": 0.5}})
     assert (config.quantiles, config.q_learning.huber) == (7, 0.5)
     tree = {"algorithm": f"{OWN}:Finer", "dqn": {"huber": 0.5}}
-    (said,) = without_effect(load_config({"game": "tag", "policy": tree}))
+    (said,) = unused_settings(load_config({"game": "tag", "policy": tree}))
     assert said.endswith("use policy.iqn.huber")
 
 

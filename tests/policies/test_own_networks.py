@@ -10,7 +10,6 @@ import torch
 import remuda
 from policies import own_networks
 from remuda.config import PolicyConfig, load_config, overlay
-from remuda.effects import without_effect
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.networks.cells import lstm_step
@@ -19,6 +18,7 @@ from remuda.policies.spec import PolicySpec, first_weights
 from remuda.policies.stack import ParameterStack
 from remuda.rng import torch_rng
 from remuda.ui.live import PlainView
+from remuda.unused_settings import unused_settings
 
 OWN = "policies.own_networks"
 ALGORITHMS = ("ppo", "dqn", "iqn")
@@ -349,11 +349,11 @@ def test_settings_that_contradict_each_other_are_refused(network, told):
 def test_settings_without_effect_are_told():
     network = {"module": f"{OWN}:small", "activation": "tanh"}
     config = load_config({"game": "tag", "policy": {"algorithm": "dqn", "network": network}})
-    assert without_effect(config) == [
+    assert unused_settings(config) == [
         "policy.network.activation has no effect without policy.network.hidden"
     ]
     config = load_config({"game": "tag", "policy": {"network": {"options": {"units": 3}}}})
-    assert without_effect(config) == [
+    assert unused_settings(config) == [
         "policy.network.options has no effect without policy.network.module"
     ]
 

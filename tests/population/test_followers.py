@@ -258,7 +258,7 @@ def test_a_follower_whose_lead_is_away_waits_for_nothing_and_what_is_lost_is_cou
     monkeypatch.setattr("remuda.population.shard.LEAST", 8)
     world, _ = begun(NAMES, lambda: Random(2), copies=(3, 3))
     (shard,), said = world.table.shards, []
-    scribe = LedgerWriter(world.table, tmp_path / "ledger.bin", said.append)
+    ledger_writer = LedgerWriter(world.table, tmp_path / "ledger.bin", said.append)
     begin = shard.word(WRITTEN), len(world.closed)
     for _ in range(20):
         world.turn(1)
@@ -268,7 +268,7 @@ def test_a_follower_whose_lead_is_away_waits_for_nothing_and_what_is_lost_is_cou
     assert played - lost == shard.word(WRITTEN) - begin[0]
     world.begin(0, Told())
     world.turn(0)
-    scribe.write()
+    ledger_writer.write()
     assert shard.word(WRITTEN) == shard.word(TAKEN)
     assert f"{lost:,} results of the other actors were lost" in said[-1]
     for _ in range(50):
@@ -276,7 +276,7 @@ def test_a_follower_whose_lead_is_away_waits_for_nothing_and_what_is_lost_is_cou
     world.lead.settled()
     assert shard.word(LOST) == lost
     assert len(world.matches()) == len(world.closed) - lost == world.table.word(MATCHES)
-    scribe.write()
+    ledger_writer.write()
     assert len(said) == 1
 
 

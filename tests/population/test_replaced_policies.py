@@ -8,12 +8,12 @@ import pytest
 
 from population.birth_worlds import FIRST, TREE, World
 from remuda.assembly import Assembly
+from remuda.best_checkpoint import CheckpointPlay
 from remuda.checkpoint.store import Manifest
 from remuda.config import BirthsConfig, load_config, overlay
 from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import CheckpointError, ConfigError
-from remuda.judge import Judge
 from remuda.policies.sharing import check_births
 from remuda.policies.spec import policy_specs
 from remuda.population.director import Birth, Replacement, Retire
@@ -96,9 +96,9 @@ def test_the_best_so_far_plays_with_the_policies_that_it_had(tmp_path, monkeypat
     assert lived == {1: FIRST, 2: {*FIRST, "born_0"}, 3: {*FIRST, "born_0"} - {"policy_1"}}
     found = []
     monkeypatch.setattr(
-        "remuda.judge.margin", lambda _, one, other, *__: found.append(set(other)) or 0.0
+        "remuda.best_checkpoint.margin", lambda _, one, other, *__: found.append(set(other)) or 0.0
     )
-    judge = Judge(world.config, world.specs, run)
+    judge = CheckpointPlay(world.config, world.specs, run)
     for today in lived.values():
         for number in lived:
             judge.challenge(dict.fromkeys(today), number)

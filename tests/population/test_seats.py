@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from remuda.config import load_config
-from remuda.effects import without_effect
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.population.league import League
@@ -14,6 +13,7 @@ from remuda.population.roster import Roster
 from remuda.population.setup import check_population, sits_once
 from remuda.population.table import Table
 from remuda.ui.cli import run
+from remuda.unused_settings import unused_settings
 
 BOTH = ("agent_0", "agent_1")
 
@@ -109,7 +109,7 @@ def test_who_may_take_all_seats_by_name_may_take_all():
 )
 def test_what_nothing_in_a_population_reads_is_told(population, key):
     """Places without births had learners that slept for ever, and no message said so."""
-    (told,) = without_effect(config_of(**population))
+    (told,) = unused_settings(config_of(**population))
     assert told.startswith(f"population.{key} has no effect without ")
 
 
@@ -124,7 +124,7 @@ def test_what_nothing_in_a_population_reads_is_told(population, key):
     ],
 )
 def test_what_a_population_reads_is_not_told(population):
-    assert without_effect(config_of(**population)) == []
+    assert unused_settings(config_of(**population)) == []
 
 
 class Turncoat(Matchmaker):

@@ -9,6 +9,7 @@ import remuda
 from hand_written import Counting
 from remuda.analysis.ratings import TAU, ledger_history
 from remuda.assembly import Assembly
+from remuda.best_checkpoint import measurement
 from remuda.config import load_config, overlay
 from remuda.config.population import PopulationConfig
 from remuda.coordinator.analysing import chosen
@@ -19,7 +20,6 @@ from remuda.errors import ConfigError, ContractError, RemudaError
 from remuda.evaluation import Limits
 from remuda.experience.transition_replay import TransitionReplay
 from remuda.exploiting.entrants import of_run
-from remuda.judge import judged
 from remuda.policies.spec import policy_specs
 from remuda.population.director import Retire
 from remuda.population.ledger import Ledger, read_records
@@ -365,7 +365,7 @@ def test_unlike_seats_are_left_out_where_checkpoints_meet(tmp_path):
 def test_what_it_earns_decides_of_no_checkpoint(tmp_path):
     result = trained(tmp_path / "run", run={"evaluate_episodes": 8})
     others = result.evaluation.returns[:, LEFT].mean()
-    assert judged(result.evaluation, ["prey"])["mean_return"] == pytest.approx(others)
+    assert measurement(result.evaluation, ["prey"])["mean_return"] == pytest.approx(others)
     assert result.evaluation.returns[:, 1].mean() > others
 
 

@@ -6,9 +6,9 @@ import pytest
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config
-from remuda.effects import without_effect
 from remuda.prepare import prepare
 from remuda.runtime.layout import Layout, niceness
+from remuda.unused_settings import unused_settings
 
 GROUPS = ((0, 1), (2,), (3,))
 
@@ -68,6 +68,6 @@ def test_each_learner_process_runs_as_nice_as_its_priority_asks(tmp_path):
 )
 def test_a_priority_without_effect_is_told(tree, told):
     config = load_config({"game": "treasure_hunt"} | tree)
-    found = without_effect(config, policies=["agent_0", "agent_1"])
+    found = unused_settings(config, policies=["agent_0", "agent_1"])
     assert len(found) == (told is not None)
     assert not told or found[0].startswith(told)

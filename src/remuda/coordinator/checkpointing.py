@@ -197,7 +197,7 @@ class BestKeeper:
         )
         self._thread.start()
 
-    def judge(
+    def compare(
         self,
         number: int,
         measured: Mapping[str, Any],

@@ -146,7 +146,7 @@ class Coordinator:
         checkpointer: Checkpointer,
         best: BestKeeper | None,
         resumed_at: int | None = None,
-        scribe: LedgerWriter | None = None,
+        ledger_writer: LedgerWriter | None = None,
         frozen: FrozenTexts | None = None,
         events: RunEvents | None = None,
         analyser: PopulationAnalyser | None = None,
@@ -154,7 +154,7 @@ class Coordinator:
         self._runtime, self._make_board, self._snapshots = runtime, make_board, snapshots
         self._run, self._view, self._status = run, view, status
         self._checkpointer, self._best = checkpointer, best
-        self._scribe, self._frozen, self._events = scribe, frozen, events
+        self._ledger_writer, self._frozen, self._events = ledger_writer, frozen, events
         self._analyser = analyser
         self._metrics = MetricsLog(run, view.say, resumed_at)
         self._undone: dict[str, int] = {}
@@ -169,8 +169,8 @@ class Coordinator:
                     self._tell(message)
                 return signals.stopped()
 
-            if self._scribe is not None:
-                self._scribe.begin()
+            if self._ledger_writer is not None:
+                self._ledger_writer.begin()
             boards: list[ScoreboardReader] = []
             with passed_over():
                 # Read before the roles work, so that the first record misses no episode.
@@ -181,8 +181,8 @@ class Coordinator:
             if self._analyser is not None:
                 self._analyser.close()
             self._runtime.stop()
-            if self._scribe is not None:
-                self._scribe.close()
+            if self._ledger_writer is not None:
+                self._ledger_writer.close()
             self._metrics.work.finish()
             if self._best is not None:
                 self._best.close(EVALUATION_LIMIT)
@@ -196,14 +196,14 @@ class Coordinator:
         self._runtime.stop()
         return Ending(words, True, session, board.earlier, {}, {})
 
-    def judge_last(
+    def compare_last(
         self, measured: Mapping[str, Any], snapshots: Mapping[str, Snapshot], challenge: Challenge
     ) -> bool:
         """Make the last checkpoint the best if the final evaluation says so."""
         numbers = self._run.checkpoints.numbers()
         if self._best is None or not numbers:
             return True
-        return self._best.judge(numbers[-1], measured, snapshots, challenge)
+        return self._best.compare(numbers[-1], measured, snapshots, challenge)
 
     def _go_on(
         self, board: ScoreboardReader, config: RunConfig, every: float, signals: Signals
@@ -278,8 +278,8 @@ class Coordinator:
             died = error
         for message in self._runtime.news():
             self._tell(message)
-        if self._scribe is not None:
-            self._scribe.write()
+        if self._ledger_writer is not None:
+            self._ledger_writer.write()
         if self._frozen is not None:
             self._frozen.look()
         return over, died

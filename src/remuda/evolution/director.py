@@ -92,7 +92,7 @@ class Evolution:
         return [*born, *self._replace(population, ledger)]
 
     def _replace(self, population: Population, ledger: Ledger) -> list[Command]:
-        """Judge all that have played enough, and let the losers leave."""
+        """CheckpointPlay all that have played enough, and let the losers leave."""
         random = self._stream(population.matches, "")
         judged = self._judge(population, ledger)
         commands: list[Command] = []

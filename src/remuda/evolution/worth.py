@@ -79,7 +79,7 @@ def worth_of(
     objectives: Sequence[str],
     met: Numbers | None = None,
 ) -> Worth | None:
-    """Judge a policy by its games since its numbers were `before`.
+    """CheckpointPlay a policy by its games since its numbers were `before`.
 
     - `before`: [fields] earlier numbers; those of `FRESH` at its birth.
     - `objectives`: each `return`, `team_return`, `rating`, `win_rate`, or an episode metric, as

@@ -21,8 +21,8 @@ from remuda.population.mixed import Mixed, check_shares
 from remuda.population.own_director import OwnDirector
 from remuda.population.records import SCRIPTED, Member, PolicyRef, Population
 from remuda.population.refusals import check_scripted, check_seating
+from remuda.population.reserved_seats import ReservedSeats
 from remuda.population.roster import Roster
-from remuda.population.seats_left import SeatsLeft
 
 _DIRECTOR = "remuda.population.director"
 
@@ -30,7 +30,7 @@ _DIRECTOR = "remuda.population.director"
 def make_matchmaker(population: PopulationConfig, roster: Roster) -> Matchmaker:
     """Make the matchmaker of a run."""
     dealer = _dealer(population, roster)
-    return SeatsLeft(dealer, roster.agents, roster.taken) if roster.taken else dealer
+    return ReservedSeats(dealer, roster.agents, roster.taken) if roster.taken else dealer
 
 
 def _dealer(population: PopulationConfig, roster: Roster) -> Matchmaker:

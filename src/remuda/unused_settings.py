@@ -15,9 +15,9 @@ from remuda.config import Config, Only, PolicyConfig
 from remuda.config.cluster import IN_CLUSTER
 
 
-def without_effect(
+def unused_settings(
     config: Config,
-    said: Collection[str] = (),
+    explicit_keys: Collection[str] = (),
     resumed: bool = False,
     policies: Collection[str] = (),
 ) -> list[str]:
@@ -28,7 +28,7 @@ def without_effect(
     """
 
     def wrote(key: str) -> bool:
-        return any(one == key or one.startswith(f"{key}.") for one in said)
+        return any(one == key or one.startswith(f"{key}.") for one in explicit_keys)
 
     alone = [
         f"{key} has no effect: {why}"
@@ -81,7 +81,7 @@ def _is_changed(policy: object, usual: object, key: str) -> bool:
 def _unread_by_policies(
     config: Config, wrote: Callable[[str], bool], resumed: bool
 ) -> Iterator[str]:
-    """Find unread keys of policies; see `without_effect`."""
+    """Find unread keys of policies; see `unused_settings`."""
     policies = [config.policy, *(config.policy_of(name) for name in config.policies)]
     defaults = {
         name: PolicyConfig.model_validate({"algorithm": name})

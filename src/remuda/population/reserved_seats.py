@@ -15,7 +15,7 @@ from remuda.population.seating import Seating
 from remuda.types import State
 
 
-class SeatsLeft(Matchmaker):
+class ReservedSeats(Matchmaker):
     """Lets a matchmaker deal the remaining seats, as if there were no others.
 
     Guarantees:

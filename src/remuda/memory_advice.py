@@ -24,7 +24,7 @@ def keys_of(config: Config, spec: PolicySpec, *keys: str) -> tuple[str, ...]:
     )
 
 
-def to_lower(config: Config, keys: Sequence[str]) -> str:
+def setting_to_reduce(config: Config, keys: Sequence[str]) -> str:
     """Return the setting that is furthest above its default.
 
     If none is above it, the first that can be reduced at all.

@@ -5,12 +5,12 @@ import pytest
 
 from remuda.config import Config, IQNConfig, PolicyConfig, by_leaf, fields_of, load_config, overlay
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.effects import without_effect
 from remuda.prepare import prepare
 from remuda.saved_weights import load_run
 from remuda.training import train
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView
+from remuda.unused_settings import unused_settings
 
 ALGORITHMS = ("iqn", "dqn", "ppo")
 OTHERS = {
@@ -152,13 +152,13 @@ CASES = [
 def test_what_is_told_to_have_no_effect_has_none_and_all_else_has(algorithm, key, tmp_path):
     plain = tree_of(algorithm)
     changed = overlay(plain, {"policy": nest(key, another(key, algorithm))})
-    told = [words.split()[0] for words in without_effect(load_config(changed))]
+    told = [words.split()[0] for words in unused_settings(load_config(changed))]
     if f"policy.{key}" in told:
         assert same(outcome(plain, tmp_path / "plain"), outcome(changed, tmp_path / "changed"))
         condition = CONDITIONS.get(key, {}).get(algorithm)
         if condition is not None:
             plain, changed = (overlay(t, {"policy": condition}) for t in (plain, changed))
-            assert f"policy.{key}" not in str(without_effect(load_config(changed)))
+            assert f"policy.{key}" not in str(unused_settings(load_config(changed)))
             assert not same(
                 outcome(plain, tmp_path / "plain+"), outcome(changed, tmp_path / "changed+")
             )
@@ -168,9 +168,9 @@ def test_what_is_told_to_have_no_effect_has_none_and_all_else_has(algorithm, key
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_nothing_is_told_of_defaults(algorithm):
-    assert without_effect(load_config({"policy": {"algorithm": algorithm}})) == []
+    assert unused_settings(load_config({"policy": {"algorithm": algorithm}})) == []
     whole = load_config({"policy": {"algorithm": algorithm}}).model_dump()
-    assert without_effect(load_config(whole)) == [], "as when a run's config.yaml is read"
+    assert unused_settings(load_config(whole)) == [], "as when a run's config.yaml is read"
 
 
 @pytest.mark.parametrize(
@@ -232,13 +232,14 @@ def test_nothing_is_told_of_defaults(algorithm):
     ],
 )
 def test_the_setting_that_has_an_effect_is_named(tree, said):
-    assert without_effect(load_config(tree)) == [said]
+    assert unused_settings(load_config(tree)) == [said]
 
 
 def test_what_one_policy_reads_is_set_for_all():
     tree = {"policy": {"algorithm": "ppo", "batch_size": 32}}
-    assert len(without_effect(load_config(tree))) == 1
-    assert without_effect(load_config(tree | {"policies": {"agent_1": {"algorithm": "dqn"}}})) == []
+    assert len(unused_settings(load_config(tree))) == 1
+    own = {"policies": {"agent_1": {"algorithm": "dqn"}}}
+    assert unused_settings(load_config(tree | own)) == []
 
 
 def test_a_key_that_is_named_to_help_exists():
@@ -247,7 +248,7 @@ def test_a_key_that_is_named_to_help_exists():
         tree = dict.fromkeys(LEAVES, 1)
         said = [f"policy.{key}" for key in tree]
         config = load_config({"policy": {"algorithm": algorithm}})
-        for words in without_effect(config, said):
+        for words in unused_settings(config, said):
             named = [word.strip(";,") for word in words.split() if word.startswith("policy.")]
             assert set(named) <= keys
 
@@ -281,7 +282,7 @@ def test_a_user_is_told_once_of_what_he_wrote_even_if_it_is_the_default(tmp_path
     ],
 )
 def test_what_a_population_or_an_evaluation_does_not_read_is_told(tree, read):
-    assert len(without_effect(load_config(tree))) == (0 if read else 1)
+    assert len(unused_settings(load_config(tree))) == (0 if read else 1)
 
 
 def test_a_resume_tells_of_what_the_user_wrote_and_not_of_what_the_program_wrote():
@@ -292,10 +293,10 @@ def test_a_resume_tells_of_what_the_user_wrote_and_not_of_what_the_program_wrote
         "population": {"options": {"a": 1}},
     }
     config = load_config(tree)
-    assert len(without_effect(config)) == 3
-    assert without_effect(config, (), resumed=True) == []
+    assert len(unused_settings(config)) == 3
+    assert unused_settings(config, (), resumed=True) == []
     for said in ("learners.nice", "policies.agent_0.ppo.clip", "population.options.a"):
-        (words,) = without_effect(config, (said,), resumed=True)
+        (words,) = unused_settings(config, (said,), resumed=True)
         assert said.startswith(words.split()[0])
 
 
@@ -365,11 +366,11 @@ def test_what_another_setting_leaves_nothing_to_say_is_told(key, tree, more):
         tree = overlay(EVOLVES, tree)
         if not key.endswith(("explore", "draw_first")):
             needs = "population.evolution.numbers, and population.evolution.explore perturb"
-            assert needs in without_effect(load_config(tree))[0]
-    (words,) = without_effect(load_config(tree))
+            assert needs in unused_settings(load_config(tree))[0]
+    (words,) = unused_settings(load_config(tree))
     assert words.startswith(f"{key} has no effect without ")
     more = {"schedule": "async"} if more is None else more
-    assert without_effect(load_config(overlay(tree, more))) == []
+    assert unused_settings(load_config(overlay(tree, more))) == []
 
 
 @pytest.mark.parametrize(
@@ -412,9 +413,9 @@ def test_what_policies_leave_nothing_to_say_is_told(tree, said):
     tree = overlay({"game": "rock_paper_scissors", "policy": {"algorithm": "dqn"}}, tree)
     config = load_config(tree)
     names = [spec.name for spec in prepare(config).specs]
-    found = without_effect(config, policies=names)
+    found = unused_settings(config, policies=names)
     assert found == [said] * (said is not None)
-    assert without_effect(config, resumed=True, policies=names) == []
+    assert unused_settings(config, resumed=True, policies=names) == []
     written = [f"policies.{names[-1]}.discount"]
-    again = without_effect(config, written, resumed=True, policies=names)
+    again = unused_settings(config, written, resumed=True, policies=names)
     assert again == [words for words in found if "takes that seat" in words]

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from remuda import judge as judge_module
+from remuda.best_checkpoint import CheckpointPlay
 from remuda.config import load_config
 from remuda.coordinator.checkpointing import BestKeeper
 from remuda.evaluation import Evaluation, Limits
-from remuda.judge import Judge
 
 CONFIG = load_config(
     {
@@ -35,7 +35,7 @@ def played(episodes, cut):
 def test_play_that_was_cut_short_measures_no_checkpoint(episodes, cut, decides, monkeypatch):
     """Short episodes are over first: half of them was enough to be the best by."""
     monkeypatch.setattr(judge_module, "evaluate", lambda *_, **__: played(episodes, cut))
-    found = Judge(CONFIG, (), None, Limits(60.0)).measure({})
+    found = CheckpointPlay(CONFIG, (), None, Limits(60.0)).measure({})
     assert (found is not None) is decides
 
 
@@ -45,15 +45,15 @@ def test_play_that_was_cut_short_does_not_judge_the_last_checkpoint(cut, decides
     asked = []
 
     class Coordinator:
-        def judge_last(self, measured, snapshots, challenge):
+        def compare_last(self, measured, snapshots, challenge):
             asked.append(measured)
             return True
 
     class Ended:
         evaluation = played(50, cut)
 
-    judge = Judge(CONFIG, (), None, Limits(60.0))
-    assert judge_module.judge_last(CONFIG, Ended, Coordinator(), judge, {}) is Ended
+    judge = CheckpointPlay(CONFIG, (), None, Limits(60.0))
+    assert judge_module.compare_last(CONFIG, Ended, Coordinator(), judge, {}) is Ended
     assert bool(asked) is decides
 
 
@@ -61,7 +61,7 @@ def test_a_checkpoint_none_of_whose_policies_took_part_is_not_the_best():
     said = []
     keeper = BestKeeper(None, lambda _: {"mean_return": None}, said.append, inline=True)
     keeper.offer(3, {})
-    assert keeper.judge(4, {"mean_return": None}, {})
+    assert keeper.compare(4, {"mean_return": None}, {})
     keeper.close(0.0)
     assert "no agent that learns took part" in said[0]
     assert "evaluate_seconds" not in said[0]

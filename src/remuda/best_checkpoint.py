@@ -38,7 +38,7 @@ SLACK = 30.0  # additional seconds for the measuring process, to start and to en
 TO_CLOSE = 1.0  # seconds to close its environment after it is given up
 
 
-def judged(evaluation: Evaluation, scripted: Collection[str] = ()) -> dict[str, Any]:
+def measurement(evaluation: Evaluation, scripted: Collection[str] = ()) -> dict[str, Any]:
     """Return the values by which checkpoints are compared."""
     agents = evaluation.agents
     means = [
@@ -55,7 +55,7 @@ def judged(evaluation: Evaluation, scripted: Collection[str] = ()) -> dict[str, 
     }
 
 
-class Judge:
+class CheckpointPlay:
     """Plays for the best checkpoint, within limits."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Judge:
         config = self._config
         episodes = config.checkpoint.evaluate_episodes
         evaluation = evaluate(config, snapshots, episodes, config.seed, limits=self.limits)
-        return None if evaluation.cut else judged(evaluation, config.env.scripted)
+        return None if evaluation.cut else measurement(evaluation, config.env.scripted)
 
     def challenge(self, snapshots: Mapping[str, Snapshot], number: int) -> float:
         """Return how much more snapshots earn against a checkpoint than it earns against them.
@@ -96,7 +96,7 @@ class Judge:
         return margin(config, snapshots, rival, episodes, config.seed, self.limits)
 
 
-class JudgingProcess:
+class MeasuringProcess:
     """A process for each checkpoint measured beside a run, in its main thread.
 
     Environments may need signals or an event loop, which other threads lack. A process that dies or
@@ -187,9 +187,9 @@ def _measure_elsewhere(
         pipe.register(answers, 0)
         return bool(pipe.poll(0))
 
-    judge = Judge(config, specs, run, Limits(config.run.evaluate_seconds, given_up))
+    play = CheckpointPlay(config, specs, run, Limits(config.run.evaluate_seconds, given_up))
     keeper = BestKeeper(
-        run.checkpoints, judge.measure, words.append, True, judge.challenge, interrupted=given_up
+        run.checkpoints, play.measure, words.append, True, play.challenge, interrupted=given_up
     )
     failed, found = keeper.measured(number, snapshots)
     with suppress(OSError):
@@ -213,24 +213,24 @@ def best_keeper(
     def interrupted() -> bool:
         return cancelled.is_set() or (inline and stopped())
 
-    judge = Judge(config, specs, run, Limits(config.run.evaluate_seconds, interrupted))
+    play = CheckpointPlay(config, specs, run, Limits(config.run.evaluate_seconds, interrupted))
     return BestKeeper(
         run.checkpoints,
-        judge.measure,
+        play.measure,
         say,
         inline=inline,
-        challenge=judge.challenge,
+        challenge=play.challenge,
         cancelled=cancelled,
         interrupted=interrupted,
-        elsewhere=None if config.game in GAMES else JudgingProcess(config, specs, run),
+        elsewhere=None if config.game in GAMES else MeasuringProcess(config, specs, run),
     )
 
 
-def judge_last(
+def compare_last(
     config: Config,
     result: Result,
     coordinator: Coordinator,
-    judge: Judge,
+    play: CheckpointPlay,
     snapshots: Mapping[str, Snapshot],
 ) -> Result:
     """Compare the last checkpoint with the best; add a note to the result if that failed."""
@@ -239,13 +239,13 @@ def judge_last(
     if evaluation is None or evaluation.cut or len(evaluation.returns) < enough:
         return result  # of play that was cut short, the short episodes are over
     try:
-        if coordinator.judge_last(
-            judged(evaluation, config.env.scripted), snapshots, judge.challenge
+        if coordinator.compare_last(
+            measurement(evaluation, config.env.scripted), snapshots, play.challenge
         ):
             return result
         why = (
             "that was interrupted"
-            if judge.limits.interrupted()
+            if play.limits.interrupted()
             else "run.evaluate_seconds were over"
         )
     except Exception as error:  # the user's game

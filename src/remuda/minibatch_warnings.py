@@ -8,7 +8,7 @@ from remuda.config import Config
 from remuda.policies.spec import PolicySpec
 
 
-def without_steps(config: Config, specs: Sequence[PolicySpec], seats: int) -> list[str]:
+def minibatch_warnings(config: Config, specs: Sequence[PolicySpec], seats: int) -> list[str]:
     """Return a warning for each `ppo.minibatches` larger than its updates.
 
     A minibatch has at least one step, or one sequence if the network is recurrent.
