@@ -7,7 +7,7 @@ import numpy as np
 from pettingzoo import AECEnv
 
 from remuda.envs.adapters.aec import AECCopies
-from remuda.envs.adapters.spaces import sight_of
+from remuda.envs.adapters.spaces import observation_converter
 from remuda.envs.registry import make_env
 from remuda.envs.scripted import room_for
 from remuda.envs.wrapped import Wrapped
@@ -84,7 +84,7 @@ class PlayedAEC:
                     reward = reward if self.shares is None else owed[name]
                     agent = game.possible_agents.index(name)
                     seen = seen["observation"] if isinstance(seen, dict) else seen
-                    seen = sight_of(game.observation_space(name)).flatten(seen)
+                    seen = observation_converter(game.observation_space(name)).flatten(seen)
                     if name in open_steps:
                         step = (*open_steps.pop(name), float(reward))
                         found[transition(*step, terminated, seen)] += 1

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from faulty_games import Alone, AtOnce, actor_of, play
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.parallel import ParallelCopies
-from remuda.envs.adapters.spaces import sight_of
+from remuda.envs.adapters.spaces import observation_converter
 from remuda.envs.checks import BadValueError
 from remuda.errors import ContractError
 
@@ -28,7 +28,7 @@ def with_hp(value):
 
 
 def write(space, seen, check=True):
-    sight = sight_of(space)
+    sight = observation_converter(space)
     out = np.zeros(sight.space.shape, sight.space.dtype)
     sight.write(seen, out, check)
     return out.tolist()

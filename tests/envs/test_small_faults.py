@@ -9,7 +9,7 @@ from faulty_games import Alone, AtOnce, InTurn, actor_of, play
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.parallel import ParallelCopies
-from remuda.envs.adapters.spaces import deeds_of, sight_of
+from remuda.envs.adapters.spaces import action_converter, observation_converter
 from remuda.envs.adapters.tuples import copies_of
 from remuda.envs.checks import BadValueError
 from remuda.errors import ContractError
@@ -169,7 +169,7 @@ def test_a_mask_after_none_is_obeyed():
 def test_a_value_of_one_of_several_spaces_may_be_an_array():
     """Red before: checked, nothing but tuples and lists were."""
     either = spaces.OneOf([spaces.Discrete(2), spaces.Discrete(3)])
-    sight = sight_of(either)
+    sight = observation_converter(either)
     rows = np.zeros((2, *sight.space.shape), np.float32)
     sight.write((1, 2), rows[0])
     sight.write(np.array([1, 2]), rows[1])
@@ -183,13 +183,13 @@ def test_a_value_of_one_of_several_spaces_may_be_an_array():
 def test_a_space_of_nothing_to_do_is_refused_by_its_own_message(space):
     """Red before: the game was blamed for a ValueError of NumPy's."""
     with pytest.raises(ContractError, match=r"acts in .* has nothing to choose"):
-        deeds_of(space)
+        action_converter(space)
 
 
 def test_a_number_without_a_dimension_is_an_array_of_the_space():
     """Red before: it was a scalar of NumPy's, which Gymnasium's own `contains` warns of."""
     space = spaces.Box(0.1, 0.3, (), np.float64)
-    for action in deeds_of(space).unpack(np.array([0.0, 0.2, 9.0], np.float32)):
+    for action in action_converter(space).unpack(np.array([0.0, 0.2, 9.0], np.float32)):
         assert isinstance(action, np.ndarray)
         assert (action.dtype, action.shape) == (np.float64, ())
         assert space.contains(action)

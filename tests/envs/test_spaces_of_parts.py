@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.masks import write_mask
-from remuda.envs.adapters.spaces import deeds_of
+from remuda.envs.adapters.spaces import action_converter
 from remuda.envs.checks import BadValueError
 from remuda.envs.contract import VectorEnvContract
 from remuda.errors import ContractError
@@ -27,7 +27,7 @@ NUMBERS = spaces.Tuple(
 
 @pytest.mark.parametrize("space", [CHOICES, NUMBERS], ids=["choices", "numbers"])
 def test_what_a_policy_does_is_in_the_space(space):
-    deeds = deeds_of(space)
+    deeds = action_converter(space)
     deeds.space.seed(3)
     drawn = np.stack([deeds.space.sample() for _ in range(50)])
     unpacked = deeds.unpack(drawn)
@@ -47,7 +47,7 @@ TENTHS = [
 @pytest.mark.parametrize("space", TENTHS, ids=str)
 def test_a_bound_that_float32_lacks_is_kept(space):
     """Red before: 0.1 was 0.10000000149, which lies outside, and of another dtype."""
-    deeds = deeds_of(space)
+    deeds = action_converter(space)
     actions = actions_of(deeds.space, "agent_0")
     for end in (-9.0, 9.0, 0.05):
         drawn = np.full((3, actions.size), end, np.float32)
@@ -64,7 +64,7 @@ def test_what_lies_within_bounds_stays_as_it_is():
     space = spaces.Box(-1, 1, (4,), np.float32)
     drawn = np.random.default_rng(0).uniform(-1, 1, (50, 4)).astype(np.float32)
     bounded = actions_of(space, "agent_0").within_bounds(drawn)
-    unpacked = deeds_of(space).unpack(bounded)
+    unpacked = action_converter(space).unpack(bounded)
     assert (unpacked == drawn).all()
     assert not np.shares_memory(unpacked, bounded)
     ends = actions_of(space, "agent_0").within_bounds(9 * drawn)
@@ -72,7 +72,7 @@ def test_what_lies_within_bounds_stays_as_it_is():
 
 
 def test_each_part_is_what_was_chosen_for_it():
-    deeds = deeds_of(CHOICES)
+    deeds = action_converter(CHOICES)
     assert deeds.space == spaces.MultiDiscrete([4, 2, 3, 2, 2, 2])  # a Dict is in order of its keys
     (found,) = deeds.unpack(np.array([[3, 1, 2, 1, 0, 1]]))
     assert found["give"].tolist() == [3, 1]
@@ -101,7 +101,7 @@ def test_masks_of_parts_are_in_the_order_of_the_space():
 def test_numbers_and_choices_together_are_told():
     space = spaces.Tuple([spaces.Discrete(2), spaces.Box(-1, 1, (2,), np.float32)])
     with pytest.raises(ContractError, match="Tuple or Dict that is all choices or all floats"):
-        actions_of(deeds_of(space).space, "agent_0")
+        actions_of(action_converter(space).space, "agent_0")
 
 
 class Levers(gymnasium.Env):

@@ -209,7 +209,7 @@ def test_what_is_no_number_is_left_out_unchecked(game, says, monkeypatch):
 
 
 def test_a_metric_is_asked_for_once():
-    with pytest.raises(ConfigError, match="a/speed is asked for twice"):
+    with pytest.raises(ConfigError, match="a/speed is there twice"):
         made("telling_games:Pair", 2, episode_metrics={"a/speed": "sum", "*/speed": "last"})
 
 

@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 import remuda
 from remuda.config import load_config
-from remuda.envs.adapters.spaces import sight_of
+from remuda.envs.adapters.spaces import observation_converter
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.networks.pictures import guess_layout
 from remuda.policies.networks.scaling import scaled
@@ -33,7 +33,8 @@ def spec_of(space, convolutions=([4, 3, 1],), algorithm="ppo", n_frames=1, agent
     }
     config = load_config({"policy": policy})
     (spec,) = policy_specs(
-        config, [AgentSpec("a", sight_of(space).space, spaces.Discrete(2), **dict(agent))]
+        config,
+        [AgentSpec("a", observation_converter(space).space, spaces.Discrete(2), **dict(agent))],
     )
     return spec
 
@@ -112,7 +113,7 @@ def by_hand(tower, weights, frames):
 @pytest.mark.parametrize("space", [DICT, TWO, spaces.Dict(b=GREY)], ids=["one", "two", "grey"])
 def test_pictures_in_a_dictionary_are_scaled_and_convolved(space, n_frames, algorithm):
     spec = spec_of(space, algorithm=algorithm, n_frames=n_frames, activation="relu")
-    sight = sight_of(space)
+    sight = observation_converter(space)
     space.seed(0)
     samples = [[space.sample() for _ in range(n_frames)] for _ in range(5)]
     seen = np.zeros((5, n_frames, *sight.space.shape), sight.space.dtype)

@@ -257,11 +257,11 @@ def _adapter_of(
 
 def _drawing(factory: Factory, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options, with pictures asked for where the environment has them."""
-    from remuda.envs.adapters.spaces import drawing
+    from remuda.envs.adapters.spaces import with_pictures
 
     parameters, options = parameters_of(factory), dict(options)
     modes = getattr(factory, "metadata", None) or {"render_modes": ["rgb_array"]}
     if "render_mode" not in parameters and not takes_anything(parameters):
         return options
     drawable = "rgb_array" in (modes.get("render_modes") or ())
-    return drawing(factory, options) if drawable else options
+    return with_pictures(factory, options) if drawable else options

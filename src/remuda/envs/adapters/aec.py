@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from remuda.envs.adapters.answers import FirstCopy, first_begin, mapping_of
+from remuda.envs.adapters.answers import FirstCopy, first_reset, mapping_of
 from remuda.envs.adapters.attributes import reader_of
 from remuda.envs.adapters.last_rewards import LastRewards, has_own_last, last_reward_of
-from remuda.envs.adapters.parallel import Copies
+from remuda.envs.adapters.parallel import Copies, spaces_of
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.envs.checks import UntakeableError
 from remuda.envs.kinds import AEC, CHECKERS
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pettingzoo import AECEnv
 
 DEAD_STEPS = 10
-"""Dead agents that one act may leave to be stepped through, by the number of agents."""
+"""Dead steps after one act, by the number of agents, before the environment is refused."""
 STAYS_DEAD = (
     "step(None) was called for it, since its episode is over, and it is still in `agents` and "
     "still dead, while others play on; let `step` begin with `if self.terminations[agent] or "
@@ -31,27 +31,27 @@ DIFFERS = "rewards and last() differ"
 UNLIKE = (
     "{} in copy {}, turn {} of the episode: `rewards` adds up to {:g} since its last act, and "
     "`last()` returned {:g}. Returns count what `last()` returns, or `rewards` where it only ever "
-    "returned 0; other cases are not told. Let `step` set self._cumulative_rewards[agent] = 0 for "
-    "the agent that acts, and end with self._accumulate_rewards()"
+    "returned 0; other cases are not reported. Let `step` set self._cumulative_rewards[agent] = 0 "
+    "for the agent that acts, and end with self._accumulate_rewards()"
 )
-"""With `DIFFERS`: the key and words of a note."""
+"""With `DIFFERS`: the key and text of a note."""
 DIES_ON = (
     "after each step(None) of a dead agent another dead agent is selected, and none that lives, "
-    "without an end; let `step(None)` take the agent out of `agents` for good"
+    "without an end; let `step(None)` take the agent out of `agents`"
 )
 
 
 class AECCopies(Copies):
     """Copies of a PettingZoo environment where one agent acts at a time.
 
-    A turn is a round in which every agent may act once, in the order of `possible_agents`, where
-    the environment has selected it. An agent observes when it is selected, and zeros before that.
-    Agents that are dead are stepped through without being asked; the episode of one is over when it
-    is selected to be stepped through, or when no agent is left to act.
-    Where an agent is back, and selected, in the very turn that ended its episode, the turn is over
-    for its copy: it alone can act, and it does in the next turn.
-    What an agent is given between two of its acts counts for the turn in which it comes, and
-    belongs to the first of the two. In sum it is the reward that `last()` returns.
+    A turn is a round in which each agent may act once, in the order of `possible_agents`, if the
+    environment has selected it. An agent observes when it is selected, and zeros before that. Dead
+    agents are stepped with None; an agent's episode is over when it is selected for that, or when
+    no agent is left to act.
+    An agent may be back, and selected, in the turn that ended its episode. The turn is then over
+    for its copy, and the agent acts in the next turn.
+    Rewards count in the turn in which they come. The sum between two acts of an agent is the reward
+    that `last()` returns.
     """
 
     can_observe_together = False
@@ -64,70 +64,59 @@ class AECCopies(Copies):
         num_envs: int = 1,
         wrapping: Wrapping = NOTHING,
     ) -> None:
-        """Make the copies.
-
-        Args:
-            make: makes one copy, with all that stands round it.
-            num_envs: copies.
-            wrapping: what is read of `info`.
-
-        Raises:
-            ContractError: what an agent sees cannot be written as numbers.
-        """
         copies = [make() for _ in range(num_envs)]
-        first_begin(copies[0], wanted="")
+        first_reset(copies[0], wanted="")
         self._first = FirstCopy(copies, make)
-        super().__init__(copies, copies[0].infos, wrapping)
+        super().__init__(copies, spaces_of(copies[0]), copies[0].infos, wrapping)
         self.turn_groups = tuple((agent,) for agent in range(self.num_agents))
         self.rewards_so_far = self._rewards
-        self._reads = [reader_of(copy) for copy in copies]
-        self._heard = last_reward_of(copies[0])
-        self._walks = has_own_last(copies[0])
-        """Whether the last reward of an agent is only known once it is selected to step through."""
+        self._readers = [reader_of(copy) for copy in copies]
+        self._last_reward = last_reward_of(copies[0])
+        # Whether an agent's last reward is only known once it is selected for its dead step.
+        self._steps_all_dead = has_own_last(copies[0])
         self._last = [LastRewards(self.num_agents) for _ in copies]
-        # In this episode; what is told before an agent acts is of no step.
+        # In this episode; `info` before an agent's first act belongs to no step.
         self._has_acted: Bools = np.zeros(self.active.shape, np.bool_)
-        # By copy: how many agents are in no episode; who has ended one and was not selected since;
-        # and whom its `agents` named when they were looked at last.
+        # By copy: the number of agents in no episode; the agents that have ended one and were not
+        # selected since; the last value of `agents`; and the agent that is back in the turn that
+        # ended its episode.
         self._out = [self.num_agents] * num_envs
         self._ended: list[set[int]] = [set() for _ in copies]
-        self._looked_at: list[list[Any]] = [[] for _ in copies]
-        # By copy: the agent that is back in the turn that ended its episode.
+        self._live_before: list[list[Any]] = [[] for _ in copies]
         self._back: dict[int, int] = {}
 
     def _restart(self, e: int, seed: int) -> None:
         try:
-            self._first.begin(e, seed, wanted="")
+            self._first.reset(e, seed, wanted="")
         except UntakeableError as error:
             raise self._broken(e, None, error) from None
         copy = self.copies[e]
-        self._reads[e] = reader_of(copy)
+        self._readers[e] = reader_of(copy)
         self._has_acted[e] = False
         self._last[e].restart()
         self._back.pop(e, None)
         self._out[e] = self.num_agents
         self._ended[e].clear()
-        self._looked_at[e] = []
+        self._live_before[e] = []
         self._admit(e)
         self._select(e, copy, {})
 
     def begin_turn(self) -> None:
-        """Who is back observes."""
+        """Let agents that are back observe."""
         super().begin_turn()
         for e, agent in self._back.items():
-            copy, name = self.copies[e], self._names[agent]
-            self._count(e, copy, name, agent)
-            self._see(e, copy, name)
+            self._count(e, agent)
+            self._observe(e, agent)
         self._back.clear()
 
     def end_turn(self) -> TurnResult:
-        """Who is back acts next."""
+        """Activate agents that are back."""
         for e, agent in self._back.items():
             self.active[e, agent] = True
         return super().end_turn()
 
     def _acting(self, agent: int) -> Bools:
-        """[num_envs]: without those that are back and have not observed yet."""
+        """Leave out agents that are back and have not observed yet."""
         acting = self.active[:, agent]
         for e, back in self._back.items():
             if back == agent:
@@ -137,13 +126,13 @@ class AECCopies(Copies):
 
     def act(self, agent: int, actions: Array) -> None:
         """Step the copies that have selected this agent."""
-        deeds = self._deeds[agent].unpack(actions)
+        unpacked = self._actions[agent].unpack(actions)
         for e in np.flatnonzero(self.active[:, agent]).tolist():
-            copy, read = self.copies[e], self._reads[e]
+            copy, read = self.copies[e], self._readers[e]
             self.active[e, agent] = False
             self._has_acted[e, agent] = True
             self._last[e].begin(agent)
-            copy.step(deeds[e])
+            copy.step(unpacked[e])
             self._admit(e)
             self._add(e, read("rewards"))
             terminations, truncations = read("terminations"), read("truncations")
@@ -155,17 +144,17 @@ class AECCopies(Copies):
                 }
                 for name in ended if self.check else ():
                     self._known(e, name, "its `terminations` or `truncations` name")
-                if len(ended) < len(terminations) or self._walks:
+                if len(ended) < len(terminations) or self._steps_all_dead:
                     self._select(e, copy, ended)
                 else:
-                    self._all_over(e, copy, ended)
+                    self._end_all(e, ended)
             elif len(read("agents")):
-                self._look(e, copy, read("agent_selection"))
+                self._look(e, read("agent_selection"))
             else:
-                self._nobody_left(e)
+                self._truncate_all(e)
 
     def _add(self, e: int, rewards: Mapping[Any, Any]) -> None:
-        """Count what `rewards` holds after a step."""
+        """Count the entries of `rewards` after a step."""
         last = self._last[e]
         for agent, reward in self._nonzero(e, rewards):
             counts = bool(self._playing[e, agent])
@@ -173,32 +162,32 @@ class AECCopies(Copies):
             if counts:
                 self._rewards[e, agent] += reward
 
-    def _count(self, e: int, copy: AECEnv[Any, Any, Any], name: Any, agent: int) -> None:
-        """Count what `last()` returns beyond that, for an agent that acts next or has ended."""
-        heard = self._heard(copy, self._reads[e], name)
-        if heard is not None and type(heard) is not float:
-            heard = self._number(e, name, heard)
-        last = self._last[e]
-        missing = last.missing(agent, heard)
+    def _count(self, e: int, agent: int) -> None:
+        """Count what `last()` returns beyond `rewards`, of an agent that acts next or has ended."""
+        name, last = self._names[agent], self._last[e]
+        reward = self._last_reward(self.copies[e], self._readers[e], name)
+        if reward is not None and type(reward) is not float:
+            reward = self._number(e, name, reward)
+        missing = last.missing(agent, reward)
         if last.differs is not None and DIFFERS not in self.notes:
-            told = UNLIKE.format(str(name), self.first_copy + e, int(self._turns[e]), *last.differs)
-            self.notes[DIFFERS] = told
+            where = str(name), self.first_copy + e, int(self._turns[e])
+            self.notes[DIFFERS] = UNLIKE.format(*where, *last.differs)
         if missing:
             self._rewards[e, agent] += missing
 
     def _admit(self, e: int) -> None:
-        """Who lives in the environment is in an episode, also before it is first selected.
+        """Begin the episodes of agents that live in the environment, selected yet or not.
 
-        Not who has ended one, and begins another when it is selected: until then it could end it
-        without having acted in it.
+        An agent that has ended an episode begins another when it is selected: until then it could
+        end without having acted.
         """
         if not self._out[e]:
             return
-        read = self._reads[e]
+        read = self._readers[e]
         live = list(read("agents"))
-        if live == self._looked_at[e]:
+        if live == self._live_before[e]:
             return
-        self._looked_at[e] = live
+        self._live_before[e] = live
         for name in live:
             agent = self._known(e, name, "its `agents` name")
             if agent is None or agent in self._ended[e]:
@@ -207,7 +196,6 @@ class AECCopies(Copies):
                 self._begin(e, agent)
 
     def _begin(self, e: int, agent: int) -> None:
-        """An agent is in an episode from now on, if it was not."""
         if not self._playing[e, agent]:
             self._playing[e, agent] = True
             self._out[e] -= 1
@@ -219,29 +207,19 @@ class AECCopies(Copies):
         self._ended[e].add(agent)
 
     def _selected(self, e: int, name: Any) -> int:
-        """The agent that the environment has selected.
-
-        Raises:
-            ContractError: there is no such agent, and so none that could act.
-        """
+        """Return the number of the selected agent, or raise a `ContractError`."""
         agent = self._index.get(name)
         if agent is None:
-            said = UntakeableError(self._unknown(name, "its `agent_selection` names"))
-            raise self._broken(e, None, said)
+            fault = UntakeableError(self._unknown(name, "its `agent_selection` names"))
+            raise self._broken(e, None, fault)
         return agent
 
     def _select(self, e: int, copy: AECEnv[Any, Any, Any], ended: Mapping[Any, bool]) -> None:
-        """Find the agent that acts next, and step dead agents through on the way.
+        """Find the agent that acts next, and step dead agents on the way.
 
-        Args:
-            e: the copy...
-            copy: ...itself.
-            ended: the agents whose episode is over, and whether it was terminated.
-
-        Raises:
-            ContractError: a dead agent cannot be stepped through.
+        `ended` holds the agents whose episode is over, and whether it was terminated.
         """
-        read = self._reads[e]
+        read = self._readers[e]
         for _ in range(DEAD_STEPS * self.num_agents):
             if not len(read("agents")):
                 break
@@ -249,9 +227,9 @@ class AECCopies(Copies):
             self._selected(e, name)
             is_over, terminated = self._is_over(e, name)
             if not is_over:
-                self._look(e, copy, name)
+                self._look(e, name)
                 return
-            self._over(e, copy, name, terminated)
+            self._finish(e, name, terminated)
             copy.step(None)
             if name in read("agents") and self._is_over(e, name)[0]:
                 if all(self._is_over(e, each)[0] for each in read("agents")):
@@ -259,65 +237,58 @@ class AECCopies(Copies):
                 raise self._broken(e, self._index[name], UntakeableError(STAYS_DEAD))
         else:
             raise self._broken(e, None, UntakeableError(DIES_ON))
-        self._all_over(e, copy, ended)
+        self._end_all(e, ended)
 
     def _is_over(self, e: int, name: Any) -> tuple[bool, bool]:
-        """Return whether an agent's episode is over, and whether it was terminated.
-
-        Raises:
-            ContractError: the environment does not tell.
-        """
+        """Return whether an agent's episode is over, and whether it was terminated."""
         try:
-            terminated = bool(self._reads[e]("terminations")[name])
-            return terminated or bool(self._reads[e]("truncations")[name]), terminated
+            terminated = bool(self._readers[e]("terminations")[name])
+            return terminated or bool(self._readers[e]("truncations")[name]), terminated
         except KeyError:
-            said = UntakeableError("it is in `agents`, and not in `terminations` and `truncations`")
-            raise self._broken(e, self._index.get(name), said) from None
+            fault = "it is in `agents`, and not in `terminations` and `truncations`"
+            raise self._broken(e, self._index.get(name), UntakeableError(fault)) from None
 
-    def _all_over(self, e: int, copy: AECEnv[Any, Any, Any], ended: Mapping[Any, bool]) -> None:
-        """No agent acts any more: one not yet stepped through gets nothing more either."""
+    def _end_all(self, e: int, ended: Mapping[Any, bool]) -> None:
+        """End the copy's episode: no agent acts any more."""
         for name, terminated in ended.items():
-            self._over(e, copy, name, terminated)
-        self._nobody_left(e)
+            self._finish(e, name, terminated)
+        self._truncate_all(e)
 
-    def _over(self, e: int, copy: AECEnv[Any, Any, Any], name: Any, terminated: bool) -> None:
+    def _finish(self, e: int, name: Any, terminated: bool) -> None:
+        """End an agent's episode, unless it has ended before."""
         agent = self._index.get(name)
         if agent is not None and self._playing[e, agent]:
-            self._hear(e, agent)
-            self._count(e, copy, name, agent)
-            if not terminated:  # what it saw last still tells what would have come
-                self._see(e, copy, name)
+            self._read_metrics(e, agent)
+            self._count(e, agent)
+            if not terminated:  # a learner bootstraps from the final observation
+                self._observe(e, agent)
             self._end(e, agent, terminated)
 
-    def _look(self, e: int, copy: AECEnv[Any, Any, Any], name: Any) -> None:
-        """Let an agent observe, and hear what its step brought: it acts next."""
+    def _look(self, e: int, name: Any) -> None:
+        """Let the agent that acts next observe, and count its rewards and metrics."""
         agent = self._selected(e, name)
         if self._terminated[e, agent] or self._truncated[e, agent]:
-            self._back[e] = agent  # what it sees is of its next episode, and not of this turn
+            self._back[e] = agent  # its observation belongs to its next episode
             return
-        self._hear(e, agent)
-        self._count(e, copy, name, agent)
-        self._see(e, copy, name)
+        self._read_metrics(e, agent)
+        self._count(e, agent)
+        self._observe(e, agent)
 
-    def _hear(self, e: int, agent: int) -> None:
-        """Read what is told of an agent since it acted."""
+    def _read_metrics(self, e: int, agent: int) -> None:
         if self._metrics is not None and self._has_acted[e, agent]:
             self._has_acted[e, agent] = False
             self._read(self._metrics, e, agent, self._info(e, agent))
 
-    def _see(self, e: int, copy: AECEnv[Any, Any, Any], name: Any) -> None:
-        """Let an agent observe: it acts next, unless its episode is over."""
-        agent = self._index[name]
+    def _observe(self, e: int, agent: int) -> None:
+        """Take an agent's observation, and activate it."""
         self.active[e, agent] = True
         self._begin(e, agent)
         self._ended[e].discard(agent)
-        looks = self._masks[agent].looks_at_info(self.check)
-        info = self._info(e, agent) if looks else {}
-        self._note(e, agent, copy.observe(name), info)
+        info = self._info(e, agent) if self._masks[agent].reads_info(self.check) else {}
+        self._note(e, agent, self.copies[e].observe(self._names[agent]), info)
 
     def _info(self, e: int, agent: int) -> Any:
-        """What is told of an agent."""
-        infos = self._reads[e]("infos")
+        infos = self._readers[e]("infos")
         if type(infos) is not dict:
             try:
                 infos = mapping_of(infos)

@@ -1,4 +1,4 @@
-"""Attributes of an environment inside PettingZoo's wrappers, read past the wrappers."""
+"""Read the attributes of an environment past PettingZoo's wrappers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 NAMES = (
-    "agents",
-    "agent_selection",
-    "rewards",
-    "_cumulative_rewards",
-    "terminations",
-    "truncations",
-    "infos",
+    *("agents", "agent_selection", "rewards", "_cumulative_rewards"),
+    *("terminations", "truncations", "infos"),
 )
 """The attributes that an AEC environment changes in a step."""
 
@@ -20,8 +15,8 @@ NAMES = (
 def reader_of(copy: Any) -> Callable[[str], Any]:
     """Return a function that reads one of `NAMES`, as `getattr(copy, name)` does.
 
-    A wrapper of PettingZoo forwards an attribute that it does not have to what it wraps, by a call
-    of Python for each wrapper. These calls take as long as a step of a small game.
+    PettingZoo's wrappers forward an attribute by a Python call each, which takes as long as a step
+    of a small game.
     """
     wrappers, inner = [], copy
     while _only_forwards(inner):
@@ -38,7 +33,7 @@ def reader_of(copy: Any) -> Callable[[str], Any]:
 
 
 def _only_forwards(layer: Any) -> bool:
-    """Return whether a layer looks attributes up in its own dictionary, then in what it wraps."""
+    """Return whether a layer reads attributes from its own dictionary, then from what it wraps."""
     try:
         from pettingzoo.utils.wrappers import BaseWrapper, OrderEnforcingWrapper
     except ImportError:

@@ -1,11 +1,11 @@
-"""The other way: a Remuda game as a PettingZoo environment, for use with other libraries.
+"""Export a Remuda game as a PettingZoo environment, for use with other libraries.
 
     from remuda.envs.adapters.export import aec_env, parallel_env
 
     env = parallel_env("treasure_hunt", num_agents=4)
 
-`ParallelGame` lets all agents observe at the start of a turn; their actions still take effect in
-the game's order. `AECGame` keeps that order: who acts later sees what those before it did.
+In a `ParallelGame` all agents observe at the start of a turn, and their actions take effect in the
+game's order. In an `AECGame` a later agent also observes what those before it did.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EVERY = np.ones(1, np.bool_)
 
 
 class _Table:
-    """One copy of a game, with its agents by name."""
+    """One copy of a game, addressed by agents' names."""
 
     def __init__(self, game: VectorEnv) -> None:
         if game.num_envs != 1:
@@ -58,11 +58,7 @@ class _Table:
         self._paid[:] = 0.0
 
     def newly_given(self, rewards: Array | None = None) -> dict[str, float]:
-        """What each agent has been given since this was asked for last.
-
-        Args:
-            rewards: of the whole turn, at its end; None: in the middle of a turn.
-        """
+        """Return each agent's reward since the last call, in mid-turn or at its end (`rewards`)."""
         if rewards is None:
             rewards = self.game.rewards_so_far
         if rewards is None:
@@ -72,7 +68,7 @@ class _Table:
         return dict(zip(self.names, given.tolist(), strict=True))
 
     def look(self, name: str) -> Any:
-        """What an agent sees now, with its mask where it has one."""
+        """Return an agent's observation, with its mask if it has one."""
         agent = self.index[name]
         spec = self.game.agents[agent]
         space = spec.observation_space
@@ -85,7 +81,7 @@ class _Table:
         self.game.act(self.index[name], np.asarray(action)[None])
 
     def live(self) -> list[str]:
-        """The agents that act."""
+        """Return the agents that act."""
         return [name for i, name in enumerate(self.names) if self.game.active[0, i]]
 
     def picture(self, mode: str | None) -> Array | None:
@@ -103,14 +99,14 @@ def _sees(spec: Any) -> spaces.Space[Any]:
 
 
 class _Exported:
-    """What both kinds have in common."""
+    """The base of both kinds of environments."""
 
     def __init__(self, game: VectorEnv, name: str = "game", render_mode: str | None = None) -> None:
-        """Take one copy.
+        """Take one copy of a game.
 
         Args:
-            game: one copy of it.
-            name: of the environment.
+            game: with one copy.
+            name: of the environment, in its metadata.
             render_mode: `rgb_array`: `render` returns a picture; None: nothing.
         """
         self._table = _Table(game)
@@ -124,30 +120,27 @@ class _Exported:
         self.agents: list[str] = []
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """What an agent may see."""
         return self._table.sees[agent]
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
-        """What an agent may do."""
         return self._table.acts[agent]
 
     def render(self) -> Array | None:
-        """A picture: [height, width, 3] uint8."""
+        """Return a picture: [height, width, 3] uint8."""
         return self._table.picture(self.render_mode)
 
     def close(self) -> None:
-        """Give back what the game holds."""
         self._table.game.close()
 
 
 class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
-    """A game as a PettingZoo environment whose agents act at once."""
+    """A game as a PettingZoo environment whose agents act simultaneously."""
 
     def __init__(self, game: VectorEnv, name: str = "game", render_mode: str | None = None) -> None:
-        """Take one copy; arguments as of `AECGame`.
+        """Take one copy of a game, as `AECGame` does.
 
         Raises:
-            ConfigError: who acts next depends on what the one before did.
+            ConfigError: who acts next depends on the action before.
         """
         if not game.can_observe_together:
             raise ConfigError(
@@ -155,7 +148,7 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
                 f'before, and cannot act at once as in parallel_env; take aec_env("{name}")'
             )
         super().__init__(game, name, render_mode)
-        # By agent in an episode of its own, what it has earned and was not paid yet.
+        # By agent in an episode, its rewards that were not paid yet.
         self._owed: dict[str, float] = {}
 
     def reset(
@@ -163,7 +156,7 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         seed: int | None = None,
         options: dict[str, Any] | None = None,  # noqa: ARG002
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        """Begin an episode; returns what everybody sees."""
+        """Begin an episode, and return observations and infos."""
         self._table.reset(seed)
         self.agents = self._table.live()
         self._table.begin_turn()
@@ -173,11 +166,11 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         return seen, _nothing(self.agents)
 
     def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-        """One turn, in the game's order.
+        """Play one turn, in the game's order.
 
-        An agent that sits out turns of its episode is paid for them when it is back, or at its end.
-        One whose episode has ended sees what it was at its end, or where it is back at once, what
-        it acts on next.
+        An agent that sits out turns is paid for them when it is back, or at its end. One whose
+        episode has ended gets its final observation, or, if it is back at once, the first of its
+        next episode.
         """
         table, game, played = self._table, self._table.game, self.agents
         for group in game.turn_groups:
@@ -197,7 +190,7 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         seen = {name: last[name] if name in last else table.look(name) for name in told}
         if self.agents:
             self._earn(table.newly_given())
-        # Of those who begin an episode now nothing was earned or ended.
+        # Agents that begin an episode now have earned nothing.
         paid = [name for name in told if name in self._owed]
         rewards = {name: self._owed[name] for name in paid}
         self._owed |= dict.fromkeys([*paid, *self.agents], 0.0)
@@ -212,7 +205,7 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
             self._owed[name] += given[name]
 
     def _flags(self, flags: Array) -> dict[str, bool]:
-        """Of one kind of end, by agent in an episode."""
+        """Return flags of one kind for each agent in an episode."""
         return {name: bool(flags[0, self._table.index[name]]) for name in self._owed}
 
 
@@ -232,22 +225,25 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         self.terminations = dict.fromkeys(self.agents, False)
         self.truncations = dict.fromkeys(self.agents, False)
         self.infos = _nothing(self.agents)
-        self._last: dict[str, Any] = {}  # by agent whose episode has ended: what it saw then
+        self._last: dict[str, Any] = {}  # final observations, by agent
         self._skip_agent_selection = None
         self._begin_turn()
         self._accumulate_rewards()
 
     def observe(self, agent: str) -> Any:
-        """What an agent sees; those that act at once see the world before any of them acted."""
+        """Return an observation. Agents of one group observe the world before any of them acted."""
         if agent in self._last and (self.terminations.get(agent) or self.truncations.get(agent)):
             return self._last[agent]
         return self._seen[agent] if agent in self._seen else self._table.look(agent)
 
     def step(self, action: Any) -> None:
-        """Let the selected agent act; the last one of a turn ends it. Rewards come when they do."""
+        """Let the selected agent act.
+
+        The last act of a turn ends it; rewards appear when they come.
+        """
         if self.terminations[self.agent_selection] or self.truncations[self.agent_selection]:
             self._was_dead_step(action)
-            self._join(self._table.live())  # who ended may have come back meanwhile
+            self._join(self._table.live())  # the dead may have come back meanwhile
             return
         self._cumulative_rewards[self.agent_selection] = 0.0
         self._clear_rewards()
@@ -263,7 +259,7 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         self._next_agent()
 
     def _next_agent(self) -> bool:
-        """Select who acts next in this turn; False: no agent is left."""
+        """Select the agent that acts next in this turn; False: there is none."""
         while not self._waiting:
             group = next(self._groups, None)
             if group is None:
@@ -278,7 +274,7 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         return True
 
     def _join(self, live: list[str]) -> None:
-        """Take up those who come back in the middle of an episode, once they were stepped out."""
+        """Add agents that come back in mid-episode, after their dead step."""
         for name in live:
             if name not in self.terminations:
                 self.agents.append(name)
@@ -307,16 +303,16 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
 
 
 def parallel_env(game: str, render_mode: str | None = None, **options: Any) -> ParallelGame:
-    """The game called `game`, with its options, as an environment whose agents act at once.
+    """Make a game with its options as an environment whose agents act simultaneously.
 
     Raises:
-        ConfigError: there is no such game, it refuses an option, or its agents cannot act at once.
+        ConfigError: there is no such game, it refuses an option, or its agents move one by one.
     """
     return ParallelGame(make_env(game, 1, **options), game, render_mode)
 
 
 def aec_env(game: str, render_mode: str | None = None, **options: Any) -> AECGame:
-    """The game called `game`, with its options, as an environment of one agent at a time."""
+    """Make a game with its options as an environment of one agent at a time."""
     return AECGame(make_env(game, 1, **options), game, render_mode)
 
 

@@ -1,4 +1,4 @@
-"""State of wrappers that outlasts an episode: no run saves it, so it is refused, or told."""
+"""State of wrappers that outlasts an episode: no run saves it, so it is refused or reported."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
 
 INNER = ("env", "aec_env", "par_env", "_env")
-"""What wrappers call the environment that they stand round."""
+"""The attributes in which wrappers keep their environment."""
 LIBRARIES = ("remuda", "gymnasium", "pettingzoo", "supersuit", "shimmy")
-"""Libraries whose wrappers are known to keep nothing else than running statistics."""
+"""Libraries whose wrappers keep nothing from episode to episode but running statistics."""
 TURNS = 30
-"""Turns that are played to see what outlasts them."""
+"""Turns that are played to find what outlasts them."""
 SPREADS, COUNTS = {"var", "std", "m2", "s"}, {"count", "n"}
 
 
 def refuse_statistics(copy: Any) -> None:
-    """Refuse a wrapper of a library that normalises by running statistics.
+    """Refuse a library's wrapper that normalises by running statistics.
 
-    Each copy in each process would have its own, and evaluation and resumed runs none: policies
-    would be shown other observations than those they were trained on. One whose statistics do not
-    change (`update_running_mean` is False) is let pass. User code is played first: `lasting_state`.
+    Each copy in each process would have different ones, and evaluation and resumed runs none:
+    policies would observe other numbers than in training. Statistics that do not change
+    (`update_running_mean` is False) are allowed. `lasting_state` checks user code.
 
     Raises:
-        ConfigError: there is one.
+        ConfigError: there is such a wrapper.
     """
     for layer in _layers(copy):
         held = {**getattr(layer, "__dict__", {})}
@@ -51,12 +51,11 @@ def _refused(layer: Any, name: str) -> ConfigError:
 
 
 def lasting_state(env: VectorEnv) -> tuple[str, ...]:
-    """What user-written wrappers keep from one episode to the next, as `Wrapper.attribute`.
+    """Return what user-written wrappers keep between episodes, as `Wrapper.attribute`.
 
-    A few turns are played at random, in one copy that is not played otherwise, between two resets
-    from the same seed: what differs after them outlasts episodes. Nothing is found where there is
-    no such wrapper, or where the environment cannot be played so. Of the environment itself only
-    running statistics are looked at.
+    Plays a few random turns in one copy, which is not used otherwise, between two resets from the
+    same seed: what differs after them outlasts episodes. Of the environment itself only running
+    statistics are compared. Nothing is found if the environment cannot be played.
 
     Raises:
         ConfigError: running statistics outlast episodes. Constants of such names do not.
@@ -82,7 +81,7 @@ def lasting_state(env: VectorEnv) -> tuple[str, ...]:
             if not env.active.any():
                 break
         env.reset(seeds, everyone)
-    except Exception:  # the run itself will tell of it
+    except Exception:  # the run itself reports it
         return ()
     changed = [
         (layer, name)
@@ -97,7 +96,7 @@ def lasting_state(env: VectorEnv) -> tuple[str, ...]:
 
 
 def lasting_words(found: tuple[str, ...]) -> str:
-    """What a user is told of state that outlasts episodes."""
+    """Return the note about state that outlasts episodes."""
     return (
         f"env.wrappers: {', '.join(found)} changes from episode to episode, and no run saves it: "
         "each copy of the environment has its own, and evaluation and a resumed run begin without "
@@ -107,7 +106,7 @@ def lasting_words(found: tuple[str, ...]) -> str:
 
 
 def _layers(copy: Any) -> Iterator[Any]:
-    """The wrappers of an environment, the outermost first, and then the environment itself."""
+    """Yield the wrappers of an environment, outermost first, and then the environment itself."""
     seen: set[int] = set()
     while copy is not None and id(copy) not in seen:
         seen.add(id(copy))
@@ -126,7 +125,7 @@ def _is_of_library(layer: Any) -> bool:
 
 
 def _may_last(layer: Any) -> bool:
-    """Whether this is a wrapper that the user wrote, or the environment, with statistics."""
+    """Return whether this is a user's wrapper, or a user's environment with statistics."""
     if _is_of_library(layer):
         return False
     return _is_wrapper(layer) or any(map(_is_statistics, getattr(layer, "__dict__", {}).values()))
@@ -142,7 +141,7 @@ def _is_statistics(value: Any) -> bool:
 
 
 def _numbers(layer: Any) -> dict[str, bytes]:
-    """By name, the numbers of a wrapper's attributes, as bytes."""
+    """Return the numbers in each attribute of a wrapper, as bytes."""
     found = {}
     for name, value in getattr(layer, "__dict__", {}).items():
         if name not in INNER:

@@ -1,272 +1,153 @@
-"""Masks in whatever form libraries hand them over, as one row of true and false.
+"""Convert the masks of libraries to one row of booleans.
 
-The forms are those of Gymnasium's `sample(mask=...)`, in which None allows all of a part, and one
-row for all parts in their order.
+A mask is either a row with one entry per action, the choices of a space in order, or what
+Gymnasium's `sample(mask=...)` takes: a mask per choice, where None allows all of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import accumulate
-from math import prod
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
 from remuda.envs.checks import BadValueError, UntakeableError, numbers_in, short
-from remuda.types import Array
+from remuda.types import Array, Bools
 
 
 @dataclass(frozen=True)
-class Form:
-    """What the masks of a space of choices are read by, worked out once."""
+class MaskForm:
+    """The layout of the masks of an action space."""
 
-    space: spaces.Space[Any]
-    """Of the actions, as the library has it."""
     size: int
-    """How many actions there are, those of each choice added up."""
-    parts: tuple[tuple[Any, Form], ...] = ()
-    """Of a space of several choices: the key and the form of each."""
-    nested: tuple[Form, ...] = ()
-    """Of a `MultiDiscrete` of several dimensions: its slices along the first."""
+    """Actions, summed over all choices."""
+    parts: Mapping[Any, MaskForm] | None = None
+    """The form of each choice; None: there is only one."""
+    is_named: bool = False
+    """True if the parts have names (`Dict`), not places."""
+    bits: tuple[int, ...] | None = None
+    """The shape of a `MultiBinary` action; each bit has two actions, off and on."""
 
 
-def form_of(space: spaces.Space[Any]) -> Form:
-    """What the masks of a space of choices are read by."""
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        named = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        parts = tuple((key, form_of(own)) for key, own in named)
-        return Form(space, sum(own.size for _, own in parts), parts)
-    if isinstance(space, spaces.MultiDiscrete):
-        sizes = enumerate(space.nvec.ravel().tolist())
-        parts = tuple((i, Form(spaces.Discrete(n), n)) for i, n in sizes)
-        rows = space.nvec if space.nvec.ndim > 1 else ()
-        nested = tuple(form_of(spaces.MultiDiscrete(row)) for row in rows)
-        return Form(space, int(space.nvec.sum()), parts, nested)
+def mask_form(space: spaces.Space[Any]) -> MaskForm:
+    """Return the layout of the masks of an action space."""
     if isinstance(space, spaces.MultiBinary):
-        return Form(space, 2 * int(np.prod(space.shape)))
-    assert isinstance(space, spaces.Discrete), f"actions in {space} are not counted"
-    return Form(space, int(space.n))
-
-
-def flat_mask(mask: Any, form: Form, check: bool = True, what: str = "its mask") -> Array:
-    """A mask as one row: [form.size], numbers or booleans.
-
-    Args:
-        mask: one row for all, a mask for each part, or None: all is allowed. Of a `MultiDiscrete`
-            an array of as many numbers, in their order, if each of its rows holds whole choices. Of
-            a `MultiBinary` it has off and on of each bit, in the last axis if it has several, or
-            one entry a bit: 0 off, 1 on, 2 either.
-        form: of the space of the actions.
-        check: refuse entries of bits that are none of these.
-        what: it is, in messages.
-
-    Raises:
-        BadValueError: it has none of these forms; or, with `check`, strange entries of bits.
-    """
-    space, size = form.space, form.size
-    if mask is None:
-        return np.ones(size, np.bool_)
-    if isinstance(space, spaces.Dict):
-        if _is_row(mask) and np.size(mask) == size:
-            return _row(mask, size, what)
-        if not isinstance(mask, Mapping) or mask.keys() != space.spaces.keys():
-            names = ", ".join(map(str, space.spaces))
-            raise UntakeableError(
-                f"{what} is {short(mask)}, and has to have parts {names}, or to be {size} of true "
-                "or false"
-            )
-        rows = [flat_mask(mask[key], own, check, _part(what, key)) for key, own in form.parts]
-        return np.concatenate(rows)
-    if isinstance(mask, Mapping):
-        first = int(space.start) if isinstance(space, spaces.Discrete) else 0
-        mask = _by_number(mask, first, what)
+        return MaskForm(2 * int(np.prod(space.shape)), bits=space.shape)
     if isinstance(space, spaces.Discrete):
-        return _row(mask, size, what)
-    if isinstance(space, spaces.MultiBinary):
-        return _of_bits(mask, space.shape, check, what)
-    if _is_row(mask) and np.size(mask) == size:
-        return _row(mask, size, what)
-    return _of_parts(mask, form, check, what)
-
-
-def _part(what: str, key: Any) -> str:
-    return f"{what}, part {key}"
-
-
-def _by_number(mask: Mapping[Any, Any], first: int, what: str) -> tuple[Any, ...]:
-    """The values of a mapping whose keys are numbers, in the order of these.
-
-    Args:
-        mask: that has them.
-        first: the number of the first action; they may also be counted from 0.
-        what: it is, in messages.
-
-    Raises:
-        UntakeableError: its keys are anything else, so that nothing tells which value is whose.
-    """
-    for begin in (0, first):
-        numbers = range(begin, begin + len(mask))
-        if all(number in mask for number in numbers):
-            return tuple(mask[number] for number in numbers)
-    raise UntakeableError(
-        f"{what} is {short(mask)}, and there are no names to tell by which of them is whose; its "
-        f"keys have to be the numbers {first} to {first + len(mask) - 1}, or let it be a row"
-    )
-
-
-def _of_parts(mask: Any, form: Form, check: bool, what: str) -> Array:
-    """The row of a mask of several choices without names.
-
-    Raises:
-        UntakeableError: it has not as many parts, nor as many entries.
-    """
-    own = [part for _, part in form.parts]
-    joinable = isinstance(form.space, spaces.MultiDiscrete)
-    found: list[Any] = []
-    if isinstance(mask, tuple | list):
-        found = [] if _is_row(mask) else list(mask)
-    elif hasattr(mask, "__array__"):
-        array = numbers_in(mask)
-        if joinable and array is not None and array.size == form.size:
-            _refuse_mixed(array, form, what)
-            return np.ravel(array)
-        if array is not None:
-            found = list(array) if array.ndim > 1 else []
-        elif isinstance(mask, np.ndarray) and mask.ndim:  # parts of unlike lengths
-            found = list(mask)
-    if form.nested and len(found) == len(form.nested) != len(own):
-        own = list(form.nested)
-    whole = numbers_in(mask) if joinable and found else None
-    if whole is not None and whole.size == form.size:  # parts of the same shape
-        _refuse_mixed(whole, form, what)
-        if len(found) != len(own):
-            return np.ravel(whole)
-    if len(found) != len(own):
-        joined = [numbers_in(part) for part in found] if joinable else []
-        arrays = [np.ravel(array) for array in joined if array is not None]
-        sizes, lengths = [part.size for _, part in form.parts], [array.size for array in arrays]
-        if len(arrays) == len(found) and sum(lengths) == form.size and _whole(sizes, lengths):
-            if lengths == _columns(sizes):
-                raise UntakeableError(
-                    f"{what} is {short(mask)}, which may be {len(lengths)} columns or whole "
-                    f"choices in rows; let it have a row for each of the {len(sizes)} choices"
-                )
-            return np.concatenate(arrays)
-        raise UntakeableError(
-            f"{what} is {short(mask)}, not of {len(own)} parts or {form.size} of true or false"
-        )
-    return np.concatenate(
-        [
-            flat_mask(part, each, check, _part(what, i))
-            for i, (part, each) in enumerate(zip(found, own, strict=True))
-        ]
-    )
-
-
-def _refuse_mixed(array: Array, form: Form, what: str) -> None:
-    """Refuse an array that mixes the choices of a `MultiDiscrete` where it is read in its order.
-
-    Raises:
-        UntakeableError: it is one.
-    """
-    choices, sizes = form.space.shape or (), tuple(own.size for _, own in form.parts)
-    if not _in_order(array.shape, choices, sizes):
-        raise UntakeableError(
-            f"{what} has the shape {array.shape}, whose rows are not those of the {len(sizes)} "
-            "choices, so that read row by row it would mix them; let it have a row for each choice"
-        )
-
-
-@lru_cache(maxsize=1024)
-def _in_order(shape: tuple[int, ...], choices: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
-    """Whether an array with as many entries as there are actions is read row by row.
-
-    Args:
-        shape: of the array.
-        choices: the shape of the actions.
-        sizes: how many actions each choice has.
-    """
-    shape, choices = (tuple(size for size in axes if size != 1) for axes in (shape, choices))
-    count, outer, length = len(sizes), shape[:-1], shape[-1] if shape else 1
-    if count == 1 or not outer:
-        return True
-    if shape[: len(choices)] == choices and set(sizes) == {prod(shape[len(choices) :])}:
-        return True  # what each may do in its place, in one dimension or several
-    rows, each = prod(outer), count // prod(outer)
-    if len(choices) > 1:
-        same = [sum(sizes[i : i + each]) for i in range(0, count, each or 1)] == [length] * rows
+        return MaskForm(int(space.n))
+    parts: dict[Any, spaces.Space[Any]]
+    if isinstance(space, spaces.Dict):
+        parts = dict(space.spaces)
+    elif isinstance(space, spaces.Tuple):
+        parts = dict(enumerate(space.spaces))
     else:
-        same = _whole(sizes, (length,) * rows)
-    if same and outer == choices[: len(outer)]:
-        return True  # those of a place in a row
-    columns = length == count != rows and len(set(sizes)) == 1
-    return same and not columns and (len(choices) < 2 or _joined(outer, choices))
+        assert isinstance(space, spaces.MultiDiscrete), f"actions in {space} are not counted"
+        rows = space.nvec.ndim > 1
+        parts = {
+            i: spaces.MultiDiscrete(sizes) if rows else spaces.Discrete(int(sizes))
+            for i, sizes in enumerate(space.nvec)
+        }
+    forms = {key: mask_form(part) for key, part in parts.items()}
+    size = sum(form.size for form in forms.values())
+    return MaskForm(size, forms, isinstance(space, spaces.Dict))
 
 
-def _joined(axes: tuple[int, ...], choices: tuple[int, ...]) -> bool:
-    """Whether axes are the first ones of the actions, some that are side by side joined."""
-    rest = list(choices)
-    for size in axes:
-        found = 1
-        while found < size and rest:
-            found *= rest.pop(0)
-        if found != size:
-            return False
-    return True
+def write_mask(
+    mask: Any, out: Bools, check: bool = True, space: spaces.Space[Any] | MaskForm | None = None
+) -> None:
+    """Write a library's mask into `out`: [actions].
+
+    Args:
+        mask: the mask; None allows everything.
+        out: the row to write.
+        check: whether entries other than 0 and 1 are refused.
+        space: the action space, or its form; None: a single choice.
+
+    Raises:
+        BadValueError: the mask has another layout, or holds another value.
+    """
+    if mask is None:
+        out[...] = True
+        return
+    if type(mask) is np.ndarray and mask.shape == out.shape and mask.dtype.kind in "biuf":
+        flat = mask  # the usual case
+    else:
+        space = spaces.Discrete(out.size) if space is None else space
+        flat = flat_mask(mask, space if isinstance(space, MaskForm) else mask_form(space), check)
+    out[...] = flat.astype(np.bool_)
+    # An int8 mask of zeros and ones has the same bytes as the row.
+    if check and flat.dtype.kind != "b" and flat.tobytes() != out.tobytes():
+        strange = flat != out
+        if strange.any():
+            at = int(strange.argmax())
+            raise BadValueError(
+                f"its mask holds {flat[at]} (number {at} of {flat.size}); it may hold 1 where an "
+                "action is allowed and 0 where it is not, and nothing else"
+            )
 
 
-def _whole(sizes: Sequence[int], lengths: Sequence[int]) -> bool:
-    """Whether each of some rows ends where a choice does, given how many actions each has."""
-    return set(accumulate(lengths)) <= set(accumulate(sizes))
+def flat_mask(mask: Any, form: MaskForm, check: bool = True, name: str = "its mask") -> Array:
+    """Return a mask as one row of numbers or booleans: [form.size].
+
+    Raises:
+        UntakeableError: it has another layout.
+        BadValueError: with `check`, the mask of a bit is neither 0, 1 nor 2.
+    """
+    if mask is None:
+        return np.ones(form.size, np.bool_)
+    array = None if isinstance(mask, Mapping) else numbers_in(mask)
+    if array is not None and array.size == form.size and np.squeeze(array).ndim < 2:
+        return np.ravel(array)
+    if form.bits is not None:
+        return _mask_of_bits(mask, array, form.bits, check, name)
+    if form.parts is None:
+        raise UntakeableError(f"{name} is {short(mask)}, not {form.size} of true or false")
+    rows = [
+        flat_mask(part, own, check, f"{name}, part {key}")
+        for (key, own), part in zip(
+            form.parts.items(), _parts(mask, array, form, form.parts, name), strict=True
+        )
+    ]
+    return np.concatenate(rows)
 
 
-def _columns(sizes: Sequence[int]) -> list[int]:
-    """The lengths of parts of which part k holds what says of each choice if it may be k."""
-    return [sum(size > k for size in sizes) for k in range(max(sizes))]
+def _parts(
+    mask: Any, array: Array | None, form: MaskForm, parts: Mapping[Any, MaskForm], name: str
+) -> list[Any]:
+    """Return the masks of the parts of a space, in order, or raise an `UntakeableError`."""
+    if form.is_named:
+        if isinstance(mask, Mapping) and mask.keys() == parts.keys():
+            return [mask[key] for key in parts]
+        raise UntakeableError(
+            f"{name} is {short(mask)}, and has to have parts {', '.join(map(str, parts))}, or to "
+            f"be {form.size} of true or false"
+        )
+    values = mask if array is None else array
+    is_sequence = isinstance(values, tuple | list) or getattr(values, "ndim", 0) > 0
+    found = list(values) if is_sequence else []
+    if len(found) != len(parts):
+        raise UntakeableError(
+            f"{name} is {short(mask)}, not of {len(parts)} parts or {form.size} of true or false"
+        )
+    return found
 
 
-def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape without the first axes that hold one entry only."""
-    axes = list(shape)
-    while len(axes) > 1 and axes[0] == 1:
-        del axes[0]
-    return tuple(axes)
-
-
-def _is_row(mask: Any) -> bool:
-    """Whether a mask is a row of single entries, and no sequence of parts."""
-    if isinstance(mask, tuple | list):
-        parts = tuple, list, Mapping, type(None)
-        return not any(isinstance(e, parts) or getattr(e, "ndim", 0) for e in mask)
-    if isinstance(mask, Mapping):
-        return False
-    array = numbers_in(mask)
-    return array is not None and array.ndim == 1
-
-
-def _row(mask: Any, size: int, what: str) -> Array:
-    array = numbers_in(mask)
-    if array is None or array.size != size:
-        raise UntakeableError(f"{what} is {short(mask)}, not {size} of true or false")
-    return np.ravel(array)
-
-
-def _of_bits(mask: Any, shape: tuple[int, ...], check: bool, what: str) -> Array:
-    """Off and on of each bit of an action of that shape: [2 bits]."""
+def _mask_of_bits(
+    mask: Any, array: Array | None, shape: tuple[int, ...], check: bool, name: str
+) -> Array:
+    """Return off and on of each bit of a `MultiBinary` action: [2 * bits]."""
     count = int(np.prod(shape))
-    array = numbers_in(mask)
     if array is None or array.size not in (count, 2 * count):
         raise UntakeableError(
-            f"{what} is {short(mask)}, not {2 * count} of true or false, or {count} of 0, 1 and 2"
+            f"{name} is {short(mask)}, not {2 * count} of true or false, or {count} of 0, 1 and 2"
         )
-    known = {_without_ones(each) for each in ((count, 2), (*shape, 2), shape)}
-    if _without_ones(array.shape) not in known and np.squeeze(array).ndim > 1:
+    wanted = shape if array.size == count else (*shape, 2)
+    found = np.squeeze(array).shape
+    if len(found) > 1 and found != tuple(size for size in wanted if size != 1):
         raise UntakeableError(
-            f"{what} has the shape {array.shape}; of several dimensions it has to be "
+            f"{name} has the shape {array.shape}; of several dimensions it has to be "
             f"{(*shape, 2)}, off and on of each bit, or {shape}"
         )
     bits = np.ravel(array)
@@ -274,7 +155,7 @@ def _of_bits(mask: Any, shape: tuple[int, ...], check: bool, what: str) -> Array
         return bits
     if check and bits.dtype.kind == "b":
         raise BadValueError(
-            f"{what} is {short(mask)}, true or false for each bit, of which none could be either; "
+            f"{name} is {short(mask)}, true or false for each bit, of which none could be either; "
             "with one entry for each bit let it be whole numbers: 0 where the bit has to be off, 1 "
             "where it has to be on and 2 where it may be either; or let it hold true or false for "
             "off and for on of each bit"
@@ -283,28 +164,21 @@ def _of_bits(mask: Any, shape: tuple[int, ...], check: bool, what: str) -> Array
     if check and strange.any():
         at = int(strange.argmax())
         raise BadValueError(
-            f"{what} holds {bits[at]} (number {at} of {count}); with one entry for each bit it may "
+            f"{name} holds {bits[at]} (number {at} of {count}); with one entry for each bit it may "
             "hold 0 where the bit has to be off, 1 where it has to be on and 2 where it may be "
             "either, and nothing else"
         )
     return np.stack([bits != 1, bits != 0], axis=1).ravel()
 
 
-def refuse_unfit(masked_in: spaces.Space[Any], does: spaces.Space[Any]) -> None:
-    """Refuse a space of masks none of whose values could be a mask of the actions.
-
-    Args:
-        masked_in: where the masks are.
-        does: the actions, as the library has them.
+def check_mask_space(mask_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> None:
+    """Refuse a space of masks that cannot hold a mask of the actions.
 
     Raises:
-        UntakeableError: its values have no form of a mask.
-        BadValueError: it has no value that allows everything.
+        UntakeableError: its values have another layout.
+        BadValueError: none of its values allows everything.
     """
-    widest = _widest(masked_in)
-    if isinstance(masked_in, spaces.Dict) and not isinstance(does, spaces.Dict):
-        widest = tuple(widest.values())  # in the order of its names, as `Sight.mask` has them
-    widest = flat_mask(widest, form_of(does), check=False)
+    widest = flat_mask(_widest(mask_space), mask_form(action_space), check=False)
     if not widest.astype(np.bool_).all():
         raise BadValueError(
             "by its space it never allows all of them (of a MultiBinary, one entry for each bit is "
@@ -314,7 +188,7 @@ def refuse_unfit(masked_in: spaces.Space[Any], does: spaces.Space[Any]) -> None:
 
 
 def _widest(space: spaces.Space[Any]) -> Any:
-    """The value of a space of masks that allows the most: 2 where it may be, or 1."""
+    """Return the value of a space of masks that allows the most."""
     if isinstance(space, spaces.Dict):
         return {name: _widest(own) for name, own in space.spaces.items()}
     if isinstance(space, spaces.Tuple):

@@ -1,6 +1,6 @@
-"""Games of OpenSpiel (Lanctot et al. 2019), of turns or of moves at once, with chance drawn.
+"""Games of OpenSpiel (Lanctot et al. 2019), sequential or simultaneous, with explicit chance.
 
-`open_spiel:leduc_poker`, or with the game's own parameters `open_spiel:kuhn_poker(players=3)`.
+`open_spiel:leduc_poker`, or with parameters `open_spiel:kuhn_poker(players=3)`.
 """
 
 from __future__ import annotations
@@ -20,23 +20,20 @@ from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnR
 
 INFORMATION, OBSERVATION = "information_state", "observation"
 FROM_SPIEL = (IndexError, MemoryError, OverflowError, RuntimeError, ValueError)
-"""What comes from OpenSpiel's C++ besides its own errors, where it does not check parameters."""
+"""Errors of OpenSpiel's C++, besides its own, for parameters that it does not check."""
 MOST_ACTIONS = 50_000
-"""Distinct actions of a game that is played here at most."""
+"""The most distinct actions of a game."""
 SEES = ("auto", INFORMATION, OBSERVATION)
 
 
 class OpenSpielEnv(VectorEnv):
     """Copies of a game of OpenSpiel.
 
-    An agent sees what OpenSpiel calls its information state, all that it has learned since the
-    beginning, or an observation, which need not remember; it may do what is legal. In a game of
-    turns a turn here is a round in which every player may act once, in the order of their numbers,
-    where it is to act; where players move at the same time, all that do act in one turn. Chance is
-    drawn from the seed of each episode. Rewards are those of the game.
-
-    What a player earns before its own first move of an episode counts for its return, and belongs
-    to no decision of its own.
+    An agent observes OpenSpiel's information state (all that it has learned since the beginning) or
+    an observation, which need not remember. In a sequential game a turn is a round in which each
+    player may act once, in the order of their numbers, when it is to act. In a simultaneous game
+    all players that act do so in one turn. The seed of an episode determines its chance. A player's
+    rewards before its first act count for its return, and belong to none of its actions.
     """
 
     def __init__(self, name: str, num_envs: int = 1, sees: str = "auto") -> None:
@@ -45,24 +42,23 @@ class OpenSpielEnv(VectorEnv):
         Args:
             name: as OpenSpiel loads it, with its parameters.
             num_envs: copies.
-            sees: `information_state`, `observation`, or `auto`: the first that the game offers;
-                of a game in which everything is seen, the other way round.
+            sees: `information_state`, `observation`, or `auto`: the first that the game offers; in
+                a game of perfect information the observation comes first.
 
         Raises:
-            ConfigError: OpenSpiel is missing or does not know the game, or it cannot be played
-                here: it has no tensors, its chance cannot be drawn by a seed, or it is of a mean
-                field.
+            ConfigError: OpenSpiel is missing or does not know the game, or it has no tensors,
+                implicit chance, or a mean field.
         """
         self._spiel, self.game = load_game(name)
-        """OpenSpiel, and its own game."""
+        """OpenSpiel's game."""
         spiel = self._spiel
         self.name, self.num_envs = name, num_envs
         kind = self.game.get_type()
         self.moves_together = kind.dynamics == spiel.GameType.Dynamics.SIMULTANEOUS
-        """Whether players move at the same time."""
+        """True if players move simultaneously."""
         self.can_observe_together = self.moves_together
         _check(spiel, name, kind)
-        self._sees = _what_is_seen(spiel, name, kind, sees)
+        self._sees = _tensor_of(spiel, name, kind, sees)
         shape = self._shape = _shape_of(spiel, self.game, name, self._sees)
         players = int(self.game.num_players())
         if players < 1 or self.game.num_distinct_actions() < 1:
@@ -91,11 +87,11 @@ class OpenSpielEnv(VectorEnv):
         self._terminated: Bools = np.zeros(size, np.bool_)
         self._result = TurnResult(self._rewards, self._terminated, np.zeros(size, np.bool_))
         self._returns = np.zeros(size)
-        """What each has been given in the episode, as far as was told."""
+        """The returns of the episode so far."""
         self._chosen: Integers = np.zeros(size, np.int64)
         self._numbers = [np.random.PCG64(0) for _ in range(num_envs)]
         self.states: list[Any] = [self.game.new_initial_state() for _ in range(num_envs)]
-        """By copy, where the game stands."""
+        """OpenSpiel's state of each copy."""
         try:
             for e in range(num_envs):
                 self._by_chance(e)
@@ -104,7 +100,6 @@ class OpenSpielEnv(VectorEnv):
             raise ConfigError(f"OpenSpiel cannot begin {name!r}: {line}") from None
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        """Begin anew in the copies in `mask`, each by its own seed."""
         for e in np.flatnonzero(mask).tolist():
             self._numbers[e] = np.random.PCG64(int(seeds[e]))
             self.states[e] = self.game.new_initial_state()
@@ -114,12 +109,11 @@ class OpenSpielEnv(VectorEnv):
             self._note(e)
 
     def begin_turn(self) -> None:
-        """Nothing moves but the players, and chance after them."""
         self._rewards[...] = 0.0
         self._terminated[...] = False
 
     def observe(self, agent: int, out: Array) -> None:
-        """Its information state or observation, and zeros where the game is over."""
+        """Write the information state or observation, and zeros when the game is over."""
         for e, state in enumerate(self.states):
             if state.is_terminal():
                 out[e] = 0.0
@@ -127,7 +121,7 @@ class OpenSpielEnv(VectorEnv):
             out[e] = self.observation_in(state, agent)
 
     def observation_in(self, state: Any, agent: int) -> Floats:
-        """What a player sees in a state of OpenSpiel's: [*observation_shape]."""
+        """Return a player's observation in a state of OpenSpiel: [*observation_shape]."""
         if self._sees == INFORMATION:
             observation = state.information_state_tensor(agent)
         else:
@@ -136,28 +130,28 @@ class OpenSpielEnv(VectorEnv):
         return found
 
     def mask(self, agent: int, out: Bools) -> None:
-        """What is legal where it is to act, and anything elsewhere."""
+        """Allow legal actions to a player that acts, and everything to others."""
         out[...] = True
         for e in np.flatnonzero(self.active[:, agent]).tolist():
             out[e] = False
             out[e, self.states[e].legal_actions(agent)] = True
 
     def act(self, agent: int, actions: Integers) -> None:
-        """Move, where it is this player's turn."""
+        """Move in the copies where it is this player's turn."""
         if self.moves_together:
             self._chosen[:, agent] = actions
             return
         for e in np.flatnonzero(self.active[:, agent]).tolist():
             self.states[e].apply_action(int(actions[e]))
-            self._went_on(e)
+            self._update(e)
 
     def end_turn(self) -> TurnResult:
-        """Players that move at the same time do so now."""
+        """Apply simultaneous moves."""
         if self.moves_together:
             for e in np.flatnonzero(self.active.any(1)).tolist():
                 state = self.states[e]
                 if state.is_simultaneous_node():
-                    # One that may do nothing has a choice all the same.
+                    # A player without legal actions passes 0.
                     state.apply_actions(
                         [
                             int(self._chosen[e, i]) if acts else 0
@@ -166,11 +160,11 @@ class OpenSpielEnv(VectorEnv):
                     )
                 else:
                     state.apply_action(int(self._chosen[e, state.current_player()]))
-                self._went_on(e)
+                self._update(e)
         return self._result
 
     def describe(self, agent: int, env: int = 0) -> str:
-        """What a player knows, as OpenSpiel writes it."""
+        """Return the player's information in OpenSpiel's notation."""
         state, kind = self.states[env], self.game.get_type()
         if state.is_terminal():
             return ""
@@ -179,17 +173,17 @@ class OpenSpielEnv(VectorEnv):
         return str(state.observation_string(agent)) if kind.provides_observation_string else ""
 
     def history(self, env: int = 0) -> list[int]:
-        """All moves of a copy's game so far, those of chance too, as OpenSpiel numbers them."""
+        """Return all moves of a copy's episode, those of chance too, as OpenSpiel numbers them."""
         return [int(action) for action in self.states[env].history()]
 
     def render(self, env: int = 0) -> Array:
-        """The state as OpenSpiel writes it, as a picture."""
+        """Draw OpenSpiel's notation of the state."""
         from remuda.envs.adapters.text_picture import picture_of_text
 
         return picture_of_text(str(self.states[env]))
 
     def state(self) -> State:
-        """The histories, and where chance's random numbers stand."""
+        """Return the histories, and the state of the random generators."""
         return {
             "histories": {
                 str(e): np.array(self.history(e), np.int64) for e in range(self.num_envs)
@@ -199,7 +193,7 @@ class OpenSpielEnv(VectorEnv):
         }
 
     def restore(self, state: State) -> None:
-        """Play the histories again."""
+        """Replay the histories."""
         numbers, histories = branch(state, "numbers"), branch(state, "histories")
         for e in range(self.num_envs):
             drawn: Any = dict(branch(numbers, str(e)))
@@ -215,13 +209,12 @@ class OpenSpielEnv(VectorEnv):
         self._rewards[...], self._terminated[...] = 0.0, False
 
     def options(self) -> dict[str, Any]:
-        """What is seen."""
         return {"sees": self._sees}
 
-    def _went_on(self, e: int) -> None:
-        """What came of a move, and then chance's, until somebody is to move or all is over."""
+    def _update(self, e: int) -> None:
+        """Take the rewards after a move and the chance that follows it."""
         self._by_chance(e)
-        # Not `rewards`, which in some games stay as they were while chance moves.
+        # Not `rewards`: some games keep the old ones while chance moves.
         returns = np.asarray(self.states[e].returns())
         self._rewards[e] += returns - self._returns[e]
         self._returns[e] = returns
@@ -245,7 +238,7 @@ class OpenSpielEnv(VectorEnv):
             state.apply_action(chosen)
 
     def _note(self, e: int) -> None:
-        """Who acts next, or that all is over."""
+        """Set which players act next, or that the episode is over."""
         state, active = self.states[e], self.active[e]
         active[:] = False
         if state.is_terminal():
@@ -258,14 +251,14 @@ class OpenSpielEnv(VectorEnv):
 
 
 def make_open_spiel(name: str, /, num_envs: int = 1, *, sees: str = "auto") -> OpenSpielEnv:
-    """Copies of a game of OpenSpiel: see `OpenSpielEnv`."""
+    """Make copies of a game of OpenSpiel: see `OpenSpielEnv`."""
     return OpenSpielEnv(name, num_envs, sees)
 
 
 def _replayed(game: Any, history: list[int]) -> Any:
-    """The state after these moves; None: the rules do not allow one of them.
+    """Return the state after these moves; None: the rules forbid one of them.
 
-    OpenSpiel itself does not look, and may end the process.
+    OpenSpiel itself does not check, and may end the process.
     """
     state = game.new_initial_state()
     at = 0
@@ -298,10 +291,10 @@ def _pyspiel(name: str) -> Any:
 
 
 def load_game(name: str) -> tuple[Any, Any]:
-    """OpenSpiel, and a game of it by its name and parameters.
+    """Return OpenSpiel, and a game of it by its name and parameters.
 
     Raises:
-        ConfigError: OpenSpiel is missing, there is no such game, or it does not take them.
+        ConfigError: OpenSpiel is missing, there is no such game, or it refuses the parameters.
     """
     from difflib import get_close_matches
 
@@ -325,16 +318,12 @@ def load_game(name: str) -> tuple[Any, Any]:
 
 
 def _line_of(error: BaseException) -> str:
-    """What an error says, in a line; of one that says nothing, its kind."""
+    """Return an error's first line, or its type if it has no message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _shape_of(spiel: Any, game: Any, name: str, sees: str) -> tuple[int, ...]:
-    """Of what an agent sees.
-
-    Raises:
-        ConfigError: OpenSpiel does not tell it, whatever the game says that it offers.
-    """
+    """Return the shape of an observation."""
     try:
         if sees == INFORMATION:
             shape = game.information_state_tensor_shape()
@@ -349,11 +338,7 @@ def _shape_of(spiel: Any, game: Any, name: str, sees: str) -> tuple[int, ...]:
 
 
 def _check(spiel: Any, name: str, kind: Any) -> None:
-    """Refuse games that cannot be played here.
-
-    Raises:
-        ConfigError: it is one of these.
-    """
+    """Refuse games that cannot be played here."""
     dynamics, chance = spiel.GameType.Dynamics, spiel.GameType.ChanceMode
     if kind.dynamics not in (dynamics.SEQUENTIAL, dynamics.SIMULTANEOUS):
         raise ConfigError(f"open_spiel:{name} is of a mean field; games of players are played here")
@@ -364,24 +349,20 @@ def _check(spiel: Any, name: str, kind: Any) -> None:
         )
 
 
-def _what_is_seen(spiel: Any, name: str, kind: Any, asked: str) -> str:
-    """Which tensor agents see.
-
-    Raises:
-        ConfigError: the game does not offer it, or there is no such thing.
-    """
-    if asked not in SEES:
-        raise ConfigError(f"env.options.sees is {asked!r}; allowed are {', '.join(SEES)}")
+def _tensor_of(spiel: Any, name: str, kind: Any, wanted: str) -> str:
+    """Return which tensor agents observe."""
+    if wanted not in SEES:
+        raise ConfigError(f"env.options.sees is {wanted!r}; allowed are {', '.join(SEES)}")
     offers: Mapping[str, bool] = {
         INFORMATION: bool(kind.provides_information_state_tensor),
         OBSERVATION: bool(kind.provides_observation_tensor),
     }
     perfect = kind.information == spiel.GameType.Information.PERFECT_INFORMATION
     order = (OBSERVATION, INFORMATION) if perfect else (INFORMATION, OBSERVATION)
-    found = [each for each in order if offers[each] and asked in ("auto", each)]
+    found = [each for each in order if offers[each] and wanted in ("auto", each)]
     if not found:
         others = ", ".join(each for each in order if offers[each]) or "none of both"
         raise ConfigError(
-            f"open_spiel:{name} offers no {asked.replace('auto', 'tensor')}; it offers {others}"
+            f"open_spiel:{name} offers no {wanted.replace('auto', 'tensor')}; it offers {others}"
         )
     return found[0]

@@ -1,4 +1,4 @@
-"""PettingZoo's environments, and those of libraries like it, by name."""
+"""Environments of PettingZoo, and of libraries like it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.parallel import ParallelCopies
-from remuda.envs.adapters.spaces import drawing
+from remuda.envs.adapters.spaces import with_pictures
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.errors import ConfigError
 from remuda.loading import import_module
@@ -27,15 +27,15 @@ def make_pettingzoo(
     wrapping: Wrapping = NOTHING,
     **options: Any,
 ) -> ParallelCopies | AECCopies:
-    """Copies of an environment of PettingZoo, or of a library like it.
+    """Make copies of an environment of PettingZoo, or of a library like it.
 
     Args:
-        name: what PettingZoo knows it as, `classic/tictactoe-v3` or `classic.tictactoe_v3`; or a
-            module with `parallel_env` or `env`, such as `mpe2.simple_spread_v3`.
+        name: PettingZoo's name, `classic/tictactoe-v3` or `classic.tictactoe_v3`; or a module with
+            `parallel_env` or `env`, such as `mpe2.simple_spread_v3`.
         num_envs: copies.
-        api: `parallel`, `aec`, or `auto`: parallel where it is offered.
-        wrapping: what stands round each.
-        options: what the environment takes.
+        api: `parallel`, `aec`, or `auto`: parallel if it is offered.
+        wrapping: wrappers of each copy, and metrics of its `info`.
+        options: keywords of the environment.
 
     Raises:
         ConfigError: there is no such environment, or it lacks what it needs.
@@ -53,7 +53,7 @@ def make_pettingzoo(
         make, adapter = offered[kind], ParallelCopies if kind == PARALLEL else AECCopies
         try:
             if num_envs == 1:  # for pictures of play; drawing may cost even where none is taken
-                options = drawing(make, options)
+                options = with_pictures(make, options)
             return adapter(wrapping.around(lambda: make(**options)), num_envs, wrapping)
         except _refusals() as error:
             if where_raised(error, libraries=False):
@@ -63,18 +63,18 @@ def make_pettingzoo(
 
 
 PARALLEL, AEC = "parallel_env", "env"
-"""What a module calls the functions that make an environment of each kind."""
+"""The functions of a module that make an environment of each kind."""
 
 
 def _refusals() -> tuple[type[Exception], ...]:
-    """Why an environment cannot be made; newer versions of PettingZoo have errors of their own."""
+    """Return the errors of an environment that cannot be made; new PettingZoo has its own."""
     errors = vars(import_module("pettingzoo")).get("env_registry")
     own = getattr(getattr(errors, "exceptions", None), "PettingZooRegistryError", ValueError)
     return (TypeError, ValueError, AssertionError, ImportError, own)
 
 
 def _offered(name: str) -> dict[str, Callable[..., Any]]:
-    """What makes an environment of that name, by kind."""
+    """Return what makes an environment of that name, by kind."""
     try:
         import pettingzoo
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Sorrel games: gridworld societies, as they are, with the policies of Remuda in their agents.
+"""Sorrel games: gridworld societies, unchanged, with the policies of Remuda in their agents.
 
     from remuda.envs.adapters.sorrel import SorrelCopies
 
@@ -7,10 +7,9 @@
 
     $ remuda train my_module:game
 
-Sorrel's own `take_turn` stays in charge. Every agent is given a stand-in for a model: where the
-game asks it for an action, the game is put aside until the policy has chosen, and what the game
-tells the stand-in's memory is the reward. A game is put aside as a greenlet: it keeps its place in
-the middle of a turn, and nothing runs at the same time. Nothing of Sorrel is imported here.
+Sorrel's own `take_turn` stays in charge. Every agent gets a stand-in for its model. When the game
+calls it for an action, the game pauses (a greenlet, in mid-turn) until the policy has chosen. The
+reward is what the game adds to the stand-in's memory. Nothing of Sorrel is imported here.
 """
 
 from __future__ import annotations
@@ -39,19 +38,13 @@ except ImportError as error:
 
 
 MOST_STILL = 1000
-"""Turns in a row in which a game may stand still before its episode is given up."""
+"""Calls of `take_turn` in a row without any progress before the episode is given up."""
 
 
 class StandInMemory:
-    """Looks like Sorrel's `Buffer`, keeps the newest step alone, and passes the reward on."""
+    """A stand-in for Sorrel's `Buffer` that keeps the newest step and passes the reward on."""
 
     def __init__(self, size: int, tell: Callable[[Any], None]) -> None:
-        """Hold one step.
-
-        Args:
-            size: numbers in an observation.
-            tell: called with the reward.
-        """
         self.capacity, self.n_frames = 1, 1
         self.idx = self.size = 0
         self.states: Floats = np.zeros((1, size), np.float32)
@@ -62,7 +55,7 @@ class StandInMemory:
         self._tell = tell
 
     def add(self, obs: Any, action: int, reward: float, done: bool, **extra: Any) -> None:
-        """A step is over."""
+        """Store a step."""
         self._tell(reward)
         self.states[0] = np.ravel(obs)[: self.states.shape[1]]
         self.actions[0], self.rewards[0], self.dones[0] = action, reward, done
@@ -70,71 +63,64 @@ class StandInMemory:
         self.size = 1
 
     def add_empty(self) -> None:
-        """Frames are stacked by the policy (`policy.n_frames`), which begins with empty ones."""
+        """Do nothing: the policy stacks frames (`policy.n_frames`)."""
 
     def current_state(self) -> Floats:
-        """The frames before this one that a model is to see: none, [0, size]."""
+        """Return the earlier frames for a model: none, [0, size]."""
         return self.states[:0]
 
     def clear(self) -> None:
-        """Forget the newest step."""
+        """Remove the newest step."""
         self.size = 0
 
 
 class StandIn:
-    """Looks like Sorrel's `BaseModel`, and asks Remuda's policy for what to do."""
+    """A stand-in for Sorrel's `BaseModel` that calls Remuda's policy."""
 
     epsilon = 0.0
 
     def __init__(self, size: int, ask: Callable[[Any], int], tell: Callable[[Any], None]) -> None:
-        """Stand in.
-
-        Args:
-            size: numbers in an observation.
-            ask: called with the state; returns the action.
-            tell: as of `StandInMemory`.
-        """
         self.memory = StandInMemory(size, tell)
         self.input_size, self.n_frames = (1, size), 1
         self._ask = ask
 
     def take_action(self, state: Any) -> int:
-        """What the policy chooses to do in this state."""
+        """Return the policy's action."""
         return self._ask(state)
 
     def reset(self) -> None:
-        """An episode begins; the policy knows."""
+        """Do nothing: the policy resets itself."""
 
     def start_epoch_action(self, **kwargs: Any) -> None:
-        """Nothing to do before an episode."""
+        """Do nothing."""
 
     def end_epoch_action(self, **kwargs: Any) -> None:
-        """Nothing to do after an episode."""
+        """Do nothing."""
 
     def train_step(self) -> float:
-        """Learning goes on elsewhere; there is no loss to tell."""
+        """Return no loss: learners train the policy."""
         return 0.0
 
     def epsilon_decay(self, *args: Any, **kwargs: Any) -> None:
-        """The policy explores by its own configuration."""
+        """Do nothing: the configuration sets the exploration."""
 
 
 class _Copy:
-    """One game, put aside wherever it waits for an action."""
+    """One game, paused whenever it waits for an action."""
 
     def __init__(self, make: Callable[[], Any], max_turns: int | None) -> None:
         self._numbers = np.random.MT19937(0)
         self._other_numbers = random.Random(0).getstate()
         self._play: greenlet | None = None
-        self._asked = 0
-        self.asking: int | None = None
-        """Which agent is to act; None: the episode is over."""
+        self._calls = 0
+        self.waits_for: int | None = None
+        """The agent that is to act; None: the episode is over."""
         self.seen: list[Floats] = []
-        """By agent, what it saw last."""
-        self.telling = 0
-        """Which agent the game told something of last."""
+        """The newest observation of each agent."""
+        self.caller = 0
+        """The agent that the game called last."""
         self.world_ended = False
-        """Whether the episode was ended by the game, not by the number of turns."""
+        """True if the game ended the episode, and not the limit of turns."""
         with self._own_numbers():
             self.game = game = _checked(make())
             sizes = [np.size(agent.pov(game.world)) for agent in game.agents]
@@ -142,10 +128,10 @@ class _Copy:
             max_turns = int(game.config.experiment.max_turns)
         self._max_turns = max_turns
         self.rewards = np.zeros(len(sizes))
-        """What each was given since this was last emptied."""
+        """The reward of each agent since this was last cleared."""
         self.seen = [np.zeros(size, np.float32) for size in sizes]
         self._stand_ins = [
-            StandIn(size, self._asks(i), self._tells(i)) for i, size in enumerate(sizes)
+            StandIn(size, self._action_of(i), self._reward_of(i)) for i, size in enumerate(sizes)
         ]
         self._stand_in()
 
@@ -154,36 +140,36 @@ class _Copy:
             agent.model = stand_in
 
     def restart(self, seed: int) -> None:
-        """Begin an episode, up to the first question."""
+        """Begin an episode, up to the first action."""
         self._numbers = np.random.MT19937(seed)
         self._other_numbers = random.Random(seed).getstate()
         for seen in self.seen:
             seen[:] = 0.0
-        # An episode that was put aside in the middle of a turn is thrown away.
+        # A paused episode is thrown away.
         self._play = greenlet(self._episode)
-        self._go_on()
+        self._continue()
 
     def act(self, action: int) -> None:
-        """Answer the question, up to the next one."""
-        self._go_on(action)
+        """Continue with an action, up to the next one."""
+        self._continue(action)
 
-    def _go_on(self, *answer: int) -> None:
+    def _continue(self, *answer: int) -> None:
         assert self._play is not None
         with self._own_numbers():
             question = self._play.switch(*answer)
-        self.asking = None if self._play.dead else question
+        self.waits_for = None if self._play.dead else question
 
     def _episode(self) -> None:
         game, world = self.game, self.game.world
         game.reset()
-        self._stand_in()  # it may have made its agents anew
+        self._stand_in()  # it may have made new agents
         for agent in game.agents:
             agent.model.start_epoch_action(epoch=0)
         still = 0
         while not self._over():
-            before = game.turn, self._asked
+            before = game.turn, self._calls
             game.take_turn()
-            still = still + 1 if (game.turn, self._asked) == before else 0
+            still = still + 1 if (game.turn, self._calls) == before else 0
             if still == MOST_STILL:
                 raise ContractError(
                     f"{type(game).__name__}: take_turn was called {still:,} times in a row, and "
@@ -204,11 +190,11 @@ class _Copy:
         game = self.game
         return bool(getattr(game.world, "is_done", False) and getattr(game, "stop_if_done", False))
 
-    def _asks(self, agent: int) -> Callable[[Any], int]:
+    def _action_of(self, agent: int) -> Callable[[Any], int]:
         def ask(state: Any) -> int:
-            self._asked += 1
+            self._calls += 1
             flat = np.ravel(np.asarray(state))
-            self.telling = agent
+            self.caller = agent
             if flat.size != self.seen[agent].size:
                 raise ContractError(
                     f"agent {agent} acts on {flat.size} numbers, and its `pov` gave "
@@ -221,16 +207,16 @@ class _Copy:
 
         return ask
 
-    def _tells(self, agent: int) -> Callable[[Any], None]:
+    def _reward_of(self, agent: int) -> Callable[[Any], None]:
         def tell(reward: Any) -> None:
-            self.telling = agent
+            self.caller = agent
             self.rewards[agent] += number(reward)
 
         return tell
 
     @contextmanager
     def _own_numbers(self) -> Iterator[None]:
-        """Let the game draw from generators of its own, where it draws from those of everybody."""
+        """Replace the global random generators with those of this game."""
         theirs, others = get_bit_generator(), random.getstate()
         set_bit_generator(self._numbers)
         random.setstate(self._other_numbers)
@@ -252,12 +238,11 @@ def _checked(game: Any) -> Any:
 class SorrelCopies(VectorEnv):
     """Copies of a Sorrel game.
 
-    A turn of the game is a turn here: its agents act one after another, in the order in which the
-    game lets them. An agent that the game passes over does not act in that turn. An episode is cut
-    off after `max_turns`; where the game has `stop_if_done`, it ends when the world is done. What
-    the game tells of a single agent's being done is not listened to, since it will ask it again.
-    Games that draw from NumPy's and Python's global random numbers repeat themselves by their
-    seeds; what they draw elsewhere does not.
+    A turn of the game is a turn here: its agents act one after another, in the game's order. An
+    agent that the game skips does not act in that turn. An episode is truncated after `max_turns`;
+    with the game's `stop_if_done` it terminates when the world is done. The `done` of a single
+    agent is ignored, since the game lets it act again. Games that draw from NumPy's and Python's
+    global generators are reproducible by their seeds; other generators are not.
     """
 
     can_observe_together = False
@@ -265,12 +250,12 @@ class SorrelCopies(VectorEnv):
     def __init__(
         self, make: Callable[[], Any], num_envs: int = 1, max_turns: int | None = None
     ) -> None:
-        """Make the copies, and put the stand-ins in place.
+        """Make the copies, and replace their models.
 
         Args:
-            make: makes one game, a `sorrel.environment.Environment`.
+            make: makes a `sorrel.environment.Environment`.
             num_envs: copies.
-            max_turns: of an episode; None: the game's own `config.experiment.max_turns`.
+            max_turns: of an episode; None: the game's `config.experiment.max_turns`.
 
         Raises:
             ContractError: it is no such game.
@@ -297,7 +282,6 @@ class SorrelCopies(VectorEnv):
         self._result = TurnResult(self._rewards, self._terminated, self._truncated)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        """Restart the copies in `mask`, each from its own seed."""
         for e in np.flatnonzero(mask).tolist():
             self._turns[e] = 0
             try:
@@ -307,19 +291,18 @@ class SorrelCopies(VectorEnv):
             self._note(e)
 
     def begin_turn(self) -> None:
-        """The game has moved its own entities already, right after the last agent's act."""
+        """Clear rewards and flags; the game moved its entities right after the last agent's act."""
         self._rewards[:] = 0.0
         self._terminated[:] = False
         self._truncated[:] = False
         self._turns += 1
 
     def observe(self, agent: int, out: Array) -> None:
-        """What it saw when it was asked last: [num_envs, size] float32."""
         for e, copy in enumerate(self._copies):
             out[e] = copy.seen[agent]
 
     def act(self, agent: int, actions: Integers) -> None:
-        """Answer the copies that ask this agent."""
+        """Continue the copies that wait for this agent."""
         for e in np.flatnonzero(self.active[:, agent]).tolist():
             try:
                 self._copies[e].act(int(actions[e]))
@@ -328,11 +311,10 @@ class SorrelCopies(VectorEnv):
             self._note(e)
 
     def end_turn(self) -> TurnResult:
-        """What the game told the memories in this turn."""
         return self._result
 
     def render(self, env: int = 0) -> Array:
-        """The world of one copy, as Sorrel's own renderer draws it: [height, width, 3] uint8."""
+        """Return one copy as Sorrel's renderer draws it: [height, width, 3] uint8."""
         try:
             visualization = import_module("sorrel.utils.visualization")
         except ImportError as error:
@@ -343,18 +325,18 @@ class SorrelCopies(VectorEnv):
         picture = visualization.image_from_array(layers).convert("RGB")
         return np.asarray(picture).copy()
 
-    def _broken(self, e: int, said: object) -> ContractError:
+    def _broken(self, e: int, fault: object) -> ContractError:
         turn = int(self._turns[e])
-        return broken(self, self._copies[e].telling, e, turn, said, lets_pass=False)
+        return broken(self, self._copies[e].caller, e, turn, fault, lets_pass=False)
 
     def _note(self, e: int) -> None:
-        """Take over what a copy has told, and whom it asks."""
+        """Take over a copy's rewards, and which agent acts next."""
         copy = self._copies[e]
         self._rewards[e] += copy.rewards
         copy.rewards[:] = 0.0
         self.active[e] = False
-        if copy.asking is not None:
-            self.active[e, copy.asking] = True
+        if copy.waits_for is not None:
+            self.active[e, copy.waits_for] = True
         elif copy.world_ended:
             self._terminated[e] = True
         else:

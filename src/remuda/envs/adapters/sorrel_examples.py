@@ -1,8 +1,8 @@
-"""The games that come with Sorrel, by name, with their configuration as options.
+"""The games that come with Sorrel, with their configuration as options.
 
     $ remuda train sorrel:treasurehunt --env.options.world.spawn_prob 0.01
 
-A section of the game's configuration is an option; what is not set is as in the game's own script.
+A section of the game's configuration is an option; its defaults are those of the game's script.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Example:
 
     Attributes:
         environment: `module:Class`.
-        world: `module:Class`; it takes the configuration, or its section `world` as arguments.
-        entity: `module:Class` of what is where nothing else is.
-        config: as its own script has it.
-        more: by section, what it may have besides.
+        world: `module:Class`; its arguments are the configuration, or that of section `world`.
+        entity: `module:Class` of empty places.
+        config: the defaults of the game's script.
+        more: by section, further keys.
         is_plain: whether the world takes its section as arguments.
-        file: of the configuration, where it is a file of the package; empty: it is `config`.
+        file: of the package, that holds the defaults; empty: `config` does.
     """
 
     environment: str
@@ -95,17 +95,17 @@ EXAMPLES: dict[str, Example] = {
 
 
 def names() -> list[str]:
-    """The games that can be named."""
+    """Return the names of the games."""
     return list(EXAMPLES)
 
 
 def make_sorrel(name: str, /, num_envs: int = 1, **sections: Any) -> SorrelCopies:
-    """Copies of a game that comes with Sorrel.
+    """Make copies of a game that comes with Sorrel.
 
     Args:
         name: of the game.
         num_envs: copies.
-        sections: of its configuration, each a mapping of what is otherwise than in its own script.
+        sections: of its configuration, each a mapping of overrides.
 
     Raises:
         ConfigError: Sorrel is missing, has no such game, or the game has no such key.
@@ -140,7 +140,7 @@ def make_sorrel(name: str, /, num_envs: int = 1, **sections: Any) -> SorrelCopie
 
 
 def _from_file(example: Example) -> dict[str, Any]:
-    """The configuration that comes with a game."""
+    """Read the configuration that comes with a game."""
     from importlib.resources import files
 
     import yaml
@@ -153,22 +153,18 @@ def _from_file(example: Example) -> dict[str, Any]:
 def _check(
     name: str, example: Example, usual: Mapping[str, Any], sections: Mapping[str, Any]
 ) -> None:
-    """Refuse keys that the game would not look at.
-
-    Raises:
-        ConfigError: there is one.
-    """
-    for section, said in sections.items():
+    """Refuse keys that the game would ignore."""
+    for section, own in sections.items():
         known = usual.get(section)
         if not isinstance(known, Mapping):
             raise ConfigError(
                 f"env.options.{section}: sorrel:{name} has no such section; it has "
                 f"{', '.join(key for key, value in usual.items() if isinstance(value, Mapping))}"
             )
-        if not isinstance(said, Mapping):
-            raise ConfigError(f"env.options.{section} is {said!r}, and takes keys, as {section}.x")
+        if not isinstance(own, Mapping):
+            raise ConfigError(f"env.options.{section} is {own!r}, and takes keys, as {section}.x")
         allowed = [*known, *example.more.get(section, ())]
-        for key in said:
+        for key in own:
             if key not in allowed:
                 raise ConfigError(
                     f"env.options.{section}.{key}: sorrel:{name} has no such key; it has "

@@ -1,4 +1,4 @@
-"""Text as a picture, for games whose world is written and not drawn."""
+"""Draw text as a picture, for environments that are written and not drawn."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ SIZE = (480, 320)
 """Width and height in pixels, the same for all text, so that pictures make a film."""
 INK = (205, 214, 244)
 LARGEST, SMALLEST, MARGIN = 28, 7, 12
-"""Of letters, in pixels; and round the text."""
+"""Sizes of letters, and the margin, in pixels."""
 
 
 def picture_of_text(text: str) -> Array:
-    """Text in letters of one width, as large as there is room: [320, 480, 3] uint8."""
+    """Return text in letters of one width, as large as fits: [320, 480, 3] uint8."""
     import matplotlib
     from PIL import Image, ImageDraw, ImageFont
 

@@ -1,6 +1,6 @@
-"""Gymnasium environments that several agents share: level-based foraging, RWARE and their like.
+"""Gymnasium environments with several agents: level-based foraging, RWARE and the like.
 
-They hand over a tuple by agent: observations, actions and rewards; an episode ends for all at once.
+Their observations, actions and rewards are tuples by agent; an episode ends for all agents at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from remuda.envs.adapters.answers import STEP, begin, is_sequence, parts
+from remuda.envs.adapters.answers import STEP, is_sequence, parts, reset_env
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.adapters.spaces import MASK
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
@@ -26,38 +26,32 @@ from remuda.user_code import where_raised
 RWARE = "rware"
 Numbers = Mapping[str, Any]
 ATTRIBUTES = "n_agents", "num_agents", "agents", "players"
-"""By any of these an environment tells how many agents share it."""
+"""Attributes that give the number of agents."""
 NUMBER = (bool, int, float, np.generic)
-"""What `info` may tell of all agents together."""
+"""Kinds of values in `info` that all agents share."""
 
 
 def has_agents(
     env: gymnasium.Env[Any, Any], another: Callable[[], gymnasium.Env[Any, Any]] | None = None
 ) -> bool:
-    """Return whether several agents share an environment, which sees and does tuples by agent.
+    """Return whether the tuples of an environment have a part for each of several agents.
 
-    It says so by an attribute `n_agents`, `num_agents`, `agents` or `players` that tells as many
-    as the tuples have parts, or it pays a reward for each part. One agent may see and do tuples,
-    too.
-
-    Args:
-        env: the environment.
-        another: makes another one, which is played for a step where no attribute tells; None: the
-            attributes decide.
+    One of `ATTRIBUTES` says so, or the first step of `another` copy, which pays a reward for each
+    part. A single agent may have tuples too.
     """
-    sees, does = env.observation_space, env.action_space
-    if not (isinstance(sees, spaces.Tuple) and isinstance(does, spaces.Tuple)):
+    sees, acts = env.observation_space, env.action_space
+    if not (isinstance(sees, spaces.Tuple) and isinstance(acts, spaces.Tuple)):
         return False
     count, own = len(sees.spaces), env.unwrapped
-    told: list[Any] = [getattr(own, name, None) for name in ATTRIBUTES]
-    sizes = [len(each) if hasattr(each, "__len__") else each for each in told]
-    if count != len(does.spaces):
+    found: list[Any] = [getattr(own, name, None) for name in ATTRIBUTES]
+    sizes = [len(each) if hasattr(each, "__len__") else each for each in found]
+    if count != len(acts.spaces):
         return False
     return count in sizes or (another is not None and count > 1 and _pays_each(another, count))
 
 
 def _pays_each(make: Callable[[], gymnasium.Env[Any, Any]], count: int) -> bool:
-    """Return whether the first step of an environment pays so many rewards."""
+    """Return whether the first step of an environment pays that many rewards."""
     try:
         env = make()
         try:
@@ -66,100 +60,78 @@ def _pays_each(make: Callable[[], gymnasium.Env[Any, Any]], count: int) -> bool:
             reward: Any = env.step(env.action_space.sample())[1]
         finally:
             close(env.close, env)
-    except Exception:  # whatever it is: an environment that does not step here tells nothing
+    except Exception:  # an environment that does not step here decides nothing
         return False
     return is_sequence(reward) and len(reward) == count
 
 
 class TupleEnv:
-    """Such an environment with the interface of PettingZoo's parallel ones."""
+    """An environment of tuples with the interface of PettingZoo's parallel ones."""
 
     def __init__(
         self, env: gymnasium.Env[Any, Any], forget: Callable[[Any], None] | None = None
     ) -> None:
-        """Take an environment.
-
-        Args:
-            env: shared by several agents.
-            forget: makes it forget the episode before, where `reset` does not; it is given the
-                environment without its wrappers.
-        """
+        """Take an environment; `forget` clears state that its `reset` does not."""
         self.env, self.metadata, self._forget = env, env.metadata, forget
-        sees, does = env.observation_space, env.action_space
-        if not (isinstance(sees, spaces.Tuple) and isinstance(does, spaces.Tuple)):
+        sees, acts = env.observation_space, env.action_space
+        if not (isinstance(sees, spaces.Tuple) and isinstance(acts, spaces.Tuple)):
             raise ConfigError(
                 f"env.wrappers: what they make of {env.unwrapped} sees {type(sees).__name__} and "
-                f"does {type(does).__name__}; each has to stay a tuple by agent"
+                f"does {type(acts).__name__}; each has to stay a tuple by agent"
             )
         self.possible_agents = [f"agent_{i}" for i in range(len(sees))]
         self.agents: list[str] = []
-        """Who plays: all, until the episode is over."""
-        self._sees = dict(zip(self.possible_agents, sees.spaces, strict=True))
-        self._does = dict(zip(self.possible_agents, does.spaces, strict=True))
+        self._observation_spaces = dict(zip(self.possible_agents, sees.spaces, strict=True))
+        self._action_spaces = dict(zip(self.possible_agents, acts.spaces, strict=True))
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """What an agent sees."""
-        return self._sees[agent]
+        return self._observation_spaces[agent]
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
-        """What an agent does."""
-        return self._does[agent]
+        return self._action_spaces[agent]
 
     def reset(self, seed: int | None = None) -> tuple[Numbers, Numbers]:
-        """Begin an episode: observations and infos, by agent.
-
-        Raises:
-            UntakeableError: it takes no seed, or answers anything but observations and an info.
-        """
+        """Begin an episode; raise an `UntakeableError` if the result has another form."""
         if self._forget is not None:
             self._forget(self.env.unwrapped)
-        observations, info = begin(self.env, seed, agents=len(self.possible_agents))
+        observations, info = reset_env(self.env, seed, agents=len(self.possible_agents))
         self.agents = list(self.possible_agents)
         return self._by_agent("observations", observations), self._infos(info)
 
     def step(self, actions: Numbers) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
-        """One step of all: observations, rewards, terminations, truncations and infos.
-
-        Raises:
-            UntakeableError: it answers anything else.
-        """
+        """Step all agents; raise an `UntakeableError` if the result has another form."""
         chosen = tuple(actions[name] for name in self.possible_agents)
-        answer = parts(self.env, "step", self.env.step(chosen), STEP, len(chosen))
-        observations, rewards, terminated, truncated, info = answer
-        ended, cut, given = (
+        result = parts(self.env, "step", self.env.step(chosen), STEP, len(chosen))
+        observations, rewards, terminated, truncated, info = result
+        terminations, truncations, paid = (
             self._by_agent(what, each if is_sequence(each) else [each] * len(chosen))
             for what, each in (("ends", terminated), ("ends", truncated), ("rewards", rewards))
         )
-        if all(_is_true(ended[name]) or _is_true(cut[name]) for name in self.possible_agents):
+        if all(_is_true(terminations[n]) or _is_true(truncations[n]) for n in self.possible_agents):
             self.agents = []
-        else:  # an episode is over for all at once; what is no flag is left to be refused
-            ended, cut = (
+        else:  # the episode ends for all at once; what is no flag is refused later
+            terminations, truncations = (
                 {name: False if _is_flag(end) else end for name, end in flags.items()}
-                for flags in (ended, cut)
+                for flags in (terminations, truncations)
             )
-        return self._by_agent("observations", observations), given, ended, cut, self._infos(info)
+        by_agent = self._by_agent("observations", observations)
+        return by_agent, paid, terminations, truncations, self._infos(info)
 
     def render(self) -> Any:
-        """A picture.
-
-        Raises:
-            NotImplementedError: it cannot draw here.
-        """
+        """Return a picture, or raise a `NotImplementedError`."""
         try:
             return self.env.render()
-        except Exception as error:  # it may need a display, or a library that is not there
+        except Exception as error:  # it may need a display, or a library that is missing
             line = " ".join(str(error).split())
             raise NotImplementedError(f"{self.env} cannot draw here: {line}") from None
 
     def close(self) -> None:
-        """Close it."""
         self.env.close()
 
     def _is_by_agent(self, values: Any) -> bool:
         return is_sequence(values) and len(values) == len(self.possible_agents)
 
     def _by_agent(self, what: str, values: Any) -> Numbers:
-        """What is handed over as a tuple, by agent."""
         count = len(self.possible_agents)
         if not is_sequence(values) or len(values) != count:
             found = f"{len(values)}" if is_sequence(values) else type(values).__name__
@@ -167,14 +139,14 @@ class TupleEnv:
         return dict(zip(self.possible_agents, values, strict=True))
 
     def _infos(self, info: Any) -> Numbers:
-        """By agent: what is told of each alone, in tuples, and the numbers that are of all."""
+        """Divide `info`: tuples by agent, and numbers that all agents share."""
         if self._is_by_agent(info):
             return dict(zip(self.possible_agents, info, strict=True))
         shared = info if isinstance(info, Mapping) else {}
         return {name: self._share(shared, i) for i, name in enumerate(self.possible_agents)}
 
     def _share(self, info: Mapping[str, Any], agent: int) -> dict[str, Any]:
-        """What of a mapping is an agent's, at any depth."""
+        """Return an agent's share of a mapping, at any depth."""
         found: dict[str, Any] = {}
         for key, value in info.items():
             if key == MASK:
@@ -188,7 +160,7 @@ class TupleEnv:
         return found
 
     def _mask(self, mask: Any, agent: int) -> Any:
-        """An agent's mask, where they are by agent, or one for all; lengths are looked at later."""
+        """Return an agent's mask, or the one for all; lengths are checked later."""
         if isinstance(mask, Mapping):
             return {name: self._mask(part, agent) for name, part in mask.items()}
         if self._is_by_agent(mask) and any(part is None or is_sequence(part) for part in mask):
@@ -197,7 +169,6 @@ class TupleEnv:
 
 
 def _is_flag(end: Any) -> bool:
-    """Whether an end is told by what is true or false."""
     try:
         flag("the end", end)
     except BadValueError:
@@ -210,7 +181,7 @@ def _is_true(end: Any) -> bool:
 
 
 class TupleCopies(ParallelCopies):
-    """Copies of such environments."""
+    """Copies of an environment of tuples."""
 
     checker = ""  # PettingZoo's do not know tuples, and Gymnasium's no rewards by agent
 
@@ -221,12 +192,12 @@ def copies_of(
     wrapping: Wrapping = NOTHING,
     forget: Callable[[Any], None] | None = None,
 ) -> ParallelCopies:
-    """Copies of an environment that several agents share; `make` makes one. See `TupleEnv`."""
+    """Make copies of an environment of tuples; `forget` is that of `TupleEnv`."""
     return TupleCopies(lambda: TupleEnv(make(), forget), num_envs, wrapping)
 
 
 def made_quietly(name: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
-    """One that Gymnasium knows, without its checks, which are for a single agent."""
+    """Make an environment without Gymnasium's checks, which are for a single agent."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return gymnasium.make(name, disable_env_checker=True, **options)
@@ -235,12 +206,12 @@ def made_quietly(name: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, An
 def make_lbf(
     name: str, /, num_envs: int = 1, *, wrapping: Wrapping = NOTHING, **options: Any
 ) -> ParallelCopies:
-    """Copies of level-based foraging (Papoudakis et al. 2021), `Foraging-8x8-2p-2f-coop-v3`."""
-    return _make("lbf", "lbforaging", name, num_envs, wrapping, options, _without_places)
+    """Make copies of level-based foraging (Papoudakis et al. 2021): `Foraging-8x8-2p-2f-v3`."""
+    return _make("lbf", "lbforaging", name, num_envs, wrapping, options, _clear_positions)
 
 
-def _without_places(env: Any) -> None:
-    """Let no player of foraging stand anywhere: new places are drawn from those that are free."""
+def _clear_positions(env: Any) -> None:
+    """Remove the players from the field, so that new places are drawn from all free ones."""
     for player in env.players:
         player.position = None
 
@@ -248,7 +219,7 @@ def _without_places(env: Any) -> None:
 def make_rware(
     name: str, /, num_envs: int = 1, *, wrapping: Wrapping = NOTHING, **options: Any
 ) -> ParallelCopies:
-    """Copies of the robotic warehouse (Papoudakis et al. 2021): `rware-tiny-4ag-v2`, `tiny-4ag`."""
+    """Make copies of the robotic warehouse (Papoudakis et al. 2021): `tiny-4ag`."""
     full = name if name.startswith(RWARE) else f"{RWARE}-{name}-v2"
     return _make("rware", "rware", full, num_envs, wrapping, options)
 
@@ -262,11 +233,7 @@ def _make(
     options: dict[str, Any],
     forget: Callable[[Any], None] | None = None,
 ) -> ParallelCopies:
-    """Copies of an environment that a package registers with Gymnasium.
-
-    Raises:
-        ConfigError: the package is missing, or knows no such environment.
-    """
+    """Make copies of an environment that a package registers with Gymnasium."""
     os.environ.setdefault("PYGLET_HEADLESS", "1")
     try:
         __import__(package)
@@ -276,8 +243,8 @@ def _make(
         ) from None
 
     try:
-        kind = made_quietly(name, options)
-        close(kind.close, kind)
+        env = made_quietly(name, options)
+        close(env.close, env)
         make = wrapping.around(lambda: made_quietly(name, options))
         return copies_of(make, num_envs, wrapping, forget)
     except (gymnasium.error.Error, TypeError, ValueError, AssertionError) as error:

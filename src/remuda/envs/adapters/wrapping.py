@@ -1,7 +1,7 @@
-"""What stands round each copy of another library's environment: wrappers, and who reads `info`.
+"""Wrappers round each copy of a library's environment, and episode metrics read from its `info`.
 
-Both are for environments that are made one at a time, of Gymnasium, PettingZoo and their like. The
-user names them in the configuration, beside the options of the game.
+Both are for environments that are made one at a time (Gymnasium, PettingZoo and the like), and set
+in the configuration beside the environment's options.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from remuda.types import Array, Bools
 from remuda.user_code import where_raised
 
 HOW = ("last", "sum", "mean", "min", "max")
-"""What may be made of the numbers that the steps of an episode tell."""
+"""The ways in which the numbers of an episode's steps are combined."""
 EACH = "*"
-"""Stands for every agent before a metric's name."""
+"""Before a metric's name: one metric for each agent."""
 WRAPPERS = "env.wrappers"
 METRICS = "env.episode_metrics"
-"""With `WRAPPERS`: what these settings are called among all that an environment is made with."""
+"""With `WRAPPERS`: the keys of these settings among the options of an environment."""
 PATIENCE = 100
-"""Episodes after which it is noted that no step holds a metric."""
+"""Episodes after which a metric that no step holds is reported."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Wrapping:
-    """What an adapter puts round the environments that it holds."""
+    """The wrappers and episode metrics of an adapter's copies."""
 
     wrappers: tuple[str, ...] = ()
-    """`module:Name` or `module:Name(values)`, the innermost first."""
+    """`module:Name` or `module:Name(values)`, innermost first."""
     metrics: Mapping[str, str] = field(default_factory=dict)
-    """By name, what is made of it over an episode: one of `HOW`."""
+    """The way each metric is combined: one of `HOW`."""
 
     def around(self, make: Callable[[], Any]) -> Callable[[], Any]:
-        """What makes an environment, with the wrappers round it.
+        """Return a function that makes a wrapped environment.
 
         Raises:
             ConfigError: a wrapper's name is not that of one.
@@ -64,11 +64,7 @@ class Wrapping:
         return wrapped
 
     def reading(self, agents: Sequence[str], num_envs: int) -> InfoMetrics | None:
-        """What reads `info`; None: nobody asked.
-
-        Raises:
-            ConfigError: a metric is none that could be read.
-        """
+        """Return what reads the metrics from `info`; None: there are none."""
         return InfoMetrics(self.metrics, agents, num_envs) if self.metrics else None
 
 
@@ -77,7 +73,7 @@ NOTHING = Wrapping()
 
 @dataclass(frozen=True)
 class _Wrapper:
-    """A wrapper, and what it is made with besides the environment."""
+    """A wrapper, and its arguments besides the environment."""
 
     text: str
     make: Callable[..., Any]
@@ -86,12 +82,7 @@ class _Wrapper:
 
     @classmethod
     def read(cls, text: str) -> _Wrapper:
-        """Find what a text names: `supersuit:frame_stack_v1(stack_size=4)`.
-
-        Raises:
-            ConfigError: it names nothing, or nothing that can be called.
-            UserCodeError: the module raised as it was imported.
-        """
+        """Load what a text names: `supersuit:frame_stack_v1(stack_size=4)`."""
         path: str = text
         values: tuple[Any, ...] = ()
         named: dict[str, Any] = {}
@@ -105,10 +96,10 @@ class _Wrapper:
         return cls(text, found, values, named)
 
     def __call__(self, env: Any) -> Any:
-        """Put it round an environment.
+        """Wrap an environment.
 
         Raises:
-            ConfigError: it refuses the environment, or makes another kind of thing of it.
+            ConfigError: it refuses the environment, or makes another kind of environment.
             UserCodeError: it is the user's, and raised.
         """
         try:
@@ -116,9 +107,9 @@ class _Wrapper:
         except RemudaError:
             raise
         except Exception as error:
-            told = where_raised(error, libraries=False)
-            if told is not None:
-                raise UserCodeError(told) from error
+            own = where_raised(error, libraries=False)
+            if own is not None:
+                raise UserCodeError(own) from error
             line = " ".join(str(error).split()) or type(error).__name__
             raise ConfigError(
                 f"{WRAPPERS}: {self.text} refuses {article(env)}: {line}; the wrappers of a list "
@@ -134,7 +125,7 @@ class _Wrapper:
 
 
 def _call_in(text: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
-    """The path, the values and the named values of `module:Name(4, key=True)`."""
+    """Return the path, the arguments and the keywords of `module:Name(4, key=True)`."""
     module, colon, rest = text.partition(":")
 
     def refuse(why: str) -> NoReturn:
@@ -166,27 +157,16 @@ def _call_in(text: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
 
 
 class InfoMetrics:
-    """Numbers that environments tell in `info`, over the episode of each copy.
+    """Episode metrics of numbers in `info`, for each copy.
 
-    `speed` is the mean over the agents that tell it, `agent_0/speed` that of one agent, and
-    `*/speed` one metric for each of them. What is deeper in `info` is named by its way there:
-    `collisions/walls`.
+    `speed` is the mean over the agents that have it, `agent_0/speed` that of one agent, and
+    `*/speed` one metric for each agent. A path names a nested number: `collisions/walls`.
     """
 
-    def __init__(self, asked: Mapping[str, str], agents: Sequence[str], num_envs: int) -> None:
-        """Read nothing yet.
-
-        Args:
-            asked: by name, one of `HOW`.
-            agents: their names.
-            num_envs: copies.
-
-        Raises:
-            ConfigError: `how` is none, or a metric is asked for twice.
-        """
+    def __init__(self, metrics: Mapping[str, str], agents: Sequence[str], num_envs: int) -> None:
         self._agents = tuple(agents)
-        self._asked: list[tuple[str, str, tuple[str, ...], int | None]] = []
-        for name, how in asked.items():
+        self._metrics: list[tuple[str, str, tuple[str, ...], int | None]] = []
+        for name, how in metrics.items():
             if how not in HOW:
                 raise ConfigError(
                     f"env.episode_metrics.{name} is {how!r}; allowed are {', '.join(HOW)}"
@@ -194,29 +174,29 @@ class InfoMetrics:
             whose, _, rest = name.partition("/")
             if whose == EACH and rest:
                 for i, agent in enumerate(self._agents):
-                    self._asked.append((f"{agent}/{rest}", how, tuple(rest.split("/")), i))
+                    self._metrics.append((f"{agent}/{rest}", how, tuple(rest.split("/")), i))
             elif whose in self._agents and rest:
                 i = self._agents.index(whose)
-                self._asked.append((name, how, tuple(rest.split("/")), i))
+                self._metrics.append((name, how, tuple(rest.split("/")), i))
             else:
-                self._asked.append((name, how, tuple(name.split("/")), None))
-        self.names = tuple(name for name, *_ in self._asked)
-        """Of the metrics, in order."""
+                self._metrics.append((name, how, tuple(name.split("/")), None))
+        self.names = tuple(name for name, *_ in self._metrics)
+        """The names of the metrics, in order."""
         twice = next((name for name in self.names if self.names.count(name) > 1), None)
         if twice is not None:
             raise ConfigError(
-                f"env.episode_metrics: {twice} is asked for twice, by itself and by {EACH}; leave "
+                f"env.episode_metrics: {twice} is there twice, by itself and by {EACH}; leave "
                 "one of them out"
             )
         # Those that no step has held yet, and the episodes that are over.
         self._never, self._ends = set(self.names), 0
         self._has_begun: Bools = np.zeros(num_envs, np.bool_)
-        shape = (len(self._asked), len(self._agents), num_envs)
+        shape = (len(self._metrics), len(self._agents), num_envs)
         self._values, self._counts = np.zeros(shape), np.zeros(shape, np.int64)
         self._of_episodes = {name: np.zeros(num_envs) for name in self.names}
 
     def begin(self, env: int) -> None:
-        """An episode begins in a copy; the one before it, if there was one, is over."""
+        """Begin an episode in a copy."""
         self._ends += int(self._has_begun[env])
         self._has_begun[env] = True
         if self._never and self._ends >= PATIENCE:
@@ -232,23 +212,18 @@ class InfoMetrics:
         self._counts[:, :, env] = 0
 
     def read(self, env: int, agent: int, info: Mapping[str, Any], check: bool = True) -> None:
-        """Take in what a step's `info` holds for an agent.
-
-        Args:
-            env: the copy.
-            agent: whose `info` it is.
-            info: of the step.
-            check: refuse what is no finite number; if not, it counts as not told.
+        """Read an agent's `info` of a step.
 
         Raises:
-            BadValueError: something that is asked for is no finite number; not without `check`.
+            BadValueError: with `check`, a metric is no finite number; without, it counts as
+                missing.
         """
         if not info:
             return
-        for i, (name, how, way, whose) in enumerate(self._asked):
-            if whose is not None and whose != agent:
+        for i, (name, how, path, agent_only) in enumerate(self._metrics):
+            if agent_only not in (None, agent):
                 continue
-            found = _at(info, way)
+            found = _at(info, path)
             if found is None:
                 continue
             try:
@@ -257,7 +232,7 @@ class InfoMetrics:
                 if not check:
                     continue
                 raise BadValueError(
-                    f"`info` holds {short(found)} as {'/'.join(way)}, which "
+                    f"`info` holds {short(found)} as {'/'.join(path)}, which "
                     f"env.episode_metrics.{name} reads; it must be a finite number"
                 ) from None
             before, count = self._values[i, agent, env], self._counts[i, agent, env]
@@ -272,18 +247,16 @@ class InfoMetrics:
             self._never.discard(name)
 
     def episode_metrics(self, ended: Bools) -> dict[str, Array]:
-        """By name, what it came to, [num_envs]; NaN in an episode in which no step held it.
+        """Return each metric of the newest episode, [num_envs]; NaN if no step held it.
 
-        Args:
-            ended: [num_envs], in which copies the episode of any agent has ended; of the others it
-                stays what it was.
+        It is updated in the copies in which any agent's episode has `ended`: [num_envs].
         """
         for e in np.flatnonzero(ended).tolist():
-            for i, (name, how, _, _) in enumerate(self._asked):
+            for i, (name, how, _, _) in enumerate(self._metrics):
                 counts, values = self._counts[i, :, e], self._values[i, :, e]
-                tellers = counts > 0
-                if tellers.any():
-                    own = values[tellers] / (counts[tellers] if how == "mean" else 1)
+                has_values = counts > 0
+                if has_values.any():
+                    own = values[has_values] / (counts[has_values] if how == "mean" else 1)
                     self._of_episodes[name][e] = own.mean()
                 else:
                     self._of_episodes[name][e] = 0.0 if how == "sum" else np.nan
@@ -299,13 +272,13 @@ def _finite(value: Any) -> float:
     return found
 
 
-def _at(info: Mapping[str, Any], way: Sequence[str]) -> Any:
-    """What stands in nested mappings, or under the whole name; None: nothing."""
-    whole = "/".join(way)
+def _at(info: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """Return the number at a path of nested mappings, or under the whole name, or None."""
+    whole = "/".join(path)
     if whole in info:
         return info[whole]
     found: Any = info
-    for part in way:
+    for part in path:
         if not isinstance(found, Mapping) or part not in found:
             return None
         found = found[part]
