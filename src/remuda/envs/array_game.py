@@ -1,35 +1,48 @@
-"""A game whose world is arrays, and therefore saved and restored by copying them."""
+"""Games whose world is arrays, which are saved and restored by copying them."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from remuda.checkpoint.fitting import Range, Table, fitting_all, require
-from remuda.envs.scripted import possibilities
+from remuda.envs.scripted import possibilities, room_for
 from remuda.envs.vector_env import VectorEnv
-from remuda.types import State
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 
 class ArrayGame(VectorEnv):
-    """What games written for all copies at once have in common."""
+    """A game written for all copies at once."""
 
     _options: dict[str, Any]
 
+    def _allocate(
+        self, num_envs: int, agents: tuple[AgentSpec, ...], options: dict[str, Any]
+    ) -> None:
+        """Set what every game has; `_result` shows the arrays of a turn."""
+        self.num_envs, self.agents, self._options = num_envs, agents, options
+        shape = (num_envs, len(agents))
+        self.active: Bools = np.zeros(shape, np.bool_)
+        self._streams: Array = np.zeros(num_envs, np.uint64)
+        self._rewards: Floats = np.zeros(shape, np.float32)
+        self._terminated: Bools = np.zeros(shape, np.bool_)
+        self._truncated: Bools = np.zeros(shape, np.bool_)
+        self._metrics = np.zeros((len(self.facts), num_envs))
+        metrics = dict(zip(self.facts, self._metrics, strict=True))
+        self._result = TurnResult(self._rewards, self._terminated, self._truncated, metrics)
+
     @abstractmethod
     def _world(self) -> Table:
-        """All arrays that tell how the copies stand, with the range of each one's numbers.
+        """Return all arrays of the state, each with the range of its numbers.
 
-        The random streams are among them; their numbers and flags have no range.
+        The random generators are among them; their numbers and flags have no range.
         """
 
     def _check(self, state: State) -> None:
-        """Raise CheckpointError where numbers are in their ranges and yet no game comes to them.
-
-        Only for what the rules, which run compiled, would go astray by.
-        """
+        """Raise a CheckpointError for numbers in range that would lead compiled rules astray."""
 
     def warm_up(self) -> None:
         """Compile what a turn takes, by playing one; the first reset restarts all copies."""
@@ -38,22 +51,21 @@ class ArrayGame(VectorEnv):
         self.begin_turn()
         for agent in (agent for group in self.turn_groups for agent in group):
             spec = self.agents[agent]
-            sees, acts = spec.observation_space, spec.action_space
-            self.observe(agent, np.zeros((copies, *(sees.shape or ())), sees.dtype))
+            acts = spec.action_space
+            self.observe(agent, room_for(self, agent))
             if spec.masked:
                 self.mask(agent, np.zeros((copies, possibilities(spec)), np.bool_))
             self.act(agent, np.zeros((copies, *(acts.shape or ())), acts.dtype or np.int64))
         self.end_turn()
 
     def state(self) -> State:
-        """Copies of all that tells how the game stands."""
         return {name: array.copy() for name, (array, _) in self._world().items()}
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned.
+        """Restore what `state` returned.
 
         Raises:
-            CheckpointError: it is of a game with other options, or none of its rules.
+            CheckpointError: it is of a game with other options, or breaks the rules.
         """
         world = self._world()
         found = fitting_all(state, world)
@@ -62,25 +74,48 @@ class ArrayGame(VectorEnv):
             array[...] = found[name]
 
     def options(self) -> dict[str, Any]:
-        """The game's parameters in force, by name."""
         return dict(self._options)
 
 
-def inner(height: int, width: int) -> Range:
-    """The rows and columns that are not in the border of a map."""
-    return Range(1, max(height, width) - 2)
+class GridGame(ArrayGame):
+    """A game whose agents act one after another on a map with a border of wall."""
 
+    wall: ClassVar[int]
+    """The number of a tile of wall."""
+    tiles: Array
+    """[num_envs, height, width]."""
+    positions: Integers
+    """[num_envs, num_agents, 2]: row and column of each agent."""
 
-def require_on_map(state: State, height: int, width: int) -> None:
-    """Raise CheckpointError unless all `positions` are within the border of a map."""
-    far = state["positions"].reshape(-1, 2).max(0, initial=1)
-    fits = bool(far[0] <= height - 2 and far[1] <= width - 2)
-    require(state, "positions", fits, "agents stand within the border of the map")
+    def _make_map(
+        self, height: int, width: int, radius: int, dtype: npt.DTypeLike, fill: int
+    ) -> tuple[Array, Array]:
+        """Return a map of all copies in a frame, and its inside, [num_envs, height, width].
 
+        The frame is as wide as an agent sees, so that a view needs no bounds: the view of an agent
+        at (y, x) of the map begins at (y, x) of the framed map.
+        """
+        shape = (self.num_envs, height + 2 * radius, width + 2 * radius)
+        framed: Array = np.full(shape, fill, dtype)
+        return framed, framed[:, radius:-radius, radius:-radius]
 
-def require_frame(state: State, radius: int, wall: int) -> None:
-    """Raise CheckpointError unless all around `tiles` is wall: a border, and so many more."""
-    frame = np.ones(state["tiles"].shape[1:], np.bool_)
-    frame[radius + 1 : -radius - 1, radius + 1 : -radius - 1] = False
-    fits = bool((state["tiles"][:, frame] == wall).all())
-    require(state, "tiles", fits, "the border of the map is wall")
+    def _place_agents(self) -> None:
+        self.turn_groups = tuple((agent,) for agent in range(self.num_agents))
+        self.positions = np.ones((*self.active.shape, 2), np.int64)
+        self.rewards_so_far = self._rewards
+
+    def _position_range(self) -> Range:
+        """Return the rows and columns inside the border."""
+        return Range(1, max(self.tiles.shape[1:]) - 2)
+
+    def _check(self, state: State) -> None:
+        height, width = self.tiles.shape[1:]
+        far = state["positions"].reshape(-1, 2).max(0, initial=1)
+        fits = bool(far[0] <= height - 2 and far[1] <= width - 2)
+        require(state, "positions", fits, "agents stand within the border of the map")
+        tiles = state["tiles"]
+        rim = (tiles.shape[1] - height) // 2 + 1
+        frame = np.ones(tiles.shape[1:], np.bool_)
+        frame[rim:-rim, rim:-rim] = False
+        is_wall = bool((tiles[:, frame] == self.wall).all())
+        require(state, "tiles", is_wall, "the border of the map is wall")

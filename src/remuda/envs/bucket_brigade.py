@@ -185,7 +185,7 @@ class BucketBrigade(ArrayGame):
             require_one_of("a change of the scenario", name, asdict(SCENARIOS[scenario]))
         self.scenario = replace(SCENARIOS[scenario], **changes)
         """The scenario in force."""
-        self._options = {
+        options = {
             "scenario": scenario,
             "num_agents": num_agents,
             "max_nights": max_nights,
@@ -193,7 +193,7 @@ class BucketBrigade(ArrayGame):
             **changes,
         }
         self.rules = make_rules(self.scenario, num_agents)
-        self.num_envs, self._max_nights = num_envs, max_nights
+        self._max_nights = max_nights
         houses = self.scenario.num_houses
         self._facts = _facts(self.scenario, num_agents)
         if scaled:
@@ -203,10 +203,9 @@ class BucketBrigade(ArrayGame):
         bound = float(max(houses, np.abs(self._facts).max()))
         space = Box(-1.0 if scaled else -bound, bound, (size,), np.float32)
         actions = MultiDiscrete([houses, 2, 2])
-        self.agents = tuple(AgentSpec(f"agent_{i}", space, actions) for i in range(num_agents))
+        agents = tuple(AgentSpec(f"agent_{i}", space, actions) for i in range(num_agents))
+        self._allocate(num_envs, agents, options)
         self.turn_groups = (tuple(range(num_agents)),)
-        self.active: Bools = np.zeros((num_envs, num_agents), np.bool_)
-
         self.houses: Array = np.zeros((num_envs, houses), np.int8)
         """[num_envs, num_houses]: SAFE, BURNING or RUINED."""
         self.progress: Array = np.zeros((num_envs, houses), np.float64)
@@ -219,32 +218,14 @@ class BucketBrigade(ArrayGame):
         """[num_envs, size - num_agents]: what everybody sees alike since the last night."""
         self._before: Array = np.zeros_like(self.houses)
         self._nights: Integers = np.zeros(num_envs, np.int64)
-        self._streams: Array = np.zeros(num_envs, np.uint64)
         self._sums = np.zeros((num_envs, 2), np.float64)
         self._draws = Draws(np.zeros(houses), np.zeros((houses, 2)), np.zeros(houses))
-        shape = (num_envs, num_agents)
-        self._rewards: Floats = np.zeros(shape, np.float32)
-        self._terminated: Bools = np.zeros(shape, np.bool_)
-        self._truncated: Bools = np.zeros(shape, np.bool_)
-        self._told = np.zeros((len(self.facts), num_envs), np.float64)
-        told = dict(zip(self.facts, self._told, strict=True))
-        self._result = TurnResult(self._rewards, self._terminated, self._truncated, told)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Light the first fires of the copies in `mask`, each from its own seed."""
-        _reset(
-            self.houses,
-            self.progress,
-            self._before,
-            self._nights,
-            self._sums,
-            self.actions,
-            self.active,
-            self._streams,
-            seeds,
-            mask,
-            self.rules.spark,
-        )
+        houses = self.houses, self.progress, self._before
+        sums = self._nights, self._sums, self.actions, self.active
+        _reset(*houses, *sums, self._streams, seeds, mask, self.rules.spark)
         _look(self.houses, self.actions, self._scales, self._seen)
 
     def begin_turn(self) -> None:
@@ -260,23 +241,10 @@ class BucketBrigade(ArrayGame):
 
     def end_turn(self) -> TurnResult:
         """The night takes its course."""
-        _nights(
-            self.houses,
-            self.progress,
-            self._before,
-            self._nights,
-            self.actions,
-            self.active,
-            self._streams,
-            self._draws,
-            self.rules,
-            self._max_nights,
-            self._rewards,
-            self._terminated,
-            self._truncated,
-            self._sums,
-            self._told,
-        )
+        houses = self.houses, self.progress, self._before, self._nights
+        state = self.actions, self.active, self._streams, self._draws, self.rules
+        ends = self._rewards, self._terminated, self._truncated
+        _nights(*houses, *state, self._max_nights, *ends, self._sums, self._metrics)
         _look(self.houses, self.actions, self._scales, self._seen)
         return self._result
 

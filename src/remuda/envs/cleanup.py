@@ -29,7 +29,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from remuda.checkpoint.fitting import COUNT, FINITE_64, MOST, Range, Table
-from remuda.envs.array_game import ArrayGame, inner, require_frame, require_on_map
+from remuda.envs.array_game import GridGame
 from remuda.envs.options import require_number, require_whole
 from remuda.envs.randomness import below, misses, seed_stream
 from remuda.envs.rendering import (
@@ -45,7 +45,7 @@ from remuda.envs.rendering import (
 )
 from remuda.envs.vector_env import VectorEnv
 from remuda.kernels import njit
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 HEIGHT, WIDTH = 21, 31
 WALL, RIVER, POLLUTION, ORCHARD, APPLE, AGENT, CLEAN_BEAM, ZAP_BEAM, SAND = range(9)
@@ -64,10 +64,11 @@ FACTS = ("polluted_share", "cleaning_actions", "apples_eaten", "equality")
 were eaten, and 1 - Gini of the returns (those below 0 count as 0), after Perolat et al. 2017."""
 
 
-class Cleanup(ArrayGame):
+class Cleanup(GridGame):
     """`num_envs` copies of Cleanup; the rules are in the docstring of this module."""
 
     facts = FACTS
+    wall = WALL
     action_names = ("up", "down", "left", "right", "clean", "zap")
 
     def __init__(
@@ -93,7 +94,7 @@ class Cleanup(ArrayGame):
         require_number("barren_share", barren_share, 1e-6)
         require_whole("start_apples", start_apples, 0, len(self._orchard))
         require_whole("vision_radius", vision_radius, 1)
-        self._options = {
+        options = {
             "num_agents": num_agents,
             "max_turns": max_turns,
             "pollution_probability": pollution_probability,
@@ -102,137 +103,70 @@ class Cleanup(ArrayGame):
             "start_apples": start_apples,
             "vision_radius": vision_radius,
         }
-        self.num_envs, self._max_turns, self._start_apples = num_envs, max_turns, start_apples
+        self._max_turns, self._start_apples, self._terrain = max_turns, start_apples, terrain
         self._log_clean = _log_miss(pollution_probability)
         self._growth, self._barren = growth_probability, barren_share
         self._radius = vision_radius
         size = (2 * vision_radius + 1) ** 2 * KINDS + len(STEPS) + 2
         space = Box(0.0, 1.0, (size,), np.float32)
-        self.agents = tuple(AgentSpec(f"agent_{i}", space, Discrete(6)) for i in range(num_agents))
-        self.turn_groups = tuple((agent,) for agent in range(num_agents))
-        shape = (num_envs, num_agents)
-        self.active: Bools = np.zeros(shape, np.bool_)
-        self._make_maps(terrain)
+        agents = tuple(AgentSpec(f"agent_{i}", space, Discrete(6)) for i in range(num_agents))
+        self._allocate(num_envs, agents, options)
+        self._place_agents()
+        self._make_maps()
         self._clock: Integers = np.zeros(num_envs, np.int64)  # acts of all agents, in all episodes
-        self.positions: Integers = np.ones((*shape, 2), np.int64)
-        """[num_envs, num_agents, 2]: row and column of each agent."""
-        self.facing: Integers = np.zeros(shape, np.int64)
+        self.facing: Integers = np.zeros(self.active.shape, np.int64)
         """[num_envs, num_agents]: UP to RIGHT."""
         self.polluted: Integers = np.zeros(num_envs, np.int64)
-        """[num_envs]: how many tiles of the river are polluted."""
+        """[num_envs]: polluted tiles of the river."""
         self._turns: Integers = np.zeros(num_envs, np.int64)
-        self._streams: Array = np.zeros(num_envs, np.uint64)
         self._sums = np.zeros((num_envs, len(FACTS)), np.float64)
-        self._returns = np.zeros(shape, np.float64)
-        self._rewards: Floats = np.zeros(shape, np.float32)
-        self.rewards_so_far = self._rewards
-        self._truncated: Bools = np.zeros(shape, np.bool_)
-        never: Bools = np.zeros(shape, np.bool_)
-        told = np.zeros((len(FACTS), num_envs), np.float64)
-        self._told = told
-        self._result = TurnResult(
-            self._rewards, never, self._truncated, dict(zip(FACTS, told, strict=True))
-        )
+        self._returns = np.zeros(self.active.shape, np.float64)
 
-    def _make_maps(self, terrain: Array) -> None:
-        # Maps lie in a wide frame of wall, so that a view needs no bounds: what an agent at (y, x)
-        # sees begins at (y, x) of the framed map.
-        framed = (self.num_envs, HEIGHT + 2 * self._radius, WIDTH + 2 * self._radius)
-        inside = slice(self._radius, -self._radius)
-        self._framed: Array = np.full(framed, WALL, np.int8)
-        self.tiles: Array = self._framed[:, inside, inside]
+    def _make_maps(self) -> None:
+        size = HEIGHT, WIDTH, self._radius
+        self._framed, self.tiles = self._make_map(*size, np.int8, WALL)
         """[num_envs, 21, 31] int8: the ground, WALL to APPLE or SAND."""
-        self._terrain = terrain
-        self._framed_agents: Array = np.zeros(framed, np.int16)
-        self.standing: Array = self._framed_agents[:, inside, inside]
-        """[num_envs, 21, 31] int16: 1 + the agent that stands there, or 0."""
-        self._framed_beams: Array = np.zeros(framed, np.int8)
-        self.beams: Array = self._framed_beams[:, inside, inside]
-        """[num_envs, 21, 31] int8: which beam was there last..."""
-        self._framed_fired: Integers = np.full(framed, LONG_AGO, np.int64)
-        self.fired: Integers = self._framed_fired[:, inside, inside]
-        """[num_envs, 21, 31]: ...and when, on the copy's clock."""
+        self._framed_agents, self.standing = self._make_map(*size, np.int16, 0)
+        """[num_envs, 21, 31] int16: 1 + the agent on a tile, or 0."""
+        self._framed_beams, self.beams = self._make_map(*size, np.int8, 0)
+        """[num_envs, 21, 31] int8: the last beam on a tile."""
+        self._framed_fired, self.fired = self._make_map(*size, np.int64, LONG_AGO)
+        """[num_envs, 21, 31]: when that was, on the copy's clock."""
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Restart the copies in `mask`, each from its own seed."""
         self.tiles[mask], self.standing[mask], self.fired[mask] = self._terrain, 0, LONG_AGO
         self.polluted[mask], self._turns[mask] = 0, 0
         self._sums[mask], self._returns[mask], self.active[mask] = 0.0, 0.0, True
-        _place(
-            self.tiles,
-            self.standing,
-            self.positions,
-            self.facing,
-            self._sand,
-            self._orchard,
-            self._start_apples,
-            self._streams,
-            seeds,
-            mask,
-        )
+        agents = self.standing, self.positions, self.facing
+        ground = self._sand, self._orchard, self._start_apples
+        _place(self.tiles, *agents, *ground, self._streams, seeds, mask)
 
     def begin_turn(self) -> None:
         """Let pollution come and apples grow."""
         self._rewards[:] = 0.0
-        _grow(
-            self.tiles,
-            self.polluted,
-            self._river,
-            self._orchard,
-            self.active,
-            self._streams,
-            self._log_clean,
-            self._growth,
-            self._barren,
-        )
+        ground = self.tiles, self.polluted, self._river, self._orchard
+        rates = self._log_clean, self._growth, self._barren
+        _grow(*ground, self.active, self._streams, *rates)
 
     def observe(self, agent: int, out: Array) -> None:
         """What `agent` sees now: [num_envs, 1095] float32."""
-        _observe(
-            self._framed,
-            self._framed_agents,
-            self._framed_beams,
-            self._framed_fired,
-            self._clock,
-            self.positions,
-            self.facing,
-            agent,
-            2 * self._radius + 1,
-            out,
-        )
+        maps = self._framed, self._framed_agents, self._framed_beams, self._framed_fired
+        agents = self._clock, self.positions, self.facing
+        _observe(*maps, *agents, agent, 2 * self._radius + 1, out)
 
     def act(self, agent: int, actions: Integers) -> None:
         """Let `agent` move, clean or zap in every copy: `actions` is [num_envs]."""
-        _act(
-            self.tiles,
-            self.standing,
-            self.beams,
-            self.fired,
-            self._clock,
-            self.positions,
-            self.facing,
-            self.polluted,
-            self.active,
-            self._sums,
-            self._rewards,
-            agent,
-            actions,
-        )
+        maps = self.tiles, self.standing, self.beams, self.fired
+        agents = self._clock, self.positions, self.facing
+        sums = self.polluted, self.active, self._sums, self._rewards
+        _act(*maps, *agents, *sums, agent, actions)
 
     def end_turn(self) -> TurnResult:
         """End the turn: rewards since `begin_turn`, and which episodes were cut off."""
-        _end_turn(
-            self._turns,
-            self._max_turns,
-            self.polluted,
-            len(self._river),
-            self._rewards,
-            self._returns,
-            self._sums,
-            self._told,
-            self._truncated,
-            self.active,
-        )
+        river = self.polluted, len(self._river)
+        sums = self._rewards, self._returns, self._sums, self._metrics
+        _end_turn(self._turns, self._max_turns, *river, *sums, self._truncated, self.active)
         return self._result
 
     def _world(self) -> Table:
@@ -243,7 +177,7 @@ class Cleanup(ArrayGame):
             "beams": (self._framed_beams, kinds),
             "fired": (self._framed_fired, Range(LONG_AGO, MOST)),
             "clock": (self._clock, COUNT),
-            "positions": (self.positions, inner(HEIGHT, WIDTH)),
+            "positions": (self.positions, self._position_range()),
             "facing": (self.facing, Range(UP, RIGHT)),
             "polluted": (self.polluted, Range(0, len(self._river))),
             "turns": (self._turns, COUNT),
@@ -252,10 +186,6 @@ class Cleanup(ArrayGame):
             "returns": (self._returns, FINITE_64),
             "active": (self.active, None),
         }
-
-    def _check(self, state: State) -> None:
-        require_on_map(state, HEIGHT, WIDTH)
-        require_frame(state, self._radius, WALL)
 
     def render(self, env: int = 0) -> Array:
         """A picture of one copy, with the beams of the last turn: [336, 496, 3] uint8."""

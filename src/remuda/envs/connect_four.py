@@ -40,24 +40,19 @@ class ConnectFour(ArrayGame):
         require_whole("height", height, 2)
         require_whole("width", width, 2)
         require_whole("connect", connect, 2, max(height, width))
-        self._options = {"height": height, "width": width, "connect": connect}
-        self.num_envs, self._connect = num_envs, connect
+        options = {"height": height, "width": width, "connect": connect}
+        self._connect = connect
         sees = Box(0, 1, (2, height, width), np.uint8)
-        self.agents = tuple(
+        agents = tuple(
             AgentSpec(f"agent_{i}", sees, Discrete(width), masked=True, layout="chw")
             for i in range(2)
         )
+        self._allocate(num_envs, agents, options)
+        self.rewards_so_far = self._rewards
         self.cells: Array = np.zeros((num_envs, height, width), np.int8)
         """[num_envs, height, width] int8: EMPTY, or DISC + whose; the top row first."""
         self.heights: Integers = np.zeros((num_envs, width), np.int64)
         """[num_envs, width]: how many discs are in each column."""
-        shape = (num_envs, 2)
-        self.active: Bools = np.zeros(shape, np.bool_)
-        self._rewards: Floats = np.zeros(shape, np.float32)
-        self.rewards_so_far = self._rewards
-        self._terminated: Bools = np.zeros(shape, np.bool_)
-        never: Bools = np.zeros(shape, np.bool_)
-        self._result = TurnResult(self._rewards, self._terminated, never)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:  # noqa: ARG002
         """Empty the grids in `mask`; there is nothing to draw by the seeds."""
@@ -78,16 +73,8 @@ class ConnectFour(ArrayGame):
 
     def act(self, agent: int, actions: Integers) -> None:
         """Drop a disc in every game that is on: `actions` is [num_envs], the column."""
-        _drop(
-            self.cells,
-            self.heights,
-            self.active,
-            self._rewards,
-            self._terminated,
-            self._connect,
-            agent,
-            actions,
-        )
+        board = self.cells, self.heights, self.active, self._rewards, self._terminated
+        _drop(*board, self._connect, agent, actions)
 
     def end_turn(self) -> TurnResult:
         """End the turn: who has won, and which games are over."""

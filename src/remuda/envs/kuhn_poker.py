@@ -23,7 +23,7 @@ from remuda.checkpoint.fitting import Range, Table, require
 from remuda.envs.array_game import ArrayGame
 from remuda.envs.randomness import below, seed_stream
 from remuda.kernels import njit
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
+from remuda.types import AgentSpec, Array, Bools, Integers, State, TurnResult
 
 WAIT, PASS, BET = 0, 1, 2
 """Actions."""
@@ -63,22 +63,14 @@ class KuhnPoker(ArrayGame):
     action_names = ("wait", "pass", "bet")
 
     def __init__(self, num_envs: int = 1) -> None:
-        self._options = {}
-        self.num_envs = num_envs
         sees = Box(0.0, 1.0, (8,), np.float32)
-        self.agents = tuple(
-            AgentSpec(f"agent_{i}", sees, Discrete(3), masked=True) for i in range(2)
-        )
-        shape = (num_envs, 2)
-        self._streams = np.zeros(num_envs, np.uint64)
-        self.cards: Integers = np.zeros(shape, np.int64)
+        agents = tuple(AgentSpec(f"agent_{i}", sees, Discrete(3), masked=True) for i in range(2))
+        self._allocate(num_envs, agents, {})
+        self.cards: Integers = np.zeros(self.active.shape, np.int64)
         """[num_envs, 2]: the card of each agent."""
         self.done: Integers = np.full(num_envs, OVER, np.int64)
         """[num_envs]: what has been done."""
-        self.active: Bools = np.zeros(shape, np.bool_)
-        self._actions: Integers = np.zeros(shape, np.int64)
-        self._rewards: Floats = np.zeros(shape, np.float32)
-        self._never: Bools = np.zeros(shape, np.bool_)
+        self._actions: Integers = np.zeros(self.active.shape, np.int64)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Deal."""
@@ -88,7 +80,7 @@ class KuhnPoker(ArrayGame):
 
     def begin_turn(self) -> None:
         """Nothing but the agents moves."""
-        self._rewards[...] = 0.0
+        self._rewards[...], self._terminated[...] = 0.0, False
 
     def observe(self, agent: int, out: Array) -> None:
         """Its card, what has been done, whether it is to act."""
@@ -125,10 +117,9 @@ class KuhnPoker(ArrayGame):
         winner = np.where(folds, 1 - actor, higher)
         won = np.where(winner == 0, stake, -stake) * over
         self._rewards[on, 0], self._rewards[on, 1] = won, -won
-        terminated = np.zeros_like(self._never)
-        terminated[on[over]] = True
+        self._terminated[on[over]] = True
         self.active[...] = (self.done != OVER)[:, None]
-        return TurnResult(self._rewards, terminated, self._never)
+        return self._result
 
     def describe(self, agent: int, env: int = 0) -> str:
         """Its card, and what has been done."""

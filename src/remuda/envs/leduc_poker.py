@@ -57,14 +57,10 @@ class LeducPoker(ArrayGame):
     action_names = ("wait", "fold", "call", "raise")
 
     def __init__(self, num_envs: int = 1) -> None:
-        self._options = {}
-        self.num_envs = num_envs
         sees = Box(0.0, 1.0, (SIZE,), np.float32)
-        self.agents = tuple(
-            AgentSpec(f"agent_{i}", sees, Discrete(4), masked=True) for i in range(2)
-        )
-        shape = (num_envs, 2)
-        self._streams = np.zeros(num_envs, np.uint64)
+        agents = tuple(AgentSpec(f"agent_{i}", sees, Discrete(4), masked=True) for i in range(2))
+        self._allocate(num_envs, agents, {})
+        shape = self.active.shape
         self.cards: Integers = np.zeros((num_envs, 3), np.int64)
         """[num_envs, 3]: the card of each agent, and the public one, which is dealt from the
         start and seen in the second round."""
@@ -74,12 +70,7 @@ class LeducPoker(ArrayGame):
         """[num_envs]: the round of bets, 0 or 1."""
         self.chips: Integers = np.ones(shape, np.int64)
         """[num_envs, 2]: what each agent has put in."""
-        self.active: Bools = np.zeros(shape, np.bool_)
         self._actions: Integers = np.zeros(shape, np.int64)
-        self._rewards: Floats = np.zeros(shape, np.float32)
-        self._terminated: Bools = np.zeros(shape, np.bool_)
-        never: Bools = np.zeros(shape, np.bool_)
-        self._result = TurnResult(self._rewards, self._terminated, never)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Deal."""
@@ -105,16 +96,8 @@ class LeducPoker(ArrayGame):
 
     def end_turn(self) -> TurnResult:
         """What was done counts; at the end the pot is paid out."""
-        _play(
-            self.cards,
-            self.bets,
-            self.round,
-            self.chips,
-            self.active,
-            self._actions,
-            self._rewards,
-            self._terminated,
-        )
+        table = self.cards, self.bets, self.round, self.chips, self.active
+        _play(*table, self._actions, self._rewards, self._terminated)
         return self._result
 
     def describe(self, agent: int, env: int = 0) -> str:

@@ -61,23 +61,17 @@ class MatrixGame(ArrayGame):
         require_whole("rounds", rounds, 1)
         self.action_names = action_names
         self.payoffs: Floats = np.array(payoffs, np.float32)
-        self.num_envs, self.rounds, self._options = num_envs, rounds, options
+        self.rounds = rounds
         self._choices = rows, columns = self.payoffs.shape[:2]
         sees = Box(0.0, 1.0, (1 + rows + columns,), np.float32)
-        self.agents = (
-            AgentSpec("agent_0", sees, Discrete(rows)),
-            AgentSpec("agent_1", sees, Discrete(columns)),
+        agents = tuple(
+            AgentSpec(f"agent_{i}", sees, Discrete(n)) for i, n in enumerate((rows, columns))
         )
-        shape = (num_envs, 2)
+        self._allocate(num_envs, agents, {"rounds": rounds, **options})
+        shape = self.active.shape
         self._last: Integers = np.full(shape, NONE, np.int64)
         self._chosen: Integers = np.zeros(shape, np.int64)
         self._round: Integers = np.zeros(num_envs, np.int64)
-        self.active: Bools = np.zeros(shape, np.bool_)
-        self._never: Bools = np.zeros(shape, np.bool_)
-
-    def options(self) -> dict[str, Any]:
-        """The rounds of an episode, and by what the table was chosen."""
-        return {"rounds": self.rounds, **self._options}
 
     def reset(self, seeds: Integers, mask: Bools) -> None:  # noqa: ARG002
         """Begin again; there is nothing to draw by the seeds."""
@@ -108,7 +102,7 @@ class MatrixGame(ArrayGame):
         over = on & (self._round >= self.rounds)
         terminated = np.repeat(over[:, None], 2, axis=1)
         self.active &= ~terminated
-        return TurnResult(rewards, terminated, self._never)
+        return TurnResult(rewards, terminated, self._truncated)
 
     def _world(self) -> Table:
         return {

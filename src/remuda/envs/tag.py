@@ -21,7 +21,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from remuda.checkpoint.fitting import COUNT, Range, Table
-from remuda.envs.array_game import ArrayGame, inner, require_frame, require_on_map
+from remuda.envs.array_game import GridGame
 from remuda.envs.options import require_number, require_whole
 from remuda.envs.randomness import below, seed_stream
 from remuda.envs.rendering import (
@@ -33,7 +33,7 @@ from remuda.envs.rendering import (
 )
 from remuda.envs.vector_env import VectorEnv
 from remuda.kernels import njit
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 EMPTY, WALL, AGENT = 0, -1, 1
 """What is on a tile: nothing, wall, or AGENT + the number of the agent that stands there."""
@@ -44,10 +44,11 @@ CHANNELS = 3
 """Wall, agent, the agent that is "it"."""
 
 
-class Tag(ArrayGame):
+class Tag(GridGame):
     """`num_envs` copies of Tag; the rules are in the docstring of this module."""
 
     facts = ("tags",)
+    wall = WALL
     action_names = ("up", "down", "left", "right")
 
     def __init__(
@@ -68,7 +69,7 @@ class Tag(ArrayGame):
         require_whole("max_turns", max_turns, 1)
         require_number("reward", reward)
         require_whole("vision_radius", vision_radius, 1)
-        self._options = {
+        options = {
             "height": height,
             "width": width,
             "num_agents": num_agents,
@@ -76,39 +77,20 @@ class Tag(ArrayGame):
             "reward": reward,
             "vision_radius": vision_radius,
         }
-        self.num_envs, self._max_turns, self._reward = num_envs, max_turns, reward
+        self._max_turns, self._reward = max_turns, reward
         self._view = 2 * vision_radius + 1
         space = Box(0, 1, (CHANNELS * self._view**2 + 1,), np.uint8)
-        self.agents = tuple(AgentSpec(f"agent_{i}", space, Discrete(4)) for i in range(num_agents))
-        self.turn_groups = tuple((agent,) for agent in range(num_agents))
-        shape = (num_envs, num_agents)
-        self.active: Bools = np.zeros(shape, np.bool_)
-
-        # The map lies in a wide frame of wall, so that a view needs no bounds: what an agent at
-        # (y, x) of the map sees begins at (y, x) of the framed map.
-        framed = (num_envs, height + 2 * vision_radius, width + 2 * vision_radius)
-        self._framed: Array = np.full(framed, WALL, np.int16)
-        inside = slice(vision_radius, -vision_radius)
-        self.tiles: Array = self._framed[:, inside, inside]
-        """[num_envs, height, width] int16: WALL, EMPTY, or AGENT + who stands there."""
-        self.positions: Integers = np.ones((*shape, 2), np.int64)
-        """[num_envs, num_agents, 2]: row and column of each agent."""
+        agents = tuple(AgentSpec(f"agent_{i}", space, Discrete(4)) for i in range(num_agents))
+        self._allocate(num_envs, agents, options)
+        self._place_agents()
+        self._framed, self.tiles = self._make_map(height, width, vision_radius, np.int16, WALL)
         self.it: Integers = np.zeros(num_envs, np.int64)
         """[num_envs]: which agent is "it"."""
-        self._tags = np.zeros((1, num_envs), np.float64)
         self._turns: Integers = np.zeros(num_envs, np.int64)
-        self._streams: Array = np.zeros(num_envs, np.uint64)
-        self._rewards: Floats = np.zeros(shape, np.float32)
-        self.rewards_so_far = self._rewards
-        self._truncated: Bools = np.zeros(shape, np.bool_)
-        never: Bools = np.zeros(shape, np.bool_)
-        self._result = TurnResult(
-            self._rewards, never, self._truncated, {self.facts[0]: self._tags[0]}
-        )
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Restart the copies in `mask`, each from its own seed."""
-        self._turns[mask], self._tags[:, mask], self.active[mask] = 0, 0.0, True
+        self._turns[mask], self._metrics[:, mask], self.active[mask] = 0, 0.0, True
         _place(self.tiles, self.positions, self.it, self._streams, seeds, mask)
 
     def begin_turn(self) -> None:
@@ -121,17 +103,8 @@ class Tag(ArrayGame):
 
     def act(self, agent: int, actions: Integers) -> None:
         """Let `agent` move in every copy, and tag if it is "it": `actions` is [num_envs]."""
-        _act(
-            self.tiles,
-            self.positions,
-            self.it,
-            self.active,
-            self._rewards,
-            self._reward,
-            self._tags[0],
-            agent,
-            actions,
-        )
+        arrays = self.tiles, self.positions, self.it, self.active, self._rewards
+        _act(*arrays, self._reward, self._metrics[0], agent, actions)
 
     def end_turn(self) -> TurnResult:
         """End the turn: rewards since `begin_turn`, and which episodes were cut off."""
@@ -142,21 +115,15 @@ class Tag(ArrayGame):
         return self._result
 
     def _world(self) -> Table:
-        height, width = self.tiles.shape[1:]
         return {
             "tiles": (self._framed, Range(WALL, AGENT + self.num_agents - 1)),
-            "positions": (self.positions, inner(height, width)),
+            "positions": (self.positions, self._position_range()),
             "it": (self.it, Range(0, self.num_agents - 1)),
-            "tags": (self._tags, COUNT),
+            "tags": (self._metrics, COUNT),
             "turns": (self._turns, COUNT),
             "streams": (self._streams, None),
             "active": (self.active, None),
         }
-
-    def _check(self, state: State) -> None:
-        height, width = self.tiles.shape[1:]
-        require_on_map(state, height, width)
-        require_frame(state, (self._framed.shape[1] - height) // 2, WALL)
 
     def render(self, env: int = 0) -> Array:
         """A picture of one copy; "it" is red: [height * 16, width * 16, 3] uint8."""

@@ -25,7 +25,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from remuda.checkpoint.fitting import COUNT, Range, Table
-from remuda.envs.array_game import ArrayGame, inner, require_frame, require_on_map
+from remuda.envs.array_game import GridGame
 from remuda.envs.options import require_number, require_whole
 from remuda.envs.randomness import below, misses, seed_stream
 from remuda.envs.rendering import (
@@ -41,7 +41,7 @@ from remuda.envs.rendering import (
 )
 from remuda.envs.vector_env import VectorEnv
 from remuda.kernels import njit
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 # What lies on a tile. An observation has one channel for each but EMPTY, in this order.
 EMPTY, WALL, GEM, BONE, FOOD, AGENT = range(6)
@@ -49,10 +49,11 @@ NUM_CHANNELS = 5
 UP, DOWN, LEFT, RIGHT = range(4)
 
 
-class TreasureHunt(ArrayGame):
+class TreasureHunt(GridGame):
     """`num_envs` copies of Treasure Hunt; the rules are in the docstring of this module."""
 
     action_names = ("up", "down", "left", "right")
+    wall = WALL
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class TreasureHunt(ArrayGame):
         for name, value in values.items():
             require_number(name, value)
 
-        self._options = {
+        options = {
             "height": height,
             "width": width,
             "num_agents": num_agents,
@@ -89,36 +90,19 @@ class TreasureHunt(ArrayGame):
             **values,
             "vision_radius": vision_radius,
         }
-        self.num_envs = num_envs
         view = 2 * vision_radius + 1
         space = Box(0, 1, (NUM_CHANNELS, view, view), np.uint8)
-        self.agents = tuple(
+        agents = tuple(
             AgentSpec(f"agent_{i}", space, Discrete(4), layout="chw") for i in range(num_agents)
         )
-        self.turn_groups = tuple((agent,) for agent in range(num_agents))
-
+        self._allocate(num_envs, agents, options)
+        self._place_agents()
         self._max_turns = max_turns
         self._log_miss = math.log1p(-spawn_probability) if spawn_probability < 1 else -math.inf
         self._values: Floats = np.zeros(6, np.float32)
         self._values[[WALL, GEM, BONE, FOOD]] = wall, gem, bone, food
-
-        # The map lies in a wide frame of wall, so that a view needs no bounds: what an agent at
-        # (y, x) of the map sees begins at (y, x) of the framed map.
-        framed = (num_envs, height + 2 * vision_radius, width + 2 * vision_radius)
-        self._framed: Array = np.full(framed, WALL, np.int8)
-        inside = slice(vision_radius, -vision_radius)
-        self.tiles: Array = self._framed[:, inside, inside]
-        """[num_envs, height, width] int8: what lies where."""
-        self.positions: Integers = np.ones((num_envs, num_agents, 2), np.int64)
-        """[num_envs, num_agents, 2]: row and column of each agent."""
+        self._framed, self.tiles = self._make_map(height, width, vision_radius, np.int8, WALL)
         self._turns: Integers = np.zeros(num_envs, np.int64)
-        self._streams: Array = np.zeros(num_envs, np.uint64)
-        self._rewards: Floats = np.zeros((num_envs, num_agents), np.float32)
-        self.rewards_so_far = self._rewards
-        self._truncated: Bools = np.zeros((num_envs, num_agents), np.bool_)
-        self.active: Bools = np.zeros((num_envs, num_agents), np.bool_)
-        never: Bools = np.zeros((num_envs, num_agents), np.bool_)
-        self._result = TurnResult(self._rewards, never, self._truncated)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Restart the copies in `mask`, each from its own seed."""
@@ -142,19 +126,13 @@ class TreasureHunt(ArrayGame):
         return self._result
 
     def _world(self) -> Table:
-        height, width = self.tiles.shape[1:]
         return {
             "tiles": (self._framed, Range(EMPTY, AGENT)),
-            "positions": (self.positions, inner(height, width)),
+            "positions": (self.positions, self._position_range()),
             "turns": (self._turns, COUNT),
             "streams": (self._streams, None),
             "active": (self.active, None),
         }
-
-    def _check(self, state: State) -> None:
-        height, width = self.tiles.shape[1:]
-        require_on_map(state, height, width)
-        require_frame(state, (self._framed.shape[1] - height) // 2, WALL)
 
     def render(self, env: int = 0) -> Array:
         """A picture of one copy: [height * 16, width * 16, 3] uint8."""
