@@ -282,10 +282,10 @@ class UnpaidTwo(Two):
     ("make", "said"),
     [
         (lambda: GymnasiumEnv(Unpaid), "reward is None.*env_checker.check_env tests much of"),
-        (lambda: GymnasiumEnv(Masked), "its mask holds 7.*Mend the game, or"),
-        (lambda: GymnasiumEnv(Stuck), "its mask allows nothing.*Mend the game, or"),
-        (lambda: GymnasiumEnv(Once), "its mask is missing.*Mend the game, or"),
-        (lambda: copies_of(UnpaidTwo, 1), "reward is None.*Mend the game, or"),
+        (lambda: GymnasiumEnv(Masked), "its mask holds 7.*Fix the game, or"),
+        (lambda: GymnasiumEnv(Stuck), "its mask allows nothing.*Fix the game, or"),
+        (lambda: GymnasiumEnv(Once), "its mask is missing.*Fix the game, or"),
+        (lambda: copies_of(UnpaidTwo, 1), "reward is None.*Fix the game, or"),
     ],
     ids=["a reward", "a mask", "a mask of nothing", "no mask", "a tuple"],
 )

@@ -1,4 +1,4 @@
-"""A stand-in for an environment, in which everything can be tried and nothing happens."""
+"""A stand-in for an environment, in which nothing happens."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from remuda.types import Array, Bools, Integers, TurnResult
 
 
 class BlankEnv(VectorEnv):
-    """Copies with the agents of an environment, whose observations are all alike."""
+    """Copies with the agents of an environment, and the same observation in every turn."""
 
     def __init__(self, env: VectorEnv) -> None:
-        """Look like `env`, which is not changed."""
         self.num_envs, self.agents, self.turn_groups = env.num_envs, env.agents, env.turn_groups
         self.facts = env.facts
         self.active = env.active
@@ -27,23 +26,21 @@ class BlankEnv(VectorEnv):
         )
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        """Nothing begins."""
+        """Do nothing."""
 
     def begin_turn(self) -> None:
-        """Nothing moves."""
+        """Do nothing."""
 
     def observe(self, agent: int, out: Array) -> None:
-        """Write zeros, or what is nearest to them in the space: [num_envs, *observation_shape]."""
+        """Write zeros, or the nearest values in the space."""
         space = self.agents[agent].observation_space
         out[...] = np.clip(0, getattr(space, "low", 0), getattr(space, "high", 0))
 
     def mask(self, agent: int, out: Bools) -> None:  # noqa: ARG002
-        """Allow everything: [num_envs, possibilities]."""
         out[...] = True
 
     def act(self, agent: int, actions: Integers) -> None:
-        """Nothing takes effect."""
+        """Do nothing."""
 
     def end_turn(self) -> TurnResult:
-        """No rewards, and no ends."""
         return self._result

@@ -7,25 +7,25 @@
 - Then the night takes its course:
 
       1. fires are put out: with w workers at it, a burning house becomes safe with probability
-         1 - (1 - prob_solo_agent_extinguishes_fire)^w. Where suppression is `continuous`, the work
+         1 - (1 - prob_solo_agent_extinguishes_fire)^w. With `continuous` suppression, the work
          adds up instead, by `suppression_per_worker`, until it reaches 1;
-      2. what still burns is ruined (not where suppression is continuous);
+      2. a house that still burns is ruined (not with continuous suppression);
       3. fire spreads: each house that burns now, in order, also if lit in this pass, lights its
          left and then its right neighbour, if safe, with `prob_fire_spreads_to_neighbor`;
       4. each safe house catches fire with `prob_house_catches_fire`.
 
 - Work costs `cost_to_work_one_night`, and `distance_cost_alpha` for each house between the agent's
-  home and where it works; rest pays `reward_rest`. For each house that is safe now and was not
-  after the night before, an agent is given `reward_own_house_survives` or
+  home and its place of work; rest pays `reward_rest`. For each house that is safe now and was not
+  after the night before, an agent gets `reward_own_house_survives` or
   `reward_other_house_survives`; for each ruined house it loses `penalty_own_house_burns` or
-  `penalty_other_house_burns`. Everybody is given `team_reward_house_survives` times the share of
-  safe houses, and loses `team_penalty_house_burns` times the share of ruined ones. Before the
-  first night all houses count as safe: a fire of the start that is put out at once pays nothing.
+  `penalty_other_house_burns`. Every agent gets `team_reward_house_survives` times the share of safe
+  houses, and loses `team_penalty_house_burns` times the share of ruined ones. Before the first
+  night all houses count as safe: a fire of the start that is put out at once pays nothing.
 - An episode ends with the first night from number `min_nights` (counted from 0) on after which
-  nothing burns. After `max_nights` (100) it is cut off.
-- An agent sees all houses, and of everybody the signal, the place and the last action; the
-  scenario's twelve numbers; and which agent it is. `scaled`, as it is unless told otherwise, a
-  ruined house is -1, places are in 0..1 and the scenario is of the order of 1.
+  nothing burns. After `max_nights` (100) it is truncated.
+- An agent sees all houses, and of every agent the signal, the place and the last action; the
+  scenario's twelve numbers; and which agent it is. With `scaled`, the default, a ruined house is
+  -1, places are in 0..1 and the scenario is of the order of 1.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ SAFE, BURNING, RUINED = range(3)
 HOUSE, WORK, SIGNAL = range(3)
 """The parts of an action."""
 FACTS = 12
-"""Numbers that tell an agent which scenario it plays."""
+"""Numbers of an observation that describe the scenario."""
 TOWARDS_ONE = np.array([1, 1, 1, 100, 100, 100, 100, 100, 100, 1, 20, 10], np.float32)
-"""What these are divided by where they are scaled."""
+"""Their divisors, if they are scaled."""
 
 TEAM, WORKED = range(2)
-"""Sums over an episode: what all agents were given, and how often any of them worked."""
+"""Sums over an episode: the rewards of all agents, and how often any of them worked."""
 
 Each = float | Sequence[float]
-"""One number for everybody, or one for each agent."""
+"""One number for all agents, or one for each."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What sets one game apart from another; the rules above tell what each number does."""
+    """The numbers of the rules."""
 
     prob_fire_spreads_to_neighbor: float
     prob_solo_agent_extinguishes_fire: float
@@ -82,7 +82,7 @@ class Scenario:
     suppression_per_worker: float = 0.0
     distance_cost_alpha: float = 0.0
     homes: tuple[int, ...] | None = None
-    """The houses that distances are counted from. None: agent i is at home in house i mod H."""
+    """The houses that distances are counted from. None: agent i has its home in house i mod H."""
 
 
 _DEFAULT = Scenario(0.25, 0.5, 0.02, reward_own_house_survives=20.0, penalty_own_house_burns=40.0)
@@ -117,7 +117,7 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 class Rules(NamedTuple):
-    """A scenario for so many agents, as the compiled night takes it."""
+    """A scenario for a number of agents, as compiled functions take it."""
 
     spread: float
     solo: float
@@ -129,7 +129,7 @@ class Rules(NamedTuple):
     continuous: bool
     suppression: float
     work_cost: Array
-    """[num_agents, num_houses]: what it costs each agent to work at each house."""
+    """[num_agents, num_houses]: the cost of each agent's work at each house."""
     own_survives: Array
     other_survives: Array
     own_burns: Array
@@ -149,10 +149,10 @@ class Draws(NamedTuple):
 
 
 class BucketBrigade(ArrayGame):
-    """`num_envs` copies of Bucket Brigade; the rules are in the docstring of this module.
+    """Copies of Bucket Brigade; see the rules at the top of this module.
 
-    Of each episode it tells what all agents together were given per night, the share of agents that
-    worked, how many houses were ruined in the end, and how many nights it had.
+    Its episode metrics are the reward of all agents per night, the share of agents that worked, the
+    ruined houses in the end, and the number of nights.
     """
 
     facts = ("team_reward_per_night", "work_share", "ruined_houses", "nights")
@@ -167,15 +167,15 @@ class BucketBrigade(ArrayGame):
         scaled: bool = True,
         **changes: Any,
     ) -> None:
-        """Take the scenario.
+        """Set up the scenario.
 
         Args:
             num_envs: copies of the game.
             scenario: one of `SCENARIOS`.
-            num_agents: how many neighbours there are.
-            max_nights: after which an episode is cut off.
-            scaled: whether agents see numbers of the order of 1, or the plain ones.
-            changes: fields of `Scenario` to be other than the scenario's.
+            num_agents: neighbours.
+            max_nights: after which an episode is truncated.
+            scaled: scale the numbers that agents see to the order of 1.
+            changes: overrides of the scenario's fields.
         """
         require_whole("num_envs", num_envs, 1)
         require_whole("num_agents", num_agents, 1)
@@ -184,7 +184,6 @@ class BucketBrigade(ArrayGame):
         for name in changes:
             require_one_of("a change of the scenario", name, asdict(SCENARIOS[scenario]))
         self.scenario = replace(SCENARIOS[scenario], **changes)
-        """The scenario in force."""
         options = {
             "scenario": scenario,
             "num_agents": num_agents,
@@ -209,9 +208,9 @@ class BucketBrigade(ArrayGame):
         self.houses: Array = np.zeros((num_envs, houses), np.int8)
         """[num_envs, num_houses]: SAFE, BURNING or RUINED."""
         self.progress: Array = np.zeros((num_envs, houses), np.float64)
-        """[num_envs, num_houses]: how far each fire is put out, where suppression is continuous."""
+        """[num_envs, num_houses]: how far each fire is put out, with continuous suppression."""
         self.actions: Integers = np.zeros((num_envs, num_agents, 3), np.int64)
-        """[num_envs, num_agents, 3]: what everybody did last, and will do in the coming night."""
+        """[num_envs, num_agents, 3]: the last actions, until new ones come."""
         self._actions_of = [self.actions[:, agent] for agent in range(num_agents)]
         self._seen: Floats = np.zeros((num_envs, size - num_agents), np.float32)
         self._seen[:, -FACTS:] = self._facts
@@ -222,25 +221,21 @@ class BucketBrigade(ArrayGame):
         self._draws = Draws(np.zeros(houses), np.zeros((houses, 2)), np.zeros(houses))
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        """Light the first fires of the copies in `mask`, each from its own seed."""
+        """Light the first fires."""
         houses = self.houses, self.progress, self._before
         sums = self._nights, self._sums, self.actions, self.active
         _reset(*houses, *sums, self._streams, seeds, mask, self.rules.spark)
         _look(self.houses, self.actions, self._scales, self._seen)
 
-    def begin_turn(self) -> None:
-        """Nothing happens before the agents act."""
+    def begin_turn(self) -> None: ...
 
     def observe(self, agent: int, out: Array) -> None:
-        """The houses, everybody's signal, place and last action, the scenario, and who it is."""
         _observe(self._seen, agent, out)
 
     def act(self, agent: int, actions: Integers) -> None:
-        """What `agent` will do in the night: `actions` is [num_envs, 3] of house, work, signal."""
         self._actions_of[agent][...] = actions
 
     def end_turn(self) -> TurnResult:
-        """The night takes its course."""
         houses = self.houses, self.progress, self._before, self._nights
         state = self.actions, self.active, self._streams, self._draws, self.rules
         ends = self._rewards, self._terminated, self._truncated
@@ -249,7 +244,6 @@ class BucketBrigade(ArrayGame):
         return self._result
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
         super().restore(state)
         _look(self.houses, self.actions, self._scales, self._seen)
 
@@ -272,16 +266,12 @@ class BucketBrigade(ArrayGame):
         require(state, "actions", fits, f"choices are below {choices.tolist()}")
 
     def render(self, env: int = 0) -> Array:
-        """A picture of one copy, the ring seen from above: [272, 272, 3] uint8."""
+        """Draw one copy, the ring from above: [272, 272, 3] uint8."""
         return _picture(self.houses[env], self.actions[env])
 
 
 def make_rules(scenario: Scenario, num_agents: int) -> Rules:
-    """The rules of a scenario for so many agents.
-
-    Raises:
-        ValueError: a number that cannot be; it is named.
-    """
+    """Return the rules of a scenario, or raise a ValueError that names an impossible number."""
     for name, value in asdict(scenario).items():
         if name.startswith("prob_"):
             require_number(name, value, 0.0, 1.0)
@@ -354,7 +344,7 @@ def night(
     rules: Rules,
     rewards: Floats,
 ) -> None:
-    """One night of one copy: what the agents did and what was drawn decide everything.
+    """Play one night of one copy; actions and random numbers decide everything.
 
     Args:
         houses: [num_houses], changed in place.
@@ -463,7 +453,7 @@ def _nights(
 
 @njit(cache=True)
 def _draw(streams: Array, env: int, draws: Draws, spreads: bool) -> None:
-    """Draw for all that may happen, whether it will or not; for the spreading only if any can."""
+    """Draw a number for all that may happen, used or not; for spreading only if fire can spread."""
     for house in range(draws.spark.size):
         draws.extinguish[house] = uniform(streams, env)
         draws.spark[house] = uniform(streams, env)
@@ -499,7 +489,7 @@ def _reset(
 
 @njit(cache=True)
 def _look(houses: Array, actions: Integers, scales: tuple[float, float], seen: Floats) -> None:
-    """What everybody sees alike: houses, signals, places and last actions."""
+    """Write the shared part of observations: houses, signals, places and last actions."""
     num_houses, num_agents = houses.shape[1], actions.shape[1]
     ruined, place = scales
     signals = num_houses
@@ -532,7 +522,7 @@ def owners_duty(
     env: VectorEnv,
     agent: int,
     observations: Array,
-    random: np.random.Generator,  # noqa: ARG001
+    rng: np.random.Generator,  # noqa: ARG001
 ) -> Integers:
     """A reference policy: work at the lowest-numbered own house that burns, or else rest."""
     assert isinstance(env, BucketBrigade)
@@ -562,7 +552,7 @@ def _picture(houses: Array, actions: Integers) -> Array:
     for house, angle in enumerate(around):
         here = np.flatnonzero(actions[:, HOUSE] == house)
         for i, agent in enumerate(here):
-            # Side by side, on the inner side of the house; who works stands close to it.
+            # Side by side, on the inner side of the house; working agents are closer.
             near = 0.29 if actions[agent, WORK] else 0.2
             aside = angle + (i - (len(here) - 1) / 2) * 0.125 / near
             figure = _zoomed(agent_sprite(agent_colour(int(agent)), ground=_LAWN))

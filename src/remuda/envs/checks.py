@@ -1,9 +1,9 @@
-"""What a game hands over, checked once where it comes in: presence, shape and finiteness.
+"""Check the values that a game returns once, where they come in: presence, shape and finiteness.
 
-Adapters check every value of another library's game before they write it into their arrays; the
-actor checks the arrays of every game, in the passes that it makes over them anyway. Whatever is
-wrong ends the actor, by an error that names the agent, the copy, the turn and the value.
-`env.check false` switches all of it off.
+Adapters check every value of another library's game before they write it into their arrays. The
+actor checks the arrays of every game, in passes that it makes over them anyway. A fault ends the
+actor, by an error that names the agent, the copy, the turn and the value. `env.check false` turns
+all of it off.
 """
 
 from __future__ import annotations
@@ -24,31 +24,27 @@ from remuda.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 NONE = -1
-"""Stands for no stream."""
+"""No stream."""
 PLAIN = (float, int, np.floating, np.integer, np.bool_)
-"""Numbers as most games have them."""
+"""Types of most numbers."""
 
 
 class BadValueError(ValueError):
-    """A value that breaks the contract of a game; the message says what it is."""
+    """A value that breaks the contract of a game; the message describes it."""
 
     is_of_mask = False
-    """Whether a mask is at fault, which no checker of another library looks at."""
+    """True for a mask, which no checker of another library tests."""
 
 
 class UntakeableError(BadValueError):
-    """One that no game could be trained on, checked or not: it does not fit into any array."""
+    """A value that does not fit into any array, so that turning checks off would not help."""
 
 
 def number(value: Any, check: bool = True) -> float:
-    """A reward as a number, in whatever guise: Python's, NumPy's, an array or a tensor of one.
-
-    Args:
-        value: of it.
-        check: refuse what is no number; if not, it may be anything that `float` takes.
+    """Return a reward as a float: a number of Python or NumPy, or an array or tensor of one.
 
     Raises:
-        BadValueError: it is none; without `check`, `float` does not take it either.
+        BadValueError: it is no number; without `check`, `float` does not take it either.
     """
     if isinstance(value, PLAIN):
         return _float(value)
@@ -70,22 +66,17 @@ def _float(value: Any) -> float:
     try:
         return float(value)
     except OverflowError:
-        said = f"the reward is {short(value)}, which is beyond any float"
+        fault = f"the reward is {short(value)}, which is beyond any float"
     except Exception:  # whatever it is, it says that this is no number
-        said = f"the reward is {short(value)}, not a number"
-    raise UntakeableError(said) from None
+        fault = f"the reward is {short(value)}, not a number"
+    raise UntakeableError(fault) from None
 
 
 def flag(name: str, value: Any, check: bool = True) -> bool:
-    """Whether an episode has ended, as the game tells it.
-
-    Args:
-        name: of the flag, for messages.
-        value: of it.
-        check: refuse what is not true or false; if not, it counts by its truth.
+    """Return a flag that an episode has ended.
 
     Raises:
-        BadValueError: it does not tell; without `check`, it is neither true nor false.
+        BadValueError: it is neither true nor false; without `check`, it has no truth value.
     """
     if value is True or value is False:
         return value
@@ -103,10 +94,10 @@ def flag(name: str, value: Any, check: bool = True) -> bool:
 
 
 def write_checked(what: str, value: Any, out: Array) -> None:
-    """Write a value into its row, if it has the row's shape, and dtype allows for it.
+    """Write a value into its row.
 
     Raises:
-        BadValueError: it is missing, of another shape, or would be changed by being written.
+        BadValueError: it is missing, of another shape, or the cast would change it.
     """
     if type(value) is np.ndarray and value.shape == out.shape and out.dtype.kind == "f":
         # No number is refused for not fitting; what becomes infinite is found later.
@@ -121,10 +112,10 @@ def write_checked(what: str, value: Any, out: Array) -> None:
 
 
 def fitting(what: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """A value as an array of this shape and dtype.
+    """Return a value as an array of this shape and dtype.
 
     Raises:
-        BadValueError: it is missing, of another shape, or would be changed by becoming one.
+        BadValueError: it is missing, of another shape, or the cast would change it.
     """
     if value is None:
         raise BadValueError(f"{what} is missing")
@@ -141,7 +132,7 @@ def fitting(what: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any])
 
 
 def numbers_in(value: Any) -> Array | None:
-    """What NumPy makes of a value; None: no array of numbers."""
+    """Convert a value to an array of numbers; None: it is none."""
     try:
         # A tensor may be on a device, or require a gradient.
         array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
@@ -153,44 +144,44 @@ def numbers_in(value: Any) -> Array | None:
 
 
 def of_mask(error: BadValueError) -> BadValueError:
-    """The error, marked as one of a mask."""
+    """Mark an error as one of a mask, and return it."""
     error.is_of_mask = True
     return error
 
 
 def broken(
-    env: VectorEnv, agent: int | None, copy: int, turn: int, said: object, lets_pass: bool = True
+    env: VectorEnv, agent: int | None, copy: int, turn: int, fault: object, lets_pass: bool = True
 ) -> ContractError:
-    """The error that tells what is wrong, and where.
+    """Return the error that names a fault and its place.
 
     Args:
         env: the copies of the game.
-        agent: whose value it is; None: nobody's that there is.
-        copy: in which of the copies.
+        agent: the agent at fault, or None.
+        copy: the copy of the game.
         turn: of that copy's episode, the first is 1; 0: it has just been reset.
-        said: what is wrong.
-        lets_pass: whether it is taken by a game that is not checked.
+        fault: the fault.
+        lets_pass: whether it is accepted without checks.
     """
     whose = "" if agent is None else f"{env.agents[agent].name} in "
-    lets_pass = lets_pass and not isinstance(said, UntakeableError)
+    lets_pass = lets_pass and not isinstance(fault, UntakeableError)
     return ContractError(
         f"the game breaks its contract: {whose}copy {env.first_copy + copy}, turn {turn} of "
-        f"the episode: {said}. Mend the game{_tester(env.checker, said)}"
+        f"the episode: {fault}. Fix the game{_tester(env.checker, fault)}"
         f"{', or train on whatever it gives by --env.check false' if lets_pass else ''}"
     )
 
 
-def _tester(checker: str, said: object) -> str:
-    """What tests a game for what is wrong, if anything does."""
+def _tester(checker: str, fault: object) -> str:
+    """Name what tests a game for this fault."""
     if checker == VectorEnv.checker:
         return f" ({checker} tests the whole contract)"
-    if not checker or (isinstance(said, BadValueError) and said.is_of_mask):
+    if not checker or (isinstance(fault, BadValueError) and fault.is_of_mask):
         return ""
-    return f" ({checker} tests much of what its library asks)"
+    return f" ({checker} tests much of its library's contract)"
 
 
 def short(value: Any) -> str:
-    """A value in one short line."""
+    """Return a value in one short line."""
     try:
         text = " ".join(repr(value).split())
     except Exception:  # an int of thousands of digits, or an object whose own code raises
@@ -200,7 +191,7 @@ def short(value: Any) -> str:
 
 @njit(cache=True)
 def first_strange(rows: Array, mask: Bools) -> int:
-    """The first row in the mask that is not finite throughout, as float32; or NONE."""
+    """Return the first row in the mask that is not finite throughout, as float32; or NONE."""
     for i in range(rows.shape[0]):
         if mask[i]:
             for j in range(rows.shape[1]):
@@ -223,12 +214,12 @@ def first_outside(
 
     Args:
         rows: [num_envs, size], the newest observations of an agent.
-        low: [size]...
-        high: [size], the bounds, of the dtype of `rows`.
-        agent: only copies count where it acts, or where its episode ended in this turn.
-        active: [num_envs, num_agents]...
-        terminated: likewise...
-        truncated: likewise.
+        low: [size], of the dtype of `rows`.
+        high: [size].
+        agent: copies count in which it acts, or in which its episode ended in this turn.
+        active: [num_envs, num_agents].
+        terminated: [num_envs, num_agents].
+        truncated: [num_envs, num_agents].
     """
     num_envs, size = rows.shape
     for i in range(num_envs):
@@ -245,7 +236,7 @@ def first_outside(
 
 @njit(cache=True)
 def first_stuck(masks: Bools, ends: Integers, acts: Bools) -> int:
-    """The first stream that acts and for one of whose choices nothing is allowed; or NONE."""
+    """Return the first stream that acts and has a choice without any allowed action; or NONE."""
     for stream in range(masks.shape[0]):
         if not acts[stream]:
             continue
@@ -261,7 +252,7 @@ def first_stuck(masks: Bools, ends: Integers, acts: Bools) -> int:
 
 
 def ends_of_choices(spec: AgentSpec) -> Integers:
-    """Where the possibilities of each choice end, in a mask."""
+    """Return the end of each choice in a mask: [choices]."""
     space = spec.action_space
     sizes = space.nvec.ravel() if isinstance(space, MultiDiscrete) else [possibilities(spec)]
     ends: Integers = np.cumsum(sizes, dtype=np.int64)
@@ -269,27 +260,27 @@ def ends_of_choices(spec: AgentSpec) -> Integers:
 
 
 SLACK = 1e-5
-"""How far a float may lie outside a bound of size 1, or by that share outside of a greater one."""
+"""Tolerance of floats outside a bound of size 1, or as a share of a larger bound."""
 
 
 class BoundsCheck:
-    """Looks whether the observations of an adapter's copies lie in their Boxes, until one does not.
+    """A check that observations of an adapter's copies are within their Boxes.
 
-    That is no error: many environments pass their bounds by a little. It is noted once, in the
-    environment's `notes`.
+    A violation is no error: many environments pass their bounds by a little. The first is noted in
+    the environment's `notes`.
     """
 
     def __init__(
         self, env: VectorEnv, seen: Sequence[Array], terminated: Bools, truncated: Bools
     ) -> None:
-        """Look at `seen`, by agent the array of its newest observations: [num_envs, ...]."""
+        """Check `seen`, the newest observations of each agent: [num_envs, ...]."""
         self._env, self._ends = env, (terminated, truncated)
         self._looks: list[tuple[Array, Array, Array] | None] = [
             _bounds_of(spec, rows) for spec, rows in zip(env.agents, seen, strict=True)
         ]
 
     def look(self, agent: int, turns: Integers) -> None:
-        """Look at an agent that observes; `turns`: [num_envs], the turns of each episode so far."""
+        """Check an agent that observes; `turns`: [num_envs], the turns of each episode so far."""
         looks = self._looks[agent]
         if looks is None:
             return
@@ -305,8 +296,8 @@ class BoundsCheck:
             f"{spec.name} in copy {env.first_copy + copy}, turn {int(turns[copy])} of the episode: "
             f"its observation holds {rows[copy, at]:g} (number {at} of {rows.shape[1]}), and its "
             f"observation space says {np.ravel(space.low)[at]:g} to {np.ravel(space.high)[at]:g}. "
-            "It is used as it is; later ones are not told. Mend the bounds of the space, or the "
-            "observation"
+            "It is used unchanged; later ones are not reported. Fix the bounds of the space, or "
+            "the observation"
         )
 
 
@@ -328,16 +319,16 @@ def _bounds_of(spec: AgentSpec, seen: Array) -> tuple[Array, Array, Array] | Non
 
 
 def _is_whole(low: Array, high: Array, dtype: np.dtype[Any]) -> bool:
-    """Return whether no number of a dtype of integers lies outside the bounds."""
+    """Return whether the bounds include all numbers of a dtype of integers."""
     limits = np.iinfo(dtype)
     return bool((low == limits.min).all() and (high == limits.max).all())
 
 
 class TurnChecks:
-    """Checks what an actor is handed by a game, and tells whose fault it is."""
+    """The checks of an actor; errors name the agent and the copy."""
 
     def __init__(self, env: VectorEnv, turns: Integers) -> None:
-        """Check `env`; `turns`: [num_envs], how many turns of each copy's episode are over."""
+        """Check `env`; `turns`: [num_envs], completed turns of each copy's episode."""
         self._env, self._turns = env, turns
         self._ends = [ends_of_choices(spec) if spec.masked else None for spec in env.agents]
         # The first episode to end compiles nothing.
@@ -346,29 +337,29 @@ class TurnChecks:
             self.last(agent, np.zeros((2, 2), spec.observation_space.dtype), nowhere[:, 0])
 
     def observed(self, agent: int, seen: Array, stream: int) -> None:
-        """An observation has been looked at; `stream`: a copy where it is not finite, or NONE."""
+        """Refuse an observation that is not finite; `stream`: its copy, or NONE."""
         if stream != NONE:
-            self._tell(agent, stream, not_finite("the observation", seen[stream]))
+            self._fail(agent, stream, not_finite("the observation", seen[stream]))
 
     def masked(self, agent: int, masks: Bools, acts: Bools) -> None:
-        """A mask has been written: it must allow something to an agent that acts."""
+        """Refuse a mask that allows nothing to an agent that acts."""
         ends = self._ends[agent]
         if ends is not None:
             copy = first_stuck(masks, ends, acts)
             if copy != NONE:
                 said = f"its mask allows nothing although it is to act: {short(masks[copy])}"
-                self._tell(agent, copy, of_mask(BadValueError(said)))
+                self._fail(agent, copy, of_mask(BadValueError(said)))
 
     def last(self, agent: int, seen: Array, ended: Bools) -> None:
-        """What was seen last by those whose episode has ended has been written."""
+        """Refuse final observations that are not finite, of agents whose episode has ended."""
         if seen.dtype.kind == "f":
             copy = first_strange(seen.reshape(len(seen), -1), ended)
             if copy != NONE:
                 said = not_finite("the last observation", seen[copy])
-                self._tell(agent, copy, said, over=1)
+                self._fail(agent, copy, said, over=1)
 
     def shapes(self, result: TurnResult) -> None:
-        """The results of a turn are arrays that hold something of every agent."""
+        """Check that the results of a turn are arrays of numbers for every agent."""
         shape = self._env.active.shape
         for name in ("rewards", "terminated", "truncated"):
             array = getattr(result, name)
@@ -379,11 +370,7 @@ class TurnChecks:
                 )
 
     def result(self, result: TurnResult, acted: Bools, active: Bools) -> None:
-        """Find what is wrong with a turn in which something is.
-
-        Raises:
-            ContractError: what it is, and whose.
-        """
+        """Raise a ContractError for the fault in a turn that has one."""
         over = ~np.any(active, axis=1)
         ended = result.terminated | result.truncated
         findings: tuple[tuple[Array, Callable[[int, int], str]], ...] = (
@@ -407,15 +394,15 @@ class TurnChecks:
         for where, say in findings:
             for copy, agent in np.argwhere(where).tolist():
                 # The turn was counted already, when it was added up.
-                self._tell(agent, copy, say(copy, agent), over=1)
+                self._fail(agent, copy, say(copy, agent), over=1)
 
-    def _tell(self, agent: int, copy: int, said: object, over: int = 0) -> NoReturn:
+    def _fail(self, agent: int, copy: int, fault: object, over: int = 0) -> NoReturn:
         turn = int(self._turns[copy]) + 1 - over
-        raise broken(self._env, agent, copy, turn, said)
+        raise broken(self._env, agent, copy, turn, fault)
 
 
 def not_finite(what: str, values: Array) -> str:
-    """Where among so many numbers the first is that is not finite, as policies see it: float32."""
+    """Describe the first number that is not finite as float32."""
     flat: Floats = np.ravel(values)
     with np.errstate(over="ignore"):
         cast = flat.astype(np.float32)

@@ -1,23 +1,24 @@
 """Cleanup: agents must clean the river or no apple grows, and cleaning pays nothing.
 
 - The world is 21 x 31 tiles with a border of wall. Rows 1 to 6 are river, and so are columns 10 and
-  11 down to row 12; rows 14 to 19 are orchard; the rest is sand, where the agents start, each on a
-  tile of its own. At the start the river is clean, and `start_apples` (20) lie on random tiles of
-  the orchard. An episode is cut off after `max_turns` (100); it never ends by itself.
+  11 down to row 12; rows 14 to 19 are orchard; the rest is sand, on which the agents start, each on
+  another tile. At the start the river is clean, and `start_apples` (20) are on random tiles of the
+  orchard. An episode is truncated after `max_turns` (100); it never terminates.
 - In a turn, first each clean tile of the river is polluted with `pollution_probability` (0.009).
   Then on each tile of the orchard without an apple one grows with probability
   `growth_probability` (0.002) x max(0, 1 - share / `barren_share`), where share is the polluted
   share of the river and `barren_share` 0.5. Then the agents act, one after another.
-- An agent moves up, down, left or right, which turns it that way also where a wall or an agent is
-  in its way; or it cleans, or zaps, with a beam. A beam covers the three tiles ahead, and on each
-  side the tile beside the agent and the two ahead of that one; a wall ends a lane. Cleaning makes
+- An agent moves up, down, left or right, which turns it that way even if a wall or an agent is in
+  its way; or it cleans, or zaps, with a beam. A beam covers the three tiles ahead, and on each side
+  the tile beside the agent and the two ahead of that one; a wall ends a lane. Cleaning makes
   polluted water under it clean.
-- Who steps on an apple eats it and is given 1; who is hit by a zap is given -1; all else gives 0.
+- An agent that steps on an apple eats it and gets 1; an agent that a zap hits gets -1; all else
+  gives 0.
 - An agent sees the tiles around it up to `vision_radius` (5) away, each as one of wall, river,
   pollution, orchard, apple, agent, clean beam, zap beam, sand: an agent before the beam over it,
-  and a beam before what lies under it. Everybody sees a beam once, when next it looks. Beyond the
-  map all is wall. It also sees which way it faces, and where it is, in 0..1: [1095] float32, tile
-  by tile, then the facing, the row and the column.
+  and a beam before the ground under it. Each agent sees a beam once, in its next observation.
+  Beyond the map all is wall. It also sees which way it faces, and its position, in 0..1: [1095]
+  float32, tile by tile, then the facing, the row and the column.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 HEIGHT, WIDTH = 21, 31
 WALL, RIVER, POLLUTION, ORCHARD, APPLE, AGENT, CLEAN_BEAM, ZAP_BEAM, SAND = range(9)
-"""What an agent sees on a tile, in the order of the channels."""
+"""Kinds of tiles, in the order of the channels."""
 KINDS = 9
 UP, DOWN, LEFT, RIGHT, CLEAN, ZAP = range(6)
 """Actions; the first four are also the ways to face."""
@@ -60,12 +61,12 @@ LONG_AGO = -(2**62)
 
 POLLUTED, CLEANED, EATEN, EQUAL = range(4)
 FACTS = ("polluted_share", "cleaning_actions", "apples_eaten", "equality")
-"""Of an episode: the mean polluted share of the river, how often agents cleaned, how many apples
-were eaten, and 1 - Gini of the returns (those below 0 count as 0), after Perolat et al. 2017."""
+"""The mean polluted share of the river, how often agents cleaned, how many apples were eaten, and
+1 - Gini of the returns (those below 0 count as 0), after Perolat et al. 2017."""
 
 
 class Cleanup(GridGame):
-    """`num_envs` copies of Cleanup; the rules are in the docstring of this module."""
+    """Copies of Cleanup; see the rules at the top of this module."""
 
     facts = FACTS
     wall = WALL
@@ -134,7 +135,6 @@ class Cleanup(GridGame):
         """[num_envs, 21, 31]: when that was, on the copy's clock."""
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        """Restart the copies in `mask`, each from its own seed."""
         self.tiles[mask], self.standing[mask], self.fired[mask] = self._terrain, 0, LONG_AGO
         self.polluted[mask], self._turns[mask] = 0, 0
         self._sums[mask], self._returns[mask], self.active[mask] = 0.0, 0.0, True
@@ -150,20 +150,18 @@ class Cleanup(GridGame):
         _grow(*ground, self.active, self._streams, *rates)
 
     def observe(self, agent: int, out: Array) -> None:
-        """What `agent` sees now: [num_envs, 1095] float32."""
+        """Write the observation: [num_envs, 1095] float32."""
         maps = self._framed, self._framed_agents, self._framed_beams, self._framed_fired
         agents = self._clock, self.positions, self.facing
         _observe(*maps, *agents, agent, 2 * self._radius + 1, out)
 
     def act(self, agent: int, actions: Integers) -> None:
-        """Let `agent` move, clean or zap in every copy: `actions` is [num_envs]."""
         maps = self.tiles, self.standing, self.beams, self.fired
         agents = self._clock, self.positions, self.facing
         sums = self.polluted, self.active, self._sums, self._rewards
         _act(*maps, *agents, *sums, agent, actions)
 
     def end_turn(self) -> TurnResult:
-        """End the turn: rewards since `begin_turn`, and which episodes were cut off."""
         river = self.polluted, len(self._river)
         sums = self._rewards, self._returns, self._sums, self._metrics
         _end_turn(self._turns, self._max_turns, *river, *sums, self._truncated, self.active)
@@ -188,7 +186,7 @@ class Cleanup(GridGame):
         }
 
     def render(self, env: int = 0) -> Array:
-        """A picture of one copy, with the beams of the last turn: [336, 496, 3] uint8."""
+        """Draw one copy, with the beams of the last turn: [336, 496, 3] uint8."""
         cells = self.tiles[env].astype(np.int64)
         fresh = self._clock[env] - self.fired[env] <= self.num_agents
         cells[fresh] = self.beams[env][fresh]
@@ -198,7 +196,7 @@ class Cleanup(GridGame):
 
     @cached_property
     def _sprites(self) -> Array:
-        """One for each kind of tile, in the order of their numbers, then one for each agent."""
+        """Draw each kind of tile, in the order of their numbers, then each agent."""
         agents = [agent_sprite(agent_colour(agent)) for agent in range(self.num_agents)]
         ground = [wall_sprite(), _water(), _pollution(), _tree(False), _tree(True), floor_sprite()]
         beams = [_beam((120, 220, 255)), _beam((255, 110, 110))]
@@ -206,7 +204,7 @@ class Cleanup(GridGame):
 
 
 def _terrain() -> Array:
-    """The map at the start: [21, 31] int8, without agents and apples."""
+    """Return the map without agents and apples: [21, 31] int8."""
     terrain: Array = np.full((HEIGHT, WIDTH), SAND, np.int8)
     terrain[1:7], terrain[7:13, 10:12], terrain[14:20] = RIVER, RIVER, ORCHARD
     terrain[[0, -1]] = terrain[:, [0, -1]] = WALL
@@ -233,7 +231,7 @@ def _place(
     seeds: Integers,
     mask: Bools,
 ) -> None:
-    """Draw where agents and apples are at the start."""
+    """Draw the positions of agents and apples at the start."""
     for env in range(tiles.shape[0]):
         if not mask[env]:
             continue
@@ -402,10 +400,10 @@ def _end_turn(
 
 @njit(cache=True)
 def _equality(returns: Array) -> float:
-    """1 - Gini coefficient; returns below 0 count as 0, and where all are 0, it is 1.
+    """Return 1 - Gini coefficient; returns below 0 count as 0, and 1 if all are 0.
 
-    G = sum of |x_i - x_j| over all pairs (i, j) / (2 n sum of x): Perolat et al. 2017, "A
-    multi-agent reinforcement learning model of common-pool resource appropriation".
+    G = sum of |x_i - x_j| over all pairs (i, j) / (2 n sum of x): Perolat et al. 2017, "A multi-
+    agent reinforcement learning model of common-pool resource appropriation".
     """
     apart = total = 0.0
     for one in returns:
@@ -416,11 +414,11 @@ def _equality(returns: Array) -> float:
 
 
 def harvesters(
-    env: VectorEnv, agent: int, observations: Array, random: np.random.Generator
+    env: VectorEnv, agent: int, observations: Array, rng: np.random.Generator
 ) -> Integers:
-    """A reference policy: towards the nearest apple of the whole map, and it never cleans."""
+    """A reference policy: go to the nearest apple of the whole map, and never clean."""
     assert isinstance(env, Cleanup)
-    actions = random.integers(0, 4, len(observations))
+    actions = rng.integers(0, 4, len(observations))
     for copy in range(len(observations)):
         at = env.positions[copy, agent]
         actions[copy] = _towards(at, np.argwhere(env.tiles[copy] == APPLE), actions[copy])
@@ -428,13 +426,13 @@ def harvesters(
 
 
 def division_of_labour(
-    env: VectorEnv, agent: int, observations: Array, random: np.random.Generator
+    env: VectorEnv, agent: int, observations: Array, rng: np.random.Generator
 ) -> Integers:
     """A reference policy: three of ten agents keep the river clean, the others harvest."""
     assert isinstance(env, Cleanup)
     if agent % 10 >= 3:
-        return harvesters(env, agent, observations, random)
-    actions = random.integers(0, 4, len(observations))
+        return harvesters(env, agent, observations, rng)
+    actions = rng.integers(0, 4, len(observations))
     for copy in range(len(observations)):
         at = env.positions[copy, agent]
         dirty = np.argwhere(env.tiles[copy] == POLLUTION)
@@ -446,13 +444,13 @@ def division_of_labour(
 
 
 def _axes(facing: int) -> Integers:
-    """[2, 2]: how far ahead, and how far aside, by row and column."""
+    """Return how far ahead, and how far aside, by row and column: [2, 2]."""
     ahead = STEPS[facing]
     return np.stack([ahead, ahead[::-1]])
 
 
 def _towards(at: Integers, places: Integers, otherwise: int) -> int:
-    """A step that brings nearer to the nearest place, along the longer way first."""
+    """Return a step towards the nearest place, along the longer way first."""
     if not len(places):
         return otherwise
     way = places[np.abs(places - at).sum(1).argmin()] - at

@@ -1,4 +1,4 @@
-"""Closing of environments that may raise or hang in `close`, which costs a run a note at most."""
+"""Close environments that may raise or hang in `close`; that costs a run a note at most."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any
 from remuda.user_code import where_raised
 
 LIMIT = 5.0
-"""Seconds that the environments which are closed together have."""
+"""Seconds for environments that are closed together."""
 log = logging.getLogger(__name__)
-_told: set[str] = set()
+_noted: set[str] = set()
 
 
 @dataclass
@@ -45,7 +45,7 @@ def listening(say: Callable[[str], None]) -> Iterator[None]:
 
 
 def faults() -> tuple[str, ...]:
-    """The faults of closing since `listening`."""
+    """Return the faults of closing since `listening`."""
     return tuple(words for listener in _listeners for words in listener.heard)
 
 
@@ -61,10 +61,10 @@ def close_all(copies: Sequence[Any]) -> None:
 
 
 def close(call: Callable[[], object], whose: object, limit: float | None = None) -> None:
-    """Call a `close`; one that raises or hangs is told, and left behind.
+    """Call a `close`; report one that raises or hangs, and leave it behind.
 
-    In the main thread a signal ends it, so that it runs where the environment was made. Native code
-    that never returns to Python cannot be ended; that it hangs is told all the same.
+    In the main thread a signal ends it, so that it runs in the thread that made the environment.
+    Native code that never returns to Python cannot be ended, but is reported.
     """
     name = f"close() of {type(whose).__name__}"
     try:
@@ -78,7 +78,7 @@ def close(call: Callable[[], object], whose: object, limit: float | None = None)
 
 @contextmanager
 def _ended_after(limit: float) -> Iterator[None]:
-    """Raise `_TooLong` after so many seconds, where nothing else uses the signal for it."""
+    """Raise `_TooLong` after so many seconds, unless the signal is in use."""
     done, lock = threading.Event(), threading.Lock()
     main = threading.main_thread()
     is_free = signal.getsignal(signal.SIGURG) in (signal.SIG_DFL, signal.SIG_IGN)
@@ -110,11 +110,11 @@ def _ended_after(limit: float) -> Iterator[None]:
 
 
 def note(words: str) -> None:
-    """Tell this process's user something about an environment, once."""
+    """Report something about an environment to this process's user, once."""
     for listener in _listeners:
         if words not in listener.heard:
             listener.heard.append(words)
             listener.say(words)
-    if not _listeners and words not in _told:  # once in this process
-        _told.add(words)
+    if not _listeners and words not in _noted:  # once in this process
+        _noted.add(words)
         log.warning("%s", words)

@@ -2,10 +2,9 @@
 
 - The grid is `height` x `width` (6 x 7). In each turn agent 0 drops a disc, then agent 1. A disc
   falls to the lowest free row of its column; a full column may not be chosen.
-- Who first has `connect` (4) of its discs in a row, a column or a diagonal wins: it is given 1, the
-  other -1, and the game is over at once. When the grid is full neither wins.
-- An agent sees where its own discs are and where the other's: [2, height, width] uint8, the top row
-  first.
+- The first agent with `connect` (4) of its discs in a row, a column or a diagonal wins: it gets 1,
+  the other -1, and the game is over at once. When the grid is full neither wins.
+- An agent sees its own discs and the other's: [2, height, width] uint8, the top row first.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from remuda.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 EMPTY, DISC = 0, 1
-"""What is in a cell: nothing, or DISC + the number of the agent whose disc it is."""
+"""A cell is empty, or DISC + the number of the agent whose disc it holds."""
 
 
 class ConnectFour(ArrayGame):
-    """`num_envs` games of connect four; the rules are in the docstring of this module."""
+    """Copies of connect four; see the rules at the top of this module."""
 
     turn_groups = ((0,), (1,))
     can_observe_together = False
@@ -50,34 +49,31 @@ class ConnectFour(ArrayGame):
         self._allocate(num_envs, agents, options)
         self.rewards_so_far = self._rewards
         self.cells: Array = np.zeros((num_envs, height, width), np.int8)
-        """[num_envs, height, width] int8: EMPTY, or DISC + whose; the top row first."""
+        """[num_envs, height, width] int8: EMPTY, or DISC + an agent; the top row first."""
         self.heights: Integers = np.zeros((num_envs, width), np.int64)
-        """[num_envs, width]: how many discs are in each column."""
+        """[num_envs, width]: the number of discs in each column."""
 
     def reset(self, seeds: Integers, mask: Bools) -> None:  # noqa: ARG002
-        """Empty the grids in `mask`; there is nothing to draw by the seeds."""
+        """Empty the grids; there is nothing to draw."""
         self.cells[mask], self.heights[mask], self.active[mask] = EMPTY, 0, True
 
     def begin_turn(self) -> None:
-        """Nothing but the agents moves."""
         self._rewards[:], self._terminated[:] = 0.0, False
 
     def observe(self, agent: int, out: Array) -> None:
-        """Its own discs, and the other's: [num_envs, 2, height, width] uint8."""
+        """Write the observation: [num_envs, 2, height, width] uint8."""
         _observe(self.cells, agent, out)
 
     def mask(self, agent: int, out: Bools) -> None:
-        """The columns with room; anything where the game is over."""
+        """Allow the columns with room, and everything when the game is over."""
         np.less(self.heights, self.cells.shape[1], out=out)
         out |= ~self.active[:, agent, None]
 
     def act(self, agent: int, actions: Integers) -> None:
-        """Drop a disc in every game that is on: `actions` is [num_envs], the column."""
         board = self.cells, self.heights, self.active, self._rewards, self._terminated
         _drop(*board, self._connect, agent, actions)
 
     def end_turn(self) -> TurnResult:
-        """End the turn: who has won, and which games are over."""
         return self._result
 
     def _world(self) -> Table:
@@ -90,15 +86,15 @@ class ConnectFour(ArrayGame):
     def _check(self, state: State) -> None:
         full = state["heights"].min(1) == self.cells.shape[1]
         fits = not (state["active"].any(1) & full).any()
-        require(state, "heights", fits, "in a game that goes on a column has room")
+        require(state, "heights", fits, "in an unfinished game a column has room")
 
     def render(self, env: int = 0) -> Array:
-        """A picture of one game: [height * 16, width * 16, 3] uint8."""
+        """Draw one game: [height * 16, width * 16, 3] uint8."""
         return draw_grid(self.cells[env], self._sprites)
 
     @cached_property
     def _sprites(self) -> Array:
-        """A hole, and a disc of each agent."""
+        """Draw a hole, and a disc of each agent."""
         colours = [FLOOR, agent_colour(0), agent_colour(2)]
         return np.stack(
             [sprite((WALL, block(0, 0, 1.0, 0.0)), (c, disc(0, 0, 0.78))) for c in colours]
@@ -120,7 +116,7 @@ def _observe(cells: Array, agent: int, out: Array) -> None:
 
 @njit(cache=True)
 def _longest(grid: Array, y: int, x: int, mine: int) -> int:
-    """The longest line through (y, x), if that cell were `mine`."""
+    """Return the length of the longest line through (y, x), if that cell were `mine`."""
     height, width = grid.shape
     longest = 0
     for down, right in ((0, 1), (1, 0), (1, 1), (1, -1)):
@@ -164,7 +160,7 @@ def _drop(
 
 @njit(cache=True)
 def _appeal(cells: Array, heights: Integers, agent: int, connect: int, out: Floats) -> None:
-    """By game and column: 4 wins, 2 keeps the other from winning, below 1 is nearer the middle."""
+    """Rate each column: 4 wins, 2 keeps the other from winning, below 1 is nearer the middle."""
     height, width = cells.shape[1:]
     for env in range(cells.shape[0]):
         for x in range(width):
@@ -183,14 +179,14 @@ def tactician(
     env: VectorEnv,
     agent: int,
     observations: Array,  # noqa: ARG001
-    random: np.random.Generator,
+    rng: np.random.Generator,
 ) -> Integers:
-    """A reference policy: it wins if it can, else stops the other's line, else likes the middle.
+    """A reference policy: win if possible, else stop the other's line, else prefer the middle.
 
     It looks one disc ahead, and draws among columns that are about as good.
     """
     assert isinstance(env, ConnectFour)
     appeal: Floats = np.zeros(env.heights.shape, np.float32)
     _appeal(env.cells, env.heights, agent, env._connect, appeal)
-    actions: Integers = (appeal + random.random(appeal.shape)).argmax(1)
+    actions: Integers = (appeal + rng.random(appeal.shape)).argmax(1)
     return actions

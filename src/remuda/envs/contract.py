@@ -1,6 +1,6 @@
-"""The contract of `VectorEnv` as a suite of tests, for the games here and for users' own.
+"""The contract of `VectorEnv` as a suite of tests, for the games here and for users' games.
 
-In a test file of your own:
+In a test file:
 
     from remuda.envs.contract import VectorEnvContract
 
@@ -14,7 +14,7 @@ Or, without a test runner, `check_env(lambda num_envs: MyGame(num_envs))`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from remuda.envs.kinds import CHECKERS, kind_of
 from remuda.envs.scripted import turns
 from remuda.envs.traces import (
     TURNS,
+    Trace,
     buffer,
     check_masks,
     look,
@@ -35,25 +36,37 @@ from remuda.envs.traces import (
 )
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError, UsageError
+from remuda.types import Bools
 
 POISONS = (0x5A, 0xA5)
-"""Buffers are filled with these bytes before an observation; both must be gone after."""
+"""Bytes that fill buffers before an observation; both must be gone after it."""
+
+
+def every(num_envs: int) -> Bools:
+    """Return a mask of all copies."""
+    return np.ones(num_envs, np.bool_)
+
+
+def require_same(first: Trace, second: Trace, copies: Iterable[int], guarantee: str) -> None:
+    """Require that these copies did the same in two traces."""
+    for copy in copies:
+        require(first.same_as(second, copy, copy), guarantee)
 
 
 class VectorEnvContract:
-    """Inherit, and give `make`. Each test names the guarantee of `VectorEnv` that it holds to."""
+    """A suite to inherit: give `make`. Each test names the guarantee of `VectorEnv` it tests."""
 
     def make(self, num_envs: int) -> VectorEnv:
-        """Build the environment under test."""
+        """Make the environment under test."""
         raise NotImplementedError("give `make(self, num_envs)`, which builds your environment")
 
     def test_what_it_declares(self) -> None:
-        """It declares its agents, and every agent is in exactly one turn group."""
+        """Agents are declared, each in exactly one turn group."""
         env = self.make(3)
-        require(env.num_envs == 3, "num_envs is the number of copies that was asked for")
+        require(env.num_envs == 3, "num_envs is the number of copies that `make` was called with")
         require(len(env.agents) > 0, "there is at least one agent")
         names = [agent.name for agent in env.agents]
-        require(len(set(names)) == len(names), f"agents have names of their own, not {names}")
+        require(len(set(names)) == len(names), f"agents have different names, not {names}")
         dealt = sorted(agent for group in env.turn_groups for agent in group)
         require(
             dealt == list(range(env.num_agents)),
@@ -64,31 +77,27 @@ class VectorEnvContract:
     def test_same_seeds_same_game(self) -> None:
         """1. The same seeds and actions give the same observations and results."""
         first, second = (play(self.make(3), seed=5) for _ in range(2))
-        for env in range(3):
-            require(
-                first.same_as(second, env, env),
-                "1. the same seeds and actions give the same observations and results",
-            )
+        guarantee = "1. the same seeds and actions give the same observations and results"
+        require_same(first, second, range(3), guarantee)
 
     def test_copies_share_nothing(self) -> None:
-        """2. Copies share nothing: one copy alone goes as it does among others."""
+        """2. Copies share nothing: a copy alone plays as it does among others."""
         many = play(self.make(4), seed=7)
         alone = play(self.make(1), seed=7)
         other_acts = play(self.make(4), seed=7, others_act_differently=True)
-        said = "2. copies share nothing: what happens in one never changes another"
-        require(many.same_as(alone), said)
-        require(many.same_as(other_acts), said)
+        guarantee = "2. copies share nothing: what happens in one never changes another"
+        require(many.same_as(alone), guarantee)
+        require(many.same_as(other_acts), guarantee)
 
     def test_reset_restarts_its_mask_alone(self) -> None:
         """3. `reset` restarts the copies in its mask and leaves the others alone."""
         env, twin = self.make(3), self.make(3)
         for each in (env, twin):
-            each.reset(seeds_of(3, 1), np.ones(3, np.bool_))
+            each.reset(seeds_of(3, 1), every(3))
             play_turns(each, 3)
-        mask = np.array([False, True, False])
-        env.reset(np.array([-1, 99, -1]), mask)
+        env.reset(np.array([-1, 99, -1]), np.array([False, True, False]))
         fresh = self.make(1)
-        fresh.reset(np.array([99]), np.ones(1, np.bool_))
+        fresh.reset(np.array([99]), every(1))
         for agent in range(env.num_agents):
             now, before, new = look(env, agent), look(twin, agent), look(fresh, agent)
             require(
@@ -104,7 +113,7 @@ class VectorEnvContract:
         """3. After `reset` at least one agent in each copy of the mask is active."""
         env = self.make(2)
         play(env, seed=3)
-        env.reset(seeds_of(2, 4), np.ones(2, np.bool_))
+        env.reset(seeds_of(2, 4), every(2))
         require(
             env.active.shape == (2, env.num_agents) and env.active.dtype == np.bool_,
             f"`active` is {(2, env.num_agents)} bool, not {env.active.shape} {env.active.dtype}",
@@ -117,7 +126,7 @@ class VectorEnvContract:
     def test_observe_writes_all_of_out_and_changes_nothing(self) -> None:
         """4. `observe` writes all of `out` and nothing else, and changes nothing in the world."""
         env = self.make(3)
-        env.reset(seeds_of(3, 2), np.ones(3, np.bool_))
+        env.reset(seeds_of(3, 2), every(3))
         env.begin_turn()
         for agent in range(env.num_agents):
             looks = []
@@ -135,17 +144,15 @@ class VectorEnvContract:
 
     def test_actions_of_the_inactive_are_ignored(self) -> None:
         """5. Actions of agents that are not active are ignored."""
-        traces = [play(self.make(2), seed=11, inactive_action=action) for action in (0, 1)]
-        require(
-            all(traces[0].same_as(traces[1], env, env) for env in range(2)),
-            "5. actions of agents that are not active are ignored",
-        )
+        first, second = (play(self.make(2), seed=11, inactive_action=i) for i in (0, 1))
+        guarantee = "5. actions of agents that are not active are ignored"
+        require_same(first, second, range(2), guarantee)
 
     def test_results_are_well_formed(self) -> None:
         """6. Termination is not truncation; results have their shapes and dtypes."""
         env = self.make(3)
         shape = (3, env.num_agents)
-        env.reset(seeds_of(3, 8), np.ones(3, np.bool_))
+        env.reset(seeds_of(3, 8), every(3))
         trace = play(env, seed=8)
         rows = zip(trace.rewards, trace.terminated, trace.truncated, trace.active, strict=True)
         for rewards, terminated, truncated, active in rows:
@@ -153,14 +160,11 @@ class VectorEnvContract:
                 rewards.shape == shape and rewards.dtype == np.float32,
                 f"rewards are {shape} float32, not {rewards.shape} {rewards.dtype}",
             )
-            for name, flags in (
-                ("terminated", terminated),
-                ("truncated", truncated),
-                ("active", active),
-            ):
+            flags = {"terminated": terminated, "truncated": truncated, "active": active}
+            for name, array in flags.items():
                 require(
-                    flags.shape == shape and flags.dtype == np.bool_,
-                    f"{name} is {shape} bool, not {flags.shape} {flags.dtype}",
+                    array.shape == shape and array.dtype == np.bool_,
+                    f"{name} is {shape} bool, not {array.shape} {array.dtype}",
                 )
             require(bool(np.isfinite(rewards).all()), "rewards are finite")
             require(
@@ -173,22 +177,15 @@ class VectorEnvContract:
             )
 
     def test_the_dead_are_left_alone(self) -> None:
-        """9. Whose own episode has ended is given nothing, and ends no second time."""
+        """9. An agent whose episode has ended gets no reward, and ends no second time."""
         env = self.make(3)
         trace = play(env, seed=12)
-        # Who is in an episode of its own, and who has been active in it.
+        # Agents that are in an episode, and those that have been active in it.
         playing = np.ones((3, env.num_agents), np.bool_)
         has_acted = np.zeros_like(playing)
-        rows = zip(
-            trace.began,
-            trace.rewards,
-            trace.terminated,
-            trace.truncated,
-            trace.active,
-            trace.over,
-            strict=True,
-        )
-        for began, rewards, terminated, truncated, active, over in rows:
+        ends = zip(trace.terminated, trace.truncated, trace.over, strict=True)
+        rows = zip(trace.began, trace.rewards, trace.active, ends, strict=True)
+        for began, rewards, active, (terminated, truncated, over) in rows:
             playing |= began
             has_acted |= began
             ended = terminated | truncated
@@ -209,50 +206,45 @@ class VectorEnvContract:
             playing[over] = True
 
     def test_masks_allow_something(self) -> None:
-        """10. `mask` writes all of `out`, changes nothing, and allows the active something."""
+        """10. `mask` writes all of `out`, changes nothing, and allows active agents something."""
         env = self.make(3)
-        random = np.random.default_rng(0)
+        rng = np.random.default_rng(0)
         if not any(spec.masked for spec in env.agents):
             return
-        for _, (result, _, _) in zip(
-            range(TURNS), turns(env, [check_masks] * env.num_agents, random), strict=False
-        ):
-            # Where episodes were truncated, it is asked what would have been allowed.
+        played = turns(env, [check_masks] * env.num_agents, rng)
+        for _, (result, _, _) in zip(range(TURNS), played, strict=False):
+            # After a truncation learners need the mask of the next action.
             for agent in np.flatnonzero(result.truncated.any(0)).tolist():
                 if env.agents[agent].masked:
                     look_at_masks(env, agent)
         env.close()
 
     def test_actions_and_observations_stay_the_caller_s(self) -> None:
-        """11. The arrays that `observe`, `mask` and `act` were given may be used again."""
+        """11. The caller may reuse the arrays that it passed to `observe`, `mask` and `act`."""
         first, second = (play(self.make(3), seed=6, spoil_actions=spoil) for spoil in (False, True))
-        require(
-            all(first.same_as(second, env, env) for env in range(3)),
-            "11. `act` keeps no hold of the array of actions, which its caller uses again",
-        )
+        guarantee = "11. `act` keeps no hold of the array of actions, which its caller uses again"
+        require_same(first, second, range(3), guarantee)
 
     def test_environments_share_nothing(self) -> None:
         """12. Two environments side by side share nothing, nor do copies made later."""
         alone = play(self.make(2), seed=13)
         env, other = self.make(2), self.make(2)
-        other.reset(seeds_of(2, 14), np.ones(2, np.bool_))
+        other.reset(seeds_of(2, 14), every(2))
         play_turns(other, 5, seed=14)
         beside = play(env, seed=13, meanwhile=lambda: play_turns(other, 1, seed=15))
         other.close()
-        require(
-            all(alone.same_as(beside, copy, copy) for copy in range(2)),
-            "12. environments that are used side by side share nothing",
-        )
+        guarantee = "12. environments that are used side by side share nothing"
+        require_same(alone, beside, range(2), guarantee)
 
     def test_facts_are_told_when_an_episode_is_over(self) -> None:
-        """13. `TurnResult.info` holds the promised facts, finite in copies that are over."""
+        """13. `TurnResult.info` holds the promised metrics, finite in copies that are over."""
         env = self.make(3)
         trace = play(env, seed=16)
         for info, over in zip(trace.info, trace.over, strict=True):
             for name in env.facts:
                 require(
                     name in info and info[name].shape == (3,),
-                    f"13. the fact {name!r} is told by every `end_turn`, as [num_envs]",
+                    f"13. every `end_turn` returns the fact {name!r}, as [num_envs]",
                 )
                 require(
                     bool(np.isfinite(info[name][over]).all()),
@@ -260,85 +252,77 @@ class VectorEnvContract:
                 )
 
     def test_rewards_so_far_are_those_of_the_turn(self) -> None:
-        """14. `rewards_so_far` is one array, begins anew with a turn, and ends as its rewards."""
+        """14. `rewards_so_far` is one array, starts at 0 in a turn, and ends as its rewards."""
         env, fresh = self.make(3), self.make(3)
         so_far = env.rewards_so_far
         if so_far is None:
             return
-        env.reset(seeds_of(3, 17), np.ones(3, np.bool_))
+        env.reset(seeds_of(3, 17), every(3))
         for turn in range(TURNS):
-            given = play_turns(env, 1, seed=turn).rewards[0]
+            rewards = play_turns(env, 1, seed=turn).rewards[0]
             require(
                 env.rewards_so_far is so_far,
-                "14. `rewards_so_far` is one array for good, which the game keeps up to date",
+                "14. `rewards_so_far` is always the same array, which the game updates",
             )
             require(
-                np.array_equal(so_far, given),
+                np.array_equal(so_far, rewards),
                 "14. `rewards_so_far` ends a turn as the rewards that `end_turn` returns",
             )
-            if given.any():
+            if rewards.any():
                 break
         for each in (env, fresh):
-            each.reset(seeds_of(3, 18), np.ones(3, np.bool_))
+            each.reset(seeds_of(3, 18), every(3))
             each.begin_turn()
             look(each, each.turn_groups[0][0])
         require(
             fresh.rewards_so_far is not None and np.array_equal(so_far, fresh.rewards_so_far),
-            "14. `rewards_so_far` begins anew with every turn: nothing of the turn before is in it",
+            "14. `rewards_so_far` starts at 0 in every turn: nothing of the turn before is in it",
         )
         env.close()
         fresh.close()
 
     def test_rewards_before_an_agent_s_act_are_told(self) -> None:
-        """14. `rewards_so_far` is kept where agents are given something while others act."""
+        """14. `rewards_so_far` is kept if agents get rewards while others act."""
         one = self.make(1)
-        is_told, groups, num_agents = (
-            one.rewards_so_far is not None,
-            one.turn_groups,
-            one.num_agents,
-        )
+        has_so_far = one.rewards_so_far is not None
+        is_simultaneous, num_agents = len(one.turn_groups) == 1, one.num_agents
         one.close()
-        if is_told or len(groups) == 1:
+        if has_so_far or is_simultaneous:
             return
-        env = self.make(2 if num_agents != 2 else 3)  # so that copies and agents are told apart
-        env.reset(seeds_of(env.num_envs, 19), np.ones(env.num_envs, np.bool_))
+        env = self.make(2 if num_agents != 2 else 3)  # so that copies and agents differ in number
+        env.reset(seeds_of(env.num_envs, 19), every(env.num_envs))
         play_turns(env, 1, seed=19)
         watch = EarlyRewards(env)
         play_turns(env, TURNS, seed=19, watch=watch)
         names, found = [agent.name for agent in env.agents], watch.found
         env.close()
         if found is not None:
-            name = names[found.agent]
             raise ContractError(
-                f"the environment breaks its contract: 14. {name} had been given {found.value:g} "
-                f"in turn {found.turn} of copy {found.copy} before it acted (by `{found.table}`), "
-                "and there is no `rewards_so_far` that tells, so what it did before would not be "
-                "credited with it; let `rewards_so_far` be the float32 array that `act` adds "
-                "rewards to"
+                f"the environment breaks its contract: 14. {names[found.agent]} had been given "
+                f"{found.value:g} in turn {found.turn} of copy {found.copy} before it acted (by "
+                f"`{found.table}`), and there is no `rewards_so_far`, so what it did before would "
+                "not be credited with it; let `rewards_so_far` be the float32 array that `act` "
+                "adds rewards to"
             )
 
     def test_observations_lie_in_their_space(self) -> None:
-        """7. Observations lie in the declared space, with its shape and dtype."""
+        """7. Observations are in the declared space, with its shape and dtype."""
         trace = play(self.make(2), seed=9)
         env = self.make(2)
         for observations in trace.observations:
-            for agent, seen in enumerate(observations):
-                space = env.agents[agent].observation_space
-                require(
-                    bool(np.isfinite(seen).all()),
-                    f"7. what {env.agents[agent].name} observes is finite",
-                )
+            for spec, seen in zip(env.agents, observations, strict=True):
+                require(bool(np.isfinite(seen).all()), f"7. what {spec.name} observes is finite")
                 for row in seen:
                     require(
-                        bool(space.contains(row)),
-                        f"7. what {env.agents[agent].name} observes lies in {space}",
+                        bool(spec.observation_space.contains(row)),
+                        f"7. what {spec.name} observes is in {spec.observation_space}",
                     )
 
     def test_a_saved_world_goes_on_alike(self) -> None:
-        """8. What `state` returned is plain data, and `restore` goes on exactly there."""
+        """8. `state` returns plain data, and `restore` continues exactly there."""
         env, twin = self.make(3), self.make(3)
         for each, seed in ((env, 1), (twin, 2)):
-            each.reset(seeds_of(3, seed), np.ones(3, np.bool_))
+            each.reset(seeds_of(3, seed), every(3))
         play_turns(env, 3)
         try:
             saved = env.state()
@@ -352,16 +336,13 @@ class VectorEnvContract:
             ) from None
         twin.restore(unpack(data))
         trace, again = play_turns(env, TURNS), play_turns(twin, TURNS)
-        for copy in range(3):
-            require(
-                trace.same_as(again, copy, copy),
-                "8. `restore` goes on exactly where `state` was called",
-            )
+        guarantee = "8. `restore` continues exactly where `state` was called"
+        require_same(trace, again, range(3), guarantee)
 
     def test_pictures_are_pictures(self) -> None:
-        """`render` gives [height, width, 3] uint8, where the game has a picture."""
+        """`render` returns [height, width, 3] uint8, if the game has a picture."""
         env = self.make(1)
-        env.reset(seeds_of(1, 1), np.ones(1, np.bool_))
+        env.reset(seeds_of(1, 1), every(1))
         try:
             picture = env.render()
         except NotImplementedError:
@@ -373,11 +354,11 @@ class VectorEnvContract:
 
 
 def check_env(factory: Callable[[int], VectorEnv]) -> None:
-    """Run the whole suite on what `factory(num_envs)` builds.
+    """Run the whole suite on what `factory(num_envs)` makes.
 
     Raises:
         ContractError: the first guarantee that the environment breaks.
-        UsageError: what it makes is an environment of another library.
+        UsageError: it makes an environment of another library.
     """
     if isinstance(factory, type):
         kind = kind_of(factory)

@@ -1,8 +1,9 @@
-"""Whether a game rewards agents while a turn is under way, seen in the numbers that it keeps.
+"""Find rewards that a game gives while a turn is under way, in the numbers that it keeps.
 
-`end_turn` returns what each agent was given in a turn, not when. A game that gives it while agents
-act adds it up somewhere: in a *table*, an array or nested lists with a number for each copy and
-agent, which is what `end_turn` returns, or grows by that. Tables are looked at before each act.
+`end_turn` returns each agent's rewards of a turn, not when they came. A game that gives rewards
+while agents act adds them up somewhere: in a *table*, an array or nested lists with a number for
+each copy and agent, which `end_turn` returns, or which grows by that. Tables are read before each
+act.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.types import Array, Floats
 
 DEPTH = 4
-"""How far from the environment a table is looked for: attributes of attributes, and so on."""
+"""The depth of attributes, from the environment on, in which tables are searched."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Early:
     turn: int
     value: float
     table: str
-    """The name under which the game keeps it."""
+    """The name of the attribute that holds it."""
 
 
 class _Table:
@@ -40,19 +41,19 @@ class _Table:
         self.start = self.begun = self.last = np.zeros(0)
         """[num_envs, num_agents]: before the turn, after `begin_turn`, and after the last act."""
         self.fits = {"is", "was", "grew", "had grown"}
-        """In which ways the rewards of every turn so far were found here."""
+        """The ways in which the rewards of every turn so far were found here."""
         self.early: list[tuple[int, int, float]] = []
-        """Agent, copy and value of what was there in this turn before the agent acted."""
+        """Agent, copy and value of entries of this turn before the agent acted."""
 
     def read(self, shape: tuple[int, int]) -> Array | None:
-        """A copy of it as it is now; None: it is there no more."""
+        """Return a copy of its numbers; None: it is gone."""
         try:
             return numbers(self._holder[self._key], shape)
         except (LookupError, TypeError):
             return None
 
     def ended(self, now: Array, rewards: Floats) -> None:
-        """See in which ways these rewards are found here."""
+        """Keep the ways in which these rewards are found here."""
         ways = {
             "is": now,
             "was": self.last,
@@ -63,13 +64,13 @@ class _Table:
 
 
 class EarlyRewards:
-    """Watches an environment that is played.
+    """A watch over an environment that is played.
 
-    It is to be told of each turn: `begin`, `begun`, `observed` for each agent, `acted`, `ended`.
+    Call in each turn: `begin`, `begun`, `observed` for each agent, `acted`, `ended`.
     """
 
     def __init__(self, env: VectorEnv) -> None:
-        """Watch this one, which has been played for a turn, so that what it keeps is there."""
+        """Watch an environment that has been played for a turn, so that its tables exist."""
         self._env, self._turn = env, 0
         self._shape = (env.num_envs, env.num_agents)
         self._tables = {
@@ -77,35 +78,35 @@ class EarlyRewards:
             for name, holder, key in _walk(vars(env), self._shape, "", DEPTH, set())
         }
         self._found: dict[str, Early] = {}
-        """By table, the first that was given early."""
+        """The first early reward of each table."""
         self._active = np.ones(self._shape, np.bool_)
-        """Who took part in this turn."""
+        """Agents that took part in this turn."""
         self._least, self._most = np.inf, -np.inf
-        """Of the rewards of all who took part in a turn."""
+        """Bounds of the rewards of agents that took part in a turn."""
 
     @property
     def found(self) -> Early | None:
-        """What was given before its agent acted; None: nothing that can be seen.
+        """Return an early reward; None: none was found.
 
-        Where all rewards are the same, a clock or a count of turns may equal them too.
+        If all rewards are the same, a clock or a count of turns may equal them too.
         """
         if self._least >= self._most:
             return None
         return next((early for name, early in self._found.items() if name in self._tables), None)
 
     def begin(self) -> None:
-        """Before `begin_turn`."""
+        """Note the start of a turn, before `begin_turn`."""
         self._active = self._env.active.copy()
         for _, table, now in self._read():
             table.start, table.early = now, []
 
     def begun(self) -> None:
-        """After `begin_turn`."""
+        """Note the state after `begin_turn`."""
         for _, table, now in self._read():
             table.begun = now
 
     def observed(self, agent: int) -> None:
-        """Before this agent acts."""
+        """Note the state before an agent acts."""
         acts = self._env.active[:, agent]
         for _, table, now in self._read():
             given = now[:, agent] - table.begun[:, agent]
@@ -113,12 +114,12 @@ class EarlyRewards:
                 table.early.append((agent, int(copy), float(given[copy])))
 
     def acted(self) -> None:
-        """After the last act, before `end_turn`."""
+        """Note the state before `end_turn`."""
         for _, table, now in self._read():
             table.last = now
 
     def ended(self, rewards: Floats) -> None:
-        """After `end_turn`, which returned these rewards."""
+        """Note the rewards of `end_turn`."""
         given = rewards[self._active]
         self._least = min(self._least, given.min(initial=np.inf))
         self._most = max(self._most, given.max(initial=-np.inf))
@@ -134,7 +135,7 @@ class EarlyRewards:
         self._turn += 1
 
     def _read(self) -> Iterator[tuple[str, _Table, Array]]:
-        """Every table that may still be it, and its numbers now."""
+        """Yield every table that may still hold the rewards, and its numbers now."""
         for name, table in list(self._tables.items()):
             now = table.read(self._shape)
             if now is None:
@@ -144,7 +145,7 @@ class EarlyRewards:
 
 
 def numbers(value: Any, shape: tuple[int, int]) -> Array | None:
-    """A copy of a table as [num_envs, num_agents] float64; None: it is none."""
+    """Return a copy of a table as [num_envs, num_agents] float64; None: it is no table."""
     if isinstance(value, list) and value and isinstance(value[0], list | np.ndarray):
         try:
             value = np.array(value)
@@ -161,7 +162,7 @@ def numbers(value: Any, shape: tuple[int, int]) -> Array | None:
 def _walk(
     holder: Any, shape: tuple[int, int], path: str, depth: int, seen: set[int]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Every table that hangs on a mapping or list: its name, and the holder and key to read it."""
+    """Yield the name, holder and key of every table that a mapping or list holds."""
     if depth == 0 or id(holder) in seen:
         return
     seen.add(id(holder))

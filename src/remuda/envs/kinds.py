@@ -1,17 +1,17 @@
-"""Kinds of environments, of Remuda and of other libraries, told without importing these."""
+"""Tell kinds of environments apart, of Remuda and other libraries, without importing these."""
 
 from __future__ import annotations
 
 COPIES, GYMNASIUM, PARALLEL, AEC = "copies", "gymnasium", "parallel", "aec"
 VECTOR, OLD_GYM = "vector", "gym"
 SINGLE = (GYMNASIUM, PARALLEL, AEC)
-"""Those that hold one copy, which an adapter makes many of."""
+"""Kinds that hold one copy; an adapter makes many of it."""
 CHECKERS = {
     GYMNASIUM: "gymnasium.utils.env_checker.check_env",
     PARALLEL: "pettingzoo.test.parallel_api_test",
     AEC: "pettingzoo.test.api_test",
 }
-"""By kind, what of its own library tests it: much of the contract, and no mask."""
+"""The tests of the kind's own library: they cover much of the contract, but no masks."""
 _BASES = {
     ("remuda", "VectorEnv"): COPIES,
     ("gymnasium", "VectorEnv"): VECTOR,
@@ -20,13 +20,13 @@ _BASES = {
     ("pettingzoo", "ParallelEnv"): PARALLEL,
     ("pettingzoo", "AECEnv"): AEC,
 }
-"""Kinds of environments by the package and the name of their base class; no package is imported."""
+"""Kinds of environments by the package and the name of their base class."""
 
 
 def kind_of(thing: object) -> str:
-    """Which kind of environment an object or a class is; empty: none that is known.
+    """Return the kind of an environment or of its class; empty: none is known.
 
-    An object of another class counts as what it has the methods of.
+    An object of another class is judged by its methods.
     """
     for base in (thing if isinstance(thing, type) else type(thing)).__mro__:
         kind = _BASES.get((base.__module__.partition(".")[0], base.__name__))
@@ -48,6 +48,6 @@ def _has(thing: object, *names: str) -> bool:
 
 
 def article(thing: object) -> str:
-    """The name of its class, as in `a Tag`."""
+    """Return the name of its class, as in `a Tag`."""
     name = type(thing).__name__
     return "nothing" if thing is None else f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"

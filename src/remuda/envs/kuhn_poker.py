@@ -3,7 +3,7 @@
 Rules. Of the cards jack, queen and king each agent is dealt one, and puts 1 into the pot. Agent 0
 passes or bets 1. After a bet the other passes, and loses what it put in, or bets too, and the
 higher card takes the pot. After a pass agent 1 passes, and the higher card takes the pot, or bets;
-agent 0 then passes or bets in its turn. At the end each is given what it won or lost.
+agent 0 then passes or bets in its turn. At the end each gets what it won or lost.
 
     pass pass          the higher card wins 1
     pass bet pass      agent 1 wins 1
@@ -29,18 +29,18 @@ WAIT, PASS, BET = 0, 1, 2
 """Actions."""
 JACK, QUEEN, KING = 0, 1, 2
 START, PASSED, BETS, PASSED_BETS, OVER = 0, 1, 2, 3, 4
-"""What has been done so far; agent 1 is to act after `PASSED` and `BETS`, agent 0 else."""
+"""The actions so far; agent 1 is to act after `PASSED` and `BETS`, agent 0 else."""
 TO_ACT = np.array([0, 1, 1, 0])
 NEXT = np.array([[PASSED, BETS], [OVER, PASSED_BETS], [OVER, OVER], [OVER, OVER]])
-"""By what has been done, and PASS or BET: what has been done then."""
-SAID = (
+"""[actions so far, PASS or BET]: the actions after that."""
+WORDS = (
     "nothing has been done",
     "the first passed",
     "the first bet",
     "the first passed, the second bet",
     "it is over",
 )
-"""By what has been done, in words."""
+"""The actions so far, in words."""
 DEALS = np.array([[0, 1], [0, 2], [1, 0], [1, 2], [2, 0], [2, 1]])
 
 
@@ -55,8 +55,8 @@ def _deal(streams: Array, cards: Integers, seeds: Integers, mask: Bools) -> None
 class KuhnPoker(ArrayGame):
     """Kuhn poker for two agents.
 
-    An agent observes its card (three entries, one of them 1), what has been done (four entries:
-    nothing, passed, bet, passed and bet), and whether it is to act.
+    An agent observes its card (three entries, one of them 1), the actions so far (four entries:
+    nothing, passed, bet, passed and bet), and a 1 if it is to act.
     """
 
     turn_groups = ((0, 1),)
@@ -69,21 +69,18 @@ class KuhnPoker(ArrayGame):
         self.cards: Integers = np.zeros(self.active.shape, np.int64)
         """[num_envs, 2]: the card of each agent."""
         self.done: Integers = np.full(num_envs, OVER, np.int64)
-        """[num_envs]: what has been done."""
+        """[num_envs]: the actions so far."""
         self._actions: Integers = np.zeros(self.active.shape, np.int64)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        """Deal."""
         _deal(self._streams, self.cards, seeds, mask)
         self.done[mask] = START
         self.active[mask] = True
 
     def begin_turn(self) -> None:
-        """Nothing but the agents moves."""
         self._rewards[...], self._terminated[...] = 0.0, False
 
     def observe(self, agent: int, out: Array) -> None:
-        """Its card, what has been done, whether it is to act."""
         out[...] = 0.0
         every = np.arange(self.num_envs)
         out[every, self.cards[:, agent]] = 1.0
@@ -92,25 +89,24 @@ class KuhnPoker(ArrayGame):
         out[:, 7] = self._to_act(agent)
 
     def mask(self, agent: int, out: Bools) -> None:
-        """To pass or bet, or else to wait."""
+        """Allow to pass or bet, or else to wait."""
         to_act = self._to_act(agent)
         out[:, WAIT] = ~to_act
         out[:, PASS] = out[:, BET] = to_act
 
     def act(self, agent: int, actions: Integers) -> None:
-        """Pass or bet, where it is this agent's turn."""
         self._actions[:, agent] = actions
 
     def end_turn(self) -> TurnResult:
-        """What was done counts; at the end the pot is paid out."""
+        """Apply the action of the agent that is to act, and pay at the end."""
         on = np.flatnonzero(self.done != OVER)
         before = self.done[on]
         actor = TO_ACT[before]
-        # Who may only pass or bet and does neither has passed.
+        # An agent that does neither passes.
         bets = (self._actions[on, actor] == BET).astype(np.int64)
         self.done[on] = NEXT[before, bets]
         over = self.done[on] == OVER
-        # The other's bet was not answered, or the cards are compared.
+        # The bet was not called, or the cards are compared.
         folds = over & (before != PASSED) & (bets == 0)
         stake = np.where(over & (before != PASSED) & (bets == 1), 2.0, 1.0)
         higher = np.where(self.cards[on, 0] > self.cards[on, 1], 0, 1)
@@ -122,9 +118,8 @@ class KuhnPoker(ArrayGame):
         return self._result
 
     def describe(self, agent: int, env: int = 0) -> str:
-        """Its card, and what has been done."""
         card = ("jack", "queen", "king")[self.cards[env, agent]]
-        return f"you hold the {card}; {SAID[self.done[env]]}"
+        return f"you hold the {card}; {WORDS[self.done[env]]}"
 
     def _world(self) -> Table:
         return {

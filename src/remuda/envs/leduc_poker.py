@@ -3,14 +3,14 @@
 Rules. Of the cards jack, queen and king, each twice, each agent is dealt one, and puts 1 into the
 pot. In each of two rounds agent 0 begins, and they take turns until a bet is called:
 
-    fold     give up what was put in; where the other has put in more
+    fold     give up what was put in; if the other has put in more
     call     put in as much as the other has, which may be nothing
     raise    call, and put in 2 more, or 4 in the second round
 
 A round has two raises at most, and is over when its second or a later action is a call. After the
 first round a public card is dealt from the four that are left. After the second the agent with its
-rank wins, or else that with the higher rank; agents of equal rank win nothing. The winner is given
-what the other put in.
+rank wins, or else that with the higher rank; agents of equal rank win nothing. The winner gets what
+the other put in.
 
 At equilibrium agent 0 loses 0.0856 a game. In each turn the agent that is not to act may only wait.
 The rules are those of OpenSpiel's `leduc_poker`, and of `remuda.analysis.tree_games.LeducPoker`.
@@ -34,23 +34,22 @@ CARDS, RANKS = 6, 3
 ROUNDS, MOST_ACTIONS = 2, 4
 """Rounds of bets, and actions of both agents in a round at most: call, raise, raise, call."""
 RAISES = (2, 4)
-"""By round, chips that a raise puts in beyond the other's."""
+"""Chips that a raise puts in beyond the other's, in each round."""
 MOST_RAISES = 2
-"""Of both agents, in a round."""
+"""Raises of both agents in a round."""
 PUBLIC, BETS, TO_ACT = RANKS, 2 * RANKS, 2 * RANKS + 2 * ROUNDS * MOST_ACTIONS
-"""Where in an observation the public card begins, where the bets do, and whether it is to act."""
+"""Offsets in an observation: the public card, the bets, and a 1 if the agent is to act."""
 SIZE = TO_ACT + 1
-"""Of an observation."""
+"""Numbers in an observation."""
 NAMES = ("jack", "queen", "king")
 
 
 class LeducPoker(ArrayGame):
-    """Leduc poker for two agents; the rules are in the docstring of this module.
+    """Leduc poker for two agents; see the rules at the top of this module.
 
     An agent observes [23] float32 of 0 and 1: the rank of its card (three entries, one of them 1),
-    the rank of the public one (three entries, all 0 while there is none), what was done in both
-    rounds (for each of four actions in turn whether it was a call, and whether a raise), and
-    whether it is to act. Nothing that was done in the open is forgotten.
+    the rank of the public one (three entries, all 0 while there is none), the actions in both
+    rounds (for each of four in turn a 1 for a call, and a 1 for a raise), and a 1 if it is to act.
     """
 
     turn_groups = ((0, 1),)
@@ -63,60 +62,56 @@ class LeducPoker(ArrayGame):
         shape = self.active.shape
         self.cards: Integers = np.zeros((num_envs, 3), np.int64)
         """[num_envs, 3]: the card of each agent, and the public one, which is dealt from the
-        start and seen in the second round."""
+        start and visible in the second round."""
         self.bets: Integers = np.full((num_envs, ROUNDS, MOST_ACTIONS), WAIT, np.int64)
-        """[num_envs, 2, 4]: by round, what was done: CALL or RAISE, and WAIT what was not yet."""
+        """[num_envs, 2, 4]: the actions of each round: CALL or RAISE, and WAIT for those to
+        come."""
         self.round: Integers = np.zeros(num_envs, np.int64)
         """[num_envs]: the round of bets, 0 or 1."""
         self.chips: Integers = np.ones(shape, np.int64)
-        """[num_envs, 2]: what each agent has put in."""
+        """[num_envs, 2]: the chips that each agent has put in."""
         self._actions: Integers = np.zeros(shape, np.int64)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        """Deal."""
         _deal(self._streams, self.cards, seeds, mask)
         self.bets[mask], self.round[mask], self.chips[mask] = WAIT, 0, 1
         self.active[mask] = True
 
     def begin_turn(self) -> None:
-        """Nothing but the agents moves."""
         self._rewards[...], self._terminated[...] = 0.0, False
 
     def observe(self, agent: int, out: Array) -> None:
-        """Its card, the public one, what was done, whether it is to act."""
         _observe(self.cards, self.bets, self.round, self.active, agent, out)
 
     def mask(self, agent: int, out: Bools) -> None:
-        """What the rules allow where it is to act, or else to wait."""
+        """Allow what the rules allow to the agent that is to act, or else to wait."""
         _mask(self.bets, self.round, self.active, agent, out)
 
     def act(self, agent: int, actions: Integers) -> None:
-        """Fold, call or raise, where it is this agent's turn."""
         self._actions[:, agent] = actions
 
     def end_turn(self) -> TurnResult:
-        """What was done counts; at the end the pot is paid out."""
+        """Apply the action of the agent that is to act, and pay at the end."""
         table = self.cards, self.bets, self.round, self.chips, self.active
         _play(*table, self._actions, self._rewards, self._terminated)
         return self._result
 
     def describe(self, agent: int, env: int = 0) -> str:
-        """Its card, the public one, what was done, and what is in the pot."""
         own, public = (NAMES[self.cards[env, i] // 2] for i in (agent, 2))
-        told = [f"you hold the {own}"]
+        words = [f"you hold the {own}"]
         if self.round[env] == 1:
-            told.append(f"the public card is the {public}")
+            words.append(f"the public card is the {public}")
         for number, done in enumerate(self.bets[env, : self.round[env] + 1]):
-            words = [
+            acts = [
                 f"{'you' if i % 2 == agent else 'the other'} "
                 f"{'raised' if action == RAISE else 'called'}"
                 for i, action in enumerate(done.tolist())
                 if action != WAIT
             ]
-            told.append(f"round {number + 1}: {', '.join(words) or 'nothing has been done'}")
+            words.append(f"round {number + 1}: {', '.join(acts) or 'nothing has been done'}")
         own_chips, others = self.chips[env, agent], self.chips[env, 1 - agent]
-        told.append(f"you have put in {own_chips}, the other {others}")
-        return "; ".join(told)
+        words.append(f"you have put in {own_chips}, the other {others}")
+        return "; ".join(words)
 
     def _world(self) -> Table:
         return {
@@ -132,7 +127,7 @@ class LeducPoker(ArrayGame):
         plays, last = state["active"].any(1), state["bets"][:, :, -1]
         first_is_over = state["round"] == 1
         has_room = (last[:, 1] == WAIT) & (first_is_over | (last[:, 0] == WAIT))
-        require(state, "bets", bool((has_room | ~plays).all()), "a round that goes on has room")
+        require(state, "bets", bool((has_room | ~plays).all()), "an unfinished round has room")
 
 
 # The rules. Everything below runs compiled, over all copies.
@@ -155,7 +150,7 @@ def _deal(streams: Array, cards: Integers, seeds: Integers, mask: Bools) -> None
 
 @njit(cache=True)
 def _count(done: Integers) -> int:
-    """How many actions were taken in a round: [4]."""
+    """Count the actions in a round: [4]."""
     count = 0
     while count < done.size and done[count] != WAIT:
         count += 1
@@ -164,13 +159,13 @@ def _count(done: Integers) -> int:
 
 @njit(cache=True)
 def _may_fold(done: Integers, count: int) -> bool:
-    """Whether the other has put in more: its last action was a raise."""
+    """Return whether the other has put in more: its last action was a raise."""
     return count > 0 and done[count - 1] == RAISE
 
 
 @njit(cache=True)
 def _may_raise(done: Integers, count: int) -> bool:
-    """Whether there are raises left in the round."""
+    """Return whether there are raises left in the round."""
     raises = 0
     for place in range(count):
         raises += done[place] == RAISE
@@ -235,7 +230,7 @@ def _play(
             chips[env, actor] += RAISES[now]
             done[count] = RAISE
             continue
-        # Who is to act and does what the rules do not allow has called.
+        # An action that the rules forbid counts as a call.
         done[count] = CALL
         if count == 0:
             continue
@@ -247,7 +242,7 @@ def _play(
 
 @njit(cache=True)
 def _winner(cards: Integers) -> int:
-    """Who has the public card's rank, or else the higher one; -1: the ranks are equal."""
+    """Return the agent with the public card's rank, or else the higher one; -1: ranks are equal."""
     first, second, public = cards[0] // 2, cards[1] // 2, cards[2] // 2
     if first == second:
         return -1
@@ -262,7 +257,7 @@ def _winner(cards: Integers) -> int:
 def _pay(
     chips: Integers, winner: int, env: int, active: Bools, rewards: Floats, terminated: Bools
 ) -> None:
-    """End a game: the winner is given what the other put in; -1: neither is given anything."""
+    """End a game: the winner gets what the other put in; -1: neither gets anything."""
     if winner >= 0:
         won = chips[env, 1 - winner]
         rewards[env, winner], rewards[env, 1 - winner] = won, -won

@@ -1,4 +1,4 @@
-"""Libraries whose games can be played: `library:name`. Each is imported when it is asked for."""
+"""Libraries whose games have names, `library:name`; they are imported when they are needed."""
 
 from __future__ import annotations
 
@@ -21,27 +21,26 @@ class Library:
     """A library of games."""
 
     name: str
-    """What stands before the colon."""
+    """The part before the colon."""
     adapter: str
-    """`module:callable`, which makes copies of a game of a name that the library knows."""
+    """`module:callable`, which makes copies of a game."""
     package: str
-    """What is to be installed."""
+    """The package to import."""
     extra: str
     """The extra of Remuda that installs it; empty: it always is."""
     example: str
-    """One of its games."""
     listing: Callable[[], Iterable[str]]
-    """All its games, where it is installed."""
+    """Returns all its games, if it is installed."""
     wraps: bool = False
-    """Whether its environments are of Gymnasium's or PettingZoo's kind, so that wrappers fit."""
+    """True if its environments are Gymnasium's or PettingZoo's, so that wrappers fit."""
 
     @property
     def is_installed(self) -> bool:
-        """Whether it can be imported here."""
+        """Return whether it can be imported here."""
         return find_spec(self.package) is not None
 
     def names(self) -> list[str]:
-        """All games of it, in order, as `remuda train` takes them; none where it is missing."""
+        """Return all its games in order, as `remuda train` takes them; none if it is missing."""
         if not self.is_installed:
             return []
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
@@ -54,7 +53,7 @@ class Library:
 
 
 def _registered(package: str, prefix: str) -> Callable[[], list[str]]:
-    """What a package registers with Gymnasium, by how the names begin."""
+    """Return a function that lists a package's environments in Gymnasium's registry."""
 
     def names() -> list[str]:
         import gymnasium
@@ -78,7 +77,7 @@ def _gymnasium() -> list[str]:
 
 
 def _entry_exists(spec: Any) -> bool:
-    """Whether what it is made of is here: some need MuJoCo or Box2D."""
+    """Return whether an environment's simulator is installed: MuJoCo, Box2D or jax."""
     needs = {"mujoco": "mujoco", "box2d": "Box2D", "phys2d": "jax", "tabular": "jax"}
     point = str(spec.entry_point)
     return all(find_spec(needed) for part, needed in needs.items() if f".{part}" in point)
@@ -99,16 +98,16 @@ def _pettingzoo() -> list[str]:
 
 
 def _can_be_imported(name: str) -> bool:
-    """Whether what a game of PettingZoo needs is here: `classic/tictactoe-v3`."""
+    """Return whether PettingZoo can import a game: `classic/tictactoe-v3`."""
     try:
         import_module("pettingzoo." + name.replace("/", ".").replace("-v", "_v"))
-    except Exception:  # some raise errors of their own
+    except Exception:  # some raise other errors
         return False
     return True
 
 
 def _has_size(spiel: Any, kind: Any) -> bool:
-    """Whether a game of OpenSpiel shows so many numbers, and has no more actions than allowed."""
+    """Return whether an OpenSpiel game has observations of a fixed size, and few enough actions."""
     from remuda.envs.adapters.open_spiel import MOST_ACTIONS
 
     game = spiel.load_game(kind.short_name)

@@ -1,4 +1,4 @@
-"""Matrix games: two agents choose at once, and a table says what each is given.
+"""Matrix games: two agents choose at once, and a table gives the payoff of each.
 
 Rules. In each round both agents choose one of their actions, without seeing the other's choice. The
 row of agent 0 and the column of agent 1 meet in a cell of two payoffs, the first for agent 0. An
@@ -6,7 +6,7 @@ episode has one round, or `rounds` of them; then each sees what both chose in th
 
 Payoffs, and the equilibria that tests compare with:
 
-- Rock-paper-scissors: who wins is given 1 by who loses. Biased: rock beats scissors for 2, and the
+- Rock-paper-scissors: the loser gives the winner 1. Biased: rock beats scissors for 2, and the
   only equilibrium is rock 1/4, paper 1/2, scissors 1/4.
 - Matching pennies: agent 0 wants the sides to match, agent 1 wants them to differ.
 - Prisoner's dilemma: temptation 5, reward 3, punishment 1, sucker 0; both defect.
@@ -29,14 +29,14 @@ from remuda.envs.options import require_whole
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 NONE = -1
-"""Stands for the choice before the first round."""
+"""The choice before the first round."""
 
 
 class MatrixGame(ArrayGame):
     """A game of two agents by its table of payoffs.
 
-    An agent observes a 1, and then which action it chose in the round before and which the other,
-    each as a row of zeros and a one, or of zeros alone in the first round.
+    An agent observes a 1, and then its choice and the other's in the round before, each as a row of
+    zeros and a one, or of zeros alone in the first round.
     """
 
     turn_groups = ((0, 1),)
@@ -52,10 +52,10 @@ class MatrixGame(ArrayGame):
         """Take the table.
 
         Args:
-            payoffs: [rows, columns, 2]: by the choices of agents 0 and 1, what each is given.
+            payoffs: [rows, columns, 2]: by the choices of agents 0 and 1, the payoff of each.
             num_envs: copies of the game.
             rounds: in an episode.
-            action_names: what the choices are called, the same for both.
+            action_names: of both agents.
             options: by which the table was chosen.
         """
         require_whole("rounds", rounds, 1)
@@ -74,14 +74,13 @@ class MatrixGame(ArrayGame):
         self._round: Integers = np.zeros(num_envs, np.int64)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:  # noqa: ARG002
-        """Begin again; there is nothing to draw by the seeds."""
+        """Begin again; there is nothing to draw."""
         self._last[mask], self._round[mask], self.active[mask] = NONE, 0, True
 
-    def begin_turn(self) -> None:
-        """Nothing but the agents moves."""
+    def begin_turn(self) -> None: ...
 
     def observe(self, agent: int, out: Array) -> None:
-        """What was chosen in the round before: its own choice first."""
+        """Write the choices of the round before, the agent's own first."""
         out[...] = 0.0
         out[:, 0] = 1.0
         played = np.flatnonzero(self._last[:, 0] != NONE)
@@ -89,11 +88,10 @@ class MatrixGame(ArrayGame):
         out[played, 1 + self._choices[agent] + self._last[played, 1 - agent]] = 1.0
 
     def act(self, agent: int, actions: Integers) -> None:
-        """Choose; it counts once both have."""
         self._chosen[:, agent] = actions
 
     def end_turn(self) -> TurnResult:
-        """Pay both; the last round ends the episode by the rules."""
+        """Pay both; the last round terminates the episode."""
         on = self.active[:, 0]
         paid = self.payoffs[self._chosen[:, 0], self._chosen[:, 1]]
         rewards = np.where(on[:, None], paid, np.float32(0.0))
@@ -127,7 +125,7 @@ def rock_paper_scissors(num_envs: int = 1, rounds: int = 1, biased: bool = False
 
 
 def matching_pennies(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
-    """Heads or tails: alike is agent 0's."""
+    """Heads or tails: agent 0 wins if they match."""
     return _zero_sum([[1, -1], [-1, 1]], num_envs, rounds, ("heads", "tails"))
 
 
@@ -159,7 +157,7 @@ def _zero_sum(
     names: tuple[str, ...],
     **options: Any,
 ) -> MatrixGame:
-    """What agent 0 is given, agent 1 gives."""
+    """Make a game in which agent 1 gets the negative of these payoffs of agent 0."""
     payoffs = [[[x, -x] for x in row] for row in rows]
     return MatrixGame(payoffs, num_envs, rounds, names, **options)
 
@@ -167,7 +165,7 @@ def _zero_sum(
 def _symmetric(
     rows: Sequence[Sequence[float]], num_envs: int, rounds: int, names: tuple[str, ...]
 ) -> MatrixGame:
-    """The seats are alike: what agent 0 is given, by its own choice and the other's."""
+    """Make a symmetric game from the payoffs by an agent's own choice and the other's."""
     count = range(len(rows))
     payoffs = [[[rows[i][j], rows[j][i]] for j in count] for i in count]
     return MatrixGame(payoffs, num_envs, rounds, names)

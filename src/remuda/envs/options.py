@@ -1,4 +1,4 @@
-"""What a game's options may be, refused with the name, the value and what is allowed."""
+"""Check the options of a game; a ValueError names the option, its value and what is allowed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ import numpy as np
 
 
 def require_whole(name: str, value: int, least: int, most: int | None = None) -> None:
-    """Refuse what is no whole number within these bounds.
-
-    Raises:
-        ValueError: it names the option, what was found, and what is allowed.
-    """
+    """Refuse anything but a whole number within these bounds."""
     allowed = f"at least {least}" if most is None else f"{least} to {most}"
     if (
         not isinstance(value, int | np.integer)
@@ -26,11 +22,7 @@ def require_whole(name: str, value: int, least: int, most: int | None = None) ->
 def require_number(
     name: str, value: float, least: float = -math.inf, most: float = math.inf
 ) -> None:
-    """Refuse what is no finite number within these bounds.
-
-    Raises:
-        ValueError: it names the option, what was found, and what is allowed.
-    """
+    """Refuse anything but a finite number within these bounds."""
     allowed = "" if math.isinf(most) else f", {least:g} to {most:g}"
     is_number = isinstance(value, int | float | np.number)
     if not is_number or not math.isfinite(value) or not least <= value <= most:
@@ -38,11 +30,7 @@ def require_number(
 
 
 def require_one_of(name: str, value: str, allowed: Iterable[str]) -> None:
-    """Refuse what is none of these.
-
-    Raises:
-        ValueError: it names the option, what was found, and what is allowed.
-    """
+    """Refuse anything but one of these values."""
     allowed = tuple(allowed)
     if value not in allowed:
         raise ValueError(f"{name} is {value!r}; allowed are {', '.join(allowed)}")

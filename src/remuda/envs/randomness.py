@@ -1,8 +1,8 @@
-"""Random numbers inside compiled games: one small stream per copy.
+"""Random numbers inside compiled games: a small generator per copy.
 
-A stream is one 64-bit word, so `streams: [num_envs] uint64` holds those of all copies and nothing
-is shared between them. The generator is SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable
-pseudorandom number generators"): a counter that takes constant strides, and a hash of it.
+Its state is one 64-bit word, so `streams: [num_envs] uint64` holds those of all copies. The
+generator is SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"):
+a counter that takes constant strides, and a hash of it.
 """
 
 import math
@@ -28,29 +28,29 @@ def _scramble(word: np.uint64) -> np.uint64:
 
 @njit(cache=True)
 def seed_stream(streams: Array, env: int, seed: int) -> None:
-    """Start the stream of one copy anew from an int64 seed."""
+    """Seed the generator of one copy with an int64."""
     # Scrambled, so that neighbouring seeds start far apart on the counter's circle.
     streams[env] = _scramble(np.uint64(seed))
 
 
 @njit(cache=True)
 def uniform(streams: Array, env: int) -> float:
-    """The next number of a copy's stream, uniform in [0, 1), with 53 random bits."""
+    """Draw a number, uniform in [0, 1), with 53 random bits."""
     streams[env] += _STRIDE
     return (_scramble(streams[env]) >> _11) * _UNIT
 
 
 @njit(cache=True)
 def below(streams: Array, env: int, n: int) -> int:
-    """The next integer of a copy's stream, uniform in 0..n-1."""
+    """Draw an integer, uniform in 0..n-1."""
     return int(uniform(streams, env) * n)
 
 
 @njit(cache=True, error_model="numpy")
 def misses(streams: Array, env: int, log_miss: float) -> float:
-    """How many misses come before the next hit, where each trial misses with exp(log_miss).
+    """Draw the number of misses before the next hit, if each trial misses with exp(log_miss).
 
-    A whole number as a float, since it is infinite where nothing ever hits (log_miss = 0).
+    It is a whole number as a float, since it is infinite if nothing ever hits (log_miss = 0).
     """
     # The number of misses is at least k with probability exp(log_miss)^k, so its distribution
     # inverts to floor(log(u) / log_miss); 1 - uniform is in (0, 1], which keeps log finite.

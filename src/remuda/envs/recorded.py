@@ -1,4 +1,4 @@
-"""A game that keeps what happens in it: rewards turn by turn, and what agents that act observe."""
+"""A game that records itself: rewards turn by turn, and the observations of agents that act."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class PlayedEpisodes:
     """Whole episodes, turn by turn.
 
     Attributes:
-        agents: of the game.
+        agents: names.
         rewards: [E, T, N] of each turn; 0 after an episode's end.
-        took_part: [E, N] which agents made a decision in each episode.
+        took_part: [E, N] agents that made a decision in each episode.
         lengths: [E] turns of each episode.
-        facts: by name, what the game told of each episode: [E].
+        facts: each metric of each episode: [E].
     """
 
     agents: tuple[str, ...]
@@ -36,20 +36,20 @@ class PlayedEpisodes:
 
     @property
     def returns(self) -> Numbers:
-        """[E, N]: the undiscounted return of each agent in each episode; NaN: it took no part."""
+        """Return undiscounted returns, [E, N]; NaN: the agent took no part."""
         returns: Numbers = np.where(self.took_part, self.rewards.sum(1), np.nan)
         return returns
 
 
 @dataclass(frozen=True)
 class ObservedStates:
-    """What agents that were about to act observed.
+    """Observations of agents that were about to act.
 
     Attributes:
         observations: [S, frames, *shape] as the game writes them, with those before them of the
             same episode, the newest last; zeros before its first.
-        masks: [S, mask_size] what was allowed; None: the game does not tell.
-        episodes: [S] the number of the episode that each is from.
+        masks: [S, mask_size]; None: the agents are not masked.
+        episodes: [S] the number of each observation's episode.
     """
 
     observations: Array
@@ -58,7 +58,7 @@ class ObservedStates:
 
 
 class Recorded(Wrapped):
-    """The game itself, and what happened in it since `start`.
+    """The game itself, and a record of its episodes since `start`.
 
     Episodes in which no agent made a decision, since they were over when they began, are left out.
     """
@@ -68,9 +68,9 @@ class Recorded(Wrapped):
 
         Args:
             game: the game.
-            episodes: that are kept of each copy, its first ones; of 0 none.
-            states: what is observed is kept until there are so many observations of an agent.
-            frames: observations of an agent that are kept together, the newest and those before.
+            episodes: the first episodes of each copy are recorded; 0: none.
+            states: observations of each agent that are recorded, at least, if it acts that often.
+            frames: newest observations of an agent that are kept together.
         """
         super().__init__(game)
         self._episodes, self._states, self._is_on = episodes, states, False
@@ -80,22 +80,21 @@ class Recorded(Wrapped):
         self._over: list[list[Floats]] = [[] for _ in range(self.num_envs)]
         self._took_part: Bools = np.zeros((self.num_envs, len(self.agents)), np.bool_)
         self._players: list[list[Bools]] = [[] for _ in range(self.num_envs)]
-        """By copy, who took part in each of its episodes: [num_agents]."""
-        self._told: list[list[list[float]]] = [[] for _ in range(self.num_envs)]
+        """The agents that took part, by copy and episode: [num_agents]."""
+        self._metrics: list[list[list[float]]] = [[] for _ in range(self.num_envs)]
         self._observed: list[list[tuple[Array, Bools | None, Integers]]] = [[] for _ in self.agents]
         self._counts = [0] * len(self.agents)
         self._frames: list[Array] = [
             np.zeros((self.num_envs, frames, *(spec.shape or ())), spec.dtype)
             for spec in (agent.observation_space for agent in self.agents)
         ]
-        """By agent, what it observed last when it acted."""
+        """The newest observations of each agent."""
 
     def start(self) -> None:
-        """Begin to record; the turn before, by which an actor compiles, is none of the game's."""
+        """Begin to record, after the actor's compiling turn."""
         self._is_on = True
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        """As the game; the copies in the mask begin new episodes."""
         self.game.reset(seeds, mask)
         self._took_part[mask] = False
         for copy in np.flatnonzero(mask):
@@ -105,7 +104,7 @@ class Recorded(Wrapped):
             self._numbers[copy], self._next = self._next, self._next + 1
 
     def observe(self, agent: int, out: Array) -> None:
-        """As the game; what agents see that act now is kept."""
+        """Record the observations of agents that act."""
         self.game.observe(agent, out)
         self._took_part[:, agent] |= self.active[:, agent]
         if not self._is_on or self._counts[agent] >= self._states:
@@ -123,7 +122,7 @@ class Recorded(Wrapped):
         self._counts[agent] += len(rows)
 
     def end_turn(self) -> TurnResult:
-        """As the game; rewards are kept, and whole episodes with what was told of them."""
+        """Record rewards, and the metrics of whole episodes."""
         result = self.game.end_turn()
         ended: Bools = result.terminated | result.truncated
         for agent in np.flatnonzero(ended.any(0)).tolist():
@@ -137,18 +136,18 @@ class Recorded(Wrapped):
                 if over[copy] and self._took_part[copy].any():
                     self._players[copy].append(self._took_part[copy].copy())
                     self._over[copy].append(np.array(self._going[copy], np.float32))
-                    self._told[copy].append([float(result.info[n][copy]) for n in self.facts])
+                    self._metrics[copy].append([float(result.info[n][copy]) for n in self.facts])
                 if over[copy]:
                     self._going[copy] = []
         return result
 
     @property
     def episodes_over(self) -> tuple[int, ...]:
-        """By copy, how many of the episodes that are kept are over."""
+        """Return how many recorded episodes of each copy are over."""
         return tuple(len(of_copy) for of_copy in self._over)
 
     def played(self, most: int | None = None) -> PlayedEpisodes:
-        """The episodes that are over; of each copy the first ones, at most so many."""
+        """Return the recorded episodes that are over, at most so many of each copy."""
         rewards = [episode for of_copy in self._over for episode in of_copy[:most]]
         lengths = np.array([len(episode) for episode in rewards], np.int64)
         whole = np.zeros((len(rewards), int(lengths.max(initial=0)), len(self.agents)))
@@ -156,18 +155,15 @@ class Recorded(Wrapped):
             row[: len(episode)] = episode
         players = [there for of_copy in self._players for there in of_copy[:most]]
         took_part = np.array(players, np.bool_).reshape(len(rewards), len(self.agents))
-        told = np.array([facts for of_copy in self._told for facts in of_copy[:most]], np.float64)
-        columns = told.reshape(len(rewards), len(self.facts)).T
+        rows = [row for of_copy in self._metrics for row in of_copy[:most]]
+        metrics = np.array(rows, np.float64)
+        columns = metrics.reshape(len(rewards), len(self.facts)).T
         names = tuple(agent.name for agent in self.agents)
         facts_of = dict(zip(self.facts, columns, strict=True))
         return PlayedEpisodes(names, whole, took_part, lengths, facts_of)
 
     def observed(self, agents: Sequence[int]) -> ObservedStates | None:
-        """What some agents observed, all of one kind; None: none of them acted.
-
-        Args:
-            agents: their numbers; they observe and act alike.
-        """
+        """Return the observations of some agents of the same spaces; None: none of them acted."""
         parts = [part for agent in agents for part in self._observed[agent] if len(part[0])]
         if not parts:
             return None

@@ -1,4 +1,4 @@
-"""The games by name. A game is a name, what it is, and a factory; its module is imported late."""
+"""The registry of games. A game is a name, a summary and a factory; its module is imported late."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from remuda.envs.vector_env import VectorEnv
 
 TOGETHER = "env.observe_together"
-"""What this setting is called among all that an environment is made with."""
+"""The key of this setting among the options of an environment."""
 RANDOM = "random"
-"""The policy that every game has: uniform over what is allowed."""
+"""The policy that every game has: uniform over allowed actions."""
 
 
 @dataclass(frozen=True)
@@ -36,21 +36,21 @@ class Game:
     kind: str
     """cooperative, competitive or mixed."""
     factory: str
-    """`module:callable`; it takes `num_envs` and the game's options, and returns a `VectorEnv`. One
-    of the user's own may make single environments of another library's (`own_games`)."""
+    """`module:callable`; it takes `num_envs` and the game's options, and returns a `VectorEnv`. A
+    user's factory may make single environments of another library instead (`own_games`)."""
     scripted: Mapping[str, str] = field(default_factory=dict)
-    """Policies written by hand, by name: each `module:callable`, a `ScriptedPolicy`."""
+    """Handwritten policies: each `module:callable`, a `ScriptedPolicy`."""
     reference: Mapping[str, float] = field(default_factory=dict)
-    """The mean return of an agent in an episode, by who plays all seats: `random`, or one of
-    `scripted`; with the game's own options."""
+    """The mean return of an agent per episode, if `random` or one of `scripted` plays all seats,
+    with the default options."""
     choices: Mapping[str, str] = field(default_factory=dict)
-    """By option, where the names that it may be are: `module:NAME`."""
+    """`module:NAME` of the allowed values of an option."""
     pickle: bytes = field(default=b"", repr=False)
-    """The factory of a game that no process can import (`pickled`); it crosses with this."""
+    """The pickled factory of a game that no process can import."""
 
     @property
     def is_own(self) -> bool:
-        """Whether it is neither Remuda's nor a library's, but the user's own."""
+        """Return whether it is the user's game, neither Remuda's nor a library's."""
         return self.name not in GAMES and self.factory.partition(":")[0] not in LIBRARIES
 
     @property
@@ -64,7 +64,7 @@ class Game:
         Raises:
             UnknownGameError: there is no such module, or nothing of that name in it.
             UserCodeError: the module raised as it was imported.
-            ConfigError: it is nothing that can be called.
+            ConfigError: it cannot be called.
         """
         if self.pickle:
             return cast(Callable[..., Any], pickled.load_object(self.name, self.pickle))
@@ -74,13 +74,12 @@ class Game:
         return own_games.import_factory(self.factory)
 
     def policy(self, name: str) -> ScriptedPolicy:
-        """A policy that plays without learning: `random`, one of `scripted`, or `module:callable`.
+        """Load a policy that does not learn: `random`, one of `scripted`, or `module:callable`.
 
-        It may be one of the user's that no process can import, by its pickle's name; of a class an
-        object is made, with nothing.
+        It may also be the name of a pickle. A class is instantiated without arguments.
 
         Raises:
-            ConfigError: there is none of that name, or nothing that plays.
+            ConfigError: there is none of that name, or it cannot be called.
             UserCodeError: its module raised as it was imported.
         """
         found = self._find_policy(name)
@@ -92,12 +91,11 @@ class Game:
         if not callable(found):
             raise ConfigError(
                 f"the scripted policy {name!r} is {type(found).__name__}, and cannot be called; "
-                "give a function (env, agent, observations, random) to actions, or a class of such"
+                "give a function (env, agent, observations, rng) to actions, or a class of such"
             )
         return cast("ScriptedPolicy", found)
 
     def _find_policy(self, name: str) -> object:
-        """What a policy's name stands for."""
         if name == RANDOM:
             from remuda.envs.scripted import at_random
 
@@ -117,18 +115,17 @@ class Game:
         return policy
 
     def make(self, num_envs: int, /, **options: Any) -> VectorEnv:
-        """Build `num_envs` copies.
+        """Make `num_envs` copies.
 
         Args:
             num_envs: copies.
-            options: the game's own; as `env.wrappers` and `env.episode_metrics` what is put round
-                each copy, and read of its `info`; and as `env.observe_together` whether all agents
-                observe at the start of a turn.
+            options: the game's options; `env.wrappers` and `env.episode_metrics` of each copy; and
+                `env.observe_together`: all agents observe at the start of a turn.
 
         Raises:
-            ConfigError: an option that the game does not know, or a value that it refuses; or
-                agents cannot observe together.
-            UserCodeError: code of the user's raised.
+            ConfigError: the game does not know an option, or refuses its value; or agents cannot
+                observe together.
+            UserCodeError: the user's code raised.
         """
         if "num_envs" in options:
             raise ConfigError(
@@ -300,15 +297,15 @@ def _adapter(library: str) -> Callable[..., VectorEnv]:
 
 
 def is_known(name: str) -> bool:
-    """Whether this names a game that is built in, or one of a library that has an adapter."""
+    """Return whether this names a built-in game, or a game of a library with an adapter."""
     return name in GAMES or name.partition(":")[0] in LIBRARIES
 
 
 def find_game(name: str) -> Game:
-    """The game called `name`.
+    """Return the game of that name.
 
-    One of `GAMES`, one of a library as `gymnasium:CartPole-v1`, the user's own as
-    `module:callable`, or one that `name_game` has named.
+    It is one of `GAMES`, a library's such as `gymnasium:CartPole-v1`, the user's `module:callable`,
+    or a name that `name_game` returned.
 
     Raises:
         UnknownGameError: there is none; the message names the nearest and all there are.
@@ -319,23 +316,23 @@ def find_game(name: str) -> Game:
         return Game(name, f"a game of {name.partition(':')[0]}", "unknown", factory=name)
     if pickled.is_pickled(name):
         data = pickled.pickle_of(name)
-        return Game(name, "a game of your own", "unknown", factory="", pickle=data)
+        return Game(name, "your game", "unknown", factory="", pickle=data)
     if ":" in name:
-        return Game(name, "a game of your own", "unknown", factory=name)
+        return Game(name, "your game", "unknown", factory=name)
     near = difflib.get_close_matches(name, GAMES, n=1)
     hint = f"Did you mean {near[0]}? " if near else ""
     raise UnknownGameError(
         f"there is no game called {name!r}: {hint}Known games are {', '.join(sorted(GAMES))}; "
-        "a game of a library is named gymnasium:CartPole-v1 (`remuda games --all`), and one of "
-        "your own module:Class"
+        "a game of a library is named gymnasium:CartPole-v1 (`remuda games --all`), and "
+        "yours module:Class"
     )
 
 
 def name_game(game: object) -> str:
-    """The name of a game that is given by its name, or as a class or a function that makes it.
+    """Return the name of a game, or of a class or function that makes it.
 
     Raises:
-        UsageError: it is an environment that has been made, or none; or it cannot be pickled.
+        UsageError: it is an environment that was already made, or none; or it cannot be pickled.
     """
     if isinstance(game, str):
         return game
@@ -348,5 +345,5 @@ def name_game(game: object) -> str:
 
 
 def make_env(name: str, num_envs: int, /, **options: Any) -> VectorEnv:
-    """Build `num_envs` copies of the game called `name`, with its options."""
+    """Make `num_envs` copies of a game, with its options."""
     return find_game(name).make(num_envs, **options)

@@ -1,7 +1,7 @@
 """Pictures of grid worlds: one small sprite for each kind of tile, laid out like the grid.
 
 Shapes are functions of the position in a tile, x to the right and y down, both in -1..1. They are
-painted with soft edges by looking at many points of every pixel.
+painted with soft edges: each pixel averages many points.
 """
 
 import colorsys
@@ -12,7 +12,7 @@ import numpy as np
 from remuda.types import Array, Bools
 
 TILE = 16
-"""Pixels along one side of a tile."""
+"""The side of a tile in pixels."""
 _FINE = 8  # points looked at along one side of a pixel
 
 Colour = tuple[int, int, int]
@@ -33,7 +33,7 @@ _AGENTS: tuple[Colour, ...] = (
 
 
 def agent_colour(agent: int) -> Colour:
-    """The colour of an agent: a hand-picked one at first, then ever new hues."""
+    """Return an agent's colour: hand-picked at first, then new hues."""
     if agent < len(_AGENTS):
         return _AGENTS[agent]
     red, green, blue = colorsys.hsv_to_rgb(agent * 0.618034 % 1.0, 0.5, 0.95)
@@ -55,7 +55,7 @@ def block(x0: float, y0: float, half: float, corner: float) -> Shape:
 
 
 def polygon(*points: tuple[float, float]) -> Shape:
-    """A convex polygon; its corners run clockwise as seen."""
+    """A convex polygon; its corners run clockwise."""
 
     def inside(x: Array, y: Array) -> Bools:
         within = np.ones_like(x, np.bool_)
@@ -78,17 +78,17 @@ def sprite(*layers: tuple[Colour, Shape], ground: Colour = FLOOR) -> Array:
 
 
 def floor_sprite() -> Array:
-    """Bare floor, with a faint joint between tiles."""
+    """Draw bare floor, with a faint joint between tiles."""
     return sprite((FLOOR, block(0, 0, 0.94, 0.1)), ground=FLOOR_EDGE)
 
 
 def wall_sprite() -> Array:
-    """A brick of the wall."""
+    """Draw a brick of the wall."""
     return sprite((WALL, block(0, 0, 0.9, 0.25)), ground=WALL_EDGE)
 
 
 def agent_sprite(colour: Colour, ground: Colour | None = None) -> Array:
-    """A round fellow with two eyes, on a floor, or on this ground."""
+    """Draw a round agent with two eyes, on floor or on this ground."""
     white, black = (255, 255, 255), (26, 27, 38)
     return sprite(
         (FLOOR if ground is None else ground, block(0, 0, 0.94, 0.1)),
@@ -110,14 +110,11 @@ def paste(canvas: Array, picture: Array, x: float, y: float) -> None:
 
 
 def draw_grid(cells: Array, sprites: Array) -> Array:
-    """Lay out sprites like a grid.
+    """Lay out sprites like a grid: [height * TILE, width * TILE, 3] uint8.
 
     Args:
-        cells: [height, width] integers, which sprite lies where.
+        cells: [height, width], the number of each cell's sprite.
         sprites: [kinds, TILE, TILE, 3] uint8.
-
-    Returns:
-        [height * TILE, width * TILE, 3] uint8.
     """
     height, width = cells.shape
     return sprites[cells].swapaxes(1, 2).reshape(height * TILE, width * TILE, 3)

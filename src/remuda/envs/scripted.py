@@ -1,4 +1,4 @@
-"""Play without learning: actions at random, policies written by hand, and episodes of them."""
+"""Play without learning: random actions, handwritten policies, and episodes of them."""
 
 from __future__ import annotations
 
@@ -11,24 +11,21 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.types import AgentSpec, Array, Bools, Integers, TurnResult
 
 ScriptedPolicy = Callable[[VectorEnv, int, Array, np.random.Generator], Array]
-"""Chooses for one agent in all copies: (env, agent, observations, random) to actions.
+"""Chooses for one agent in all copies: (env, agent, observations, rng) to actions.
 
-Observations are [num_envs, *observation_shape], actions [num_envs, *action_shape]. It may look into
-the environment, and draws from `random` alone.
-"""
+Observations are [num_envs, *observation_shape], actions [num_envs, *action_shape]. It may read the
+environment, and draws from `rng` alone."""
 
 
-def at_random(
-    env: VectorEnv, agent: int, observations: Array, random: np.random.Generator
-) -> Array:
-    """A scripted policy: uniform over all that is allowed."""
+def at_random(env: VectorEnv, agent: int, observations: Array, rng: np.random.Generator) -> Array:
+    """Choose uniformly among allowed actions (a scripted policy)."""
     return sample_actions(
-        env.agents[agent].action_space, len(observations), random, masks_of(env, agent)
+        env.agents[agent].action_space, len(observations), rng, masks_of(env, agent)
     )
 
 
 def masks_of(env: VectorEnv, agent: int) -> Bools | None:
-    """What an agent may do now, [num_envs, possibilities]; None: anything."""
+    """Return an agent's masks, [num_envs, possibilities]; None: everything is allowed."""
     spec = env.agents[agent]
     if not spec.masked:
         return None
@@ -38,7 +35,7 @@ def masks_of(env: VectorEnv, agent: int) -> Bools | None:
 
 
 def possibilities(spec: AgentSpec) -> int:
-    """How many actions there are; with several choices at once, those of each added up."""
+    """Return the number of actions, summed over the choices of a `MultiDiscrete`."""
     space = spec.action_space
     if isinstance(space, MultiDiscrete):
         return int(space.nvec.sum())
@@ -47,7 +44,7 @@ def possibilities(spec: AgentSpec) -> int:
 
 
 def allows_something(spec: AgentSpec, masks: Bools) -> Bools:
-    """In which rows each of an agent's choices has something that is allowed: [num_envs] bool."""
+    """Return in which rows each choice has an allowed action: [num_envs] bool."""
     space = spec.action_space
     sizes = (
         space.nvec.ravel().tolist() if isinstance(space, MultiDiscrete) else [possibilities(spec)]
@@ -59,17 +56,17 @@ def allows_something(spec: AgentSpec, masks: Bools) -> Bools:
 
 
 def sample_actions(
-    space: Space[object], count: int, random: np.random.Generator, masks: Bools | None = None
+    space: Space[object], count: int, rng: np.random.Generator, masks: Bools | None = None
 ) -> Array:
-    """So many actions, uniform over what the masks allow: [count, *action_shape].
+    """Draw actions, uniform over what the masks allow: [count, *action_shape].
 
-    Where a box has no bounds, actions are drawn from the normal distribution.
+    Without bounds, the numbers of a Box are drawn from the normal distribution.
     """
     if isinstance(space, Discrete | MultiDiscrete):
         sizes = [int(space.n)] if isinstance(space, Discrete) else space.nvec.ravel().tolist()
         chosen, begin = [], 0
         for size in sizes:
-            lots = random.random((count, size))
+            lots = rng.random((count, size))
             if masks is not None:
                 lots[~masks[:, begin : begin + size]] = -1.0
             chosen.append(lots.argmax(1))
@@ -80,23 +77,23 @@ def sample_actions(
     bounded = np.isfinite(space.low) & np.isfinite(space.high)
     low, high = np.where(bounded, space.low, 0.0), np.where(bounded, space.high, 0.0)
     shape = (count, *space.shape)
-    drawn = np.where(bounded, random.uniform(low, high, shape), random.normal(size=shape))
+    drawn = np.where(bounded, rng.uniform(low, high, shape), rng.normal(size=shape))
     return drawn.clip(space.low, space.high).astype(space.dtype)
 
 
 def room_for(env: VectorEnv, agent: int) -> Array:
-    """Zeros for what an agent sees in all copies: [num_envs, *observation_shape]."""
+    """Return a zeroed buffer for an agent's observations: [num_envs, *observation_shape]."""
     space = env.agents[agent].observation_space
     return np.zeros((env.num_envs, *(space.shape or ())), space.dtype)
 
 
 def turns(
-    env: VectorEnv, policies: Sequence[ScriptedPolicy], random: np.random.Generator
+    env: VectorEnv, policies: Sequence[ScriptedPolicy], rng: np.random.Generator
 ) -> Iterator[tuple[TurnResult, Bools, Bools]]:
     """Play without end, a policy for each agent.
 
-    After each turn this yields its result, which copies are over [num_envs], and which agents acted
-    [num_envs, num_agents]. A copy that is over is reset before the next turn.
+    Yields after each turn its result, the copies that are over, [num_envs], and the agents that
+    acted, [num_envs, num_agents]. Copies that are over are reset before the next turn.
     """
     acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
     over: Bools = np.ones(env.num_envs, np.bool_)
@@ -108,13 +105,13 @@ def turns(
     ]
     while True:
         if over.any():
-            env.reset(random.integers(2**62, size=env.num_envs), over)
+            env.reset(rng.integers(2**62, size=env.num_envs), over)
         env.begin_turn()
         for group in env.turn_groups:
             for agent in group:
                 env.observe(agent, seen[agent])
                 acted[:, agent] = env.active[:, agent]
-            chosen = [policies[agent](env, agent, seen[agent], random) for agent in group]
+            chosen = [policies[agent](env, agent, seen[agent], rng) for agent in group]
             for agent, actions in zip(group, chosen, strict=True):
                 env.act(agent, actions)
         result = env.end_turn()
@@ -125,11 +122,12 @@ def turns(
 def play_episodes(
     env: VectorEnv, policies: Sequence[ScriptedPolicy], episodes: int, seed: int = 0
 ) -> Array:
-    """The return of each agent in the first so many episodes of each copy.
+    """Return each agent's return in the first episodes of each copy.
+
+    Episodes that were over when they began are left out.
 
     Returns:
-        [episodes * num_envs, num_agents] float64; every copy plays as many. NaN: the agent took no
-        part. Episodes that were over when they began are left out.
+        [episodes * num_envs, num_agents] float64; NaN: the agent took no part.
     """
     returns = np.zeros((env.num_envs, env.num_agents))
     took_part: Bools = np.zeros(returns.shape, np.bool_)

@@ -1,16 +1,16 @@
 """Tag: one agent is "it" and chases the others; the one it reaches is "it" instead.
 
 - The world is `height` x `width` tiles (11 x 11) with a border of wall. Five agents start on
-  distinct random tiles, and one of them, drawn at random, is "it". An episode is cut off after
-  `max_turns` (20); it never ends by itself.
+  distinct random tiles, and one of them, drawn at random, is "it". An episode is truncated after
+  `max_turns` (20); it never terminates.
 - The agents act one after another. An agent moves up, down, left or right, unless a wall or an
-  agent is in its way. After "it" has moved, or tried to, an agent that stands on one of the four
-  tiles beside it is "it" instead; among several the first of those above, below, left and right.
-  If that agent's own move is still to come in this turn, it can tag back.
-- Who is not "it" after its own move is given `reward` (10), and who is gets nothing.
+  agent is in its way. After "it" has moved, or tried to, an agent on one of the four tiles beside
+  it is "it" instead; among several the first of those above, below, left and right. If that
+  agent's own move is still to come in this turn, it can tag back.
+- An agent that is not "it" after its own move gets `reward` (10), and "it" gets nothing.
 - An agent sees the tiles around it up to `vision_radius` (4) away, itself in the middle, each as
   one of wall, agent, the agent that is "it", or nothing; beyond the map all is wall. It also sees
-  whether it is "it" itself: [244] uint8, channel by channel, then that.
+  if it is "it" itself: [244] uint8, channel by channel, then that.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from remuda.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 EMPTY, WALL, AGENT = 0, -1, 1
-"""What is on a tile: nothing, wall, or AGENT + the number of the agent that stands there."""
+"""A tile is empty, wall, or AGENT + the number of the agent on it."""
 UP, DOWN, LEFT, RIGHT = range(4)
 STEPS: Integers = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])
 """[4, 2]: by action, how row and column change; also the order in which "it" looks round."""
@@ -45,7 +45,7 @@ CHANNELS = 3
 
 
 class Tag(GridGame):
-    """`num_envs` copies of Tag; the rules are in the docstring of this module."""
+    """Copies of Tag; see the rules at the top of this module."""
 
     facts = ("tags",)
     wall = WALL
@@ -89,25 +89,21 @@ class Tag(GridGame):
         self._turns: Integers = np.zeros(num_envs, np.int64)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        """Restart the copies in `mask`, each from its own seed."""
         self._turns[mask], self._metrics[:, mask], self.active[mask] = 0, 0.0, True
         _place(self.tiles, self.positions, self.it, self._streams, seeds, mask)
 
     def begin_turn(self) -> None:
-        """Nothing but the agents moves."""
         self._rewards[:] = 0.0
 
     def observe(self, agent: int, out: Array) -> None:
-        """What `agent` sees now: [num_envs, 244] uint8."""
+        """Write the observation: [num_envs, 244] uint8."""
         _observe(self._framed, self.positions, self.it, agent, self._view, out)
 
     def act(self, agent: int, actions: Integers) -> None:
-        """Let `agent` move in every copy, and tag if it is "it": `actions` is [num_envs]."""
         arrays = self.tiles, self.positions, self.it, self.active, self._rewards
         _act(*arrays, self._reward, self._metrics[0], agent, actions)
 
     def end_turn(self) -> TurnResult:
-        """End the turn: rewards since `begin_turn`, and which episodes were cut off."""
         on = self.active[:, 0]
         self._turns += on
         self._truncated[:] = (on & (self._turns >= self._max_turns))[:, None]
@@ -126,7 +122,7 @@ class Tag(GridGame):
         }
 
     def render(self, env: int = 0) -> Array:
-        """A picture of one copy; "it" is red: [height * 16, width * 16, 3] uint8."""
+        """Draw one copy; "it" is red: [height * 16, width * 16, 3] uint8."""
         cells = self.tiles[env] + 1
         y, x = self.positions[env, self.it[env]]
         cells[y, x] = -1  # the last of the sprites
@@ -134,7 +130,7 @@ class Tag(GridGame):
 
     @cached_property
     def _sprites(self) -> Array:
-        """Wall, floor, one for each agent, and the one that is "it"."""
+        """Draw wall, floor, each agent, and the one that is "it"."""
         agents = [agent_sprite(agent_colour(1 + agent)) for agent in range(self.num_agents)]
         chaser = agent_sprite((235, 60, 60), ground=(92, 34, 44))
         return np.stack([wall_sprite(), floor_sprite(), *agents, chaser], dtype=np.uint8)
@@ -147,7 +143,7 @@ class Tag(GridGame):
 def _place(
     tiles: Array, positions: Integers, it: Integers, streams: Array, seeds: Integers, mask: Bools
 ) -> None:
-    """Draw where the agents are at the start, and which of them is "it"."""
+    """Draw the positions of the agents at the start, and which of them is "it"."""
     height, width = tiles.shape[1:]
     for env in range(tiles.shape[0]):
         if not mask[env]:
@@ -220,11 +216,11 @@ def chase_and_flee(
     env: VectorEnv,
     agent: int,  # noqa: ARG001
     observations: Array,
-    random: np.random.Generator,
+    rng: np.random.Generator,
 ) -> Integers:
-    """A reference policy: "it" runs to the nearest agent, all others run from "it" if they see it.
+    """A reference policy: "it" runs to the nearest agent, all others flee from "it" if they see it.
 
-    Distances are counted in steps; where several moves are as good, one is drawn.
+    Distances are counted in steps; ties are drawn.
     """
     assert isinstance(env, Tag)
     view = env._view
@@ -240,5 +236,5 @@ def chase_and_flee(
     blocked = seen[:, :2, middle[:, 0], middle[:, 1]].max(1)
     sees = mark.max((1, 2))[:, None]
     appeal = np.where(chases[:, None], -nearest, nearest) * sees - far * blocked
-    actions: Integers = (appeal + random.random(appeal.shape)).argmax(1)
+    actions: Integers = (appeal + rng.random(appeal.shape)).argmax(1)
     return actions

@@ -1,4 +1,4 @@
-"""Games played by themselves and written down, so that two of them can be compared."""
+"""Play games and record them, so that two of them can be compared."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from remuda.errors import ContractError
 from remuda.types import Array, Bools, Integers, TurnResult
 
 TURNS = 130
-"""Turns that each check plays; enough for most games to end an episode."""
+"""Turns of each check; most games end an episode within them."""
 
 
 @dataclass
 class Trace:
-    """What happened in a number of turns, by turn; arrays are copies."""
+    """A record of some turns; arrays are copies."""
 
     observations: list[list[Array]]
     rewards: list[Array]
@@ -35,15 +35,14 @@ class Trace:
     active: list[Bools]
     """After the turn."""
     began: list[Bools]
-    """Who was active at any time in the turn."""
+    """Agents that were active at any time in the turn."""
     over: list[Bools]
-    """[num_envs], by turn: in which copies no agent was active any more."""
+    """[num_envs], by turn: copies without an active agent after it."""
     info: list[dict[str, Array]]
     so_far: list[Array]
-    """What each had been given in the turn when it observed; zeros where the game says nothing."""
+    """Rewards of the turn before an agent observed; zeros if the game has no `rewards_so_far`."""
 
     def end_turn(self, result: TurnResult, active: Bools) -> None:
-        """Take down how a turn ended."""
         self.rewards.append(result.rewards.copy())
         self.terminated.append(result.terminated.copy())
         self.truncated.append(result.truncated.copy())
@@ -52,7 +51,7 @@ class Trace:
         self.info.append({name: np.array(values) for name, values in result.info.items()})
 
     def same_as(self, other: Trace, env: int = 0, other_env: int = 0) -> bool:
-        """Whether one copy here went as another did there."""
+        """Return whether one copy here and one there did the same."""
         pairs = [
             *zip(chain(*self.observations), chain(*other.observations), strict=True),
             *zip(self.rewards, other.rewards, strict=True),
@@ -98,7 +97,7 @@ def play_turns(
     meanwhile: Callable[[], object] | None = None,
     watch: EarlyRewards | None = None,
 ) -> Trace:
-    """Play so many turns with random actions; `watch` is called with each, `meanwhile` between."""
+    """Play turns with random actions; call `watch` within each and `meanwhile` before it."""
     trace = Trace([], [], [], [], [], [], [], [], [])
     rngs = [np.random.default_rng([seed, e, others if e else 0]) for e in range(env.num_envs)]
     active = env.active
@@ -123,7 +122,7 @@ def play_turns(
             watch.ended(result.rewards)
         require(
             env.active is active,
-            "`active` is one array for good, which reset, act and end_turn keep up to date",
+            "`active` is always the same array, which reset, act and end_turn update",
         )
         trace.end_turn(result, active)
         _restart(env, rngs, trace.over[-1])
@@ -149,7 +148,7 @@ def _play_group(
     spoil_actions: bool,
     watch: EarlyRewards | None,
 ) -> None:
-    """Let the agents of a group observe, then act; what they observe goes into the trace."""
+    """Let the agents of a group observe, then act, and record their observations."""
     trace.began[-1] |= env.active
     acts = env.active[:, group].copy()
     for agent in group:
@@ -168,7 +167,7 @@ def _play_group(
 
 
 def _restart(env: VectorEnv, rngs: list[np.random.Generator], over: Bools) -> None:
-    """Restart the copies that are over; only these draw seeds, so that each depends on itself."""
+    """Restart the copies that are over; only these draw seeds, so that copies stay independent."""
     if not over.any():
         return
     seeds = np.array([rng.integers(2**62) if over[e] else -1 for e, rng in enumerate(rngs)])
@@ -180,7 +179,7 @@ def _restart(env: VectorEnv, rngs: list[np.random.Generator], over: Bools) -> No
 
 
 def draw_actions(env: VectorEnv, agent: int, rngs: list[np.random.Generator]) -> Array:
-    """An action for every copy that is allowed there, each from the copy's own generator."""
+    """Draw an allowed action for every copy, each from the copy's generator."""
     space, masks = env.agents[agent].action_space, masks_of(env, agent)
     return np.concatenate(
         [
@@ -190,8 +189,8 @@ def draw_actions(env: VectorEnv, agent: int, rngs: list[np.random.Generator]) ->
     )
 
 
-def check_masks(env: VectorEnv, agent: int, seen: Array, random: np.random.Generator) -> Array:
-    """A scripted policy that looks closely at what it is allowed."""
+def check_masks(env: VectorEnv, agent: int, seen: Array, rng: np.random.Generator) -> Array:
+    """Check an agent's masks, and act at random (a scripted policy)."""
     spec = env.agents[agent]
     if spec.masked:
         masks = look_at_masks(env, agent)
@@ -199,11 +198,11 @@ def check_masks(env: VectorEnv, agent: int, seen: Array, random: np.random.Gener
             bool(allows_something(spec, masks)[env.active[:, agent]].all()),
             f"10. {spec.name} may always do something where it is active",
         )
-    return at_random(env, agent, seen, random)
+    return at_random(env, agent, seen, rng)
 
 
 def look_at_masks(env: VectorEnv, agent: int) -> Bools:
-    """What an agent is allowed, [num_envs, possibilities], if the game tells it as it should."""
+    """Return an agent's masks, [num_envs, possibilities], after checking how they are written."""
     active, before = env.active.copy(), look(env, agent)
     found = []
     for start in (False, True):
@@ -212,7 +211,7 @@ def look_at_masks(env: VectorEnv, agent: int) -> Bools:
         found.append(masks)
     require(
         np.array_equal(found[0], found[1]),
-        "10. `mask` writes all of `out`, and the same when asked again",
+        "10. `mask` writes all of `out`, and the same at every call",
     )
     require(
         np.array_equal(before, look(env, agent)) and np.array_equal(active, env.active),
@@ -222,28 +221,24 @@ def look_at_masks(env: VectorEnv, agent: int) -> Bools:
 
 
 def look(env: VectorEnv, agent: int) -> Array:
-    """What an agent observes: [num_envs, *shape]."""
+    """Return an agent's observations: [num_envs, *shape]."""
     out = buffer(env, agent)
     env.observe(agent, out)
     return out
 
 
 def buffer(env: VectorEnv, agent: int, extra: int = 0) -> Array:
-    """Room for what an agent observes, and for some copies more: zeros."""
+    """Return zeros for an agent's observations in all copies, and some more."""
     space = env.agents[agent].observation_space
     return np.zeros((env.num_envs + extra, *(space.shape or ())), space.dtype)
 
 
 def seeds_of(num_envs: int, seed: int) -> Integers:
-    """A seed for each copy, of its own for each `seed`."""
+    """Return distinct seeds of all copies for each `seed`."""
     return np.arange(num_envs, dtype=np.int64) + 1000 * seed
 
 
 def require(holds: bool, guarantee: str) -> None:
-    """Refuse an environment for which a guarantee does not hold.
-
-    Raises:
-        ContractError: it does not.
-    """
+    """Raise a ContractError unless a guarantee holds."""
     if not holds:
         raise ContractError(f"the environment breaks its contract: {guarantee}")

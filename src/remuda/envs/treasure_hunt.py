@@ -1,14 +1,14 @@
 """Treasure Hunt: agents compete for gems and food on a grid, and step round bones.
 
 - The world is `height` x `width` tiles (21 x 21); its border is wall, its interior starts empty.
-  Agents start on distinct random interior tiles. An episode is cut off after `max_turns` (100);
-  it never ends by itself.
+  Agents start on distinct random interior tiles. An episode is truncated after `max_turns` (100);
+  it never terminates.
 - In a turn, first every empty interior tile turns with `spawn_probability` (0.005) into a gem, a
   bone or food, each equally likely. Then the agents act, one after another.
-- An agent moves up, down, left or right, and is given the value of what lies on that tile:
+- An agent moves up, down, left or right, and gets the value of that tile:
 
-      wall              -1   it stays where it is
-      another agent      0   it stays where it is
+      wall              -1   it stays in place
+      another agent      0   it stays in place
       gem +10, food +5, bone -10   it moves there, and the thing is gone
       empty              0   it moves there
 
@@ -43,14 +43,14 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
-# What lies on a tile. An observation has one channel for each but EMPTY, in this order.
+# Kinds of tiles. An observation has one channel for each but EMPTY, in this order.
 EMPTY, WALL, GEM, BONE, FOOD, AGENT = range(6)
 NUM_CHANNELS = 5
 UP, DOWN, LEFT, RIGHT = range(4)
 
 
 class TreasureHunt(GridGame):
-    """`num_envs` copies of Treasure Hunt; the rules are in the docstring of this module."""
+    """Copies of Treasure Hunt; see the rules at the top of this module."""
 
     action_names = ("up", "down", "left", "right")
     wall = WALL
@@ -105,7 +105,6 @@ class TreasureHunt(GridGame):
         self._turns: Integers = np.zeros(num_envs, np.int64)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        """Restart the copies in `mask`, each from its own seed."""
         _reset(self.tiles, self.positions, self._turns, self.active, self._streams, seeds, mask)
 
     def begin_turn(self) -> None:
@@ -113,15 +112,13 @@ class TreasureHunt(GridGame):
         _begin_turn(self.tiles, self.active, self._rewards, self._streams, self._log_miss)
 
     def observe(self, agent: int, out: Array) -> None:
-        """Write what `agent` sees now into `out`: [num_envs, 5, view, view] uint8."""
+        """Write the observation: [num_envs, 5, view, view] uint8."""
         _observe(self._framed, self.positions, agent, out)
 
     def act(self, agent: int, actions: Integers) -> None:
-        """Let `agent` move in every copy: `actions` is [num_envs], each of UP..RIGHT."""
         _act(self.tiles, self.positions, self.active, self._rewards, self._values, agent, actions)
 
     def end_turn(self) -> TurnResult:
-        """End the turn: rewards since `begin_turn`, and which episodes were cut off."""
         _end_turn(self._turns, self._max_turns, self._truncated, self.active)
         return self._result
 
@@ -135,7 +132,7 @@ class TreasureHunt(GridGame):
         }
 
     def render(self, env: int = 0) -> Array:
-        """A picture of one copy: [height * 16, width * 16, 3] uint8."""
+        """Draw one copy: [height * 16, width * 16, 3] uint8."""
         cells = self.tiles[env].astype(np.int64)
         for agent, (y, x) in enumerate(self.positions[env]):
             cells[y, x] = AGENT + agent
@@ -143,7 +140,7 @@ class TreasureHunt(GridGame):
 
     @cached_property
     def _sprites(self) -> Array:
-        """One for each kind of tile, in the order of their numbers, then one for each agent."""
+        """Draw each kind of tile, in the order of their numbers, then each agent."""
         agents = [agent_sprite(agent_colour(agent)) for agent in range(self.num_agents)]
         return np.stack(
             [floor_sprite(), wall_sprite(), _gem(), _bone(), _food(), *agents], dtype=np.uint8
@@ -257,13 +254,12 @@ def greedy_walker(
     env: VectorEnv,  # noqa: ARG001
     agent: int,  # noqa: ARG001
     observations: Array,
-    random: np.random.Generator,
+    rng: np.random.Generator,
 ) -> Integers:
-    """A reference policy: towards the best thing in view, or else a random walk.
+    """A reference policy: walk to the best thing in view, or at random.
 
     It steps towards the gem or food of the best value per distance, the first in row order among
-    equals, by either of the moves that bring it nearer, and never onto a bone on the way. With
-    neither gem nor food in view it moves uniformly at random.
+    equals, by either of the moves that bring it nearer, and never onto a bone on the way.
     """
     view = observations.shape[-1]
     centre = view // 2
@@ -276,7 +272,7 @@ def greedy_walker(
     steps = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])  # UP, DOWN, LEFT, RIGHT
     bones = observations[:, BONE - 1, centre + steps[:, 0], centre + steps[:, 1]] == 1
     in_view = worth.any((1, 2))[:, None]
-    appeal = random.random((len(worth), 4)) + in_view * (1.0 * nearer - 9.0 * bones)
+    appeal = rng.random((len(worth), 4)) + in_view * (1.0 * nearer - 9.0 * bones)
     actions: Integers = appeal.argmax(1)
     return actions
 

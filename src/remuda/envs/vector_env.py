@@ -1,7 +1,7 @@
 """`VectorEnv`: the rules of a game, for many independent copies at once.
 
 A turn goes `begin_turn`, then for each group of agents `observe` and `act`, then `end_turn`. The
-order of the groups is the game's own: agents one after another, or several, or all, at once.
+game sets the order of the groups: one agent after another, several at once, or all.
 """
 
 from abc import ABC, abstractmethod
@@ -18,83 +18,83 @@ MOST_EMPTY = 1000
 class VectorEnv(ABC):
     """`num_envs` independent copies of one game, stepped together.
 
-    What every environment guarantees (`remuda.envs.contract` tests it):
+    Every environment guarantees (`remuda.envs.contract` tests it):
 
     1. The same seeds and actions give the same observations and results.
-    2. Copies share nothing: what happens in one never changes another.
+    2. Copies share nothing: nothing that happens in one changes another.
     3. `reset` restarts the copies in its mask and leaves the others alone; after it an agent in
-       each of those copies is active. Where none is, the episode is over when it begins: it ends
+       each of those copies is active. If none is, the episode is over when it begins: it ends
        with the turn in which no agent acts, and counts nowhere.
     4. `observe` writes all of `out` and nothing else, and changes nothing in the world.
     5. `act` takes effect at once: an agent that observes after it sees its effect. Actions of
        agents that were not active when they observed are ignored.
-    6. Termination is not truncation, and an agent never has both. One whose episode has ended is
-       not active, but where `may_return_at_once` says so.
-    7. Observations lie in the declared space, with its shape and dtype.
-    8. Where it can be saved, a restored environment goes on exactly like the one that was saved.
-    9. An agent whose own episode has ended ends no second time before it is active again, and is
-       given nothing before the turn that makes it active: a reward of that turn is of its new
+    6. Termination is not truncation, and an agent never has both. An agent whose episode has ended
+       is not active, except with `may_return_at_once`.
+    7. Observations are in the declared space, with its shape and dtype.
+    8. If it can be saved, a restored environment continues exactly like the one that was saved.
+    9. An agent whose episode has ended ends no second time before it is active again, and gets no
+       reward before the turn that makes it active: a reward of that turn belongs to its new
        episode. When a copy is over, every agent's episode has ended.
-    10. `mask` writes all of `out` and changes nothing; who is active may always do something.
-    11. It keeps no hold of the arrays that `observe`, `mask` and `act` were given.
+    10. `mask` writes all of `out` and changes nothing; an active agent may always do something.
+    11. It keeps no reference to the arrays that `observe`, `mask` and `act` got.
     12. Environments side by side share nothing.
-    13. In copies that are over, `end_turn` tells the facts that the environment promises.
-    14. `rewards_so_far` is kept where an agent may be given something in a turn before it acts. It
-        begins anew with every turn, and ends as the rewards that `end_turn` returns.
+    13. In copies that are over, `end_turn` returns the promised episode metrics.
+    14. `rewards_so_far` is kept if an agent may get a reward in a turn before it acts. It starts
+        at 0 in every turn, and ends as the rewards that `end_turn` returns.
     """
 
     num_envs: int
     agents: tuple[AgentSpec, ...]
     turn_groups: tuple[tuple[int, ...], ...]
     """Agents that observe together, in the order in which the groups act: ((0,), (1,)) is one
-    after another, ((0, 1),) is at once. Where `env.observe_together` is set, it is set to one group
-    of all, so a property of a class of your own needs a setter."""
+    after another, ((0, 1),) is at once. `env.observe_together` sets it to one group of all agents,
+    so a property needs a setter."""
     active: Bools
-    """[num_envs, num_agents]: who acts when its group's turn comes. One array for good, which
-    `reset`, `act` and `end_turn` keep up to date; a copy in which no agent is active after
-    `end_turn` is over. An agent that is out may come back, in the same episode or, once its own has
-    ended, in a new one."""
+    """[num_envs, num_agents]: agents that act when their group's turn comes. Always the same array,
+    which `reset`, `act` and `end_turn` update; a copy without an active agent after `end_turn` is
+    over. An agent that is out may come back, in the same episode or, once its own has ended, in a
+    new one."""
 
     can_observe_together: bool = True
-    """Whether all agents may observe at the start of a turn, as `env.observe_together` has it. Not
-    where who acts next depends on what the one before did."""
+    """True if all agents may observe at the start of a turn (`env.observe_together`). False if an
+    act decides which agent acts next."""
     may_return_at_once: bool = False
-    """Whether an agent whose episode a turn has ended may be active after it: it begins another
-    with the next turn. What `observe` and `mask` write of it until then is of the old one."""
+    """True if an agent whose episode a turn has ended may be active after it: its next episode
+    begins with the next turn. Until then `observe` and `mask` write those of the old one."""
     rewards_so_far: Floats | None = None
-    """[num_envs, num_agents] float32: what each agent has been given since `begin_turn`. One array
-    for good, true whenever an agent has observed. What is in it before an agent acts belongs to
-    its decision before. None: nothing is given before `end_turn`."""
+    """[num_envs, num_agents] float32: rewards since `begin_turn`. Always the same array, up to date
+    whenever an agent has observed. Rewards before an agent acts belong to its action before. None:
+    rewards only come in `end_turn`."""
     facts: tuple[str, ...] = ()
-    """What is told of each episode when it is over, next to the returns: the names in
-    `TurnResult.info`. Runs show their means over episodes."""
+    """Names of the metrics in `TurnResult.info`, of each episode that is over. Runs show their
+    means over episodes."""
 
     notes: MutableMapping[str, str] = MappingProxyType({})  # type: ignore[assignment]
-    """What the environment has noticed that is no error and that its user should know: sentences by
-    a key. Notes are only added; a run tells each key once, and again at its end. An environment
-    with notes sets a dictionary of its own."""
+    """Problems that are no errors and that the user should know: sentences by a key. Notes are only
+    added; a run shows each key once, and again at its end. An environment with notes sets a
+    dictionary."""
     checker: str = "remuda.envs.contract.check_env"
-    """What tests the contract that the game is written by, for messages; empty: nothing does."""
+    """The test of the game's contract, for messages; empty: there is none."""
     action_names: tuple[str, ...] = ()
-    """What the actions of a Discrete space are called, for people who play; empty: they are
-    numbers. `up`, `down`, `left` and `right` are the arrow keys."""
+    """Names of the actions of a Discrete space, for people who play; empty: they are numbers. `up`,
+    `down`, `left` and `right` are the arrow keys."""
 
     check: bool = True
-    """Whether every value of another library's game is checked before it is taken over."""
+    """True if every value of another library's game is checked."""
     first_copy: int = 0
-    """The number of its first copy, where the copies of a game are shared out among actors."""
+    """The number of its first copy, if actors share the copies of a game."""
 
     @property
     def num_agents(self) -> int:
-        """How many agents one copy seats."""
+        """Return the number of agents in a copy."""
         return len(self.agents)
 
     def warm_up(self) -> None:  # noqa: B027 - most environments compile nothing
-        """Compile what a turn takes; called once, before the first reset."""
+        """Compile the code of a turn; called once, before the first reset."""
 
     @abstractmethod
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        """Restart the copies in `mask`, each from its own seed.
+        """Restart the copies in `mask`, each from its seed.
 
         Args:
             seeds: [num_envs] int64, not negative; those outside the mask are not read.
@@ -107,16 +107,16 @@ class VectorEnv(ABC):
 
     @abstractmethod
     def observe(self, agent: int, out: Array) -> None:
-        """Write what `agent` sees now into `out`: [num_envs, *observation_shape]."""
+        """Write the observations of `agent` into `out`: [num_envs, *observation_shape]."""
 
     def mask(self, agent: int, out: Bools) -> None:
-        """Write what `agent` may do now into `out`: [num_envs, possibilities] bool.
+        """Write the allowed actions of `agent` into `out`: [num_envs, possibilities] bool.
 
-        Asked of agents whose specification says `masked`, right after `observe`. An agent that is
-        active may always do something. With several choices at once (MultiDiscrete) the
-        possibilities of each follow one another. Asked after `end_turn`, too, where an episode was
-        truncated: Q-learners estimate what was to come by the best action that would have been
-        allowed. Where nothing would have been, they count all as allowed.
+        Called for agents whose specification has `masked`, right after `observe`. An active agent
+        may always do something. The possibilities of several choices (MultiDiscrete) follow one
+        another. Called after `end_turn`, too, if an episode was truncated: Q-learners bootstrap
+        from the best action that would have been allowed. If nothing was, they count all as
+        allowed.
         """
         raise NotImplementedError(f"{type(self).__name__} allows every action to agent {agent}")
 
@@ -124,8 +124,8 @@ class VectorEnv(ABC):
     def act(self, agent: int, actions: Integers) -> None:
         """Let `agent` act in every copy: `actions` is [num_envs, *action_shape].
 
-        The rewards that follow accrue, to whichever agents, until `end_turn`; those that come at
-        once are in `rewards_so_far` at once.
+        The rewards that follow accrue, to any agents, until `end_turn`; immediate ones are in
+        `rewards_so_far` at once.
         """
 
     @abstractmethod
@@ -133,7 +133,7 @@ class VectorEnv(ABC):
         """End the turn: rewards since `begin_turn`, and which episodes ended how."""
 
     def render(self, env: int = 0) -> Array:
-        """A picture of one copy: [height, width, 3] uint8.
+        """Return a picture of one copy: [height, width, 3] uint8.
 
         Raises:
             NotImplementedError: the game has no picture.
@@ -141,21 +141,21 @@ class VectorEnv(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no picture of its world")
 
     def describe(self, agent: int, env: int = 0) -> str:  # noqa: ARG002
-        """What an agent of one copy sees, in words for people who play; empty: there are none.
+        """Return an observation of one copy in words, for people who play; empty: there are none.
 
-        Nothing that the agent cannot know.
+        It holds nothing that the agent cannot know.
         """
         return ""
 
     def history(self, env: int = 0) -> list[int] | None:  # noqa: ARG002
-        """All moves of one copy's episode so far, those of chance too, as its library numbers them.
+        """Return a copy's moves in this episode, those of chance too, as its library numbers them.
 
-        None: the game's library knows no such thing.
+        None: the game's library does not number moves.
         """
         return None
 
     def state(self) -> State:
-        """Everything that `restore` needs to go on exactly here; taken between two turns.
+        """Return everything that `restore` needs to continue exactly here, between two turns.
 
         Optional: without it, a resumed run begins new episodes.
 
@@ -165,12 +165,12 @@ class VectorEnv(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot be saved in mid-episode")
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned, in an environment with the same options."""
+        """Restore what `state` returned, in an environment with the same options."""
         raise NotImplementedError(f"{type(self).__name__} cannot be saved in mid-episode")
 
     def close(self) -> None:  # noqa: B027 - most environments hold nothing
-        """Give back what the environment holds outside itself."""
+        """Release resources outside the environment."""
 
     def options(self) -> dict[str, Any]:
-        """The game's parameters in force, by name."""
+        """Return the game's parameters."""
         return {}
