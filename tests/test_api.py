@@ -281,7 +281,7 @@ def test_who_cannot_play_a_game_is_told(tmp_path):
         (lambda run: remuda.train(resume=run, run=None), "run is None; it is a section"),
         (
             lambda run: remuda.train(resume=run, run={"directory": "elsewhere"}),
-            "run.directory is 'elsewhere', and resume goes on in",
+            "run.directory is 'elsewhere', and resume continues in",
         ),
         (
             lambda run: run["agent_0"].act(run["agent_0"].observation_space.sample(), state=3),

@@ -5,7 +5,7 @@ import numpy as np
 from numba.core import event
 
 from remuda import compiling
-from remuda.compiling import CompileListener, Progress, telling_of_compiling
+from remuda.compiling import CompileListener, Progress, reporting_compiling
 from remuda.memory.waiting import Wakeup
 from remuda.runtime.control import STARTING, Control
 
@@ -16,7 +16,7 @@ def test_what_this_process_compiles_is_told():
         return a + b
 
     told = []
-    with telling_of_compiling(told.append):
+    with reporting_compiling(told.append):
         add(1, 2)
         assert told == ["compiling, once for this installation"]
         add(3, 4)

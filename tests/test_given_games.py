@@ -256,7 +256,7 @@ def test_a_script_without_a_guard_is_told_so(tree, tmp_path):
     ended = python(["open_script.py"], cwd=tmp_path)
     assert ended.returncode == 1
     *before, line = ended.stderr.strip().splitlines()
-    assert "open_script.py trains as soon as it is read" in line
+    assert "open_script.py trains without a guard" in line
     assert 'put what it does under `if __name__ == "__main__":`' in line
     assert ended.stderr.count("open_script.py trains") == 1
     assert "multiprocessing" not in ended.stderr
@@ -275,7 +275,7 @@ def test_only_what_is_read_by_a_child_is_refused():
     check_guard()
     process.current_process()._inheriting = True
     try:
-        with pytest.raises(UnguardedScriptError, match="trains as soon as it is read"):
+        with pytest.raises(UnguardedScriptError, match="trains without a guard"):
             check_guard()
     finally:
         del process.current_process()._inheriting

@@ -1,8 +1,8 @@
-"""Directories in which a run's modules were found, so that it can be opened from any other one.
+"""Directories of a run's modules, so that the run can be opened from any other directory.
 
-A run names classes and functions of the user's as `module:Class`, and pickled code imports modules
-too. The directories in which Python looked for them are written beside config.yaml. They are looked
-at once a module is not found otherwise, and so after all others.
+A run names the user's classes and functions as `module:Class`, and pickled code imports modules
+too. The directories in which Python found them are written beside config.yaml, and searched after
+all others.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ LARGEST = 1 << 20
 """Bytes of the file that are read."""
 log = logging.getLogger(__name__)
 _directories: dict[str, None] = {}
-"""Of all runs that this process opened, in their order."""
+"""Directories of all runs that this process opened, in order."""
 _files: dict[str, str] = {}
-"""By module, the file that it was when its run was begun."""
-_told: set[str] = set()
+"""The file of each module when its run began."""
+_warned: set[str] = set()
 
 
 def found_here(texts: Iterable[str]) -> dict[str, object]:
-    """Return what is written beside a configuration: where this process finds the user's modules.
+    """Return the directories and files of the user's modules in this process, to be written.
 
-    Args:
-        texts: all texts of the configuration, some of which name code as `module:Class`.
+    `texts` are those of the configuration, some of which name code as `module:Class`.
     """
     own = [path for entry in sys.path if _is_own(path := os.path.abspath(entry or os.getcwd()))]
     files = {}
@@ -48,7 +47,7 @@ def found_here(texts: Iterable[str]) -> dict[str, object]:
 
 
 def read_beside(config: Path) -> None:
-    """Know where the modules of a run were found; nothing is imported yet."""
+    """Read where a run's modules were found; nothing is imported yet."""
     with suppress(OSError, ValueError):
         kinds = {"directories": list, "modules": dict}
         found = checked(read_json(config.parent / FILE, LARGEST), kinds)
@@ -57,25 +56,25 @@ def read_beside(config: Path) -> None:
 
 
 def add_directories() -> bool:
-    """Let Python look into the directories of opened runs too; whether there were new ones."""
+    """Let Python search the directories of opened runs too; return whether there were new ones."""
     new = [path for path in _directories if path not in sys.path and os.path.isdir(path)]
     sys.path.extend(new)
     importlib.invalidate_caches()
     return bool(new)
 
 
-def tell_of_other_file(module: str) -> None:
-    """Warn once where a module is another file than when its run was begun."""
+def warn_of_other_file(module: str) -> None:
+    """Warn once if a module is another file than when its run began."""
     name = module.partition(".")[0]
     here, before = getattr(sys.modules.get(name), "__file__", None), _files.get(name)
-    if here is None or before is None or name in _told or os.path.abspath(here) == before:
+    if here is None or before is None or name in _warned or os.path.abspath(here) == before:
         return
-    _told.add(name)
+    _warned.add(name)
     log.warning("the module %s is %s here; when the run was begun it was %s", name, here, before)
 
 
 def _is_own(directory: str) -> bool:
-    """Whether a directory holds the user's modules, and not installed ones."""
+    """Return whether a directory holds the user's modules, not installed ones."""
     if not os.path.isdir(directory):
         return False
     names = ("stdlib", "platstdlib", "purelib", "platlib")

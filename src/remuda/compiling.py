@@ -1,4 +1,4 @@
-"""Tells when a process compiles, which is neither play nor silence."""
+"""Report when a process compiles, which is neither play nor silence."""
 
 from __future__ import annotations
 
@@ -13,77 +13,77 @@ from numba.core import event
 class CompileListener(event.Listener):
     """Calls `tell(True)` when Numba begins to compile a function, `tell(False)` when it is done.
 
-    What was compiled before is loaded from the disk, and is not told.
+    Functions that are loaded from the disk are not reported.
     """
 
     def __init__(self, tell: Callable[[bool], None]) -> None:
         self._tell = tell
         self._depth = 0
-        self._tells = False
-        """Whether it tells just now: what telling itself needs to be compiled for is not told."""
+        self._is_telling = False
+        """True while `tell` runs: functions that it compiles itself are not reported."""
 
     def on_start(self, event: Any) -> None:  # noqa: ARG002
-        """A function is compiled, maybe for another that calls it."""
+        """Note a function, perhaps for another that calls it."""
         self._depth += 1
-        self._say(True)
+        self._call(True)
 
     def on_end(self, event: Any) -> None:  # noqa: ARG002
-        """It is done."""
+        """Note its end."""
         self._depth -= 1
         if not self._depth:
-            self._say(False)
+            self._call(False)
 
-    def _say(self, compiles: bool) -> None:
-        if self._tells:
+    def _call(self, compiles: bool) -> None:
+        if self._is_telling:
             return
-        self._tells = True
+        self._is_telling = True
         try:
             self._tell(compiles)
         finally:
-            self._tells = False
+            self._is_telling = False
 
 
 EVERY = 5.0
-"""Seconds between two words on how far compiling is."""
+"""Seconds between two messages on the progress of compiling."""
 
 
 class Progress:
-    """Says now and then how many functions were compiled, from the first one on."""
+    """Reports now and then how many functions were compiled, from the first one on."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._told, self._due = 0, 0.0
+        self._reported, self._due = 0, 0.0
 
     def see(self, compiled: int) -> None:
-        """Say it, if there are more and it is time."""
-        if compiled > self._told and time.monotonic() >= self._due:
+        """Report it, if there are more and it is time."""
+        if compiled > self._reported and time.monotonic() >= self._due:
             count = "" if compiled == 1 else f", {compiled} functions so far"
             self._say(f"compiling, once for this installation{count}")
-            self._told, self._due = compiled, time.monotonic() + EVERY
+            self._reported, self._due = compiled, time.monotonic() + EVERY
 
 
-class _Teller(event.Listener):
-    """Tells of what is compiled in this process."""
+class _Counter(event.Listener):
+    """Reports compiling in this process."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress, self._compiled = progress, 0
 
     def on_start(self, event: Any) -> None:  # noqa: ARG002
-        """A function is compiled."""
+        """Count a function."""
         self._compiled += 1
         self._progress.see(self._compiled)
 
     def on_end(self, event: Any) -> None:
-        """It is done."""
+        """Do nothing."""
 
 
 @contextmanager
-def telling_of_compiling(say: Callable[[str], None]) -> Iterator[None]:
-    """Inside the `with`, say how far it is while this process compiles."""
-    with event.install_listener("numba:compile", _Teller(Progress(say))):
+def reporting_compiling(say: Callable[[str], None]) -> Iterator[None]:
+    """Report progress while this process compiles inside the `with`."""
+    with event.install_listener("numba:compile", _Counter(Progress(say))):
         yield
 
 
 def tell_compiling(tell: Callable[[bool], None]) -> None:
-    """From now on, call `tell(True)` and `tell(False)` around what this process compiles."""
+    """From now on, call `tell(True)` and `tell(False)` around each compilation in this process."""
     event.register("numba:compile", CompileListener(tell))  # type: ignore[no-untyped-call]

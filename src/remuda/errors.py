@@ -1,4 +1,4 @@
-"""Errors that a user can cause, and can mend.
+"""Errors that a user can cause, and can fix.
 
 Each carries one message: what was found, what is allowed, what to do next. The command line prints
 that message without a traceback and ends with the error's exit code.
@@ -6,7 +6,7 @@ that message without a traceback and ends with the error's exit code.
 
 
 class RemudaError(Exception):
-    """The base of every error that a user can mend."""
+    """The base of every error that a user can fix."""
 
     exit_code = 1
 
@@ -22,34 +22,34 @@ class UnknownGameError(ConfigError):
 
 
 class MissingCodeError(ConfigError):
-    """Code of a script or a notebook that is not there any more, or cannot be read here."""
+    """Code of a script or a notebook that is gone, or cannot be read here."""
 
 
 class UsageError(RemudaError, ValueError):
-    """An argument that a function of the front door cannot use."""
+    """An argument that a function of the public API cannot use."""
 
 
 class ContractError(RemudaError):
-    """Code of somebody's that breaks its contract: an environment, a network or an algorithm."""
+    """A user's environment, network or algorithm that breaks its contract."""
 
 
 class CommandError(ContractError):
-    """A command of a user's director that cannot be carried out; a restart would meet it again."""
+    """A command of a user's director that cannot be carried out; a restart would fail again."""
 
 
 class UserCodeError(RemudaError):
-    """An exception that code of the user's raised, a game above all; it says where."""
+    """An exception of the user's code, a game above all; it names the line."""
 
 
 class UnguardedScriptError(RemudaError):
-    """A script that calls `remuda.train` as soon as it is read, which children do too."""
+    """A script without a `__main__` guard that calls `remuda.train`: children would do so too."""
 
     def __init__(
         self, script: str, does: str = "trains", instead: str = 'schedule="sequential"'
     ) -> None:
         who = "process of a run" if does == "trains" else "other process"
         super().__init__(
-            f"{script} {does} as soon as it is read, and every {who} reads it again: "
+            f"{script} {does} without a guard, and every {who} runs the script again: "
             f'put what it does under `if __name__ == "__main__":`, or take {instead}'
         )
 
@@ -63,7 +63,7 @@ class CheckpointError(RemudaError):
 
 
 class CallbackError(RemudaError):
-    """A callback of the user's that failed, which ended its run in order."""
+    """A user's callback that failed, which ended its run in order."""
 
 
 class RoleDiedError(RemudaError):
@@ -71,7 +71,7 @@ class RoleDiedError(RemudaError):
 
 
 class CannotStartError(RoleDiedError):
-    """A role's process that the system did not let be started: no memory, or no permission."""
+    """A role's process that the system refused to start: no memory, or no permission."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -79,8 +79,8 @@ class CannotStartError(RoleDiedError):
             "takes it by itself where need be"
         )
         self.what = what
-        """What was refused, and why."""
+        """The reason of the refusal."""
 
 
 class NodeLostError(RemudaError):
-    """A node of a cluster that is gone, or that was given up."""
+    """A node of a cluster that is gone, or was given up."""

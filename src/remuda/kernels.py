@@ -1,14 +1,13 @@
-"""Compiled functions that are kept between runs, and found by all that they were made from.
+"""A cache of compiled functions that also depends on everything they were compiled from.
 
-Numba's own cache looks at the file of a function alone. A kernel also holds what it took from
-other files when it was compiled: functions that it calls, constants, the places of a NamedTuple's
-fields. Loaded again after one of these has changed, it would read and write other words of shared
-memory than all other processes do. Here all that a kernel refers to is part of what it is found by.
+Numba's cache checks the file of a function alone. A kernel also contains what it took from other
+files: functions that it calls, constants, the places of a NamedTuple's fields. After a change of
+one of these it would read and write other words of shared memory than other processes do. Here all
+that a kernel refers to is part of its key.
 
-The files are where Numba keeps them (beside the source, under `__pycache__`), by the kind of
-processor, so that two kinds may share an installation. Any number of
-processes read and write them: each file is written under a name of its own and renamed, and what
-two of them write at once is at worst compiled again.
+The files are in Numba's place (beside the source, under `__pycache__`), by the kind of processor,
+so that two kinds may share an installation. Any number of processes read and write them: each file
+is written under a unique name and renamed, and two that write at once at worst compile again.
 """
 
 # mypy: disallow-untyped-calls=False
@@ -52,7 +51,7 @@ def njit(**options: Any) -> Callable[[Function], Function]:
 
 
 class KernelCache(FunctionCache):
-    """Finds a compiled function by all that it was made from."""
+    """A cache of compiled functions, by all that they were made from."""
 
     def __init__(self, kernel: Dispatcher) -> None:
         super().__init__(kernel.py_func)
@@ -66,14 +65,14 @@ class KernelCache(FunctionCache):
 
 
 class KernelFiles(IndexDataCacheFile):
-    """The files of one kernel: an index by types of arguments, and what was compiled for each."""
+    """The files of one kernel: an index by types of arguments, and the code compiled for each."""
 
     def __init__(self, kernel: Dispatcher, folder: str, base: str) -> None:
         super().__init__(folder, f"{base}-{_machine()}", source_stamp=None)
         self._kernel = kernel
 
     def load(self, key: Any) -> Any:
-        """What was compiled for `key`, or None; a damaged file is as good as none."""
+        """Return the code for `key`, or None if it is missing or damaged."""
         self._find_stamp()
         try:
             return super().load(key)
@@ -81,7 +80,7 @@ class KernelFiles(IndexDataCacheFile):
             return None
 
     def save(self, key: Any, data: Any) -> None:
-        """Keep it, in a file of a new name, so that no index tells of what is not in its file."""
+        """Write code under a new file name, which the index names only after it."""
         self._find_stamp()
         try:
             overloads = dict(self._load_index())
@@ -102,10 +101,10 @@ class KernelFiles(IndexDataCacheFile):
 
 @cache
 def _machine() -> str:
-    """A short digest of the kind of processor, and of Numba's version.
+    """Return a short digest of the kind of processor, and of Numba's version.
 
-    It is in the names of files: on a shared installation each kind of processor keeps files of its
-    own, and removes no others.
+    File names hold it: on a shared installation each kind of processor keeps other files, and
+    removes no others.
     """
     config: Any = numba.config
     name = config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
@@ -115,18 +114,18 @@ def _machine() -> str:
 
 
 def digest(kernel: Dispatcher) -> str:
-    """Of all that a kernel is made from: files of functions, and values they refer to."""
+    """Return a digest of all that a kernel refers to: files of functions, and values."""
     references = _References()
     references.value("", kernel)
     return hashlib.sha256("\n".join(sorted(references.found)).encode()).hexdigest()
 
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype, Type, enum.Enum)
-"""Values whose `repr` tells all of them."""
+"""Values with a complete `repr`."""
 
 
 class _References:
-    """What a kernel refers to, and what that refers to, in words."""
+    """Everything that a kernel refers to, and that this refers to, in words."""
 
     def __init__(self) -> None:
         self.found: set[str] = set()
@@ -186,7 +185,7 @@ def _names(code: CodeType) -> Iterable[str]:
 
 
 def _fields(argument: Any) -> Any:
-    """The names of the fields of NamedTuples, which types of arguments do not tell apart."""
+    """Return the field names of NamedTuples, which types of arguments do not distinguish."""
     if isinstance(argument, BaseTuple):
         inner = [_fields(part) for part in argument.types]  # type: ignore[attr-defined]
         return [getattr(argument, "fields", None), inner]
@@ -195,7 +194,7 @@ def _fields(argument: Any) -> Any:
 
 @cache
 def _contents(path: str) -> str:
-    """The digest of a file, as it was when this was first asked for."""
+    """Return the digest of a file, as of the first call."""
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:  # in a notebook's cell or a zip file

@@ -1,26 +1,22 @@
-"""What users bring along, found by its name: `module:Name`, or that of a pickle."""
+"""Load the user's classes and functions: `module:Name`, or a pickle's name."""
 
 from __future__ import annotations
 
 import importlib
+from operator import attrgetter
 from typing import Any
 
 from remuda import pickled
-from remuda.code_paths import add_directories, tell_of_other_file
+from remuda.code_paths import add_directories, warn_of_other_file
 from remuda.errors import ConfigError, MissingCodeError, RemudaError, UserCodeError
 from remuda.user_code import where_raised
 
 
 def load(path: str, key: str) -> Any:
-    """Find what `module:Name` or the name of a pickle names.
-
-    Args:
-        path: the module, and the name in it; a name may have dots. Or what `remuda.train` called a
-            class or function of a script or a notebook.
-        key: the setting that names it, for the message.
+    """Load `module:Name` (the name may have dots), or a pickle by its name.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none; the message names the setting `key`.
         UserCodeError: the module raised as it was imported.
     """
     if pickled.is_pickled(path):
@@ -30,21 +26,18 @@ def load(path: str, key: str) -> Any:
             raise MissingCodeError(f"{key}: {error}") from error
     module, _, name = path.partition(":")
     try:
-        found: Any = import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
+        return attrgetter(name)(import_module(module))
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"{key}: {error}; name yours as module:Class") from None
-    return found
 
 
 def import_module(name: str) -> Any:
-    """Import a module of the user's.
+    """Import a module of the user's, from the directories of opened runs too.
 
     Raises:
         ModuleNotFoundError: there is none of this name.
-        UserCodeError: it raised as it was imported, or imports what is not there.
-        ImportError, ValueError: as `importlib.import_module`, without code of the user's.
+        UserCodeError: it raised as it was imported, or imports a missing module.
+        ImportError, ValueError: as `importlib.import_module`, without user code.
     """
     try:
         try:
@@ -53,12 +46,12 @@ def import_module(name: str) -> Any:
             if not add_directories():
                 raise
             found = importlib.import_module(name)
-        tell_of_other_file(name)
+        warn_of_other_file(name)
         return found
     except RemudaError:
         raise
     except Exception as error:
-        told = where_raised(error, libraries=not isinstance(error, ImportError | ValueError))
-        if told is None:
+        message = where_raised(error, libraries=not isinstance(error, ImportError | ValueError))
+        if message is None:
             raise
-        raise UserCodeError(told) from error
+        raise UserCodeError(message) from error

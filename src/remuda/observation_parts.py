@@ -1,4 +1,4 @@
-"""The parts of an observation whose numbers an adapter puts one after another."""
+"""The parts of an observation that an adapter has flattened."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class Part(NamedTuple):
     name: str
     """Its keys in the environment's space, joined by dots; empty: it is the whole observation."""
     start: int
-    """Where its numbers begin in the flat observation."""
+    """The offset of its numbers in the flat observation."""
     shape: tuple[int, ...]
     is_pixels: bool
-    """Whether it is uint8, 0 to 255."""
+    """True if it is uint8, 0 to 255."""
 
     @property
     def size(self) -> int:
-        """How many numbers it has."""
+        """Return how many numbers it has."""
         return int(np.prod(self.shape, dtype=np.int64))
 
 
 class PartsBox(spaces.Box):
-    """A flat `Box` [size] that knows which parts its numbers are of."""
+    """A flat `Box` [size] that knows its parts."""
 
     def __init__(self, low: Any, high: Any, parts: tuple[Part, ...]) -> None:
         super().__init__(low, high, dtype=np.float32)
@@ -54,7 +54,7 @@ def parts_of(space: spaces.Space[Any]) -> tuple[Part, ...]:
 
 
 def is_pixels(space: spaces.Space[Any]) -> bool:
-    """Whether a space is of uint8, 0 to 255."""
+    """Return whether a space is of uint8, 0 to 255."""
     return (
         isinstance(space, spaces.Box)
         and space.dtype == np.uint8

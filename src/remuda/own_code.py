@@ -1,6 +1,6 @@
-"""The settings that Python gives: as one tree, with names for objects.
+"""Settings from Python as one tree of plain data, with names in place of objects.
 
-Objects may stand for own code, and for policies of runs.
+Objects may stand for user code, and for policies of runs.
 """
 
 from __future__ import annotations
@@ -17,46 +17,52 @@ from remuda.errors import UsageError
 from remuda.pickled import name_object
 from remuda.trained import Policy
 
+Settings = Path | str | Mapping[str, Any] | Config | None
+"""A whole configuration, as `train` takes it."""
+
 
 def name_objects(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings in which names stand for the objects that may be given in their place.
+    """Return settings with names in place of objects.
 
-    Classes and functions as `algorithm` and `network.module` of a policy, as `matchmaker` and
-    `director` of a population, in its `scripted`, in `env.scripted` and `env.wrappers`; policies
-    of runs as `init_from` and in `members_from`. A `Section`, as of another run's configuration,
-    becomes a mapping of what was set in it, so that it can be laid over others.
-
-    Args:
-        settings: sections of a configuration.
+    Classes and functions may be the `algorithm` and `network.module` of a policy, the `matchmaker`
+    and `director` of a population, in its `scripted`, in `env.scripted` and `env.wrappers`;
+    policies of runs may be `init_from` and in `members_from`. A `Section`, as of another run's
+    configuration, becomes a mapping of its explicit settings.
 
     Raises:
         UsageError: an object cannot be sent to other processes, or a policy is of no run.
     """
     named = {name: _as_mapping(section) for name, section in settings.items()}
     if "policy" in named:
-        named["policy"] = _of_policy(named["policy"], "policy")
+        named["policy"] = _name_in_policy(named["policy"], "policy")
     if isinstance(named.get("policies"), Mapping):
         named["policies"] = {
-            name: _of_policy(own, f"policies.{name}") for name, own in named["policies"].items()
+            name: _name_in_policy(own, f"policies.{name}")
+            for name, own in named["policies"].items()
         }
-    key = "population"
-    population = _at(named.get(key), "matchmaker", _name_code, key)
-    population = _at(population, "director", _name_code, key)
-    population = _at(population, "members_from", _name_members, key)
-    population = _at(population, "scripted", partial(name_scripted, example="rival"), key)
-    env = _at(named.get("env"), "scripted", name_scripted, "env")
-    named["env"] = _at(env, "wrappers", _name_wrappers, "env")
-    named[key] = population
-    return {name: section for name, section in named.items() if name in settings}
+    renamed: dict[str, dict[str, Callable[[Any, str], Any]]] = {
+        "population": {
+            "matchmaker": _name_code,
+            "director": _name_code,
+            "members_from": partial(_name_each, _name_policy),
+            "scripted": partial(name_scripted, example="rival"),
+        },
+        "env": {"scripted": name_scripted, "wrappers": partial(_name_each, _name_code)},
+    }
+    for key, names in renamed.items():
+        for name, function in names.items():
+            if key in named:
+                named[key] = _at(named[key], name, function, key)
+    return named
 
 
 def name_scripted(scripted: Any, key: str, example: str = "agent_1") -> Any:
-    """Who plays without having learned, by agent or member, functions by their names.
+    """Return scripted policies by agent or member, with names in place of functions.
 
     Args:
         scripted: the mapping.
-        key: the setting, for messages...
-        example: ...and whose name stands in these.
+        key: the setting, for messages.
+        example: an agent or member, for messages.
 
     Raises:
         UsageError: a function cannot be sent to other processes, or it is no mapping of names and
@@ -64,20 +70,20 @@ def name_scripted(scripted: Any, key: str, example: str = "agent_1") -> Any:
     """
     if not isinstance(scripted, Mapping):
         raise UsageError(
-            f"{key}: give who plays by name, as in {{{example!r}: 'random'}}; this is {scripted!r}"
+            f"{key}: give a mapping such as {{{example!r}: 'random'}}; this is {scripted!r}"
         )
-    named = {name: _name_code(who, f"{key}.{name}") for name, who in scripted.items()}
-    for name, who in named.items():
-        if not isinstance(who, str):
+    named = {name: _name_code(policy, f"{key}.{name}") for name, policy in scripted.items()}
+    for name, policy in named.items():
+        if not isinstance(policy, str):
             raise UsageError(
-                f"{key}.{name}: {who!r} plays nothing; give a name, such as 'random', or a "
-                "function (env, agent, observations, random) to actions"
+                f"{key}.{name}: {policy!r} plays nothing; give a name, such as 'random', or a "
+                "function (env, agent, observations, rng) to actions"
             )
     return named
 
 
 def _as_mapping(value: Any) -> Any:
-    """The same with mappings in place of sections, of what was set in them."""
+    """Replace sections by mappings of their explicit settings."""
     if isinstance(value, Section):
         return value.model_dump(exclude_unset=True)
     if isinstance(value, Mapping):
@@ -88,17 +94,15 @@ def _as_mapping(value: Any) -> Any:
 def gone_on_with(
     path: Path, tree: Mapping[str, Any], presets: str | Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The settings of the run in `path` with those of `tree` over them.
+    """Return the settings of the run in `path`, overridden by `tree`.
 
     Raises:
-        UsageError: these name another directory, or their `run` is no section; or there are presets
-            among them, which are for a run that begins.
+        UsageError: `tree` names another directory, its `run` is no section, or there are presets,
+            which are for new runs.
         RunDirectoryError: there is no such run.
     """
     if presets:
-        raise UsageError(
-            f"preset={presets!r} is for a run that begins, and resume goes on with one"
-        )
+        raise UsageError(f"preset={presets!r} is for a new run, and resume continues one")
     section = tree.get("run", {})
     if not isinstance(section, Mapping):
         raise UsageError(
@@ -111,20 +115,18 @@ def gone_on_with(
     )
     if not same:
         raise UsageError(
-            f"run.directory is {str(named)!r}, and resume goes on in {path}: leave run.directory "
+            f"run.directory is {str(named)!r}, and resume continues in {path}: leave run.directory "
             "out, or begin a run there with its weights by policy.init_from"
         )
     saved = RunDirectory.open(path).read_config().model_dump(mode="json")
     return overlay(overlay(saved, tree), {"run": {"directory": path}})
 
 
-def tree_of(
-    config: Path | str | Mapping[str, Any] | Config | None, presets: str | Sequence[str] = ()
-) -> dict[str, Any]:
-    """The settings that `train` is given as a whole, as a tree of plain data, over some presets.
+def tree_of(config: Settings, presets: str | Sequence[str] = ()) -> dict[str, Any]:
+    """Return a whole configuration as a tree of plain data that overrides some presets.
 
     Raises:
-        UsageError: they are nothing that holds settings.
+        UsageError: it holds no settings.
         ConfigError: the file is missing or wrong, or there is no such preset.
     """
     names = [presets] if isinstance(presets, str) else presets
@@ -133,10 +135,10 @@ def tree_of(
     return over_presets(names, _tree_in(config), "config")
 
 
-def _tree_in(config: Path | str | Mapping[str, Any] | Config | None) -> dict[str, Any]:
+def _tree_in(config: Settings) -> dict[str, Any]:
     if config is None:
         return {}
-    if isinstance(config, Config):  # of another run, whose directory this one does not take
+    if isinstance(config, Config):  # of another run, without its directory
         tree = config.model_dump(mode="json")
         tree["run"].pop("directory")
         return tree
@@ -147,22 +149,15 @@ def _tree_in(config: Path | str | Mapping[str, Any] | Config | None) -> dict[str
             f"config is a file, a mapping, or a run's; this is a {type(config).__name__}"
         )
     tree = read_config(Path(config).expanduser())
-    load_config(tree, str(config))  # a fault in the file is told as the file's
+    load_config(tree, str(config))  # an error in the file names the file
     return tree
 
 
-def written_in(
-    config: Path | str | Mapping[str, Any] | Config | None,
-    settings: Mapping[str, Any],
-    resumed: bool,
-) -> frozenset[str]:
-    """The dotted keys that a user wrote; of sections that are objects no key was written.
+def written_in(config: Settings, settings: Mapping[str, Any], resumed: bool) -> frozenset[str]:
+    """Return the dotted keys that a user wrote; sections that are objects have none.
 
-    Args:
-        config: settings as a whole. A file of a run that begins may be another run's, in which the
-            program wrote all of them; over a run that goes on it is laid since its keys count.
-        settings: sections that go over these.
-        resumed: whether a run goes on.
+    Keys of a file count in a resumed run alone: the file of a new run may be another run's, in
+    which the program wrote all of them.
     """
     keys = set(by_leaf(settings))
     if isinstance(config, Mapping):
@@ -172,7 +167,7 @@ def written_in(
     return frozenset(keys)
 
 
-def _of_policy(section: Any, key: str) -> Any:
+def _name_in_policy(section: Any, key: str) -> Any:
     section = _at(section, "algorithm", _name_algorithm, key)
     section = _at(section, "init_from", _name_policy, key)
     network = section.get("network") if isinstance(section, Mapping) else None
@@ -180,11 +175,11 @@ def _of_policy(section: Any, key: str) -> Any:
     return section if network is None else {**section, "network": network}
 
 
-def _at(section: Any, name: str, named: Callable[[Any, str], Any], key: str) -> Any:
-    """A section in which one setting is named; what is no section is for its check to refuse."""
+def _at(section: Any, name: str, function: Callable[[Any, str], Any], key: str) -> Any:
+    """Replace one setting of a section; what is no section is refused later."""
     if not isinstance(section, Mapping) or name not in section:
         return section
-    return {**section, name: named(section[name], f"{key}.{name}")}
+    return {**section, name: function(section[name], f"{key}.{name}")}
 
 
 def _name_code(value: Any, key: str) -> Any:
@@ -206,13 +201,7 @@ def _name_policy(value: Any, key: str) -> Any:
     return value.reference
 
 
-def _name_wrappers(value: Any, key: str) -> Any:
+def _name_each(function: Callable[[Any, str], Any], value: Any, key: str) -> Any:
     if isinstance(value, list | tuple):
-        return [_name_code(wrapper, key) for wrapper in value]
-    return value
-
-
-def _name_members(value: Any, key: str) -> Any:
-    if isinstance(value, list | tuple):
-        return [_name_policy(member, key) for member in value]
+        return [function(each, key) for each in value]
     return value

@@ -1,10 +1,9 @@
-"""Code of the user's that is given as classes and functions: named, or pickled by value.
+"""Names for the user's classes and functions; those that no process can import are pickled.
 
-A run knows its game, and algorithms, networks, matchmakers and directors of the user's, by names
-that stand in its config.yaml. A class or function of a module is `module:Class`. One of a script or
-a notebook cell is found by no other process: it is pickled by value, and its name is
-`pickled:Class-DIGEST`. The pickle lies in the run's directory, beside config.yaml, as
-`code-DIGEST.pkl`, and processes of the run are sent it.
+A run knows its game, and the user's algorithms, networks, matchmakers and directors, by the names
+in its config.yaml. A class or function of a module is `module:Class`. One of a script or a notebook
+cell is pickled by value, and its name is `pickled:Class-DIGEST`. The pickle is in the run's
+directory, beside config.yaml, as `code-DIGEST.pkl`, and processes of the run get a copy.
 
 A pickle runs code when it is read: a game's when the game is made, an algorithm's when the
 configuration is read; a network's when it is made, as `module:Class` is imported then.
@@ -34,31 +33,31 @@ PREFIX = "pickled:"
 DIGITS = 8
 """Hexadecimal digits of the digest in a name."""
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-"""The version that pickled code is of: another one cannot run it."""
+"""The version of pickled code: another one cannot run it."""
 
 PICKLES: dict[str, bytes] = {}
-"""By name, the pickles that this process knows."""
+"""The pickles that this process knows, and their names."""
 OBJECTS: dict[str, object] = {}
-"""By name, what they are of: what this process was given, or has read."""
+"""The objects of pickles, made or read by this process."""
 
 
 def is_pickled(name: str) -> bool:
-    """Whether a name is that of a pickle."""
+    """Return whether a name is that of a pickle."""
     return name.startswith(PREFIX)
 
 
 def without_digest(name: str) -> str:
-    """A pickle's name without what tells its code from other code; others as they are."""
+    """Return a pickle's name without the digest of its code; other names are unchanged."""
     return name.partition("-")[0] if is_pickled(name) else name
 
 
 def names_in(tree: object) -> Iterator[str]:
-    """The names of pickles in a tree of plain data."""
+    """Yield the names of pickles in a tree of plain data."""
     return filter(is_pickled, texts_in(tree))
 
 
 def texts_in(tree: object) -> Iterator[str]:
-    """All texts in a tree of plain data, but for its keys."""
+    """Yield all texts in a tree of plain data, except its keys."""
     if isinstance(tree, str):
         yield tree
     elif isinstance(tree, Mapping):
@@ -70,7 +69,7 @@ def texts_in(tree: object) -> Iterator[str]:
 
 
 def without_digests(tree: Any) -> Any:
-    """A tree of plain data in which the names of pickles tell nothing of their code."""
+    """Return a tree of plain data with the digests of pickles removed."""
     if isinstance(tree, str):
         return without_digest(tree)
     if isinstance(tree, Mapping):
@@ -81,9 +80,9 @@ def without_digests(tree: Any) -> Any:
 
 
 def with_digests_of(tree: Any, other: Any) -> Any:
-    """A tree whose pickles are those of the same place in another, where they are called alike.
+    """Return a tree with another's pickles in place of those with the same label.
 
-    So code that was mended is no difference between the two.
+    So code that was fixed is no difference between the two.
     """
     if isinstance(tree, str) and isinstance(other, str):
         same = is_pickled(other) and without_digest(tree) == without_digest(other)
@@ -94,24 +93,20 @@ def with_digests_of(tree: Any, other: Any) -> Any:
 
 
 def pickles_in(tree: object) -> dict[str, bytes]:
-    """By name, the pickles that a tree names and this process knows: to be sent along with it."""
+    """Return the pickles that a tree names and this process knows, to be sent along with it."""
     return {name: PICKLES[name] for name in names_in(tree) if name in PICKLES}
 
 
 def add_pickles(pickles: Mapping[str, bytes]) -> None:
-    """Know what another process sent; nothing of it is run yet."""
+    """Add pickles from another process; none of them runs yet."""
     PICKLES.update(pickles)
 
 
 def name_object(thing: object, what: str) -> str:
-    """A name for a class or a function, by which this process and its children find it.
-
-    Args:
-        thing: the class or function.
-        what: what it is, for messages: `the game`.
+    """Return a name by which this process and its children find a class or function.
 
     Raises:
-        UsageError: it cannot be pickled.
+        UsageError: it cannot be pickled; the message calls it `what`, such as `the game`.
     """
     path = import_path(thing)
     if path is not None:
@@ -124,14 +119,14 @@ def name_object(thing: object, what: str) -> str:
 
 
 def label_of(thing: object) -> str:
-    """What a class, a function or a `functools.partial` of one is called."""
+    """Return the name of a class, a function or a `functools.partial` of one."""
     while hasattr(thing, "func"):
         thing = thing.func
     return str(getattr(thing, "__name__", type(thing).__name__))
 
 
 def import_path(thing: object) -> str | None:
-    """`module:Class`, by which a fresh process can import it; None: it cannot."""
+    """Return `module:Class`, by which a fresh process can import it; None: it cannot."""
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or not _is_importable(module):
         return None
@@ -143,25 +138,21 @@ def import_path(thing: object) -> str | None:
 
 
 def pickle_of(name: str) -> bytes:
-    """The pickle of that name.
-
-    Raises:
-        MissingCodeError: this process does not know it.
-    """
+    """Return the pickle of that name, or raise a `MissingCodeError`."""
     if name not in PICKLES:
         raise MissingCodeError(
-            f"the code of {name} is not there: what is defined in a script or a notebook lies in "
-            f"its run's directory as {file_name(name)}; open that run, or give the class or "
+            f"the code of {name} is not there: code of a script or a notebook is saved in its "
+            f"run's directory as {file_name(name)}; open that run, or give the class or "
             "function itself to remuda.train"
         )
     return PICKLES[name]
 
 
 def load_object(name: str, data: bytes) -> Any:
-    """The class or function in a pickle; this runs code.
+    """Return the class or function in a pickle; this runs code.
 
     Raises:
-        MissingCodeError: it is damaged, of another Python, or imports what is not there.
+        MissingCodeError: it is damaged, of another Python, or imports a missing module.
     """
     if name in OBJECTS:
         return OBJECTS[name]
@@ -189,27 +180,21 @@ def load_object(name: str, data: bytes) -> Any:
 
 
 def load_named(name: str) -> Any:
-    """The class or function of that name; this runs code.
-
-    Raises:
-        MissingCodeError: this process does not know it, or it cannot be read here.
-    """
+    """Return the class or function of that name; this runs code."""
     return load_object(name, pickle_of(name))
 
 
 def file_name(name: str) -> str:
-    """The file in a run's directory that holds a pickle."""
+    """Return the name of a pickle's file in a run's directory."""
     return f"code-{_digest_in(name)}.pkl"
 
 
 def read_beside(config: Path, tree: object) -> None:
-    """Know the pickles that a configuration names and that lie beside it; nothing is run yet."""
+    """Read the pickles that a configuration names, from beside it; none of them runs yet."""
     for name in names_in(tree):
-        # Runs that were begun before networks could be given have one as game-DIGEST.pkl.
-        for file in (file_name(name), f"game-{_digest_in(name)}.pkl"):
-            if name not in PICKLES:
-                with suppress(OSError):  # using it raises an error then
-                    PICKLES[name] = read_file(config.parent / file)
+        if name not in PICKLES:
+            with suppress(OSError):  # its use raises an error then
+                PICKLES[name] = read_file(config.parent / file_name(name))
 
 
 def _pickle(thing: object, what: str) -> bytes:
@@ -219,7 +204,7 @@ def _pickle(thing: object, what: str) -> bytes:
         cloudpickle.register_pickle_by_value(by_value)
     try:
         cloudpickle.dump(thing, file)
-    except Exception as error:  # whatever the objects that it refers to raise
+    except Exception as error:  # objects that it refers to may raise anything
         why = " ".join(str(error).split())
         raise UsageError(
             f"{what} {label_of(thing)} cannot be sent to other processes: {why}; define it in a "
@@ -232,7 +217,7 @@ def _pickle(thing: object, what: str) -> bytes:
 
 
 def _unimportable_module(thing: object) -> ModuleType | None:
-    """The module that something was defined in, if it exists in this process only."""
+    """Return the module of something, if it exists in this process only."""
     name = getattr(thing, "__module__", None)
     module = sys.modules.get(name) if isinstance(name, str) else None
     if module is None or module.__name__ == "__main__" or _is_importable(module.__name__):
@@ -241,7 +226,7 @@ def _unimportable_module(thing: object) -> ModuleType | None:
 
 
 def _is_importable(module: str) -> bool:
-    """Whether a fresh process that looks where this one does finds the same module."""
+    """Return whether a fresh process with this search path finds the same module."""
     if module in ("__main__", "__mp_main__") or module not in sys.modules:
         return False
     parent, where = module.rpartition(".")[0], None
@@ -250,7 +235,7 @@ def _is_importable(module: str) -> bool:
             return False
         where = sys.modules[parent].__path__
     found = None
-    for finder in sys.meta_path:  # `importlib.util.find_spec` would ask `sys.modules` first
+    for finder in sys.meta_path:  # `importlib.util.find_spec` would return what is imported
         found = found or finder.find_spec(module, where)
     here = getattr(sys.modules[module], "__file__", None)
     return found is not None and (found.origin, found.has_location) == (here, here is not None)

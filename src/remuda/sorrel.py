@@ -1,16 +1,16 @@
-"""Train the agents of a Sorrel environment inside one's own script, and get their models back.
+"""Train the agents of a Sorrel environment in a script, and get their models back.
 
     import remuda.sorrel
 
     environment = TreasurehuntEnv(world, config)
     result = remuda.sorrel.train(environment, run={"turns": 200_000})
     environment.reset()
-    environment.take_turn()      # their models play what was learned
+    environment.take_turn()      # with the trained models
 
-Each agent learns for itself. Where its model is a PyTorchIQN, the network that is trained has the
-same sizes, and what it learned is put into the model, both its networks; other models stay as they
-are, and their agents are trained with the network that the configuration says. So do the models of
-agents that are scripted (`env.scripted`).
+Each agent learns independently. If its model is a PyTorchIQN, Remuda trains a network of the same
+sizes and copies the weights into both of the model's networks. Other models stay unchanged, and
+their agents train the network of the configuration. The models of scripted agents (`env.scripted`)
+stay unchanged too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NAMES = {
 }
 """The weights of an IQN that a PyTorchIQN has too."""
 NO_SECTIONS = ("preset", "resume", "view", "callbacks")
-"""Of what `remuda.train` takes, those that are no sections of the configuration."""
+"""Keywords of `remuda.train` that are no sections of the configuration."""
 PARTS = ("head1", "cos_embedding", "ff_1", "advantage", "value")
 """The layers of a PyTorchIQN's network."""
 
@@ -56,21 +56,21 @@ def train(
     max_turns: int | None = None,
     **settings: Any,
 ) -> Result:
-    """Train the agents of an environment, and put what they learned into their models.
+    """Train the agents of an environment, and copy the weights into their models.
 
     Args:
-        environment: a `sorrel.environment.Environment`, which stays as it is but for the models.
-            Every process of the run gets copies of it.
+        environment: a `sorrel.environment.Environment`; only its models change. Every process of
+            the run gets copies of it.
         config: settings of the run, as `remuda.train` takes them.
-        max_turns: of an episode; None: the environment's own `config.experiment.max_turns`.
-        settings: sections of the configuration over `config`, as of `remuda.train`.
+        max_turns: of an episode; None: the environment's `config.experiment.max_turns`.
+        settings: sections of the configuration that override `config`, as in `remuda.train`.
 
     Returns:
-        What came of it, as of `remuda.train`.
+        The result of `remuda.train`.
 
     Raises:
-        UsageError: two agents share a model, so that it could not be given back what both learned;
-            or the seats are dealt to a population, so that no agent has a policy of its own.
+        UsageError: two agents share a model, which could not take the weights of both; or a
+            population deals the seats, so that no policy belongs to an agent.
         RemudaError: as `remuda.train`.
     """
     import remuda
@@ -80,7 +80,7 @@ def train(
         if any(model is other for other in models[:i]):
             raise UsageError(
                 f"agent {i} shares its model with another, and every agent learns for itself here: "
-                "give each a model of its own in setup_agents"
+                "give each agent another model in setup_agents"
             )
     data = cloudpickle.dumps(environment)
 
@@ -96,14 +96,14 @@ def train(
     run = remuda.load(result)
     for name, model in zip(sizes, models, strict=True):
         if name in run.config.env.scripted:
-            log.info("%s is scripted (env.scripted), and its model stays as it was", name)
+            log.info("%s is scripted (env.scripted), and its model is unchanged", name)
         else:
             put_back(run[name], model)
     return result
 
 
 def _refuse_dealt_seats(tree: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Raise a `UsageError` where the agents' seats would be dealt to a population."""
+    """Raise a `UsageError` if a population would deal the agents' seats."""
     sections = {name: value for name, value in settings.items() if name not in NO_SECTIONS}
     preset, resume = settings.get("preset", ()), settings.get("resume")
     whole = overlay(tree_of(tree, preset), name_objects(sections))
@@ -112,14 +112,14 @@ def _refuse_dealt_seats(tree: Mapping[str, Any], settings: Mapping[str, Any]) ->
         whole = gone_on_with(Path(where).expanduser(), whole, preset)
     if load_config(whole).population.dealt:
         raise UsageError(
-            "population is set so that it deals the seats of each match anew, and here each "
+            "population is set so that it deals the seats of each match, and here each "
             "agent's model gets back what the policy of that agent learned; leave it out, or "
             "train by remuda.train, which gives no models back"
         )
 
 
 def is_iqn(model: Any) -> bool:
-    """Whether a model is a PyTorchIQN: one whose networks have its layers."""
+    """Return whether a model is a PyTorchIQN: its networks have the layers of one."""
     networks = [getattr(model, f"qnetwork_{which}", None) for which in ("local", "target")]
     return all(
         network is not None and all(hasattr(network, part) for part in PARTS)
@@ -128,7 +128,7 @@ def is_iqn(model: Any) -> bool:
 
 
 def settings_of(model: Any) -> dict[str, Any]:
-    """A policy's settings that give its network the sizes of a PyTorchIQN; of others none."""
+    """Return the settings of a policy with the sizes of a PyTorchIQN; none for other models."""
     if not is_iqn(model):
         return {}
     return {
@@ -143,21 +143,20 @@ def settings_of(model: Any) -> dict[str, Any]:
 
 
 def put_back(policy: Policy, model: Any) -> bool:
-    """Put what a policy learned into a PyTorchIQN; False: it is none of the same sizes.
+    """Copy a policy's weights into a PyTorchIQN; return False if it is none of the same sizes.
 
-    Its noisy layers get no noise, it takes what it values most (`epsilon` is 0), and its optimizer
-    forgets the gradients of other weights. What its network says of an observation is what the
-    policy's says of it, in the game's units of reward.
+    Its noisy layers get no noise, it acts greedily (`epsilon` is 0), and its optimizer state is
+    cleared. Its values are those of the policy, in the game's units of reward.
     """
     if not is_iqn(model):
-        log.warning("%s is no PyTorchIQN, and stays as it was", type(model).__name__)
+        log.warning("%s is no PyTorchIQN, and is unchanged", type(model).__name__)
         return False
     config, weights = policy.player.spec.config, policy.weights()
     same = config.network.activation == "relu" and not config.network.recurrent
     if config.algorithm != "iqn" or not same or set(weights) != NAMES:
         log.warning(
             "%s has not the layers of a PyTorchIQN (algorithm iqn, relu, two hidden layers, not "
-            "noisy, not recurrent), and the model stays as it was",
+            "noisy, not recurrent), and the model is unchanged",
             policy.name,
         )
         return False
@@ -185,12 +184,12 @@ def put_back(policy: Policy, model: Any) -> bool:
 def weights_of(
     weights: Mapping[str, Floats], dueling: bool, reward_scale: float
 ) -> dict[str, Floats]:
-    """The weights of a PyTorchIQN's network, by its names, of those of an IQN here.
+    """Convert the weights of an IQN here to those of a PyTorchIQN's network.
 
     Args:
-        weights: of a policy, by name: of layers [inputs, outputs], biases [1, outputs].
+        weights: of layers [inputs, outputs], biases [1, outputs].
         dueling: whether its head has a value and advantages.
-        reward_scale: what rewards were multiplied by.
+        reward_scale: the factor of rewards in training.
     """
     # The cosines of Sorrel's quantiles begin at cos(pi tau), and those here at cos(0), which is 1
     # and so belongs to the bias; its last has no counterpart.

@@ -10,7 +10,7 @@ from remuda.assembly import Assembly
 from remuda.calibration import choose_layout
 from remuda.checkpoint.store import Manifest
 from remuda.cluster.cluster import check_ray, gathered
-from remuda.compiling import telling_of_compiling
+from remuda.compiling import reporting_compiling
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.continuing import can_continue, way_on
 from remuda.coordinator.coordinator import Signals
@@ -106,7 +106,7 @@ def _train_watched(
     try:
         with (
             log_to(run.logs / "coordinator.log", config.run.log_level),
-            telling_of_compiling(view.say),
+            reporting_compiling(view.say),
         ):
             launch = _Launch(config, view, run, prepared, hooks or FinishHooks(), events)
             return launch.train(resume, explicit_keys)

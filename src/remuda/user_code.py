@@ -1,7 +1,7 @@
-"""Which exceptions come from the user's code, and from where in it.
+"""Find which exceptions come from the user's code, and from which line.
 
-A run calls code that is not Remuda's: games above all. What such code raises is told as its own,
-with the type, the file and the line; a traceback through Remuda would hide that.
+A run calls code that is not Remuda's, games above all. An exception of such code is reported with
+its type, file and line; a traceback through Remuda would hide that.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from types import FrameType
 from remuda.errors import RemudaError, UserCodeError
 
 LONGEST = 500
-"""Characters of an exception's own words that are shown."""
+"""Characters of an exception's message that are shown."""
 USED_BY_REMUDA = {
     *("cloudpickle", "imageio", "llvmlite", "matplotlib", "numba", "numpy", "PIL", "psutil"),
     *("pydantic", "pydantic_core", "rich", "safetensors", "tensorboard", "torch", "tyro", "yaml"),
 }
-"""Libraries that Remuda itself calls: what they raise without the user's code between is no fault
-of a game."""
+"""Libraries that Remuda itself calls: their exceptions, without user code between, are no fault of
+a game."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,11 @@ class _Place:
     line: int
     function: str
     package: str
-    """The package at the top; empty: Python's own library."""
+    """The top-level package; empty: Python's library."""
     is_own: bool
-    """Whether it lies neither in Remuda nor in an installed library."""
+    """True if it is neither Remuda's nor an installed library's."""
 
     def line_in_file(self) -> str:
-        """The line, without the file."""
         within = "" if self.function == "<module>" else f", in {self.function}"
         return f"line {self.line}{within}"
 
@@ -53,86 +52,74 @@ class _Place:
 
 
 def where_raised(error: BaseException, libraries: bool = True) -> str | None:
-    """Tell an exception of the user's code in one line: its type, file, line and words.
+    """Describe an exception of the user's code in one line: its type, file, line and message.
 
-    That is where the user's own files are among the calls that led to it: those which are neither
-    Remuda's nor of an installed library. Without any, it is where Remuda called a library that it
-    does not use itself, as that of a game, or the line of an adapter that could not do with what an
-    environment answered.
+    It is the user's if their files, neither Remuda's nor an installed library's, are among the
+    calls that led to it. Otherwise `libraries` also counts a library that Remuda does not use
+    itself, such as a game's, and an adapter's line that failed on an environment's result.
 
     Args:
-        error: the exception; one that it was raised from counts too (`raise ... from error`).
-        libraries: whether that of such a library, and an adapter's, counts.
+        error: the exception; its causes count too (`raise ... from error`).
+        libraries: whether libraries and adapters count.
 
     Returns:
-        As in `ValueError in your code (game.py, line 12, in step): no food`. None: it does not
-        come from the user's code.
+        For example `ValueError in your code (game.py, line 12, in step): no food`, or None.
     """
-    seen: BaseException | None = error
-    while seen is not None:
-        places = list(_places(seen))
-        own = [place for place in places if place.is_own]
+    causes = [error]
+    while causes[-1].__cause__ is not None:
+        causes.append(causes[-1].__cause__)
+    for cause in causes:
+        own = [place for place in _places(cause) if place.is_own]
         if own:
-            return _told(seen, "your code", own)
-        seen = seen.__cause__
-    seen = error
-    while libraries and seen is not None:
-        places = list(_places(seen))
+            return _described(cause, "your code", own)
+    for cause in causes if libraries else ():
+        places = list(_places(cause))
         foreign = _of_a_library(places)
         if foreign:
-            return _told(seen, foreign[0].package, foreign)
+            return _described(cause, foreign[0].package, foreign)
         if places and places[-1].file.startswith(_adapters()):
-            return _told_of_an_answer(seen, places[-1])
-        seen = seen.__cause__
+            code = linecache.getline(places[-1].file, places[-1].line).strip()
+            return (
+                "the environment does not do what its library says: "
+                f"{type(cause).__name__}: {' '.join(str(cause).split())}, at `{code}`"
+            )
     return None
 
 
 @contextmanager
 def naming_user_code(log: Logger | None = None) -> Iterator[None]:
-    """Raise what the user's code raises as a `UserCodeError` that tells where; also a decorator.
+    """Raise exceptions of the user's code as a `UserCodeError` that names the line.
 
-    Args:
-        log: where the whole traceback is kept.
-
-    Raises:
-        UserCodeError: the user's code raised; other exceptions pass as they are.
+    Also a decorator. `log` gets the whole traceback.
     """
     try:
         yield
     except RemudaError:
         raise
     except Exception as error:
-        told = where_raised(error)
-        if told is None:
+        message = where_raised(error)
+        if message is None:
             raise
         if log is not None:
             log.error("an exception of the user's code", exc_info=error)
-        raise UserCodeError(told) from error
+        raise UserCodeError(message) from error
 
 
-def _told(error: BaseException, whose: str, places: list[_Place]) -> str:
+def _described(error: BaseException, whose: str, places: list[_Place]) -> str:
     last, first = places[-1], places[0]
     where = str(last)
     if (first.file, first.line) != (last.file, last.line):
         where += f", called from {first.line_in_file() if first.file == last.file else first}"
     words = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
-    if not words:  # `assert x > 0` says nothing but itself
+    if not words:  # `assert x > 0` has no message
         words = linecache.getline(last.file, last.line).strip()
     if len(words) > LONGEST:
         words = f"{words[:LONGEST]}..."
     return f"{type(error).__name__} in {whose} ({where})" + (f": {words}" if words else "")
 
 
-def _told_of_an_answer(error: BaseException, place: _Place) -> str:
-    code = linecache.getline(place.file, place.line).strip()
-    return (
-        "the environment does not do what its library says: "
-        f"{type(error).__name__}: {' '.join(str(error).split())}, at `{code}`"
-    )
-
-
 def _places(error: BaseException) -> Iterator[_Place]:
-    """The lines that an exception passed through, the innermost last."""
+    """Yield the lines that an exception passed through, the innermost last."""
     for frame, line in traceback.walk_tb(error.__traceback__):
         file, package = frame.f_code.co_filename, _package(frame)
         own = package not in ("", "remuda") and not _is_installed(file, package)
@@ -144,7 +131,7 @@ def _places(error: BaseException) -> Iterator[_Place]:
 
 
 def _of_a_library(places: list[_Place]) -> list[_Place]:
-    """What follows the last line of Remuda, where that called a library of a game's."""
+    """Return what follows the last line of Remuda, if it called a library of a game."""
     after: list[_Place] = []
     for place in places:
         if place.package == "remuda":
@@ -155,7 +142,7 @@ def _of_a_library(places: list[_Place]) -> list[_Place]:
 
 
 def _package(frame: FrameType) -> str:
-    """The package at the top that a frame's code belongs to; empty: Python's own library."""
+    """Return the top-level package of a frame's code; empty: Python's library."""
     file = frame.f_code.co_filename
     name = str(frame.f_globals.get("__name__", "")).partition(".")[0]
     if not file.startswith("<") and os.path.abspath(file).startswith(_home()):
@@ -168,8 +155,8 @@ def _package(frame: FrameType) -> str:
 
 
 def _is_installed(file: str, package: str) -> bool:
-    """Whether code is of an installed library, and not the user's own file."""
-    if file.startswith("<"):  # typed in, or made by a library: judged by who made it
+    """Return whether code belongs to an installed library, and not to the user."""
+    if file.startswith("<"):  # typed in, or generated by a library
         if package == "__main__":
             return False
         module = sys.modules.get(package)
@@ -203,7 +190,7 @@ def _standard_library() -> tuple[str, ...]:
 
 
 def _shown(file: str) -> str:
-    """A file as a user knows it."""
+    """Return a file's name as a user knows it."""
     if re.search(r"ipykernel_\d+", file) or file.startswith("<ipython"):
         return "a notebook cell"
     if file.startswith("<"):

@@ -115,7 +115,7 @@ def test_other_models_stay_as_they_are(tmp_path, caplog):
         policy={"algorithm": "ppo", "network": {"hidden": [8]}},
         run={"turns": 50, "directory": str(tmp_path / "run"), "evaluate_episodes": 0},
     )
-    assert "RandomModel is no PyTorchIQN, and stays as it was" in caplog.text
+    assert "RandomModel is no PyTorchIQN, and is unchanged" in caplog.text
 
 
 def test_a_policy_of_other_layers_leaves_the_model_alone(tmp_path, caplog):
@@ -165,7 +165,7 @@ def test_agents_that_are_scripted_keep_their_models(tmp_path, caplog):
     ]
     assert stays == [False, True]
     assert [agent.model.epsilon for agent in env.agents] == [0.0, 0.5]
-    assert "agent_1 is scripted (env.scripted), and its model stays as it was" in caplog.text
+    assert "agent_1 is scripted (env.scripted), and its model is unchanged" in caplog.text
 
 
 @pytest.mark.parametrize("where", ["settings", "config", "resume"])

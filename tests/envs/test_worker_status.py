@@ -20,9 +20,9 @@ from support import Tape
 def test_each_actor_has_words_of_its_own():
     first, second = WorkerStatus.of_all(2, 3)
     me = os.getpid()
-    first.tell_waiting(1, me)
+    first.set_waiting(1, me)
     assert (first.waited_for(), second.waited_for()) == ([(me, started(me))], [])
-    first.tell_waiting(1, None)
+    first.set_waiting(1, None)
     assert first.waited_for() == []
 
 
@@ -30,7 +30,7 @@ def test_a_worker_that_is_gone_is_not_told_of():
     (status,) = WorkerStatus.of_all(1, 1)
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
-    status.tell_waiting(0, process.pid)
+    status.set_waiting(0, process.pid)
     assert status.waited_for() == []
 
 
@@ -38,16 +38,16 @@ def test_only_one_that_is_waited_for_is_said_to_compile():
     """What a worker of the actor before left behind means nothing."""
     (status,) = WorkerStatus.of_all(1, 2)
     me, before = os.getpid(), status.signs()
-    status.tell_compiling(0, me, True)
+    status.set_compiling(0, me, True)
     assert not status.is_compiling()
-    status.tell_waiting(0, me)
+    status.set_waiting(0, me)
     assert status.is_compiling()
     assert (status.compiled(), status.signs() != before) == (1, True)
     before = status.signs()
-    status.tell_compiling(0, me, False)
+    status.set_compiling(0, me, False)
     assert not status.is_compiling()
     assert status.signs() != before
-    status.tell_compiling(0, me + 1, True)
+    status.set_compiling(0, me + 1, True)
     assert not status.is_compiling()
     status.reset()
     assert status.waited_for() == []
@@ -85,15 +85,15 @@ def test_an_actor_tells_for_which_workers_it_waits(tmp_path, monkeypatch, compil
         status=status,
         options={"until": str(until), "compiling": compiling},
     )
-    tell_waiting = WorkerStatus.tell_waiting
+    set_waiting = WorkerStatus.set_waiting
 
     def tell(self, worker, pid):
-        tell_waiting(self, worker, pid)
+        set_waiting(self, worker, pid)
         if worker == 1 and pid is not None:
             told.append((status.waited_for(), status.is_compiling()))
             until.touch()
 
-    monkeypatch.setattr(WorkerStatus, "tell_waiting", tell)
+    monkeypatch.setattr(WorkerStatus, "set_waiting", tell)
     try:
         env.reset(np.arange(2), np.ones(2, bool))
         pid = env.pids[1]

@@ -139,7 +139,7 @@ def test_what_raises_is_told_with_its_line(tmp_path):
 
 
 def test_who_gives_no_mapping_is_told():
-    with pytest.raises(UsageError, match=r"population.scripted: give who plays by name"):
+    with pytest.raises(UsageError, match=r"population.scripted: give a mapping such as"):
         remuda.train("kuhn_poker", population={"scripted": hand_written.three})
 
 

@@ -264,7 +264,7 @@ def test_checkpoints_play_the_other_seats(trained, capsys, tmp_path):
     [
         ({"dealer": None}, "scripted.dealer: None plays nothing"),
         ({"dealer": 3}, "scripted.dealer: 3 plays nothing"),
-        ("dealer", "give who plays by name"),
+        ("dealer", "give a mapping such as"),
     ],
 )
 def test_who_cannot_take_a_seat_is_told_in_python(scripted, said):

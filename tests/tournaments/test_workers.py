@@ -171,7 +171,7 @@ def test_a_script_without_a_guard_is_told_in_one_line(tmp_path):
     ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     lines = ended.stderr.strip().splitlines()
-    assert "UnguardedScriptError: own.py plays a tournament as soon as it is read" in lines[-1]
+    assert "UnguardedScriptError: own.py plays a tournament without a guard" in lines[-1]
     assert "processes=1" in lines[-1]
     assert len(lines) <= 8
 

@@ -222,12 +222,13 @@ class BucketBrigade(ArrayGame):
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Light the first fires."""
-        houses = self.houses, self.progress, self._before
-        sums = self._nights, self._sums, self.actions, self.active
+        houses = self.houses, self.progress, self._before, self._nights
+        sums = self._sums, self.actions, self.active
         _reset(*houses, *sums, self._streams, seeds, mask, self.rules.spark)
         _look(self.houses, self.actions, self._scales, self._seen)
 
-    def begin_turn(self) -> None: ...
+    def begin_turn(self) -> None:
+        """Do nothing."""
 
     def observe(self, agent: int, out: Array) -> None:
         _observe(self._seen, agent, out)
@@ -236,8 +237,8 @@ class BucketBrigade(ArrayGame):
         self._actions_of[agent][...] = actions
 
     def end_turn(self) -> TurnResult:
-        houses = self.houses, self.progress, self._before, self._nights
-        state = self.actions, self.active, self._streams, self._draws, self.rules
+        houses = self.houses, self.progress, self._before, self._nights, self.actions
+        state = self.active, self._streams, self._draws, self.rules
         ends = self._rewards, self._terminated, self._truncated
         _nights(*houses, *state, self._max_nights, *ends, self._sums, self._metrics)
         _look(self.houses, self.actions, self._scales, self._seen)

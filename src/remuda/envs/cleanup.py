@@ -157,14 +157,14 @@ class Cleanup(GridGame):
 
     def act(self, agent: int, actions: Integers) -> None:
         maps = self.tiles, self.standing, self.beams, self.fired
-        agents = self._clock, self.positions, self.facing
-        sums = self.polluted, self.active, self._sums, self._rewards
+        agents = self._clock, self.positions, self.facing, self.polluted
+        sums = self.active, self._sums, self._rewards
         _act(*maps, *agents, *sums, agent, actions)
 
     def end_turn(self) -> TurnResult:
-        river = self.polluted, len(self._river)
+        counts = self._turns, self._max_turns, self.polluted, len(self._river)
         sums = self._rewards, self._returns, self._sums, self._metrics
-        _end_turn(self._turns, self._max_turns, *river, *sums, self._truncated, self.active)
+        _end_turn(*counts, *sums, self._truncated, self.active)
         return self._result
 
     def _world(self) -> Table:

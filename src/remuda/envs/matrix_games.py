@@ -77,7 +77,8 @@ class MatrixGame(ArrayGame):
         """Begin again; there is nothing to draw."""
         self._last[mask], self._round[mask], self.active[mask] = NONE, 0, True
 
-    def begin_turn(self) -> None: ...
+    def begin_turn(self) -> None:
+        """Do nothing."""
 
     def observe(self, agent: int, out: Array) -> None:
         """Write the choices of the round before, the agent's own first."""

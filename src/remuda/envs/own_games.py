@@ -1,8 +1,8 @@
-"""Games of the user's own: whatever makes environments becomes a `VectorEnv`.
+"""Games of users: whatever makes environments becomes a `VectorEnv`.
 
-A class or a function that takes `num_envs` makes all copies at once, as a `VectorEnv`. One that
-does not makes a single environment of Gymnasium's or PettingZoo's at each call; the adapter for its
-kind holds the copies.
+A class or a function that takes `num_envs` makes all copies at once, as a `VectorEnv`. Any other
+makes a single environment of Gymnasium's or PettingZoo's kind at each call, and an adapter holds
+the copies.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from remuda.envs.kinds import (
     kind_of,
 )
 from remuda.envs.vector_env import VectorEnv
-from remuda.errors import ConfigError, RemudaError, UnknownGameError, UserCodeError
+from remuda.errors import ConfigError, RemudaError, UnknownGameError
 from remuda.loading import import_module
-from remuda.user_code import where_raised
+from remuda.user_code import naming_user_code
 
 Factory = Callable[..., Any]
 """Makes environments: a class or a function."""
@@ -44,7 +44,7 @@ ALLOWED = (
 
 
 def import_factory(path: str) -> Factory:
-    """Import what `module:name` stands for; the name may have dots.
+    """Import `module:name`; the name may have dots.
 
     Raises:
         UnknownGameError: there is no such module, or nothing of that name in it.
@@ -70,11 +70,7 @@ def import_factory(path: str) -> Factory:
 
 
 def check_factory(game: object, name: str) -> None:
-    """Refuse an environment that has been made, and what makes none.
-
-    Raises:
-        ConfigError: it is one of these.
-    """
+    """Refuse an environment that was already made, and anything that makes none."""
     if not isinstance(game, type) and kind_of(game):
         kind = type(game).__name__
         raise ConfigError(
@@ -92,49 +88,49 @@ def make_copies(
     name: str,
     wrapping: Wrapping = NOTHING,
 ) -> VectorEnv:
-    """Copies of a game of the user's own.
+    """Make copies of a user's game.
 
     Args:
         factory: makes all copies, or one at each call.
         num_envs: copies.
-        options: what it takes besides.
+        options: further keywords of the factory.
         name: of the game, for messages.
-        wrapping: what stands round each copy.
+        wrapping: wrappers of each copy, and metrics of its `info`.
 
     Raises:
         UserCodeError: the user's code raised.
-        ConfigError: it does not take these options, or makes no environment; or there is something
-            to be put round copies that it makes all at once.
-        ContractError: what an agent sees cannot be written as numbers.
+        ConfigError: it refuses these options, makes no environment, or makes all copies at once, so
+            that they cannot be wrapped.
+        ContractError: the size of an observation varies.
     """
     if takes_num_envs(factory, options):
-        parameters = parameters_of(factory)
-        if "num_envs" not in parameters and not takes_anything(parameters):
-            raise ConfigError(f"{name} holds all copies of a game, and has to take num_envs")
-        made = _call(factory, {"num_envs": num_envs, **options}, name)
-        if kind_of(made) == COPIES:
-            if wrapping != NOTHING:
-                close(made.close, made)
-                raise not_wrapped(name)
-            copies: VectorEnv = made
-            with suppress(AttributeError):  # it has slots: what it raises is then raised
-                copies.close = partial(close, copies.close, copies)  # type: ignore[method-assign]
-            return copies
-        why = f"no VectorEnv; allowed is {ALLOWED}"
-        if kind_of(made) in SINGLE:
-            why = "which is one: leave num_envs out, and each copy is made by a call of its own"
-        raise ConfigError(f"{name} takes num_envs, and makes {article(made)}, {why}")
-    one = OneByOne(factory, _drawing(factory, options) if num_envs == 1 else options, name)
+        return _make_together(factory, num_envs, options, name, wrapping)
+    one = OneByOne(factory, _with_pictures(factory, options) if num_envs == 1 else options, name)
     adapter = _adapter_of(one.peek(), name, partial(_call, factory, options, name))
-    try:
+    with naming_user_code():
         return adapter(wrapping.around(one), num_envs, wrapping)
-    except RemudaError:
-        raise
-    except Exception as error:
-        told = where_raised(error)
-        if told is None:
-            raise
-        raise UserCodeError(told) from error
+
+
+def _make_together(
+    factory: Factory, num_envs: int, options: Mapping[str, Any], name: str, wrapping: Wrapping
+) -> VectorEnv:
+    """Make copies by a factory that takes `num_envs`."""
+    parameters = parameters_of(factory)
+    if "num_envs" not in parameters and not takes_anything(parameters):
+        raise ConfigError(f"{name} holds all copies of a game, and has to take num_envs")
+    made = _call(factory, {"num_envs": num_envs, **options}, name)
+    if kind_of(made) == COPIES:
+        if wrapping != NOTHING:
+            close(made.close, made)
+            raise not_wrapped(name)
+        copies: VectorEnv = made
+        with suppress(AttributeError):  # it has slots: its own errors are raised then
+            copies.close = partial(close, copies.close, copies)  # type: ignore[method-assign]
+        return copies
+    why = f"no VectorEnv; allowed is {ALLOWED}"
+    if kind_of(made) in SINGLE:
+        why = "which is one: leave num_envs out, and every call makes one copy"
+    raise ConfigError(f"{name} takes num_envs, and makes {article(made)}, {why}")
 
 
 class OneByOne:
@@ -146,13 +142,12 @@ class OneByOne:
         self._made: list[Any] = []
 
     def peek(self) -> Any:
-        """The copy that is handed out next."""
+        """Return the next copy."""
         if not self._spare:
             self._spare.append(_call(self._factory, self._options, self._name))
         return self._spare[0]
 
     def __call__(self) -> Any:
-        """A copy."""
         made = self.peek()
         self._spare.clear()
         if any(made is other for other in self._made):
@@ -165,10 +160,7 @@ class OneByOne:
 
 
 def takes_num_envs(factory: Factory, options: Mapping[str, Any]) -> bool:
-    """Whether it makes all copies at once.
-
-    One that takes any keywords may hand them on: it is asked for a single copy in this way.
-    """
+    """Return whether a factory makes all copies at once; one with `**keywords` is tried."""
     if isinstance(factory, type) and kind_of(factory):
         return kind_of(factory) == COPIES
     parameters = parameters_of(factory)
@@ -178,7 +170,7 @@ def takes_num_envs(factory: Factory, options: Mapping[str, Any]) -> bool:
         return False
     try:
         made = factory(num_envs=1, **options)
-    except Exception:  # it takes no such keyword; what else it may be comes again
+    except Exception:  # it takes no such keyword; any other error is raised again later
         return False
     if hasattr(made, "close"):
         close(made.close, made)
@@ -186,7 +178,7 @@ def takes_num_envs(factory: Factory, options: Mapping[str, Any]) -> bool:
 
 
 def parameters_of(factory: Factory) -> Mapping[str, inspect.Parameter]:
-    """What it takes, by name; anything, where that cannot be told, as of compiled functions."""
+    """Return the parameters of a factory; `**options` if they are unknown, as of compiled code."""
     try:
         return inspect.signature(factory).parameters
     except (TypeError, ValueError):
@@ -194,33 +186,23 @@ def parameters_of(factory: Factory) -> Mapping[str, inspect.Parameter]:
 
 
 def takes_anything(parameters: Mapping[str, inspect.Parameter]) -> bool:
-    """Whether there is a `**options` among these."""
+    """Return whether there is a `**options` among the parameters."""
     return any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def _call(factory: Factory, options: Mapping[str, Any], name: str) -> Any:
-    """Call what makes environments.
-
-    Raises:
-        UserCodeError: it raised.
-        ConfigError: it does not take these options.
-    """
+    """Call a factory; a refused call, which reaches no line of the user's, is a ConfigError."""
     try:
-        return factory(**options)
+        with naming_user_code():
+            return factory(**options)
     except RemudaError:
         raise
-    except Exception as error:
-        told = where_raised(error)
-        if told is not None:
-            raise UserCodeError(told) from error
-        if not isinstance(error, TypeError | ValueError):
-            raise
-        # The call itself: no line of the user's was reached.
+    except (TypeError, ValueError) as error:
         raise ConfigError(f"env.options: {name} refuses them: {error}") from error
 
 
 def not_wrapped(name: str) -> ConfigError:
-    """The error where something is to be put round a game that holds all of its copies."""
+    """Return the error for wrappers of a game that makes all copies at once."""
     return ConfigError(
         f"env.wrappers and env.episode_metrics are for environments of Gymnasium, PettingZoo and "
         f"their like; {name} holds all of its copies itself"
@@ -230,11 +212,7 @@ def not_wrapped(name: str) -> ConfigError:
 def _adapter_of(
     env: Any, name: str, another: Callable[[], Any]
 ) -> Callable[[Callable[[], Any], int, Wrapping], VectorEnv]:
-    """What holds copies of an environment like this; `another` makes one more.
-
-    Raises:
-        ConfigError: it is none that there is an adapter for.
-    """
+    """Return the adapter of an environment's kind; `another` makes one more."""
     kind = kind_of(env)
     if kind == GYMNASIUM:
         from remuda.envs.adapters.gymnasium import GymnasiumEnv
@@ -255,8 +233,8 @@ def _adapter_of(
     raise ConfigError(f"{name} makes {article(env)}, {why}")
 
 
-def _drawing(factory: Factory, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, with pictures asked for where the environment has them."""
+def _with_pictures(factory: Factory, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Add `render_mode` to the options if the environment can draw pictures."""
     from remuda.envs.adapters.spaces import with_pictures
 
     parameters, options = parameters_of(factory), dict(options)

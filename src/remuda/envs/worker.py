@@ -28,33 +28,27 @@ from remuda.user_code import where_raised
 
 REQUESTED, DONE, FAILED = range(3)
 """Words of a worker. The parent counts requests in the first; the worker sets the second to that
-number when it has done one, and the third to 1, or `OF_THE_USER`, if it could not."""
-
-
+number when it has served one, and the third to 1, or `OF_THE_USER`, if it failed."""
 OF_THE_USER = 2
-"""Code of the user's raised."""
-
-
+"""The user's code raised."""
 RESET, BEGIN, END, STOP = range(4)
-"""What is to be done, besides acting and observing."""
-
-
+"""Requests besides acting and observing."""
 MESSAGE = 2000
-"""Bytes of a worker's last words."""
+"""Bytes of a worker's error message."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What a worker needs to begin."""
+    """A worker's part of the copies."""
 
     index: int
     game: Game
     options: dict[str, Any]
     pickles: dict[str, bytes]
-    """The code that these name."""
+    """The code of the options."""
     first: int
     end: int
-    """The copies that are its own."""
+    """The copies of the worker begin at `first` and end before this."""
     shared: SharedArrays
     mine: Wakeup
     parents: Wakeup
@@ -62,15 +56,15 @@ class Share:
     first_copy: int
     """The number of the first of all workers' copies."""
     status: WorkerStatus | None
-    """Where it tells its parent's supervisor that it compiles; None: no supervisor watches it."""
+    """Words that its parent's supervisor reads; None: there is no supervisor."""
     stream: tuple[int, str] = (0, "")
-    """Seed and name of what the workers of one actor seed the global generators from."""
+    """Seed and name from which the workers of one actor seed the global generators."""
 
 
 def work(share: Share) -> None:
-    """The main function of a worker."""
+    """Run a worker."""
     ignore_held_signals()
-    _tell_supervisor(share)
+    _report_to_supervisor(share)
     shared, words = share.shared, share.shared["words"].reshape(-1)
     requested, done, failed = (3 * share.index + word for word in (REQUESTED, DONE, FAILED))
     parents = share.parents
@@ -98,9 +92,7 @@ def work(share: Share) -> None:
             answer()
     except Exception as error:
         of_user = str(error) if isinstance(error, UserCodeError) else where_raised(error)
-        if (
-            of_user is None or share.status is not None
-        ):  # else the user's terminal, not a role's log
+        if of_user is None or share.status is not None:  # not on the user's terminal
             traceback.print_exc(file=sys.stderr)
         line = " ".join(str(error).split()) or type(error).__name__
         if not isinstance(error, RemudaError):
@@ -111,17 +103,17 @@ def work(share: Share) -> None:
         answer()
 
 
-def _tell_supervisor(share: Share) -> None:
-    """Tell the parent's supervisor which process this is, and from now on while it compiles."""
+def _report_to_supervisor(share: Share) -> None:
+    """Tell the parent's supervisor this process, and from now on when it compiles."""
     status, pid = share.status, os.getpid()
     if status is not None:
-        status.tell_process(share.index, pid)
-        status.tell_compiling(share.index, pid, False)  # loads what it takes to tell
-        tell_compiling(lambda compiling: status.tell_compiling(share.index, pid, compiling))
+        status.set_process(share.index, pid)
+        status.set_compiling(share.index, pid, False)  # loads what reporting takes
+        tell_compiling(lambda compiling: status.set_compiling(share.index, pid, compiling))
 
 
 def _serve(env: VectorEnv, shared: SharedArrays, share: Share) -> None:
-    """Do what is asked, in the order in which a turn goes."""
+    """Serve a request, in the order of a turn."""
     own, todo = slice(share.first, share.end), shared["todo"][share.index]
     if todo[RESET]:
         env.reset(shared["seeds"][own], shared["mask"][own])
@@ -130,9 +122,9 @@ def _serve(env: VectorEnv, shared: SharedArrays, share: Share) -> None:
     for agent in _in_turn(env.turn_groups, shared["acts"]):
         env.act(agent, shared[f"actions {agent}"][own])
     if len(env.notes) > shared["noted"][share.index]:
-        told = json.dumps(dict(env.notes)).encode()
-        told = told if len(told) <= MESSAGE else b"{}"
-        shared["notes"][share.index, : len(told)] = np.frombuffer(told, np.uint8)
+        notes = json.dumps(dict(env.notes)).encode()
+        notes = notes if len(notes) <= MESSAGE else b"{}"
+        shared["notes"][share.index, : len(notes)] = np.frombuffer(notes, np.uint8)
         shared["noted"][share.index] = len(env.notes)
     if todo[END]:
         result = env.end_turn()

@@ -1,10 +1,10 @@
-"""Copies of a game spread over processes: for environments in Python that take long to step.
+"""Copies of a game in several processes: for environments in Python whose steps take long.
 
-The parent, an actor, puts what is to be done into shared memory and rings; every worker does it for
-its own copies and rings back. They take turns: while a worker works, the parent sleeps and touches
-nothing of its share, and the other way round. Who dies: a worker's death is an exception in the
-parent, whose supervisor restarts it with new workers; the parent's death is the workers' own. A
-worker that was never begun, because the fork server died with the request, is asked for again.
+The parent, an actor, writes a request into shared memory and rings; every worker serves it for its
+copies and rings back. They take turns: while a worker works, the parent sleeps and touches nothing
+of its share, and the other way round. If a worker dies, the parent raises, and its supervisor
+restarts it with new workers; if the parent dies, the workers die with it. A worker that never began
+because the fork server died with the request is started again.
 """
 
 from __future__ import annotations
@@ -47,21 +47,17 @@ from remuda.pickled import pickles_in
 from remuda.types import Array, Bools, Integers, TurnResult
 
 GLANCE = 1.0
-"""Seconds between two looks at whether a worker that does not answer still lives."""
-
-
+"""Seconds between two looks at a worker that does not answer."""
 ATTEMPTS = 3
-"""Starts of a worker that may be lost with the fork server before it is told as a failure."""
-
-
+"""Starts of a worker that may be lost with the fork server before that is a failure."""
 ENDING = 5.0
-"""Seconds that workers have to end when they are asked to, and when they are killed."""
+"""Seconds for workers to end, on request and when they are killed."""
 
 
 class WorkerEnvs(VectorEnv):
-    """A game of the registry whose copies are stepped by several processes.
+    """A game of the registry whose copies several processes step.
 
-    It is the game itself in all but two things: it cannot be saved in mid-episode, and it has no
+    It differs from the game in two things: it cannot be saved in mid-episode, and it has no
     pictures.
     """
 
@@ -77,22 +73,21 @@ class WorkerEnvs(VectorEnv):
         options: Mapping[str, Any] = MappingProxyType({}),
         stream: tuple[int, str] = (0, ""),
     ) -> None:
-        """Spawn the workers, and wait until all are ready.
+        """Start the workers, and wait until all are ready.
 
         Args:
-            game: which, or its name.
+            game: the game, or its name.
             num_envs: copies, over all workers.
             workers: processes; no more than copies.
             check: whether the values of another library's game are checked.
             first_copy: the number of its first copy among those of all actors.
             status: where the supervisor of this process sees which workers it waits for.
-            options: the game's own.
-            stream: seed and name of what each worker seeds the global generators from.
+            options: of the game.
+            stream: seed and name from which each worker seeds the global generators.
 
         Raises:
-            RemudaError: a worker could not make its copies; the message is its own. No worker is
-                left then, nor anything else that is open.
-            UserCodeError: likewise, if code of the user's raised.
+            RemudaError: a worker could not make its copies; no worker is left then.
+            UserCodeError: the user's code raised; no worker is left then.
         """
         game = find_game(game) if isinstance(game, str) else game
         self.num_envs, self.first_copy = num_envs, first_copy
@@ -106,7 +101,7 @@ class WorkerEnvs(VectorEnv):
         self.notes = {}
         self._noted = [0] * workers
         self._fresh: set[int] = set()
-        """Agents whose observations are those of now."""
+        """Agents whose observations are up to date."""
         self._begins = False
         self._status, self._stream = status, stream
         self._wakeup = Wakeup()
@@ -116,7 +111,7 @@ class WorkerEnvs(VectorEnv):
         self._wakeups = [Wakeup() for _ in range(workers)]
         self._shares = self._divide(game, options, check)
         self._lost = [0] * workers
-        """By worker: starts that were lost with the fork server."""
+        """Starts of each worker that were lost with the fork server."""
         self._processes: list[Process] = []
         try:
             for share in self._shares:
@@ -127,7 +122,7 @@ class WorkerEnvs(VectorEnv):
             raise
 
     def _describe(self, one: VectorEnv) -> None:
-        """Take over from one copy of the game what it says of itself."""
+        """Take over the declarations of one copy."""
         self.agents, self.turn_groups = one.agents, one.turn_groups
         self.facts, self.can_observe_together = one.facts, one.can_observe_together
         self.may_return_at_once = one.may_return_at_once
@@ -136,11 +131,7 @@ class WorkerEnvs(VectorEnv):
         self._next_group = dict(pairwise(self.turn_groups))
 
     def _expose(self, rewards_early: bool) -> None:
-        """Show the shared arrays that workers write as the results of this environment.
-
-        Args:
-            rewards_early: whether the game keeps `rewards_so_far`, before the end of a turn.
-        """
+        """Make the shared arrays that workers write the results of this environment."""
         shared = self._shared
         self.active: Bools = shared["active"]
         if rewards_early:
@@ -174,24 +165,21 @@ class WorkerEnvs(VectorEnv):
         ]
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        """Restart the copies in `mask`, each from its own seed."""
         if self._shared["acts"].any():
             self._ask()
         self._shared["seeds"][:], self._shared["mask"][:] = seeds, mask
         self._ask(RESET)
 
     def begin_turn(self) -> None:
-        """The world moves with the first observation, or act, of the turn."""
+        """Let the next request begin the turn."""
         self._begins = True
         self._fresh.clear()
 
     def observe(self, agent: int, out: Array) -> None:
-        """What `agent` sees now: [num_envs, *observation_shape]."""
         self._look(agent)
         out[...] = self._shared[f"observations {agent}"]
 
     def mask(self, agent: int, out: Bools) -> None:
-        """What `agent` may do now: [num_envs, possibilities]."""
         self._look(agent)
         out[...] = self._shared[f"mask {agent}"]
 
@@ -199,7 +187,7 @@ class WorkerEnvs(VectorEnv):
         """Let `agent` act: with all of its group, or when an agent observes before that."""
         acts = self._shared["acts"]
         if acts[agent]:
-            self._ask()  # it acted before, and no agent has looked since
+            self._ask()  # it acted before, and no agent has observed since
         self._shared[f"actions {agent}"][...] = actions
         acts[agent] = True
         self._fresh.clear()
@@ -209,27 +197,25 @@ class WorkerEnvs(VectorEnv):
             self._look_all(following)  # the last group of a turn waits for its end
 
     def end_turn(self) -> TurnResult:
-        """End the turn in all copies."""
         self._ask(END)
         noted = self._shared["noted"].tolist()
         if noted != self._noted:
             self._noted = noted
-            for told in self._shared["notes"]:
-                text = bytes(told).rstrip(b"\0").decode(errors="ignore")
+            for notes in self._shared["notes"]:
+                text = bytes(notes).rstrip(b"\0").decode(errors="ignore")
                 self.notes = json.loads(text or "{}") | self.notes
         return self._result
 
     def options(self) -> dict[str, Any]:
-        """The game's parameters in force, by name."""
         return dict(self._options)
 
     @property
     def pids(self) -> list[int]:
-        """The ids of the workers' processes, in their order; none when they have ended."""
+        """Return the process ids of the workers; none when they have ended."""
         return [pid for process in self._processes if (pid := process.pid) is not None]
 
     def close(self) -> None:
-        """Ask the workers to end, and end those that do not."""
+        """Ask the workers to end, and kill those that do not."""
         if not self._processes:
             return
         self._requests += 1
@@ -243,7 +229,7 @@ class WorkerEnvs(VectorEnv):
         self._release()
 
     def _release(self) -> None:
-        """Kill the workers that live, and let go of all; once is enough, twice does no harm."""
+        """Kill the workers that live, and release everything; a second call is harmless."""
         for process in self._processes:
             process.kill()
         limit = time.monotonic() + ENDING
@@ -263,7 +249,7 @@ class WorkerEnvs(VectorEnv):
         self._fresh.update(group)
 
     def _ask(self, *what: int) -> None:
-        """Let all workers do what was put down, and wait for them."""
+        """Let all workers serve a request, and wait for them."""
         if not self._processes:
             raise RemudaError("the workers of the environment (env.workers) have ended")
         todo = self._shared["todo"]
@@ -281,11 +267,7 @@ class WorkerEnvs(VectorEnv):
         self._fresh.clear()
 
     def _await(self) -> None:
-        """Sleep until every worker has answered.
-
-        Raises:
-            RemudaError: one answered with a failure, or has ended; all are killed then.
-        """
+        """Sleep until every worker has answered; kill all and raise a RemudaError if one fails."""
         words = self._shared["words"].reshape(-1)
 
         def all_done() -> bool:
@@ -301,17 +283,17 @@ class WorkerEnvs(VectorEnv):
         for i in range(len(self._wakeups)):
             self._look_for_failure(i)
             if waited and self._status is not None:
-                self._status.tell_waiting(i, None)
+                self._status.set_waiting(i, None)
         if self._status is not None:
-            self._status.tell_answered()
+            self._status.count_answer()
 
     def _look_at(self, worker: int, process: Process) -> None:
         """See what became of a worker, and tell the supervisor whether it is waited for."""
-        code = process.exitcode  # first: who ends by itself has said why before that
+        code = process.exitcode  # first: a worker writes its message before it ends
         self._look_for_failure(worker)
         if self._status is not None:
             waiting = self._owes(worker) and code is None
-            self._status.tell_waiting(worker, process.pid if waiting else None)
+            self._status.set_waiting(worker, process.pid if waiting else None)
         if code is None:
             return
         if code == UNGUARDED:
@@ -326,12 +308,12 @@ class WorkerEnvs(VectorEnv):
         self._fail(worker, why or f"ended with exit code {code}")
 
     def _owes(self, worker: int) -> bool:
-        """Whether a worker has not answered yet."""
+        """Return whether a worker has not answered yet."""
         words = self._shared["words"].reshape(-1)
         return load(words, 3 * worker + DONE) != self._requests
 
     def _look_for_failure(self, worker: int) -> None:
-        """End where this worker answered with a message, which is whole once it has answered."""
+        """Raise the message of a worker that answered with a failure."""
         failed = self._shared["words"][worker, FAILED]
         if not self._owes(worker) and failed:
             message = bytes(self._shared["message"][worker]).rstrip(b"\0").decode(errors="ignore")

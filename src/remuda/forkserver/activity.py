@@ -1,4 +1,4 @@
-"""What a process does at a moment, as seen from another."""
+"""Read what another process does at a moment."""
 
 from __future__ import annotations
 
@@ -10,29 +10,26 @@ import psutil
 
 PROC = Path("/proc")
 CPU, STARTED = slice(11, 13), 19
-"""Fields of /proc/PID/stat after the name: time of the user's and the system's, and the start."""
+"""Fields of /proc/PID/stat after the name: user and system time, and the start."""
 
 ProcessId = tuple[int, int]
-"""A process: its id, and when it started, by `started`; 0: whichever has that id."""
+"""A process: its id, and when it started, by `started`; 0: any process with that id."""
 
 
 @dataclass(frozen=True)
 class Activity:
-    """What a process does at a moment."""
+    """The activity of a process at a moment."""
 
     cpu: float
-    """Seconds of processor time that it has had so far."""
+    """Seconds of processor time so far."""
     runnable: bool
-    """Whether it computes, or would if it were given a processor."""
+    """True if it computes, or waits for a processor."""
 
     @staticmethod
     def of(pid: int, started: int = 0) -> Activity | None:
-        """Of a process, all of its threads together; None if it is gone.
+        """Return the activity of a process over all of its threads; None if it is gone.
 
-        Args:
-            pid: its id.
-            started: what `started` told of it, so that another with its id is not taken for it; 0:
-                whichever has that id.
+        `started` distinguishes it from another with its id; 0: any process with that id.
         """
         try:
             return _from_proc(pid, started) if PROC.is_dir() else _from_psutil(pid, started)
@@ -41,9 +38,9 @@ class Activity:
 
 
 def started(pid: int) -> int:
-    """When a process started, in a unit of the system's; 0 if it is gone.
+    """Return when a process started, in a unit of the system's; 0 if it is gone.
 
-    Its id and this belong to one process and no other.
+    Its id and this identify a process.
     """
     try:
         if PROC.is_dir():
@@ -75,5 +72,5 @@ def _milliseconds(process: psutil.Process) -> int:
 
 
 def _stat(path: Path) -> list[str]:
-    """The fields after the name, which may hold anything."""
+    """Return the fields after the name, which may hold anything."""
     return path.read_text().rpartition(")")[2].split()

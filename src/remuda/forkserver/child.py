@@ -1,4 +1,4 @@
-"""The first and the last that a child process does, whichever way it was started."""
+"""The start and the end of a child process, forked or spawned."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ from remuda.forkserver.signals import STOPPING_SIGNALS
 from remuda.memory.lifeline import die_with_parent
 
 EXCEPTION = 70
-"""Exit code of a process that ended by an exception, which its output tells."""
+"""Exit code after an exception, which its output shows."""
 REFUSED = 72
-"""Exit code of a process that a successor would follow in its fault: it is not restarted."""
+"""Exit code after a fault that a successor would repeat: the process is not restarted."""
 UNGUARDED = 71
-"""Exit code of a process that did not begin, since the script would begin a run in it."""
+"""Exit code of a child whose script would start a run in it."""
 
 
 LAST_WORDS = 2.0
-"""Seconds without progress after which what the output still holds is given up."""
+"""Seconds without progress after which the rest of the output is given up."""
 
 
 def ignore_held_signals() -> None:
-    """From now on they pass without effect, those held back too."""
+    """Ignore the stopping signals from now on, blocked ones too."""
     for number in STOPPING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING_SIGNALS)
 
 
 def main(recipe: int, lifeline: int | None, parent: socket.socket | None = None) -> None:
-    """Do what a recipe says, and end this process.
+    """Execute a recipe, and end this process.
 
     Args:
         recipe: a descriptor at the beginning of the file that `Recipe.write` wrote.
-        lifeline: the read end of the parent's lifeline; None: it does not matter.
-        parent: where descriptors come from; None: they are there.
+        lifeline: the read end of the parent's lifeline, or None.
+        parent: the socket that descriptors come from; None: they were inherited.
     """
     code: object = EXCEPTION
     try:
@@ -79,7 +79,7 @@ def main(recipe: int, lifeline: int | None, parent: socket.socket | None = None)
         code = 0
     except SystemExit as ending:
         code = 0 if ending.code is None else ending.code
-    except UnguardedScriptError:  # the parent tells of it
+    except UnguardedScriptError:  # the parent reports it
         code = UNGUARDED
     except BaseException:
         traceback.print_exc()
@@ -88,23 +88,19 @@ def main(recipe: int, lifeline: int | None, parent: socket.socket | None = None)
 
 
 def check_guard() -> None:
-    """Refuse to go on in a process that only reads the user's script, as every child does.
-
-    Raises:
-        UnguardedScriptError: the script calls this as it is read.
-    """
+    """Raise an UnguardedScriptError in a child that only runs the user's script."""
     if getattr(process.current_process(), "_inheriting", False):
         raise UnguardedScriptError(script_name())
 
 
 def script_name() -> str:
-    """The script that this process runs, or reads, as a user calls it."""
+    """Return the name of the script that this process runs."""
     path = sys.argv[0] if sys.argv else ""
     return os.path.basename(path) or "the script"
 
 
 def _receive(parent: socket.socket, count: int) -> None:
-    """Have the descriptors that were sent, or end before anything else is done."""
+    """Receive the descriptors, or end before anything else is done."""
     try:
         receive(parent, count)
     except OSError as error:
@@ -115,8 +111,8 @@ def _receive(parent: socket.socket, count: int) -> None:
 def end(code: int) -> None:
     """End this process at once.
 
-    What was registered to be done at the end is done. Nothing is waited for: neither threads nor
-    processes of a game's own, which may wait for this one in turn, or ignore SIGTERM as it does.
+    Exit functions run. Nothing is waited for: neither threads nor processes of a game, which may
+    wait for this one in turn, or ignore SIGTERM as it does.
     """
     with contextlib.suppress(BaseException):
         for left in multiprocessing.active_children():
@@ -130,7 +126,7 @@ def end(code: int) -> None:
 
 
 def _prepare(header: dict[str, Any]) -> None:
-    """Have the surroundings that the parent has now, which a server was started too early for."""
+    """Take over the parent's environment of now; a server was started earlier."""
     if header["log"]:
         log_to(header["log"])
     environment = header["environment"]
@@ -148,7 +144,7 @@ def _prepare(header: dict[str, Any]) -> None:
 
 
 def log_to(path: str) -> None:
-    """Send all output of this process, of native code too, into a file."""
+    """Redirect all output of this process, of native code too, into a file."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     own = flags | os.O_NONBLOCK | os.O_NOFOLLOW  # a pipe is not waited for, no link leads out
     try:
@@ -161,7 +157,7 @@ def log_to(path: str) -> None:
 
 
 def _name(name: str) -> None:
-    """Be called by one's name in `top` and `ps -e`."""
+    """Set the name in `top` and `ps -e`."""
     if sys.platform == "linux":
         pr_set_name = 15
         ctypes.CDLL(None).prctl(pr_set_name, f"rm:{name}".encode()[:15])

@@ -1,4 +1,4 @@
-"""How a process asks for children: of the server where there is one, or else by spawning them."""
+"""Start child processes: by the fork server if there is one, or else by spawning them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MODULES = (
     "remuda.envs.array_game",
     "remuda.envs.workers",
 )
-"""What the server imports: all that a role needs, but for the user's own and the game."""
+"""Modules that the server imports: all that a role needs, except user code and the game."""
 READ_EARLY = (
     *(
         "PYTHON",
@@ -65,98 +65,90 @@ READ_EARLY = (
     ),
     *("ATEN_", "LD_", "MALLOC_", "GLIBC_", "REMUDA_"),
 )
-"""Libraries read variables that begin so while they are loaded: another value, another server.
+"""Prefixes of variables that libraries read while they are loaded: another value, another server.
 Those of GPUs are read later, in the children."""
 
 
 GONE = (errno.EPIPE, errno.ECONNRESET, errno.ECONNREFUSED, errno.ENOTCONN)
 """Errors of a request whose server has closed its socket."""
 PASSING = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
-"""Errors of a start that may do later."""
+"""Errors of a start that may succeed later."""
 DYING = 1.0
-"""Seconds that a server has to die which has closed its socket."""
+"""Seconds for a server to die after it has closed its socket."""
 
 
 class Server:
-    """The fork server of this process, as it is asked.
+    """The fork server of this process.
 
     1. Nothing here waits for the server: requests queue up in a socket, answers come later.
-    2. It ends with this process, whatever that dies of.
-    3. Where it cannot be, or has died before it served anyone, children are spawned.
+    2. It ends with this process, whatever kills that.
+    3. If it cannot start, or has died before it served a child, children are spawned.
     """
 
     def __init__(self, start: Callable[[int, int, int], ServerProcess]) -> None:
-        """Start it.
+        """Start it, or raise an OSError.
 
-        Args:
-            start: how: given the socket that it is asked by, the read end of its lifeline, and
-                where its output goes.
-
-        Raises:
-            OSError: it cannot be.
+        `start` gets the socket of its requests, the read end of its lifeline, and the file of its
+        output.
         """
         self.surroundings = _surroundings()
         self.served = False
-        """Whether a child of it ever said hello."""
+        """True once one of its children has begun."""
         self._owner = os.getpid()
         self._users = 0
         self._retired = self._ended = False
         with contextlib.ExitStack() as held:
-            self._said = nameless_file("remuda-server")
-            held.callback(os.close, self._said)
+            self._output = nameless_file("remuda-server")
+            held.callback(os.close, self._output)
             self._lifeline = Lifeline()
             held.callback(self._lifeline.close)
             self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             held.callback(self._requests.close)
             self._requests.setblocking(False)
             with theirs, held_signals():
-                self.process = start(theirs.fileno(), self._lifeline.descriptor, self._said)
+                self.process = start(theirs.fileno(), self._lifeline.descriptor, self._output)
             self._held = held.pop_all()
         atexit.register(self.end)
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Return its process id."""
         return self.process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs."""
+        """Return whether it still runs."""
         return self.process.poll() is None
 
     def is_dying(self) -> bool:
-        """Whether it is gone, or will be in a moment: it has closed its end of the socket."""
+        """Return whether its end of the socket is closed: it is gone, or will be in a moment."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(DYING)
         return not self.is_alive
 
     def last_words(self) -> str:
-        """The last line of its output."""
+        """Return the last line of its output."""
         try:
-            size = os.fstat(self._said).st_size
-            said = os.pread(self._said, 4096, max(size - 4096, 0)).decode(errors="replace")
+            size = os.fstat(self._output).st_size
+            output = os.pread(self._output, 4096, max(size - 4096, 0)).decode(errors="replace")
         except OSError:
             return "nothing"
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
         return lines[-1] if lines else "nothing"
 
     def send(self, parts: list[int]) -> None:
-        """Ask for a child.
-
-        Raises:
-            OSError: it is gone, or takes no requests.
-        """
+        """Request a child, or raise an OSError if the server is gone, or takes no requests."""
         socket.send_fds(self._requests, [b"fork"], parts, socket.MSG_NOSIGNAL)
         self._users += 1
 
     def child_ended(self) -> None:
-        """A process that it forked has ended."""
+        """Note that a child has ended."""
         self._users -= 1
         if self._retired and not self._users:
             self.end()
 
     def retire(self) -> None:
-        """End it as soon as the last process that it forked has ended."""
+        """End it as soon as its last child has ended."""
         self._retired = True
         if not self._users:
             self.end()
@@ -183,23 +175,19 @@ class InheritedServer:
         requests.setblocking(False)
 
     def send(self, parts: list[int]) -> None:
-        """Ask for a child.
-
-        Raises:
-            OSError: it is gone, or takes no requests.
-        """
+        """Request a child, or raise an OSError if the server is gone, or takes no requests."""
         socket.send_fds(self._requests, [b"fork"], parts, socket.MSG_NOSIGNAL)
 
     def is_dying(self) -> bool:
-        """Whether it is gone: it has closed its end of the socket, and is not to be replaced."""
+        """Return True: it has closed its end of the socket, and is not replaced."""
         return True
 
     def child_ended(self) -> None:
-        """A process that it forked has ended; it is not this process's to end."""
+        """Do nothing: another process ends the server."""
 
 
-def _execute(requests: int, lifeline: int, said: int) -> ServerProcess:
-    """A server that imports its libraries itself."""
+def _execute(requests: int, lifeline: int, output: int) -> ServerProcess:
+    """Start a server that imports its libraries itself."""
     code = (
         f"import sys; sys.path[:] = {sys.path!r}; "
         "from remuda.forkserver.server import main; "
@@ -208,31 +196,28 @@ def _execute(requests: int, lifeline: int, said: int) -> ServerProcess:
     return subprocess.Popen(
         [sys.executable, *util._args_from_interpreter_flags(), "-c", code],  # type: ignore[attr-defined]
         stdin=subprocess.DEVNULL,
-        stdout=said,
-        stderr=said,
+        stdout=output,
+        stderr=output,
         pass_fds=(requests, lifeline),
     )
 
 
 class ProcessState:
-    """What this process starts its children by; touched by its main thread only."""
+    """How this process starts its children; used by its main thread only."""
 
     server: Server | InheritedServer | None = None
     why_not: str = ""
     """Why children are spawned; empty: they are forked."""
     is_program: bool = False
-    """Whether it is known that this process has done nothing yet."""
+    """True if this process is known to have done nothing yet."""
     lifeline: Lifeline | None = None
-    """Ends the children that have no other; never closed by this process."""
+    """Ends the children that have no other; this process never closes it."""
 
 
 def begin(start: Callable[[int, int, int], ServerProcess] = _execute) -> None:
-    """Start the server of this process, if there is none; does not wait for it.
+    """Start the server of this process, by `start`, if there is none; does not wait for it.
 
     The earlier the better: it imports beside what this process does meanwhile.
-
-    Args:
-        start: how (`Server`).
     """
     state = ProcessState
     if state.lifeline is None:
@@ -244,7 +229,7 @@ def begin(start: Callable[[int, int, int], ServerProcess] = _execute) -> None:
     found = state.server
     if found is not None and not found.is_alive:
         if not found.served:
-            state.why_not = f"the fork server died; it said: {found.last_words()}"
+            state.why_not = f"the fork server died; its last output: {found.last_words()}"
         found.end()
         state.server = None
     elif found is not None and found.surroundings != _surroundings():
@@ -259,33 +244,33 @@ def begin(start: Callable[[int, int, int], ServerProcess] = _execute) -> None:
 
 
 def end() -> None:
-    """Let the server go, once the children that it has are gone: no more are to come soon."""
+    """Let the server end after its children, when no more are to come soon."""
     if isinstance(ProcessState.server, Server):
         ProcessState.server.retire()
         ProcessState.server = None
 
 
 def give_up() -> None:
-    """Start no child by the server any more: it does not answer."""
+    """Stop using the server: it does not answer."""
     if isinstance(ProcessState.server, Server):
         ProcessState.server.end()
     ProcessState.server, ProcessState.why_not = None, "the fork server did not answer"
 
 
 def inherit(requests: socket.socket) -> None:
-    """For a child of the server: it may ask for children too."""
+    """Let a child of the server request children too."""
     state = ProcessState
     state.server, state.why_not, state.lifeline = InheritedServer(requests), "", None
 
 
 def server_pid() -> int | None:
-    """The process id of this process's own server, if it runs."""
+    """Return the process id of this process's server, if it runs."""
     found = ProcessState.server
     return found.pid if isinstance(found, Server) and found.is_alive else None
 
 
 def is_own_fork() -> bool:
-    """Whether the server is a fork of this process, which had loaded the libraries by then."""
+    """Return whether the server is a fork of this process with its libraries loaded."""
     found = ProcessState.server
     return isinstance(found, Server) and isinstance(found.process, OwnFork)
 
@@ -303,11 +288,11 @@ def start(
     Both must be picklable; shared memory in `args` is shared.
 
     Args:
-        target: what it calls.
-        args: with what.
+        target: the function to call.
+        args: its arguments.
         name: of the process.
-        lifeline: ends it, by SIGKILL, when it is closed or this process ends; None: the latter.
-        log: a file that all of its output goes to; empty: where this process's goes.
+        lifeline: kills it, by SIGKILL, when it is closed or this process ends; None: the latter.
+        log: a file for all of its output; empty: this process's output.
 
     Raises:
         OSError: the system does not allow a further process, or has no memory for it.
@@ -332,11 +317,7 @@ def start(
 def _ask(
     asked: Server | InheritedServer, recipe: Recipe, lifeline: Lifeline | None
 ) -> ForkedProcess:
-    """Ask the server for a child.
-
-    Raises:
-        OSError: it is gone, or takes no requests.
-    """
+    """Request a child, or raise an OSError if the server is gone, or takes no requests."""
     with contextlib.ExitStack() as if_it_fails, contextlib.ExitStack() as always:
         file = recipe.write(sent=True)
         always.callback(os.close, file)
@@ -360,7 +341,7 @@ def _ask(
 
 @contextlib.contextmanager
 def held_signals() -> Iterator[None]:
-    """Hold back the signals that a child must not see before it can ignore them."""
+    """Block the signals that a child must not see before it can ignore them."""
     held = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING_SIGNALS)
     try:
         yield
@@ -377,6 +358,6 @@ def _is_open(descriptor: int) -> bool:
 
 
 def _surroundings() -> tuple[object, ...]:
-    """What a server is made for."""
+    """Return what a server is made for."""
     early = tuple(sorted((k, v) for k, v in os.environ.items() if k.startswith(READ_EARLY)))
     return sys.executable, tuple(util._args_from_interpreter_flags()), early  # type: ignore[attr-defined]

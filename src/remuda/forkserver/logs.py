@@ -1,4 +1,4 @@
-"""The format and the level of log files, and how a child process comes to write its own.
+"""The format and the level of log files, and how a child process writes one.
 
 A child inherits the level with its recipe (`run.log_level`).
 """
@@ -13,9 +13,9 @@ from contextlib import contextmanager
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 _levels: list[str] = []
-"""Of the log files that this process writes; the last one counts."""
+"""Levels of this process's log files; the last one counts."""
 _is_log: list[str] = []
-"""The level, where this process's output is a log file itself."""
+"""The level, if this process's output is a log file itself."""
 
 
 @contextmanager
@@ -29,25 +29,18 @@ def level_of_children(name: str) -> Iterator[None]:
 
 
 def level_of_child(has_log: bool) -> str | None:
-    """Return the level that a child logs at; None: its output is no log file.
-
-    Args:
-        has_log: whether the child has a log file of its own.
-    """
+    """Return the level that a child logs at; None: its output is no log file."""
     if has_log:
         return (_levels or _is_log or ["info"])[-1]
     return _is_log[-1] if _is_log else None
 
 
 def log_to_stderr(name: str) -> None:
-    """Send what is logged in this process, whose output is a log file, there and nowhere twice.
+    """Log to stderr, which is a log file in this process, and print nowhere else.
 
-    The root logger may have handlers already: from the user's script, which every child reads, or
+    The root logger may have handlers already: from the user's script, which every child runs, or
     from the process that this one was forked from. Those that print are replaced, since they have
     another level and another format; those that write files of the user's stay.
-
-    Args:
-        name: the least severe level that is written.
     """
     _is_log[:] = [name]
     root, own = logging.getLogger(), logging.getLogger("remuda")

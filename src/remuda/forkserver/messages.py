@@ -1,6 +1,6 @@
-"""What a child, the server and the process that asked say to each other, and how descriptors cross.
+"""The messages between a child, the server and the process that requested the child.
 
-All of it goes through sockets that keep messages whole (SOCK_SEQPACKET).
+They go through sockets that keep messages whole (SOCK_SEQPACKET), as do descriptors.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import socket
 import struct
 
 HELLO, EXITED, FAILED = b"H", b"X", b"E"
-"""What is said on the socket of a child, with a number each. By the child: its pid, with a
-descriptor of it. By the server: its exit code. By either of them: that it could not be started, and
-the error."""
+"""Messages on the socket of a child, with a number each. HELLO, by the child: its pid, with a
+descriptor of it. EXITED, by the server: its exit code. FAILED, by either: the error that prevented
+its start."""
 NUMBER = struct.Struct("q")
 CHUNK = 250
 """Descriptors in a message; the kernel takes 253."""
@@ -20,11 +20,11 @@ CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
 def tell(reply: socket.socket, what: bytes, number: int = 0) -> None:
-    """Say something on the socket of a child; never waits."""
+    """Send a message on the socket of a child; never waits."""
     try:
         reply.send(what + NUMBER.pack(number), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
     except OSError:
-        return  # who asked is gone, or does not want to know
+        return  # the receiver is gone
 
 
 def receive_descriptors(source: socket.socket, most: int) -> tuple[bytes, list[int], bool]:
@@ -33,8 +33,9 @@ def receive_descriptors(source: socket.socket, most: int) -> tuple[bytes, list[i
     `socket.recv_fds` leaves them inheritable: in Python 3.11 it ignores its flags.
 
     Returns:
-        The message, empty where the other end is gone; the descriptors; and whether some did not
-        arrive, since this process may have no more.
+        The message, empty if the other end is gone; the descriptors; and whether some were lost,
+            since
+        this process may have no more.
 
     Raises:
         OSError: nothing could be received.

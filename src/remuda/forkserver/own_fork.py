@@ -1,4 +1,4 @@
-"""A fork of this process, which is asked as `subprocess.Popen` is."""
+"""A fork of this process, with the interface of `subprocess.Popen`."""
 
 from __future__ import annotations
 
@@ -10,27 +10,23 @@ import time
 from typing import Protocol
 
 UNKNOWN = 255
-"""Exit code of a fork whose end `waitpid` did not tell."""
+"""Exit code of a fork whose end `waitpid` did not see."""
 PAUSE = 0.002
 """Seconds between two looks for an end."""
 
 
 class ServerProcess(Protocol):
-    """What is asked of a server's process: a part of `subprocess.Popen`."""
+    """The part of `subprocess.Popen` that a server's process needs."""
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Return its process id."""
 
     def poll(self) -> int | None:
-        """Its exit code, negative the signal that killed it; None while it lives."""
+        """Return its exit code, negative the signal that killed it; None while it lives."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; returns its exit code.
-
-        Raises:
-            subprocess.TimeoutExpired: it lives still.
-        """
+        """Wait for its end and return its exit code, or raise `subprocess.TimeoutExpired`."""
 
     def kill(self) -> None:
         """Send SIGKILL."""
@@ -45,19 +41,15 @@ class OwnFork:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Return its process id."""
         return self._pid
 
     def poll(self) -> int | None:
-        """Its exit code, negative the signal that killed it; None while it lives."""
+        """Return its exit code, negative the signal that killed it; None while it lives."""
         return self._look(os.WNOHANG)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end, at most so many seconds; returns its exit code.
-
-        Raises:
-            subprocess.TimeoutExpired: it lives still.
-        """
+        """Wait for its end and return its exit code, or raise `subprocess.TimeoutExpired`."""
         if timeout is not None:
             limit = time.monotonic() + timeout
             while self.poll() is None:
@@ -78,7 +70,7 @@ class OwnFork:
         if self._code is None:
             try:
                 pid, status = os.waitpid(self._pid, options)
-            except ChildProcessError:  # a game's code waited for all children, or ignores SIGCHLD
+            except ChildProcessError:  # a game waited for all children, or ignores SIGCHLD
                 self._code = UNKNOWN
             else:
                 if pid:

@@ -1,4 +1,4 @@
-"""A child process as its parent sees it: watched, killed and joined without ever blocking."""
+"""Child processes as their parent handles them: watched, killed and joined without blocking."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from remuda.forkserver.recipe import Recipe
 from remuda.memory.lifeline import Lifeline
 
 UNKNOWN = 255
-"""Exit code of a process that ended when the server was not there to tell how."""
+"""Exit code of a process that ended when the server was not there to report it."""
 AT_ONCE = 3600.0
-"""Seconds that are waited in one piece: the system counts milliseconds by 32 bits."""
+"""The longest single wait in seconds: the system counts milliseconds in 32 bits."""
 TELLING = 1.0
-"""Seconds that the server has to tell how a process ended that is known to have ended."""
+"""Seconds for the server to report the exit code of a process that has ended."""
 
 
 class Process(Protocol):
@@ -31,11 +31,11 @@ class Process(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """Its process id; None until it has begun."""
+        """Return its process id; None until it has begun."""
 
     @property
     def sentinel(self) -> int:
-        """A descriptor that is readable when something has become of it; ask again each time."""
+        """Return a descriptor that is readable when its state changes; it may change itself."""
 
     @property
     def exitcode(self) -> int | None:
@@ -43,40 +43,40 @@ class Process(Protocol):
 
     @property
     def failure(self) -> str:
-        """Why the system could not start it; empty: it did, or may still."""
+        """Return why the system could not start it; empty: it did, or may still."""
 
     @property
     def was_lost(self) -> bool:
-        """Whether it ended before it began, by no fault of its own: start it again."""
+        """Return whether it was lost before it began, so that it should be started again."""
 
     def kill(self) -> None:
-        """Let it end at once, by SIGKILL."""
+        """Kill it by SIGKILL."""
 
     def join(self, timeout: float) -> bool:
-        """Wait for its end, at most `timeout` seconds; returns whether it has ended."""
+        """Wait for its end, at most `timeout` seconds; return whether it has ended."""
 
     def close(self) -> None:
-        """Let go of it; it has ended."""
+        """Release it; it has ended."""
 
 
 class Server(Protocol):
-    """The fork server, as far as its children matter to it."""
+    """The interface of the fork server that its children need."""
 
     served: bool
-    """Whether a child of it ever said hello."""
+    """True once one of its children has begun."""
 
     def child_ended(self) -> None:
-        """A process that it forked has ended."""
+        """Note that a child has ended."""
 
 
 class ForkedProcess:
     """A child of the fork server.
 
     Three know of it: this object, the server, and the child itself. Until the child says hello it
-    has touched nothing, and if this object lets go before, it ends instead of beginning. After that
-    its own descriptor tells of its end, and takes signals, with the server or without; the server
-    only adds the exit code. Where this process has no room for that descriptor, the socket stands
-    in for it: the child holds its other end until it ends.
+    has touched nothing, and if this object is closed before, it ends instead of beginning. After
+    that its pidfd reports its end, and takes signals, with the server or without; the server only
+    adds the exit code. If this process has no room for that descriptor, the socket replaces it: the
+    child holds its other end until it ends.
     """
 
     def __init__(self, server: Server, reply: socket.socket) -> None:
@@ -89,28 +89,28 @@ class ForkedProcess:
 
     @property
     def pid(self) -> int | None:
-        """Its process id; None until it has begun."""
+        """Return its process id; None until it has begun."""
         self._listen()
         return self._pid
 
     @property
     def sentinel(self) -> int:
-        """A descriptor that is readable when something has become of it."""
+        """Return a descriptor that is readable when its state changes."""
         return self._reply.fileno() if self._descriptor is None else self._descriptor
 
     @property
     def failure(self) -> str:
-        """Why the system could not start it."""
+        """Return why the system could not start it."""
         return self._failure
 
     @property
     def was_lost(self) -> bool:
-        """Whether the server died, or was given up, before the child began."""
+        """Return whether the server died, or was given up, before the child began."""
         return self._code is not None and self._pid is None and not self._failure
 
     @property
     def exitcode(self) -> int | None:
-        """Its exit code; None while it lives or begins."""
+        """Return its exit code; None while it lives or begins."""
         self._listen()
         if self._code is None and self._descriptor is not None and _is_ready(self._descriptor, 0.0):
             limit = time.monotonic() + TELLING
@@ -123,12 +123,12 @@ class ForkedProcess:
         return self._code
 
     def kill(self) -> None:
-        """Let it end at once; where it has not begun, it never will."""
+        """Kill it; if it has not begun, it never will."""
         if self._code is not None:
             return
         self._listen()
         if self._pid is None:
-            # From here on a hello fails, and who cannot say it ends; what was said before is read.
+            # From here on a hello fails, and the child ends; messages sent before are read.
             with contextlib.suppress(OSError):
                 self._reply.shutdown(socket.SHUT_RD)
             self._listen()
@@ -139,11 +139,11 @@ class ForkedProcess:
         with contextlib.suppress(ProcessLookupError):
             if self._descriptor is not None:
                 signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
-            elif self._code in (None, UNKNOWN):  # the server told no end: the number is its own
+            elif self._code in (None, UNKNOWN):  # no end was reported: the pid is still its own
                 os.kill(self._pid, signal.SIGKILL)
 
     def join(self, timeout: float) -> bool:
-        """Wait for its end, at most `timeout` seconds; returns whether it has ended."""
+        """Wait for its end, at most `timeout` seconds; return whether it has ended."""
         limit = time.monotonic() + timeout
         while self.exitcode is None:
             left = limit - time.monotonic()
@@ -153,7 +153,7 @@ class ForkedProcess:
         return True
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release it."""
         self._reply.close()
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -163,7 +163,7 @@ class ForkedProcess:
             self._server.child_ended()
 
     def _listen(self) -> None:
-        """Take in what was said."""
+        """Read the messages of the server and the child."""
         while self._code is None:
             try:
                 message, descriptors, _ = receive_descriptors(self._reply, 1)
@@ -196,11 +196,7 @@ class SpawnedProcess:
     failure = ""
 
     def __init__(self, recipe: Recipe, lifeline: Lifeline | None) -> None:
-        """Start it.
-
-        Raises:
-            OSError: the system does not allow a further process, or has no memory for it.
-        """
+        """Start it, or raise an OSError if the system has no room for it."""
         alive = lifeline.descriptor if lifeline is not None else None
         with contextlib.ExitStack() as if_it_fails, contextlib.ExitStack() as always:
             file = recipe.write(sent=False)
@@ -221,26 +217,26 @@ class SpawnedProcess:
 
     @property
     def sentinel(self) -> int:
-        """A descriptor that is readable when it has ended."""
+        """Return a descriptor that is readable when it has ended."""
         return self._sentinel
 
     @property
     def exitcode(self) -> int | None:
-        """Its exit code; None while it lives."""
+        """Return its exit code; None while it lives."""
         return self._process.poll()
 
     def kill(self) -> None:
-        """Let it end at once."""
+        """Kill it."""
         self._process.kill()
 
     def join(self, timeout: float) -> bool:
-        """Wait for its end, at most `timeout` seconds; returns whether it has ended."""
+        """Wait for its end, at most `timeout` seconds; return whether it has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout)
         return self._process.returncode is not None
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release it."""
         os.close(self._sentinel)
 
 
@@ -249,7 +245,7 @@ def _with_path(code: str) -> str:
 
 
 def _is_ready(descriptor: int, timeout: float) -> bool:
-    """Whether a descriptor can be read from, or its other end is gone, within `timeout` seconds."""
+    """Return whether a descriptor becomes readable, or its other end closes, in time."""
     poll, limit = select.poll(), time.monotonic() + timeout
     poll.register(descriptor, select.POLLIN)
     while True:

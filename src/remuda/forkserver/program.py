@@ -1,4 +1,4 @@
-"""How the program's own process begins a server: it loads what children need, and forks it off."""
+"""Start the server from the program's process: load what children need, and fork it off."""
 
 from __future__ import annotations
 
@@ -12,30 +12,27 @@ from remuda.forkserver.own_fork import OwnFork, ServerProcess
 
 
 def is_the_program() -> None:
-    """Tell that this process is the program's: only what is known here has run in it so far."""
+    """Note that this process is the program's: it has run nothing but Remuda's start so far."""
     ProcessState.is_program = True
 
 
 def load_and_begin(say: Callable[[str], None]) -> None:
-    """Load what children are to have, and let the server of this process be a fork of it.
+    """Load what children need, and make the server of this process a fork of it.
 
     So it is loaded once, and not twice side by side. For the program, which needs it itself and has
-    done nothing yet; in any other process it is what `begin` does.
-
-    Args:
-        say: where it is told if something has to be compiled.
+    done nothing yet; in any other process it equals `begin`. `say` reports compiling.
     """
     state = ProcessState
     fresh = threading.active_count() == 1 and "torch" not in sys.modules
     if state.is_program and fresh and sys.platform == "linux" and state.server is None:
-        from remuda.compiling import telling_of_compiling
+        from remuda.compiling import reporting_compiling
 
-        with telling_of_compiling(say):  # in this process only, so the fork comes after it
+        with reporting_compiling(say):  # in this process only, so the fork comes after it
             server.load(MODULES)
         begin(_fork)
     begin()
 
 
-def _fork(requests: int, lifeline: int, said: int) -> ServerProcess:
-    """A server that has what this process has."""
-    return OwnFork(server.fork(requests, lifeline, said))
+def _fork(requests: int, lifeline: int, output: int) -> ServerProcess:
+    """Return a server that has loaded the same as this process."""
+    return OwnFork(server.fork(requests, lifeline, output))

@@ -1,7 +1,7 @@
-"""What a child process is started from: a file without a name, so that no pipe can fill up.
+"""The recipe of a child process: a file without a name, so that no pipe can fill up.
 
-A child reads its recipe by itself, whenever it comes to it. The process that asks for the child
-writes into memory only: it never waits for a child, whatever becomes of that one.
+A child reads its recipe when it is ready. The process that requests the child writes into memory
+only: it never waits for a child, whatever happens to it.
 """
 
 from __future__ import annotations
@@ -25,56 +25,53 @@ from remuda.forkserver.messages import CHUNK, receive_descriptors
 
 @dataclass(frozen=True)
 class Inherited:
-    """A descriptor that a child which is spawned has by its parent's number."""
+    """A descriptor that a spawned child inherits under its parent's number."""
 
     number: int
 
     def detach(self) -> int:
-        """For the child: it is its own from now on."""
+        """Return the child's descriptor."""
         os.set_inheritable(self.number, False)
         return self.number
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A descriptor that is sent to a child which is forked."""
+    """A descriptor that is sent to a forked child."""
 
     index: int
 
     def detach(self) -> int:
-        """For the child: it is its own from now on."""
+        """Return the child's descriptor."""
         return _received[self.index]
 
 
 _received: list[int] = []
-"""In a child: the descriptors that it was sent."""
+"""In a child: the descriptors that it received."""
 
 
 @dataclass
 class Recipe:
-    """A call that a child process is to make, with all that it must have before."""
+    """A call for a child process, with all that it needs before."""
 
     target: Callable[..., object]
     args: tuple[Any, ...]
     name: str
     log: str
-    """Where all output of the child goes; empty: where its parent's goes."""
+    """The file for all output of the child; empty: its parent's output."""
     descriptors: list[int] = field(default_factory=list)
-    """Of the parent, that the child needs; known once it is written."""
+    """Descriptors of the parent that the child needs; known once the recipe is written."""
 
     def __post_init__(self) -> None:
-        """Tie the log to the directory of now: a fork server was begun in another, maybe."""
+        """Make the log's path absolute: a fork server may have begun in another directory."""
         if self.log:
             self.log = os.path.abspath(self.log)
 
     def write(self, sent: bool) -> int:
-        """Write it into a file without a name.
+        """Write it into a file without a name, and return a descriptor at its beginning.
 
         Args:
-            sent: whether the child is sent its descriptors, or inherits them.
-
-        Returns:
-            A descriptor at the beginning of the file.
+            sent: whether descriptors are sent to the child, or inherited.
         """
         header: dict[str, Any] = {
             "log": self.log,
@@ -120,11 +117,7 @@ class Recipe:
 
 
 def receive(parent: socket.socket, count: int) -> None:
-    """For the child: take in the descriptors that it was sent.
-
-    Raises:
-        OSError: some did not arrive, since this process may not have so many.
-    """
+    """Receive a child's descriptors, or raise an OSError if it may not have so many."""
     while len(_received) < count:
         _, descriptors, is_cut = receive_descriptors(parent, CHUNK)
         if is_cut or not descriptors:
@@ -133,23 +126,23 @@ def receive(parent: socket.socket, count: int) -> None:
 
 
 class _Descriptors:
-    """What `multiprocessing.reduction.DupFd` asks for while a recipe is written."""
+    """The interface of `multiprocessing.reduction.DupFd` while a recipe is written."""
 
     def __init__(self, found: list[int], sent: bool) -> None:
         self._found, self._sent = found, sent
 
     def duplicate_for_child(self, descriptor: int) -> int:
-        """Note a descriptor that the child needs; returns its index."""
+        """Note a descriptor that the child needs, and return its index."""
         self._found.append(descriptor)
         return len(self._found) - 1
 
     def DupFd(self, index: int) -> Sent | Inherited:  # noqa: N802
-        """How it crosses."""
+        """Return how it reaches the child."""
         return Sent(index) if self._sent else Inherited(self._found[index])
 
 
 def nameless_file(name: str) -> int:
-    """A descriptor of an empty file that no path leads to."""
+    """Return a descriptor of an empty file that no path leads to."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create(name, os.MFD_CLOEXEC)
     descriptor, path = tempfile.mkstemp(prefix=name)

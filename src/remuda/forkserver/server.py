@@ -1,9 +1,9 @@
 """The server that children are forked from: it has the libraries loaded, and does nothing else.
 
 It is a fresh process that imports them (`main`), or a fork of one that just has (`fork`). It never
-plays, trains, or touches a GPU, and runs no thread of its own, so that a fork of it is as good as a
-fresh process that has just imported the same. It serves each process that it forks for by a socket
-of its own; all that may block is its own `poll`.
+plays, trains, or touches a GPU, and starts no thread, so that a fork of it is as good as a fresh
+process that has just imported the same. It serves each process that it forks by a separate socket;
+it blocks only in `poll`.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ PARTS = 5
 
 
 def main(requests: int, lifeline: int, modules: Sequence[str]) -> None:
-    """Import, and serve until the process that started this one is gone.
+    """Import modules, and serve until the process that started this one is gone.
 
     Args:
-        requests: the socket that it asks by.
+        requests: the socket of its requests.
         lifeline: the read end of its lifeline.
-        modules: what to import.
+        modules: to import.
     """
     child.ignore_held_signals()
     for descriptor in (requests, lifeline):  # libraries may start programs while they are loaded
@@ -56,7 +56,7 @@ def main(requests: int, lifeline: int, modules: Sequence[str]) -> None:
 
 
 def load(modules: Sequence[str]) -> None:
-    """Import what children are to have, and lay it aside from the garbage collector."""
+    """Import modules for children, and exclude them from garbage collection."""
     from remuda.memory.atomic import warm_up
 
     was_enabled = gc.isenabled()
@@ -72,22 +72,22 @@ def load(modules: Sequence[str]) -> None:
             gc.enable()
 
 
-def fork(requests: int, lifeline: int, said: int) -> int:
-    """Fork a server from this process, which has loaded what children are to have.
+def fork(requests: int, lifeline: int, output: int) -> int:
+    """Fork a server from this process, which has loaded what children need.
 
     For a process that has done nothing else, and in which no thread runs but the sleeping ones of
-    libraries that can be forked. Signals are held back meanwhile (`held_signals`).
+    libraries that can be forked. Signals are blocked meanwhile (`held_signals`).
 
     Args:
-        requests: the socket that the server is asked by.
+        requests: the socket of the server's requests.
         lifeline: the read end of its lifeline.
-        said: where its output goes.
+        output: the file of its output.
 
     Returns:
         Its process id; the server itself never returns.
 
     Raises:
-        OSError: it cannot be.
+        OSError: it cannot be forked.
     """
     os.close(os.pidfd_open(os.getpid()))  # as in `main`
     for stream in (sys.stdout, sys.stderr):  # what they hold is written once
@@ -98,12 +98,12 @@ def fork(requests: int, lifeline: int, said: int) -> int:
         return pid
     try:
         child.ignore_held_signals()
-        requests, lifeline, said = (_above_standard(n) for n in (requests, lifeline, said))
-        _keep_open({requests, lifeline, said})
+        requests, lifeline, output = (_above_standard(n) for n in (requests, lifeline, output))
+        _keep_open({requests, lifeline, output})
         nothing = os.open(os.devnull, os.O_RDONLY)
-        for descriptor, number in ((nothing, 0), (said, 1), (said, 2)):
+        for descriptor, number in ((nothing, 0), (output, 1), (output, 2)):
             os.dup2(descriptor, number)
-        for descriptor in (nothing, said):
+        for descriptor in (nothing, output):
             os.close(descriptor)
         _serve(requests, lifeline, die_with_parent(lifeline, thread=False))
     except BaseException:
@@ -113,21 +113,21 @@ def fork(requests: int, lifeline: int, said: int) -> int:
 
 
 def _fork_now() -> int:
-    """Fork; that libraries have threads which sleep is known, and no reason for a warning."""
+    """Fork; sleeping threads of libraries are known, and no reason for a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def _above_standard(descriptor: int) -> int:
-    """The same file by a number that none of the three standard ones has, if they are closed."""
+    """Return the same file by a number above those of the standard streams."""
     if descriptor > 2:
         return descriptor
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 def _keep_open(wanted: set[int]) -> None:
-    """Close all else but the three standard ones: who holds them here will never look at them."""
+    """Close all other descriptors above those of the standard streams."""
     for name in os.listdir("/proc/self/fd"):
         if (number := int(name)) > 2 and number not in wanted:
             with contextlib.suppress(OSError):  # the one by which the names were read
@@ -143,27 +143,27 @@ def _serve(requests: int, lifeline: int, own: int | None) -> NoReturn:
 
 
 class _Server:
-    """Forks children, and tells those who asked for them how they ended.
+    """Forks children, and reports how they ended.
 
     Everything here belongs to the server's one thread. If it dies, children live on: they hold what
-    they need, and those who asked see their deaths by the children's own descriptors.
+    they need, and their parents see their deaths by the children's own descriptors.
     """
 
     def __init__(self, requests: socket.socket, lifeline: int, own: int | None) -> None:
         self._lifeline, self._own = lifeline, own
         self._spare = os.dup(lifeline)
-        """Closed while a request is answered, so that there is room for one socket at least: who
-        asks is told where there is none for more."""
+        """Closed while a request is answered, so that there is room for one socket at least: by it
+        a lack of room for more is reported."""
         self._clients = {requests.fileno(): requests}
         self._owner = requests
         self._children: dict[int, tuple[int, socket.socket]] = {}
-        """By descriptor of the process: its pid and its socket."""
+        """The pid and the socket of each child, by its descriptor."""
         self._poll = select.poll()
         self._poll.register(requests, select.POLLIN)
         self._poll.register(lifeline, select.POLLIN)
 
     def serve(self) -> NoReturn:
-        """Fork and tell, until the owner is gone."""
+        """Fork and report, until the owner is gone."""
         while True:
             for number, _ in self._poll.poll():
                 if number in self._clients:
@@ -195,11 +195,7 @@ class _Server:
         self._spare = os.dup(self._lifeline)  # there is room: parts of the request were closed
 
     def _fork(self, reply: socket.socket, parts: Sequence[int]) -> None:
-        """Fork a child, and watch it.
-
-        Raises:
-            OSError: there is no child.
-        """
+        """Fork a child, and watch it; or raise an OSError."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             pid = _fork_now()
@@ -230,7 +226,7 @@ class _Server:
         reply.close()
 
     def _forget(self, client: socket.socket) -> None:
-        """A client is gone; the server goes with its owner."""
+        """Forget a client that is gone; the server ends with its owner."""
         if client is self._owner:
             os._exit(0)
         self._poll.unregister(client)
@@ -244,7 +240,7 @@ class _Server:
         ours: socket.socket,
         theirs: socket.socket,
     ) -> NoReturn:
-        """Be the child: leave the server behind, say hello, and do what the recipe says."""
+        """Become the child: close the server's descriptors, say hello, and execute the recipe."""
         code = child.EXCEPTION
         try:
             recipe, out, err, *rest = parts
@@ -269,7 +265,7 @@ class _Server:
 
 
 def _hello(reply: socket.socket) -> None:
-    """Tell the asking process who one is; if it listens no more, end before touching anything."""
+    """Send this process's id to the parent; if it has closed the socket, end at once."""
     try:
         descriptor, hello = os.pidfd_open(os.getpid()), HELLO + NUMBER.pack(os.getpid())
         try:
@@ -285,14 +281,14 @@ def _hello(reply: socket.socket) -> None:
 
 
 def _begin(requests: socket.socket) -> None:
-    """Have nothing of the server's but its libraries."""
+    """Drop everything of the server but its libraries."""
     import atexit
     import weakref
     from multiprocessing import util
 
     from remuda.forkserver import client
 
-    # What the server registered is not the child's to do; what the child registers is, and both
+    # Exit functions of the server must not run in the child; those of the child must, and both
     # modules register themselves only once.
     atexit._clear()
     weakref.finalize._registry.clear()  # type: ignore[attr-defined]

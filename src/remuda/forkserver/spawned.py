@@ -1,4 +1,4 @@
-"""Where a child begins that is spawned as a fresh interpreter."""
+"""The entry point of a child that is spawned as a fresh interpreter."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from remuda.forkserver import child
 
 
 def main(recipe: int, lifeline: int | None, own: Sequence[int]) -> None:
-    """Ignore what is the parent's to act on, and do what the recipe says.
+    """Ignore the parent's signals, and execute a recipe.
 
-    Args:
-        recipe: a descriptor at the beginning of the file that `Recipe.write` wrote.
-        lifeline: the read end of the parent's lifeline; None: it does not matter.
-        own: descriptors that programs started by this process do not get: both of these, and the
-            one whose closing tells of its end.
+    `own` are descriptors that programs started by this process do not inherit: the recipe, the
+    lifeline, and the one whose closing marks its end.
     """
     child.ignore_held_signals()
     for descriptor in own:
