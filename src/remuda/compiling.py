@@ -63,8 +63,6 @@ class Progress:
 
 
 class _Counter(event.Listener):
-    """Reports compiling in this process."""
-
     def __init__(self, progress: Progress) -> None:
         self._progress, self._compiled = progress, 0
 

@@ -194,7 +194,6 @@ def _fields(argument: Any) -> Any:
 
 @cache
 def _contents(path: str) -> str:
-    """Return the digest of a file, as of the first call."""
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:  # in a notebook's cell or a zip file

@@ -13,12 +13,7 @@ from remuda.user_code import where_raised
 
 
 def load(path: str, key: str) -> Any:
-    """Load `module:Name` (the name may have dots), or a pickle by its name.
-
-    Raises:
-        ConfigError: there is none; the message names the setting `key`.
-        UserCodeError: the module raised as it was imported.
-    """
+    """Load `module:Name` (the name may have dots), or a pickle by its name."""
     if pickled.is_pickled(path):
         try:
             return pickled.load_named(path)
@@ -32,13 +27,7 @@ def load(path: str, key: str) -> Any:
 
 
 def import_module(name: str) -> Any:
-    """Import a module of the user's, from the directories of opened runs too.
-
-    Raises:
-        ModuleNotFoundError: there is none of this name.
-        UserCodeError: it raised as it was imported, or imports a missing module.
-        ImportError, ValueError: as `importlib.import_module`, without user code.
-    """
+    """Import a module of the user's, from the directories of opened runs too."""
     try:
         try:
             found = importlib.import_module(name)

@@ -28,9 +28,6 @@ def name_objects(settings: Mapping[str, Any]) -> dict[str, Any]:
     and `director` of a population, in its `scripted`, in `env.scripted` and `env.wrappers`;
     policies of runs may be `init_from` and in `members_from`. A `Section`, as of another run's
     configuration, becomes a mapping of its explicit settings.
-
-    Raises:
-        UsageError: an object cannot be sent to other processes, or a policy is of no run.
     """
     named = {name: _as_mapping(section) for name, section in settings.items()}
     if "policy" in named:
@@ -57,17 +54,7 @@ def name_objects(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def name_scripted(scripted: Any, key: str, example: str = "agent_1") -> Any:
-    """Return scripted policies by agent or member, with names in place of functions.
-
-    Args:
-        scripted: the mapping.
-        key: the setting, for messages.
-        example: an agent or member, for messages.
-
-    Raises:
-        UsageError: a function cannot be sent to other processes, or it is no mapping of names and
-            functions.
-    """
+    """Return scripted policies by agent or member, with names in place of functions."""
     if not isinstance(scripted, Mapping):
         raise UsageError(
             f"{key}: give a mapping such as {{{example!r}: 'random'}}; this is {scripted!r}"
@@ -83,7 +70,6 @@ def name_scripted(scripted: Any, key: str, example: str = "agent_1") -> Any:
 
 
 def _as_mapping(value: Any) -> Any:
-    """Replace sections by mappings of their explicit settings."""
     if isinstance(value, Section):
         return value.model_dump(exclude_unset=True)
     if isinstance(value, Mapping):
@@ -94,13 +80,7 @@ def _as_mapping(value: Any) -> Any:
 def gone_on_with(
     path: Path, tree: Mapping[str, Any], presets: str | Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the settings of the run in `path`, overridden by `tree`.
-
-    Raises:
-        UsageError: `tree` names another directory, its `run` is no section, or there are presets,
-            which are for new runs.
-        RunDirectoryError: there is no such run.
-    """
+    """Return the settings of the run in `path`, overridden by `tree`."""
     if presets:
         raise UsageError(f"preset={presets!r} is for a new run, and resume continues one")
     section = tree.get("run", {})
@@ -123,12 +103,7 @@ def gone_on_with(
 
 
 def tree_of(config: Settings, presets: str | Sequence[str] = ()) -> dict[str, Any]:
-    """Return a whole configuration as a tree of plain data that overrides some presets.
-
-    Raises:
-        UsageError: it holds no settings.
-        ConfigError: the file is missing or wrong, or there is no such preset.
-    """
+    """Return a whole configuration as a tree of plain data that overrides some presets."""
     names = [presets] if isinstance(presets, str) else presets
     if not (isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)):
         raise UsageError(f"preset is {presets!r}; give the name of one, or a list of names")

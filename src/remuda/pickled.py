@@ -103,11 +103,7 @@ def add_pickles(pickles: Mapping[str, bytes]) -> None:
 
 
 def name_object(thing: object, what: str) -> str:
-    """Return a name by which this process and its children find a class or function.
-
-    Raises:
-        UsageError: it cannot be pickled; the message calls it `what`, such as `the game`.
-    """
+    """Return a name by which this process and its children find a class or function."""
     path = import_path(thing)
     if path is not None:
         return path
@@ -149,11 +145,7 @@ def pickle_of(name: str) -> bytes:
 
 
 def load_object(name: str, data: bytes) -> Any:
-    """Return the class or function in a pickle; this runs code.
-
-    Raises:
-        MissingCodeError: it is damaged, of another Python, or imports a missing module.
-    """
+    """Return the class or function in a pickle; this runs code."""
     if name in OBJECTS:
         return OBJECTS[name]
     if _digest_in(name) != _digest(data):

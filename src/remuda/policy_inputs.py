@@ -23,11 +23,7 @@ def as_array(values: npt.ArrayLike, name: str, policy: str) -> Array:
 def as_rows(
     observation: npt.ArrayLike, shape: tuple[int, ...], dtype: npt.DTypeLike, policy: str
 ) -> tuple[Array, bool]:
-    """Return one observation, or a batch, as [N, size], and whether it is a single one.
-
-    Raises:
-        UsageError: the shape is wrong, or `dtype` cannot hold a value exactly.
-    """
+    """Return one observation, or a batch, as [N, size], and whether it is a single one."""
     array = as_array(observation, "observation", policy)
     single = array.shape == shape
     if not single and array.shape[1:] != shape:
@@ -94,12 +90,7 @@ def check_rate(epsilon: object) -> None:
 def exploration_rate(
     deterministic: bool, epsilon: float | None, policy: str, algorithm: str, samples: bool
 ) -> float | None:
-    """Return the exploration rate; None: the policy's final rate in training.
-
-    Raises:
-        UsageError: an argument is invalid, or `epsilon` contradicts `deterministic` or an
-            algorithm that `samples` its actions.
-    """
+    """Return the exploration rate; None: the policy's final rate in training."""
     check_switch(deterministic, "deterministic")
     if epsilon is not None:
         check_rate(epsilon)

@@ -33,8 +33,6 @@ a game."""
 
 @dataclass(frozen=True)
 class _Place:
-    """A line of code that an exception passed through."""
-
     file: str
     line: int
     function: str

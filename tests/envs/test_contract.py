@@ -195,6 +195,10 @@ class SharesItsMap(Small):
 class ForgetsFacts(Small):
     facts = ("gems",)
 
+    def end_turn(self):
+        result = super().end_turn()
+        return TurnResult(result.rewards, result.terminated, result.truncated)
+
 
 class InfiniteFacts(Small):
     facts = ("gems",)

@@ -62,11 +62,7 @@ class ArrayGame(VectorEnv):
         return {name: array.copy() for name, (array, _) in self._world().items()}
 
     def restore(self, state: State) -> None:
-        """Restore what `state` returned.
-
-        Raises:
-            CheckpointError: it is of a game with other options, or breaks the rules.
-        """
+        """Restore what `state` returned."""
         world = self._world()
         found = fitting_all(state, world)
         self._check(state)
@@ -105,7 +101,6 @@ class GridGame(ArrayGame):
         self.rewards_so_far = self._rewards
 
     def _position_range(self) -> Range:
-        """Return the rows and columns inside the border."""
         return Range(1, max(self.tiles.shape[1:]) - 2)
 
     def _check(self, state: State) -> None:

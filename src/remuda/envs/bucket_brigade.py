@@ -478,7 +478,6 @@ def _reset(
     mask: Bools,
     spark: float,
 ) -> None:
-    """Light the first fires."""
     for env in range(houses.shape[0]):
         if mask[env]:
             progress[env], before[env], nights[env], sums[env] = 0.0, SAFE, 0, 0.0

@@ -41,11 +41,7 @@ class UntakeableError(BadValueError):
 
 
 def number(value: Any, check: bool = True) -> float:
-    """Return a reward as a float: a number of Python or NumPy, or an array or tensor of one.
-
-    Raises:
-        BadValueError: it is no number; without `check`, `float` does not take it either.
-    """
+    """Return a reward as a float: a number of Python or NumPy, or an array or tensor of one."""
     if isinstance(value, PLAIN):
         return _float(value)
     if value is None:
@@ -73,11 +69,7 @@ def _float(value: Any) -> float:
 
 
 def flag(name: str, value: Any, check: bool = True) -> bool:
-    """Return a flag that an episode has ended.
-
-    Raises:
-        BadValueError: it is neither true nor false; without `check`, it has no truth value.
-    """
+    """Return a flag that an episode has ended."""
     if value is True or value is False:
         return value
     array = numbers_in(value)
@@ -94,11 +86,7 @@ def flag(name: str, value: Any, check: bool = True) -> bool:
 
 
 def write_checked(what: str, value: Any, out: Array) -> None:
-    """Write a value into its row.
-
-    Raises:
-        BadValueError: it is missing, of another shape, or the cast would change it.
-    """
+    """Write a value into its row."""
     if type(value) is np.ndarray and value.shape == out.shape and out.dtype.kind == "f":
         # No number is refused for not fitting; what becomes infinite is found later.
         if value.dtype.kind in "biu" or value.dtype == out.dtype:
@@ -112,11 +100,7 @@ def write_checked(what: str, value: Any, out: Array) -> None:
 
 
 def fitting(what: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return a value as an array of this shape and dtype.
-
-    Raises:
-        BadValueError: it is missing, of another shape, or the cast would change it.
-    """
+    """Return a value as an array of this shape and dtype."""
     if value is None:
         raise BadValueError(f"{what} is missing")
     array = numbers_in(value)
@@ -319,7 +303,6 @@ def _bounds_of(spec: AgentSpec, seen: Array) -> tuple[Array, Array, Array] | Non
 
 
 def _is_whole(low: Array, high: Array, dtype: np.dtype[Any]) -> bool:
-    """Return whether the bounds include all numbers of a dtype of integers."""
     limits = np.iinfo(dtype)
     return bool((low == limits.min).all() and (high == limits.max).all())
 

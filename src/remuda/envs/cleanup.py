@@ -196,7 +196,6 @@ class Cleanup(GridGame):
 
     @cached_property
     def _sprites(self) -> Array:
-        """Draw each kind of tile, in the order of their numbers, then each agent."""
         agents = [agent_sprite(agent_colour(agent)) for agent in range(self.num_agents)]
         ground = [wall_sprite(), _water(), _pollution(), _tree(False), _tree(True), floor_sprite()]
         beams = [_beam((120, 220, 255)), _beam((255, 110, 110))]
@@ -231,7 +230,6 @@ def _place(
     seeds: Integers,
     mask: Bools,
 ) -> None:
-    """Draw the positions of agents and apples at the start."""
     for env in range(tiles.shape[0]):
         if not mask[env]:
             continue

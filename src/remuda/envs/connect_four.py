@@ -94,7 +94,6 @@ class ConnectFour(ArrayGame):
 
     @cached_property
     def _sprites(self) -> Array:
-        """Draw a hole, and a disc of each agent."""
         colours = [FLOOR, agent_colour(0), agent_colour(2)]
         return np.stack(
             [sprite((WALL, block(0, 0, 1.0, 0.0)), (c, disc(0, 0, 0.78))) for c in colours]

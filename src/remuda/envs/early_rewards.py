@@ -135,7 +135,6 @@ class EarlyRewards:
         self._turn += 1
 
     def _read(self) -> Iterator[tuple[str, _Table, Array]]:
-        """Yield every table that may still hold the rewards, and its numbers now."""
         for name, table in list(self._tables.items()):
             now = table.read(self._shape)
             if now is None:

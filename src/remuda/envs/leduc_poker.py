@@ -150,7 +150,6 @@ def _deal(streams: Array, cards: Integers, seeds: Integers, mask: Bools) -> None
 
 @njit(cache=True)
 def _count(done: Integers) -> int:
-    """Count the actions in a round: [4]."""
     count = 0
     while count < done.size and done[count] != WAIT:
         count += 1
@@ -165,7 +164,6 @@ def _may_fold(done: Integers, count: int) -> bool:
 
 @njit(cache=True)
 def _may_raise(done: Integers, count: int) -> bool:
-    """Return whether there are raises left in the round."""
     raises = 0
     for place in range(count):
         raises += done[place] == RAISE

@@ -107,7 +107,6 @@ def _can_be_imported(name: str) -> bool:
 
 
 def _has_size(spiel: Any, kind: Any) -> bool:
-    """Return whether an OpenSpiel game has observations of a fixed size, and few enough actions."""
     from remuda.envs.adapters.open_spiel import MOST_ACTIONS
 
     game = spiel.load_game(kind.short_name)

@@ -44,13 +44,7 @@ ALLOWED = (
 
 
 def import_factory(path: str) -> Factory:
-    """Import `module:name`; the name may have dots.
-
-    Raises:
-        UnknownGameError: there is no such module, or nothing of that name in it.
-        UserCodeError: the module raised as it was imported.
-        ConfigError: it is no class and no function.
-    """
+    """Import `module:name`; the name may have dots."""
     module, _, name = path.partition(":")
     try:
         imported = import_module(module)
@@ -88,21 +82,7 @@ def make_copies(
     name: str,
     wrapping: Wrapping = NOTHING,
 ) -> VectorEnv:
-    """Make copies of a user's game.
-
-    Args:
-        factory: makes all copies, or one at each call.
-        num_envs: copies.
-        options: further keywords of the factory.
-        name: of the game, for messages.
-        wrapping: wrappers of each copy, and metrics of its `info`.
-
-    Raises:
-        UserCodeError: the user's code raised.
-        ConfigError: it refuses these options, makes no environment, or makes all copies at once, so
-            that they cannot be wrapped.
-        ContractError: the size of an observation varies.
-    """
+    """Make copies of a user's game."""
     if takes_num_envs(factory, options):
         return _make_together(factory, num_envs, options, name, wrapping)
     one = OneByOne(factory, _with_pictures(factory, options) if num_envs == 1 else options, name)
@@ -114,7 +94,6 @@ def make_copies(
 def _make_together(
     factory: Factory, num_envs: int, options: Mapping[str, Any], name: str, wrapping: Wrapping
 ) -> VectorEnv:
-    """Make copies by a factory that takes `num_envs`."""
     parameters = parameters_of(factory)
     if "num_envs" not in parameters and not takes_anything(parameters):
         raise ConfigError(f"{name} holds all copies of a game, and has to take num_envs")
@@ -234,7 +213,6 @@ def _adapter_of(
 
 
 def _with_pictures(factory: Factory, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Add `render_mode` to the options if the environment can draw pictures."""
     from remuda.envs.adapters.spaces import with_pictures
 
     parameters, options = parameters_of(factory), dict(options)

@@ -59,13 +59,7 @@ class Game:
         return library is not None and library.wraps
 
     def load(self) -> Callable[..., Any]:
-        """Import the factory.
-
-        Raises:
-            UnknownGameError: there is no such module, or nothing of that name in it.
-            UserCodeError: the module raised as it was imported.
-            ConfigError: it cannot be called.
-        """
+        """Import the factory."""
         if self.pickle:
             return cast(Callable[..., Any], pickled.load_object(self.name, self.pickle))
         module, _, attribute = self.factory.partition(":")
@@ -77,10 +71,6 @@ class Game:
         """Load a policy that does not learn: `random`, one of `scripted`, or `module:callable`.
 
         It may also be the name of a pickle. A class is instantiated without arguments.
-
-        Raises:
-            ConfigError: there is none of that name, or it cannot be called.
-            UserCodeError: its module raised as it was imported.
         """
         found = self._find_policy(name)
         if isinstance(found, type):
@@ -115,18 +105,7 @@ class Game:
         return policy
 
     def make(self, num_envs: int, /, **options: Any) -> VectorEnv:
-        """Make `num_envs` copies.
-
-        Args:
-            num_envs: copies.
-            options: the game's options; `env.wrappers` and `env.episode_metrics` of each copy; and
-                `env.observe_together`: all agents observe at the start of a turn.
-
-        Raises:
-            ConfigError: the game does not know an option, or refuses its value; or agents cannot
-                observe together.
-            UserCodeError: the user's code raised.
-        """
+        """Make `num_envs` copies."""
         if "num_envs" in options:
             raise ConfigError(
                 "env.options.num_envs: how many copies are played is no option of a game; to train "
@@ -306,9 +285,6 @@ def find_game(name: str) -> Game:
 
     It is one of `GAMES`, a library's such as `gymnasium:CartPole-v1`, the user's `module:callable`,
     or a name that `name_game` returned.
-
-    Raises:
-        UnknownGameError: there is none; the message names the nearest and all there are.
     """
     if name in GAMES:
         return GAMES[name]
@@ -329,11 +305,7 @@ def find_game(name: str) -> Game:
 
 
 def name_game(game: object) -> str:
-    """Return the name of a game, or of a class or function that makes it.
-
-    Raises:
-        UsageError: it is an environment that was already made, or none; or it cannot be pickled.
-    """
+    """Return the name of a game, or of a class or function that makes it."""
     if isinstance(game, str):
         return game
     try:

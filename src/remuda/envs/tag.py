@@ -130,7 +130,6 @@ class Tag(GridGame):
 
     @cached_property
     def _sprites(self) -> Array:
-        """Draw wall, floor, each agent, and the one that is "it"."""
         agents = [agent_sprite(agent_colour(1 + agent)) for agent in range(self.num_agents)]
         chaser = agent_sprite((235, 60, 60), ground=(92, 34, 44))
         return np.stack([wall_sprite(), floor_sprite(), *agents, chaser], dtype=np.uint8)
@@ -143,7 +142,6 @@ class Tag(GridGame):
 def _place(
     tiles: Array, positions: Integers, it: Integers, streams: Array, seeds: Integers, mask: Bools
 ) -> None:
-    """Draw the positions of the agents at the start, and which of them is "it"."""
     height, width = tiles.shape[1:]
     for env in range(tiles.shape[0]):
         if not mask[env]:

@@ -140,7 +140,6 @@ class TreasureHunt(GridGame):
 
     @cached_property
     def _sprites(self) -> Array:
-        """Draw each kind of tile, in the order of their numbers, then each agent."""
         agents = [agent_sprite(agent_colour(agent)) for agent in range(self.num_agents)]
         return np.stack(
             [floor_sprite(), wall_sprite(), _gem(), _bone(), _food(), *agents], dtype=np.uint8

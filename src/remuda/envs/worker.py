@@ -113,7 +113,6 @@ def _report_to_supervisor(share: Share) -> None:
 
 
 def _serve(env: VectorEnv, shared: SharedArrays, share: Share) -> None:
-    """Serve a request, in the order of a turn."""
     own, todo = slice(share.first, share.end), shared["todo"][share.index]
     if todo[RESET]:
         env.reset(shared["seeds"][own], shared["mask"][own])

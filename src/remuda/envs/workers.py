@@ -122,7 +122,6 @@ class WorkerEnvs(VectorEnv):
             raise
 
     def _describe(self, one: VectorEnv) -> None:
-        """Take over the declarations of one copy."""
         self.agents, self.turn_groups = one.agents, one.turn_groups
         self.facts, self.can_observe_together = one.facts, one.can_observe_together
         self.may_return_at_once = one.may_return_at_once
@@ -142,7 +141,6 @@ class WorkerEnvs(VectorEnv):
         )
 
     def _divide(self, game: Game, options: dict[str, Any], check: bool) -> list[Share]:
-        """Give each worker its share of the copies."""
         workers = len(self._wakeups)
         bounds = [self.num_envs * i // workers for i in range(workers + 1)]
         return [
@@ -308,12 +306,10 @@ class WorkerEnvs(VectorEnv):
         self._fail(worker, why or f"ended with exit code {code}")
 
     def _owes(self, worker: int) -> bool:
-        """Return whether a worker has not answered yet."""
         words = self._shared["words"].reshape(-1)
         return load(words, 3 * worker + DONE) != self._requests
 
     def _look_for_failure(self, worker: int) -> None:
-        """Raise the message of a worker that answered with a failure."""
         failed = self._shared["words"][worker, FAILED]
         if not self._owes(worker) and failed:
             message = bytes(self._shared["message"][worker]).rstrip(b"\0").decode(errors="ignore")

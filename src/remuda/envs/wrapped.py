@@ -101,17 +101,7 @@ class SeatsTaken(Wrapped):
 def with_scripted(
     game: Game, env: VectorEnv, scripted: Mapping[str, str], rng: np.random.Generator
 ) -> VectorEnv:
-    """Return copies of a game in which scripted policies play some agents.
-
-    Args:
-        game: the game.
-        env: its copies.
-        scripted: by agent, the policy's name, as `Game.policy` takes it.
-        rng: the generator of these policies.
-
-    Raises:
-        ConfigError: there is no such agent, or no such policy.
-    """
+    """Return copies of a game in which scripted policies play some agents."""
     if not scripted:
         return env
     names = [spec.name for spec in env.agents]

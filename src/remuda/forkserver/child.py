@@ -46,13 +46,7 @@ def ignore_held_signals() -> None:
 
 
 def main(recipe: int, lifeline: int | None, parent: socket.socket | None = None) -> None:
-    """Execute a recipe, and end this process.
-
-    Args:
-        recipe: a descriptor at the beginning of the file that `Recipe.write` wrote.
-        lifeline: the read end of the parent's lifeline, or None.
-        parent: the socket that descriptors come from; None: they were inherited.
-    """
+    """Execute a recipe, and end this process."""
     code: object = EXCEPTION
     try:
         if lifeline is not None:

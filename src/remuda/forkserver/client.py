@@ -112,12 +112,10 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Return its process id."""
         return self.process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Return whether it still runs."""
         return self.process.poll() is None
 
     def is_dying(self) -> bool:
@@ -175,7 +173,6 @@ class InheritedServer:
         requests.setblocking(False)
 
     def send(self, parts: list[int]) -> None:
-        """Request a child, or raise an OSError if the server is gone, or takes no requests."""
         socket.send_fds(self._requests, [b"fork"], parts, socket.MSG_NOSIGNAL)
 
     def is_dying(self) -> bool:
@@ -286,16 +283,6 @@ def start(
     """Start a process that calls `target(*args)`; does not wait for it.
 
     Both must be picklable; shared memory in `args` is shared.
-
-    Args:
-        target: the function to call.
-        args: its arguments.
-        name: of the process.
-        lifeline: kills it, by SIGKILL, when it is closed or this process ends; None: the latter.
-        log: a file for all of its output; empty: this process's output.
-
-    Raises:
-        OSError: the system does not allow a further process, or has no memory for it.
     """
     recipe = Recipe(target, args, name, log)
     begin()

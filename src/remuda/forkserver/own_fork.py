@@ -19,8 +19,7 @@ class ServerProcess(Protocol):
     """The part of `subprocess.Popen` that a server's process needs."""
 
     @property
-    def pid(self) -> int:
-        """Return its process id."""
+    def pid(self) -> int: ...
 
     def poll(self) -> int | None:
         """Return its exit code, negative the signal that killed it; None while it lives."""
@@ -28,8 +27,7 @@ class ServerProcess(Protocol):
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end and return its exit code, or raise `subprocess.TimeoutExpired`."""
 
-    def kill(self) -> None:
-        """Send SIGKILL."""
+    def kill(self) -> None: ...
 
 
 class OwnFork:
@@ -41,15 +39,12 @@ class OwnFork:
 
     @property
     def pid(self) -> int:
-        """Return its process id."""
         return self._pid
 
     def poll(self) -> int | None:
-        """Return its exit code, negative the signal that killed it; None while it lives."""
         return self._look(os.WNOHANG)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end and return its exit code, or raise `subprocess.TimeoutExpired`."""
         if timeout is not None:
             limit = time.monotonic() + timeout
             while self.poll() is None:
@@ -61,7 +56,6 @@ class OwnFork:
         return code
 
     def kill(self) -> None:
-        """Send SIGKILL."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)

@@ -65,8 +65,7 @@ class Server(Protocol):
     served: bool
     """True once one of its children has begun."""
 
-    def child_ended(self) -> None:
-        """Note that a child has ended."""
+    def child_ended(self) -> None: ...
 
 
 class ForkedProcess:
@@ -89,28 +88,23 @@ class ForkedProcess:
 
     @property
     def pid(self) -> int | None:
-        """Return its process id; None until it has begun."""
         self._listen()
         return self._pid
 
     @property
     def sentinel(self) -> int:
-        """Return a descriptor that is readable when its state changes."""
         return self._reply.fileno() if self._descriptor is None else self._descriptor
 
     @property
     def failure(self) -> str:
-        """Return why the system could not start it."""
         return self._failure
 
     @property
     def was_lost(self) -> bool:
-        """Return whether the server died, or was given up, before the child began."""
         return self._code is not None and self._pid is None and not self._failure
 
     @property
     def exitcode(self) -> int | None:
-        """Return its exit code; None while it lives or begins."""
         self._listen()
         if self._code is None and self._descriptor is not None and _is_ready(self._descriptor, 0.0):
             limit = time.monotonic() + TELLING
@@ -143,7 +137,6 @@ class ForkedProcess:
                 os.kill(self._pid, signal.SIGKILL)
 
     def join(self, timeout: float) -> bool:
-        """Wait for its end, at most `timeout` seconds; return whether it has ended."""
         limit = time.monotonic() + timeout
         while self.exitcode is None:
             left = limit - time.monotonic()
@@ -153,7 +146,6 @@ class ForkedProcess:
         return True
 
     def close(self) -> None:
-        """Release it."""
         self._reply.close()
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -163,7 +155,6 @@ class ForkedProcess:
             self._server.child_ended()
 
     def _listen(self) -> None:
-        """Read the messages of the server and the child."""
         while self._code is None:
             try:
                 message, descriptors, _ = receive_descriptors(self._reply, 1)
@@ -217,26 +208,21 @@ class SpawnedProcess:
 
     @property
     def sentinel(self) -> int:
-        """Return a descriptor that is readable when it has ended."""
         return self._sentinel
 
     @property
     def exitcode(self) -> int | None:
-        """Return its exit code; None while it lives."""
         return self._process.poll()
 
     def kill(self) -> None:
-        """Kill it."""
         self._process.kill()
 
     def join(self, timeout: float) -> bool:
-        """Wait for its end, at most `timeout` seconds; return whether it has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout)
         return self._process.returncode is not None
 
     def close(self) -> None:
-        """Release it."""
         os.close(self._sentinel)
 
 

@@ -68,11 +68,7 @@ class Recipe:
             self.log = os.path.abspath(self.log)
 
     def write(self, sent: bool) -> int:
-        """Write it into a file without a name, and return a descriptor at its beginning.
-
-        Args:
-            sent: whether descriptors are sent to the child, or inherited.
-        """
+        """Write it into a file without a name, and return a descriptor at its beginning."""
         header: dict[str, Any] = {
             "log": self.log,
             "log_level": level_of_child(bool(self.log)),
@@ -107,11 +103,7 @@ class Recipe:
         return descriptor
 
     def send(self, child: socket.socket) -> None:
-        """Send the descriptors, which then outlive this process's own; never waits.
-
-        Raises:
-            OSError: they are more than the kernel keeps in sockets for this user.
-        """
+        """Send the descriptors, which then outlive this process's own; never waits."""
         for first in range(0, len(self.descriptors), CHUNK):
             socket.send_fds(child, [b"D"], self.descriptors[first : first + CHUNK])
 

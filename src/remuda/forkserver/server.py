@@ -39,13 +39,7 @@ PARTS = 5
 
 
 def main(requests: int, lifeline: int, modules: Sequence[str]) -> None:
-    """Import modules, and serve until the process that started this one is gone.
-
-    Args:
-        requests: the socket of its requests.
-        lifeline: the read end of its lifeline.
-        modules: to import.
-    """
+    """Import modules, and serve until the process that started this one is gone."""
     child.ignore_held_signals()
     for descriptor in (requests, lifeline):  # libraries may start programs while they are loaded
         os.set_inheritable(descriptor, False)
@@ -127,7 +121,6 @@ def _above_standard(descriptor: int) -> int:
 
 
 def _keep_open(wanted: set[int]) -> None:
-    """Close all other descriptors above those of the standard streams."""
     for name in os.listdir("/proc/self/fd"):
         if (number := int(name)) > 2 and number not in wanted:
             with contextlib.suppress(OSError):  # the one by which the names were read
@@ -195,7 +188,6 @@ class _Server:
         self._spare = os.dup(self._lifeline)  # there is room: parts of the request were closed
 
     def _fork(self, reply: socket.socket, parts: Sequence[int]) -> None:
-        """Fork a child, and watch it; or raise an OSError."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             pid = _fork_now()

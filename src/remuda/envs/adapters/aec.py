@@ -154,7 +154,6 @@ class AECCopies(Copies):
                 self._truncate_all(e)
 
     def _add(self, e: int, rewards: Mapping[Any, Any]) -> None:
-        """Count the entries of `rewards` after a step."""
         last = self._last[e]
         for agent, reward in self._nonzero(e, rewards):
             counts = bool(self._playing[e, agent])
@@ -240,7 +239,6 @@ class AECCopies(Copies):
         self._end_all(e, ended)
 
     def _is_over(self, e: int, name: Any) -> tuple[bool, bool]:
-        """Return whether an agent's episode is over, and whether it was terminated."""
         try:
             terminated = bool(self._readers[e]("terminations")[name])
             return terminated or bool(self._readers[e]("truncations")[name]), terminated
@@ -249,13 +247,11 @@ class AECCopies(Copies):
             raise self._broken(e, self._index.get(name), UntakeableError(fault)) from None
 
     def _end_all(self, e: int, ended: Mapping[Any, bool]) -> None:
-        """End the copy's episode: no agent acts any more."""
         for name, terminated in ended.items():
             self._finish(e, name, terminated)
         self._truncate_all(e)
 
     def _finish(self, e: int, name: Any, terminated: bool) -> None:
-        """End an agent's episode, unless it has ended before."""
         agent = self._index.get(name)
         if agent is not None and self._playing[e, agent]:
             self._read_metrics(e, agent)
@@ -280,7 +276,6 @@ class AECCopies(Copies):
             self._read(self._metrics, e, agent, self._info(e, agent))
 
     def _observe(self, e: int, agent: int) -> None:
-        """Take an agent's observation, and activate it."""
         self.active[e, agent] = True
         self._begin(e, agent)
         self._ended[e].discard(agent)

@@ -26,11 +26,7 @@ MANY = 100
 
 
 def reset_env(copy: Any, seed: int | None, wanted: str = RESET, agents: int = 0) -> Any:
-    """Reset an environment and return its checked result; unchecked if `wanted` is empty.
-
-    Raises:
-        UntakeableError: it takes no seed, or returns something else.
-    """
+    """Reset an environment and return its checked result; unchecked if `wanted` is empty."""
     try:
         result = copy.reset(seed=seed)
     except TypeError as error:
@@ -44,11 +40,7 @@ def reset_env(copy: Any, seed: int | None, wanted: str = RESET, agents: int = 0)
 
 
 def first_reset(copy: Any, wanted: str = RESET) -> Any:
-    """Check and reset an environment that was just made.
-
-    Raises:
-        ContractError: it takes no seed, returns something else, or has no spaces.
-    """
+    """Check and reset an environment that was just made."""
     for name in ("observation_space", "action_space"):
         if not hasattr(copy, name):
             raise ContractError(
@@ -88,17 +80,10 @@ class FirstCopy:
 
 
 def parts(copy: Any, method: str, result: Any, wanted: str, agents: int = 0) -> Any:
-    """Return the values of a result; the last is `info`, a mapping or None.
+    """Return the values of a result, named in `wanted`; the last is `info`, a mapping or None.
 
-    Args:
-        copy: the environment.
-        method: `reset` or `step`.
-        result: what it returned: a tuple, a list, or anything that unpacks to values.
-        wanted: the names of the values, separated by commas.
-        agents: `info` may also be a sequence with one for each of so many agents.
-
-    Raises:
-        UntakeableError: the number of values differs, or `info` is neither a mapping nor empty.
+    `info` may also be a sequence with one for each of so many `agents`. Anything else is refused by
+    an UntakeableError.
     """
     count = wanted.count(",") + 1
     values = result if isinstance(result, tuple | list) else _values_of(result)
@@ -157,7 +142,6 @@ def refuse_lists(copy: Any, method: str, values: Sequence[Any], wanted: str) -> 
 
 
 def _values_of(result: Any) -> tuple[Any, ...] | None:
-    """Unpack a result that is no tuple; None: it is a single value."""
     if isinstance(result, str | bytes | Mapping | Set) or numbers_in(result) is not None:
         return None
     try:

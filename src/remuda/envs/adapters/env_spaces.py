@@ -98,7 +98,6 @@ class EnvSpaces:
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:
-    """Return the shape of a value as an array; None: it is none."""
     try:
         array = np.asarray(value)
     except (ValueError, TypeError):
@@ -107,11 +106,7 @@ def _shape(value: Any) -> tuple[int, ...] | None:
 
 
 def _count(space: spaces.Space[Any], value: Any, name: str) -> int | None:
-    """Return the size of a batch; None: it is a single value.
-
-    Raises:
-        BadValueError: it is neither, or the sizes of its parts differ.
-    """
+    """Return the size of a batch; None: it is a single value."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         return _count_of_parts(space, value, name)
     if not isinstance(space, ARRAYS):
@@ -149,7 +144,6 @@ def _count_of_parts(space: spaces.Dict | spaces.Tuple[Any], value: Any, name: st
 
 
 def _items(space: spaces.Space[Any], batch: Any, count: int) -> list[Any]:
-    """Split a batch into its values."""
     if isinstance(space, spaces.Dict):
         parts = {key: _items(own, batch[key], count) for key, own in space.spaces.items()}
         return [{key: part[i] for key, part in parts.items()} for i in range(count)]
@@ -160,7 +154,6 @@ def _items(space: spaces.Space[Any], batch: Any, count: int) -> list[Any]:
 
 
 def _batch(space: spaces.Space[Any], items: Any) -> Any:
-    """Join values to a batch."""
     if isinstance(space, spaces.Dict):
         return {
             key: _batch(own, [item[key] for item in items]) for key, own in space.spaces.items()
@@ -172,7 +165,6 @@ def _batch(space: spaces.Space[Any], items: Any) -> Any:
 
 
 def _mask_at(masks: Any, i: int) -> Any:
-    """Return one mask of a batch."""
     if isinstance(masks, Mapping):
         return {key: _mask_at(part, i) for key, part in masks.items()}
     if isinstance(masks, tuple):

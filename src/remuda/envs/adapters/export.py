@@ -99,8 +99,6 @@ def _sees(spec: Any) -> spaces.Space[Any]:
 
 
 class _Exported:
-    """The base of both kinds of environments."""
-
     def __init__(self, game: VectorEnv, name: str = "game", render_mode: str | None = None) -> None:
         """Take one copy of a game.
 
@@ -137,11 +135,7 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
     """A game as a PettingZoo environment whose agents act simultaneously."""
 
     def __init__(self, game: VectorEnv, name: str = "game", render_mode: str | None = None) -> None:
-        """Take one copy of a game, as `AECGame` does.
-
-        Raises:
-            ConfigError: who acts next depends on the action before.
-        """
+        """Take one copy of a game, as `AECGame` does."""
         if not game.can_observe_together:
             raise ConfigError(
                 f"{name}: its agents move one after another, who acts next depending on the move "
@@ -205,7 +199,6 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
             self._owed[name] += given[name]
 
     def _flags(self, flags: Array) -> dict[str, bool]:
-        """Return flags of one kind for each agent in an episode."""
         return {name: bool(flags[0, self._table.index[name]]) for name in self._owed}
 
 

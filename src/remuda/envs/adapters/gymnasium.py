@@ -85,7 +85,6 @@ class GymnasiumEnv(Copies):
             raise NotImplementedError(" ".join(str(error).split())) from None
 
     def _with_hint(self, e: int, result: Any, error: BadValueError) -> BadValueError:
-        """Add a hint to the error if the parts of a tuple have a reward each."""
         sees, acts = self.copies[e].observation_space, self.copies[e].action_space
         if not (isinstance(sees, spaces.Tuple) and isinstance(acts, spaces.Tuple)):
             return error
@@ -129,17 +128,8 @@ def make_gymnasium(
 ) -> VectorEnv:
     """Make copies of an environment of Gymnasium's registry.
 
-    An environment whose spaces are tuples by agent gets several agents: see `tuples`.
-
-    Args:
-        name: as `gymnasium.make` takes it; `my_module:Name-v0` imports a module that registers it.
-        num_envs: copies.
-        wrapping: wrappers of each copy, and metrics of its `info`.
-        options: keywords of the environment.
-
-    Raises:
-        ConfigError: Gymnasium does not know it, or lacks what it needs.
-        UserCodeError: the module raised as it was imported.
+    `my_module:Name-v0` imports a module that registers it. An environment whose spaces are tuples
+    by agent gets several agents: see `tuples`.
     """
     try:
         module, _, name = name.rpartition(":")

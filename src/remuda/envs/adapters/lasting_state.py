@@ -27,9 +27,6 @@ def refuse_statistics(copy: Any) -> None:
     Each copy in each process would have different ones, and evaluation and resumed runs none:
     policies would observe other numbers than in training. Statistics that do not change
     (`update_running_mean` is False) are allowed. `lasting_state` checks user code.
-
-    Raises:
-        ConfigError: there is such a wrapper.
     """
     for layer in _layers(copy):
         held = {**getattr(layer, "__dict__", {})}
@@ -56,9 +53,6 @@ def lasting_state(env: VectorEnv) -> tuple[str, ...]:
     Plays a few random turns in one copy, which is not used otherwise, between two resets from the
     same seed: what differs after them outlasts episodes. Of the environment itself only running
     statistics are compared. Nothing is found if the environment cannot be played.
-
-    Raises:
-        ConfigError: running statistics outlast episodes. Constants of such names do not.
     """
     copies = getattr(env, "copies", ())
     layers = [] if not copies else [x for x in _layers(copies[0]) if _may_last(x)]
@@ -141,7 +135,6 @@ def _is_statistics(value: Any) -> bool:
 
 
 def _numbers(layer: Any) -> dict[str, bytes]:
-    """Return the numbers in each attribute of a wrapper, as bytes."""
     found = {}
     for name, value in getattr(layer, "__dict__", {}).items():
         if name not in INNER:

@@ -57,16 +57,9 @@ def mask_form(space: spaces.Space[Any]) -> MaskForm:
 def write_mask(
     mask: Any, out: Bools, check: bool = True, space: spaces.Space[Any] | MaskForm | None = None
 ) -> None:
-    """Write a library's mask into `out`: [actions].
+    """Write a library's mask into `out`, [actions], or raise a `BadValueError`; None allows all.
 
-    Args:
-        mask: the mask; None allows everything.
-        out: the row to write.
-        check: whether entries other than 0 and 1 are refused.
-        space: the action space, or its form; None: a single choice.
-
-    Raises:
-        BadValueError: the mask has another layout, or holds another value.
+    Without `check`, entries other than 0 and 1 are accepted.
     """
     if mask is None:
         out[...] = True
@@ -89,12 +82,7 @@ def write_mask(
 
 
 def flat_mask(mask: Any, form: MaskForm, check: bool = True, name: str = "its mask") -> Array:
-    """Return a mask as one row of numbers or booleans: [form.size].
-
-    Raises:
-        UntakeableError: it has another layout.
-        BadValueError: with `check`, the mask of a bit is neither 0, 1 nor 2.
-    """
+    """Return a mask as one row of numbers or booleans: [form.size]."""
     if mask is None:
         return np.ones(form.size, np.bool_)
     array = None if isinstance(mask, Mapping) else numbers_in(mask)
@@ -116,7 +104,6 @@ def flat_mask(mask: Any, form: MaskForm, check: bool = True, name: str = "its ma
 def _parts(
     mask: Any, array: Array | None, form: MaskForm, parts: Mapping[Any, MaskForm], name: str
 ) -> list[Any]:
-    """Return the masks of the parts of a space, in order, or raise an `UntakeableError`."""
     if form.is_named:
         if isinstance(mask, Mapping) and mask.keys() == parts.keys():
             return [mask[key] for key in parts]
@@ -172,12 +159,7 @@ def _mask_of_bits(
 
 
 def check_mask_space(mask_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> None:
-    """Refuse a space of masks that cannot hold a mask of the actions.
-
-    Raises:
-        UntakeableError: its values have another layout.
-        BadValueError: none of its values allows everything.
-    """
+    """Refuse a space of masks that cannot hold a mask of the actions."""
     widest = flat_mask(_widest(mask_space), mask_form(action_space), check=False)
     if not widest.astype(np.bool_).all():
         raise BadValueError(
@@ -188,7 +170,6 @@ def check_mask_space(mask_space: spaces.Space[Any], action_space: spaces.Space[A
 
 
 def _widest(space: spaces.Space[Any]) -> Any:
-    """Return the value of a space of masks that allows the most."""
     if isinstance(space, spaces.Dict):
         return {name: _widest(own) for name, own in space.spaces.items()}
     if isinstance(space, spaces.Tuple):

@@ -291,11 +291,7 @@ def _pyspiel(name: str) -> Any:
 
 
 def load_game(name: str) -> tuple[Any, Any]:
-    """Return OpenSpiel, and a game of it by its name and parameters.
-
-    Raises:
-        ConfigError: OpenSpiel is missing, there is no such game, or it refuses the parameters.
-    """
+    """Return OpenSpiel, and a game of it by its name and parameters."""
     from difflib import get_close_matches
 
     spiel = _pyspiel(name)
@@ -323,7 +319,6 @@ def _line_of(error: BaseException) -> str:
 
 
 def _shape_of(spiel: Any, game: Any, name: str, sees: str) -> tuple[int, ...]:
-    """Return the shape of an observation."""
     try:
         if sees == INFORMATION:
             shape = game.information_state_tensor_shape()
@@ -338,7 +333,6 @@ def _shape_of(spiel: Any, game: Any, name: str, sees: str) -> tuple[int, ...]:
 
 
 def _check(spiel: Any, name: str, kind: Any) -> None:
-    """Refuse games that cannot be played here."""
     dynamics, chance = spiel.GameType.Dynamics, spiel.GameType.ChanceMode
     if kind.dynamics not in (dynamics.SEQUENTIAL, dynamics.SIMULTANEOUS):
         raise ConfigError(f"open_spiel:{name} is of a mean field; games of players are played here")
@@ -350,7 +344,6 @@ def _check(spiel: Any, name: str, kind: Any) -> None:
 
 
 def _tensor_of(spiel: Any, name: str, kind: Any, wanted: str) -> str:
-    """Return which tensor agents observe."""
     if wanted not in SEES:
         raise ConfigError(f"env.options.sees is {wanted!r}; allowed are {', '.join(SEES)}")
     offers: Mapping[str, bool] = {

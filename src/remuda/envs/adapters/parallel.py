@@ -68,17 +68,7 @@ class Copies(VectorEnv):
         infos: Mapping[Any, Any] | None,
         wrapping: Wrapping,
     ) -> None:
-        """Take copies of an environment, of which the first was reset.
-
-        Args:
-            copies: environments that were made alike.
-            agents: the spaces of each agent, by its name.
-            infos: by agent, what that reset returned.
-            wrapping: which metrics are read from `info`.
-
-        Raises:
-            ContractError: the size of an observation varies.
-        """
+        """Take copies of an environment, of which the first was reset."""
         self.copies = copies
         """The library's environments."""
         self._names = names = tuple(agents)
@@ -198,7 +188,6 @@ class Copies(VectorEnv):
         self._masks[agent].note(e, observation, info, self.check)
 
     def _nonzero(self, e: int, rewards: Mapping[Any, Any]) -> Iterator[tuple[int, float]]:
-        """Yield each agent with a reward other than 0, and the reward."""
         for name, reward in rewards.items():
             if type(reward) is not float and (self.check or reward is not None):
                 reward = self._number(e, name, reward)  # noqa: PLW2901
@@ -208,7 +197,6 @@ class Copies(VectorEnv):
                     yield agent, reward
 
     def _number(self, e: int, name: Any, reward: Any) -> float:
-        """Return a reward as a number, or raise a `ContractError`."""
         try:
             return number(reward, self.check)
         except BadValueError as error:
@@ -235,7 +223,6 @@ class Copies(VectorEnv):
         return broken(self, agent, e, int(self._turns[e]), fault)
 
     def _end(self, e: int, agent: int, terminated: bool) -> None:
-        """End an agent's episode: terminated, or else truncated."""
         self._playing[e, agent] = self.active[e, agent] = False
         self._terminated[e, agent] = terminated
         self._truncated[e, agent] = not terminated
@@ -355,7 +342,6 @@ class ParallelCopies(Copies):
         observations: Mapping[Any, Any],
         *results: Mapping[Any, Any],
     ) -> None:
-        """Check that each agent that acted has a reward, flags and its next observation."""
         rewards, terminations, truncations = results
         kinds = (("terminated", terminations), ("truncated", truncations))
         for kind, flags in kinds:

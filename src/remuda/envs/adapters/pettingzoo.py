@@ -29,16 +29,9 @@ def make_pettingzoo(
 ) -> ParallelCopies | AECCopies:
     """Make copies of an environment of PettingZoo, or of a library like it.
 
-    Args:
-        name: PettingZoo's name, `classic/tictactoe-v3` or `classic.tictactoe_v3`; or a module with
-            `parallel_env` or `env`, such as `mpe2.simple_spread_v3`.
-        num_envs: copies.
-        api: `parallel`, `aec`, or `auto`: parallel if it is offered.
-        wrapping: wrappers of each copy, and metrics of its `info`.
-        options: keywords of the environment.
-
-    Raises:
-        ConfigError: there is no such environment, or it lacks what it needs.
+    `name` is PettingZoo's, `classic/tictactoe-v3` or `classic.tictactoe_v3`; or a module with
+    `parallel_env` or `env`, such as `mpe2.simple_spread_v3`. With `api="auto"` parallel is
+    preferred.
     """
     wanted = {"auto": (PARALLEL, AEC), "parallel": (PARALLEL,), "aec": (AEC,)}
     if api not in wanted:
@@ -74,7 +67,6 @@ def _refusals() -> tuple[type[Exception], ...]:
 
 
 def _offered(name: str) -> dict[str, Callable[..., Any]]:
-    """Return what makes an environment of that name, by kind."""
     try:
         import pettingzoo
     except ImportError as error:

@@ -106,8 +106,6 @@ class StandIn:
 
 
 class _Copy:
-    """One game, paused whenever it waits for an action."""
-
     def __init__(self, make: Callable[[], Any], max_turns: int | None) -> None:
         self._numbers = np.random.MT19937(0)
         self._other_numbers = random.Random(0).getstate()
@@ -216,7 +214,6 @@ class _Copy:
 
     @contextmanager
     def _own_numbers(self) -> Iterator[None]:
-        """Replace the global random generators with those of this game."""
         theirs, others = get_bit_generator(), random.getstate()
         set_bit_generator(self._numbers)
         random.setstate(self._other_numbers)

@@ -100,16 +100,7 @@ def names() -> list[str]:
 
 
 def make_sorrel(name: str, /, num_envs: int = 1, **sections: Any) -> SorrelCopies:
-    """Make copies of a game that comes with Sorrel.
-
-    Args:
-        name: of the game.
-        num_envs: copies.
-        sections: of its configuration, each a mapping of overrides.
-
-    Raises:
-        ConfigError: Sorrel is missing, has no such game, or the game has no such key.
-    """
+    """Make copies of a game that comes with Sorrel."""
     example = EXAMPLES.get(name)
     if example is None:
         raise ConfigError(f"sorrel:{name}: there is none; there are {', '.join(EXAMPLES)}")
@@ -140,7 +131,6 @@ def make_sorrel(name: str, /, num_envs: int = 1, **sections: Any) -> SorrelCopie
 
 
 def _from_file(example: Example) -> dict[str, Any]:
-    """Read the configuration that comes with a game."""
     from importlib.resources import files
 
     import yaml
@@ -153,7 +143,6 @@ def _from_file(example: Example) -> dict[str, Any]:
 def _check(
     name: str, example: Example, usual: Mapping[str, Any], sections: Mapping[str, Any]
 ) -> None:
-    """Refuse keys that the game would ignore."""
     for section, own in sections.items():
         known = usual.get(section)
         if not isinstance(known, Mapping):

@@ -127,7 +127,6 @@ def _check_of_one(space: spaces.OneOf[Any], name: str) -> Check:
 
 
 def _check_of_parts(own: dict[Any, spaces.Space[Any]], count: int | None, name: str) -> Check:
-    """Check the parts of a Dict, or of a Tuple of `count`."""
     found = {key: check_of(each, f"{name}, part {key}") for key, each in own.items()}
     parts = [(key, check) for key, check in found.items() if check is not None]
 

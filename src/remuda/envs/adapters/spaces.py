@@ -43,12 +43,7 @@ class ObservationConverter:
     """Raises a `BadValueError` for a value outside `unmasked`; None: the row's shape suffices."""
 
     def write(self, observation: Any, out: Array, check: bool = True) -> None:
-        """Write an observation into one row.
-
-        Raises:
-            BadValueError: it is missing, or not in its space.
-            UntakeableError: it could not be written without `check` either.
-        """
+        """Write an observation into one row."""
         if not check:
             self._write_unchecked(observation, out)
             return
@@ -115,11 +110,7 @@ def _unreadable(observation: Any, error: Exception) -> BadValueError:
 def observation_converter(
     space: spaces.Space[Any], actions: ActionConverter | None = None
 ) -> ObservationConverter:
-    """Return the converter of a space, without its `action_mask` if the actions are discrete.
-
-    Raises:
-        ContractError: the size of an observation varies, or its mask does not fit the actions.
-    """
+    """Return the converter of a space, without its `action_mask` if the actions are discrete."""
     has_mask, part = False, None
     if isinstance(space, spaces.Dict) and MASK in space.spaces:
         rest = [(name, own) for name, own in space.spaces.items() if name != MASK]
@@ -170,9 +161,6 @@ def _is_mask_of(space: spaces.Dict, actions: ActionConverter | None, customary: 
     """Return whether the `action_mask` in a `Dict` masks these actions.
 
     In PettingZoo's customary form the values of the mask count, whatever their space says.
-
-    Raises:
-        ContractError: it cannot be a mask of these actions.
     """
     if actions is None or _choices_of(actions.space) is None:
         return False
@@ -216,11 +204,7 @@ class ActionConverter:
 
 
 def action_converter(space: spaces.Space[Any]) -> ActionConverter:
-    """Return the converter of a space; policies refuse those that they cannot act in.
-
-    Raises:
-        ContractError: a `Dict` or `Tuple` has no parts.
-    """
+    """Return the converter of a space; policies refuse those that they cannot act in."""
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
         choices = spaces.Discrete(int(space.n))

@@ -51,7 +51,6 @@ def has_agents(
 
 
 def _pays_each(make: Callable[[], gymnasium.Env[Any, Any]], count: int) -> bool:
-    """Return whether the first step of an environment pays that many rewards."""
     try:
         env = make()
         try:
@@ -146,7 +145,6 @@ class TupleEnv:
         return {name: self._share(shared, i) for i, name in enumerate(self.possible_agents)}
 
     def _share(self, info: Mapping[str, Any], agent: int) -> dict[str, Any]:
-        """Return an agent's share of a mapping, at any depth."""
         found: dict[str, Any] = {}
         for key, value in info.items():
             if key == MASK:
@@ -233,7 +231,6 @@ def _make(
     options: dict[str, Any],
     forget: Callable[[Any], None] | None = None,
 ) -> ParallelCopies:
-    """Make copies of an environment that a package registers with Gymnasium."""
     os.environ.setdefault("PYGLET_HEADLESS", "1")
     try:
         __import__(package)

@@ -45,12 +45,7 @@ class Wrapping:
     """The way each metric is combined: one of `HOW`."""
 
     def around(self, make: Callable[[], Any]) -> Callable[[], Any]:
-        """Return a function that makes a wrapped environment.
-
-        Raises:
-            ConfigError: a wrapper's name is not that of one.
-            UserCodeError: the module that holds it raised.
-        """
+        """Return a function that makes a wrapped environment."""
         if not self.wrappers:
             return make
         wrappers = [_Wrapper.read(text) for text in self.wrappers]
@@ -73,8 +68,6 @@ NOTHING = Wrapping()
 
 @dataclass(frozen=True)
 class _Wrapper:
-    """A wrapper, and its arguments besides the environment."""
-
     text: str
     make: Callable[..., Any]
     values: tuple[Any, ...]
@@ -96,12 +89,7 @@ class _Wrapper:
         return cls(text, found, values, named)
 
     def __call__(self, env: Any) -> Any:
-        """Wrap an environment.
-
-        Raises:
-            ConfigError: it refuses the environment, or makes another kind of environment.
-            UserCodeError: it is the user's, and raised.
-        """
+        """Wrap an environment."""
         try:
             made = self.make(env, *self.values, **self.named)
         except RemudaError:
@@ -212,12 +200,7 @@ class InfoMetrics:
         self._counts[:, :, env] = 0
 
     def read(self, env: int, agent: int, info: Mapping[str, Any], check: bool = True) -> None:
-        """Read an agent's `info` of a step.
-
-        Raises:
-            BadValueError: with `check`, a metric is no finite number; without, it counts as
-                missing.
-        """
+        """Read an agent's `info` of a step."""
         if not info:
             return
         for i, (name, how, path, agent_only) in enumerate(self._metrics):
