@@ -15,9 +15,9 @@ import numpy as np
 from recording import Results, options_of
 
 from remuda.actor.actor import Actor
-from remuda.actor.fixed import FixedSeats
+from remuda.actor.fixed_seats import FixedSeats
 from remuda.actor.frames import _push, _push_floats
-from remuda.actor.seating import make_seats
+from remuda.actor.make_seats import make_seats
 from remuda.config import load_config
 from remuda.envs.checks import TurnChecks
 from remuda.envs.registry import make_env

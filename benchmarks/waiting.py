@@ -25,7 +25,9 @@ from remuda.config import ExperienceConfig, load_config
 from remuda.envs.registry import make_env
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
-from remuda.experience.writer import ExperienceWriter
+from remuda.experience.ring_arrays import Choices, StreamPlan
+from remuda.experience.ring_arrays import TurnOutcomes as Outcomes
+from remuda.experience.writer import BlockWriter
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import policy_specs
@@ -111,17 +113,33 @@ def waking(count: int) -> dict[str, float]:
         target=_wait_for_steps, args=(experience, woken, ready, count), daemon=True
     )
     child.start()
-    writer = ExperienceWriter(experience)
+    writer, plan = (
+        BlockWriter([(experience, 0)]),
+        StreamPlan(np.array([0, 1]), np.zeros(1, np.int64)),
+    )
     seen, every, none = np.zeros((1, 125), np.uint8), np.ones(1, bool), np.zeros(1, bool)
+    zeros, nothing = np.zeros(1, np.float32), np.zeros((1, 0), np.float32)
+    actions, masks = np.zeros((1, 1), np.int64), np.ones((1, 0), bool)
+    choices = Choices(
+        every,
+        seen,
+        actions,
+        zeros,
+        masks,
+        nothing,
+        versions=np.zeros(1, np.int64),
+        rewards_before=zeros,
+    )
+    outcomes = Outcomes(every, zeros, every, none, seen, masks)
     random = np.random.default_rng(0)
     sent = np.zeros(count, np.int64)
     # Else the first wake-up would hold the start of the child.
     assert ready.wait(lambda: bool(woken["up"][0]), 120.0), "the waiter never began"
     for i in range(count):
         time.sleep(random.uniform(0.0002, 0.003))
-        writer.decide(seen, np.zeros((1, 1), np.int64), 0, every)
+        writer.decide(plan, choices)
         sent[i] = time.perf_counter_ns()
-        writer.outcome(np.zeros(1, np.float32), every, none, seen, every)
+        writer.outcome(plan, outcomes)
         limit = time.monotonic() + 60
         while woken["at"][i] == 0:
             assert time.monotonic() < limit, f"wake-up {i} was lost"

@@ -6,8 +6,8 @@ from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
 from remuda.actor.actor import Actor
-from remuda.actor.fixed import FixedSeats
-from remuda.actor.seating import make_seats
+from remuda.actor.fixed_seats import FixedSeats
+from remuda.actor.make_seats import make_seats
 from remuda.config import load_config
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.gymnasium import GymnasiumEnv

@@ -3,13 +3,13 @@
 import numpy as np
 
 from remuda.config import ExperienceConfig
+from remuda.experience.backpressure import ActorBackpressure
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
 from remuda.experience.rollout_queue import RolloutQueue
-from remuda.experience.room import Rooms
 from remuda.experience.segments import AFTER, Rollout
-from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
+from ring_writers import ExperienceWriter
 
 ROLLOUT = 8
 
@@ -59,7 +59,7 @@ class Game:
         self.clock, self.length = clock, length
         self.writers = [ExperienceWriter(experience, actor) for experience in experiences]
         rooms = [writer.room for writer in self.writers if writer.room]
-        self.rooms = Rooms(rooms, exact, computes or (lambda pid, began: None))
+        self.rooms = ActorBackpressure(rooms, exact, computes or (lambda pid, began: None))
         self.turns, self.waited, self.standstills = 0, 0.0, []
         self.left_behind = 0
 

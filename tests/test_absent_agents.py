@@ -9,8 +9,8 @@ import pytest
 import remuda
 from absent_agents import RETURNS, TURNS, Empty, Guests, InTurn, Parallel
 from remuda.actor.actor import Actor
-from remuda.actor.fixed import FixedSeats
-from remuda.actor.seating import make_seats
+from remuda.actor.fixed_seats import FixedSeats
+from remuda.actor.make_seats import make_seats
 from remuda.config import load_config
 from remuda.errors import ContractError
 from remuda.policies.spec import policy_specs

@@ -64,7 +64,7 @@ def test_act_chooses_what_the_actor_chooses(setting, explores, tmp_path):
         """Ask the policy first, with a copy of the random numbers that the actor will use."""
         for agent in seats.groups[group]:
             seat = seats.seats[agent]
-            before, rng = states[seat.policy], copy.deepcopy(seat.random)
+            before, rng = states[seat.policy], copy.deepcopy(seat.rng)
             chosen, after = asked[seat.policy].act_from(
                 before,
                 env.observed[agent],

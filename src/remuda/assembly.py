@@ -31,8 +31,8 @@ from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.memory.descriptors import check_limit
 from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
+from remuda.policies.compatibility import shares_of
 from remuda.policies.initial import InitialWeights
-from remuda.policies.sharing import shares_of
 from remuda.policies.spec import PolicySpec, check_first_weights, first_weights
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.imported import Imported

@@ -10,9 +10,9 @@ from functools import partial
 import numpy as np
 
 from remuda.actor.actor import Actor
-from remuda.actor.fixed import FixedSeats
+from remuda.actor.fixed_seats import FixedSeats
+from remuda.actor.make_seats import make_policy_groups, make_seats
 from remuda.actor.match_seats import MatchSeats
-from remuda.actor.seating import make_policy_groups, make_seats
 from remuda.config import Config
 from remuda.envs.recorded import PlayedEpisodes, Recorded
 from remuda.envs.registry import GAMES, find_game, make_env

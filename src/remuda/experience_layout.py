@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.config import Config
-from remuda.experience.block import Block
 from remuda.experience.experience import Experience, ring_segments, segments_for
+from remuda.experience.ring_block import Block
 from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
-from remuda.policies.sharing import network_layout, stream_shape
+from remuda.policies.compatibility import network_layout, stream_shape
 from remuda.policies.spec import PolicySpec, kinds_of
 from remuda.population.roster import Roster
 from remuda.population.setup import expected_shares, sits_once

@@ -28,7 +28,7 @@ from remuda.hyperparameters import names_of
 from remuda.memory.shared import Fields
 from remuda.memory_advice import keys_of, setting_to_reduce, value_in_words
 from remuda.policies.algorithms.transition_algorithm import CACHE
-from remuda.policies.sharing import stream_shape
+from remuda.policies.compatibility import stream_shape
 from remuda.policies.spec import PolicySpec, training_layout
 from remuda.policies.stack import layout_size
 from remuda.population.roster import copies_of
@@ -296,7 +296,11 @@ def _streams(config: Config, specs: Sequence[PolicySpec], agents: Sequence[Agent
 def _step_size(shape: StreamShape) -> int:
     one = fields_of(shape, 1, 1)
     stacked = shape.n_frames * shape.size * np.dtype(shape.dtype).itemsize
-    return nbytes({name: one[name] for name in ("actions", "masks", "memories")}) + stacked + 40
+    return (
+        nbytes({name: one[name] for name in ("actions", "masks", "recurrent_states")})
+        + stacked
+        + 40
+    )
 
 
 def nbytes(fields: Fields) -> int:

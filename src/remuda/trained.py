@@ -127,7 +127,7 @@ class Policy:
         self.player = Player(spec, snapshot, agent)
         self._spec = spec
         self._network = spec.network()
-        self._stack = ActingStack(self._network, [None], 1, gathered=True, kept_rooms=KEPT_ROOMS)
+        self._stack = ActingStack(self._network, [None], 1, gathered=True, cached_passes=KEPT_ROOMS)
         self._stack.load(0, snapshot.weights)
         self._selector = spec.action_selector()
         self._rng = np.random.default_rng()
@@ -332,10 +332,12 @@ class Policy:
         frames = FrameStack(state.frames, spec.observation_size, state.starts)
         frames.push(observations, np.ones(count, np.bool_))
         with _one_thread():
-            inputs, forward = self._stack.room(0, 1, count)
+            inputs, forward = self._stack.padded_pass(0, 1, count)
             inputs[...] = state.frames
             if self.is_recurrent:
-                outputs, after = self._stack.remember(0, 1, count, state.recurrent_state[None])
+                outputs, after = self._stack.recurrent_pass(
+                    0, 1, count, state.recurrent_state[None]
+                )
                 state.recurrent_state[...] = after[0]
             else:
                 outputs = forward()

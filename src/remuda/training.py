@@ -32,7 +32,7 @@ from remuda.finish import Finish, FinishHooks
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import check_guard
 from remuda.output import unfailing
-from remuda.policies.initial import Beginning
+from remuda.policies.initial import InitialState
 from remuda.policies.space_notes import space_notes
 from remuda.population.imported import Imported
 from remuda.prepare import Prepared, prepare, with_fixed_trace
@@ -331,7 +331,10 @@ def _with_next_step(error: RemudaError, run: RunDirectory) -> str:
 
 
 def _keep_beginnings(
-    run: RunDirectory, beginnings: Mapping[str, Beginning], imported: Sequence[Imported], view: View
+    run: RunDirectory,
+    beginnings: Mapping[str, InitialState],
+    imported: Sequence[Imported],
+    view: View,
 ) -> None:
     """Write the initial weights from other runs into a new run's directory, and report them."""
     try:

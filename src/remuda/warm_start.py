@@ -14,7 +14,7 @@ from remuda.config import Config, NetworkConfig
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.errors import ConfigError, RemudaError, UsageError
 from remuda.pickled import without_digest, without_digests
-from remuda.policies.initial import Beginning, Source
+from remuda.policies.initial import InitialState, WeightSource
 from remuda.policies.spec import PolicySpec
 from remuda.population.imported import Imported, Origin
 from remuda.population.roster import LONGEST, unborn
@@ -28,13 +28,13 @@ GREEDY = "+greedy"  # suffix of a member from another run that always takes its 
 TOLD = 4  # up to so many policies are reported one by one
 
 
-def find_beginnings(config: Config, specs: Sequence[PolicySpec]) -> dict[str, Beginning]:
+def find_beginnings(config: Config, specs: Sequence[PolicySpec]) -> dict[str, InitialState]:
     """Return the initial weights of policies with `init_from`.
 
     Places for later births have them too, for births without a parent; a place without a namesake
     in a run that is named without a policy keeps random weights.
     """
-    found: dict[str, Beginning] = {}
+    found: dict[str, InitialState] = {}
     opened: dict[str, SavedPolicies] = {}
     for spec in specs:
         text = spec.config.init_from
@@ -62,7 +62,7 @@ def _key(config: Config, policy: str) -> str:
     return f"policies.{policy}.init_from" if own else "policy.init_from"
 
 
-def _beginning(spec: PolicySpec, saved: SavedPolicies, taken: Saved) -> Beginning:
+def _beginning(spec: PolicySpec, saved: SavedPolicies, taken: Saved) -> InitialState:
     different = list(differences(taken.player.spec, spec))
     if different:
         raise ConfigError(
@@ -74,7 +74,7 @@ def _beginning(spec: PolicySpec, saved: SavedPolicies, taken: Saved) -> Beginnin
         taken, state = _learner_state(saved, taken)
         optimizer = state["optimizer"]
     snapshot = taken.player.snapshot
-    source = Source(
+    source = WeightSource(
         str(saved.files.path.absolute()),
         taken.name,
         snapshot.version,
@@ -82,7 +82,7 @@ def _beginning(spec: PolicySpec, saved: SavedPolicies, taken: Saved) -> Beginnin
         taken.checkpoint,
         taken.is_live,
     )
-    return Beginning(source, np.asarray(snapshot.weights, np.float32), optimizer)
+    return InitialState(source, np.asarray(snapshot.weights, np.float32), optimizer)
 
 
 def _learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str, Any]]:
@@ -167,7 +167,7 @@ def differences(there: PolicySpec, here: PolicySpec) -> Iterator[str]:
             yield from differ(f"the shape of {name}", shapes.get(name), others.get(name))
 
 
-def describe(beginnings: Mapping[str, Beginning]) -> list[str]:
+def describe(beginnings: Mapping[str, InitialState]) -> list[str]:
     """Describe warm starts to the user."""
     if len(beginnings) > TOLD:
         runs = ", ".join(sorted({found.source.run for found in beginnings.values()}))

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from remuda.actor.actor import Actor
-from remuda.actor.fixed import FixedSeats
+from remuda.actor.fixed_seats import FixedSeats
 from remuda.actor.frames import FrameStack
-from remuda.actor.seating import make_seats
+from remuda.actor.make_seats import make_seats
 from remuda.config import load_config
 from remuda.errors import CheckpointError
 from remuda.experience.transition_replay import TransitionReplay
@@ -223,12 +223,12 @@ def test_who_is_not_active_makes_no_step_and_keeps_what_it_kept():
     for agent, (name, publisher) in enumerate(publishers.items()):
         weights = np.random.default_rng(len(name)).normal(size=num_weights(actor, agent))
         publisher.publish(weights.astype(np.float32), 1, 1.0)
-    memories = [seat.stack.memories[seat.index] for seat in actor.seats.seats]
+    recurrent_states = [seat.stack.recurrent_states[seat.index] for seat in actor.seats.seats]
     for turn in range(5):
-        before = [kept.copy() for kept in memories]
+        before = [kept.copy() for kept in recurrent_states]
         actor.turn()
-        assert (memories[turn % 2] != before[turn % 2]).any()
-        assert (memories[1 - turn % 2] == before[1 - turn % 2]).all()
+        assert (recurrent_states[turn % 2] != before[turn % 2]).any()
+        assert (recurrent_states[1 - turn % 2] == before[1 - turn % 2]).all()
     actor.turn()
     assert board.play()[Play.AGENT_STEPS] == 12
     assert [experience[f"agent_{i}"].written for i in range(2)] == [6, 6]
@@ -251,17 +251,17 @@ def test_a_memory_begins_anew_with_an_episode_and_is_written_with_its_segments()
     actor, experience, _, publishers = make(env, policy=policy)
     weights = np.random.default_rng(0).normal(size=num_weights(actor, 0))
     publishers["agent_0"].publish(weights.astype(np.float32), 1, 1.0)
-    memories = actor.seats.seats[0].stack.memories[0]
+    recurrent_states = actor.seats.seats[0].stack.recurrent_states[0]
     for turn in range(1, 4):
         actor.turn()
-        assert (memories[1] != 0).any()
-        assert (memories[0] != 0).any() == (turn < 3)
+        assert (recurrent_states[1] != 0).any()
+        assert (recurrent_states[0] != 0).any() == (turn < 3)
     actor.turn()
-    kept = actor.seats.seats[0].stack.kept[0]
+    kept = actor.seats.seats[0].stack.previous_states[0]
     assert (kept[0] == 0).all()
     assert (kept[1] != 0).any()
     begun = experience["agent_0"].rings[0].shared["numbers"][:3].argsort()
-    assert (experience["agent_0"].rings[0].shared["memories"][begun] == 0).all()
+    assert (experience["agent_0"].rings[0].shared["recurrent_states"][begun] == 0).all()
 
 
 def test_what_the_game_tells_of_its_episodes_is_counted_when_they_are_over():

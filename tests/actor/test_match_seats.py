@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from remuda.actor.actor import Actor
+from remuda.actor.make_seats import make_policy_groups
 from remuda.actor.match_seats import MatchSeats
-from remuda.actor.seating import make_policy_groups
 from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
 from remuda.envs.registry import make_env
@@ -246,7 +246,7 @@ def test_policies_of_different_kinds_and_networks_share_a_game():
     world = World(env, tree, Script(2, seatings))
     assert len(world.seats.policy_groups) == 4
     for _ in range(40):
-        assert world.actor.work() or world.seats.rooms
+        assert world.actor.work() or world.seats.backpressure
         for experience in world.experience.values():
             experience.release()
     written = {name: found.written for name, found in world.experience.items()}
@@ -276,7 +276,9 @@ def test_a_memory_belongs_to_its_stream():
         with torch.inference_mode():
             weights = network.acting(stack.parameters, None)
             for slot in np.flatnonzero(ring.shared["committed"] >= 3):
-                memory = torch.from_numpy(ring.shared["memories"][slot].copy()).view(1, 1, -1)
+                memory = torch.from_numpy(ring.shared["recurrent_states"][slot].copy()).view(
+                    1, 1, -1
+                )
                 assert not memory.any()  # segments begin with an episode here
                 for t in range(ring.shared["committed"][slot]):
                     seen = torch.from_numpy(ring.shared["observations"][slot, t].copy()).view(

@@ -80,7 +80,9 @@ def test_what_networks_act_on_grows_with_the_streams_not_with_policies_times_str
             actor.work()
         (policy_group,) = actor.seats.policy_groups
         stack = policy_group.stack
-        sizes[policies] = stack.inputs.nbytes + stack.memories.nbytes + stack.kept.nbytes
+        sizes[policies] = (
+            stack.inputs.nbytes + stack.recurrent_states.nbytes + stack.previous_states.nbytes
+        )
         if recurrent:
             assert all_in_one_memory(actor, stack)
         else:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from remuda.actor.shared_rewards import SharedRewards, SharesForGood
+from remuda.actor.shared_rewards import FixedShares, SharedRewards
 from remuda.config import load_config
 from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.population.records import FRESH, REWARD, TEAM, TEAM_SQUARES
@@ -71,7 +71,7 @@ def test_a_share_stays_until_the_episode_is_over():
 def test_a_change_while_the_run_goes_on_holds_from_the_next_episode_on():
     config = load_config({"policy": {"share_rewards": 0.25}})
     changes = LiveHyperparameters(dict.fromkeys(("a", "b"), config.policy))
-    shares = SharesForGood(["b", "a"], {"a": 0.25, "b": 0.25}, changes)
+    shares = FixedShares(["b", "a"], {"a": 0.25, "b": 0.25}, changes)
     assert shares.now().tolist() == [[0.25, 0.25]]
     changes.change("a", {"share_rewards": 0.75})
     assert shares.now().tolist() == [[0.25, 0.75]]

@@ -7,7 +7,6 @@ import numpy as np
 from remuda.cluster.ring_kernels import WORDS
 from remuda.cluster.rings import RingIn, RingOut, RingUpdate
 from remuda.config import ExperienceConfig
-from remuda.experience.block import Block
 from remuda.experience.experience import Experience
 from remuda.experience.ring import (
     CLOSED,
@@ -20,14 +19,15 @@ from remuda.experience.ring import (
     WRITTEN,
     StreamShape,
 )
+from remuda.experience.ring_block import Block
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
-from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
+from ring_writers import ExperienceWriter
 
 KEPT = (HEAD, OVERWRITTEN, NEXT_OVERWRITTEN, LOST, CLOSED, CLOSED_STEPS, WRITTEN)
 """The words of a ring that its actor writes."""
-OF_SEGMENTS = ("sequence", "committed", "closed_as", "numbers", "streams", "memories")
+OF_SEGMENTS = ("sequence", "committed", "closed_as", "numbers", "streams", "recurrent_states")
 
 
 @dataclass
@@ -238,7 +238,7 @@ def check_whole(ring, kind):
         assert np.isfinite(shared["rewards"][slot, :end]).all()
         assert np.array_equal(shared["masks"][slot, :end], allowed_at(steps, kind.masks))
         if end:
-            assert (shared["memories"][slot] == steps[0]).all()
+            assert (shared["recurrent_states"][slot] == steps[0]).all()
 
 
 def take_all(rollouts, most=10_000):

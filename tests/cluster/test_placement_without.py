@@ -7,7 +7,7 @@ import pytest
 from remuda.cluster.migration import needs_of
 from remuda.cluster.nodes import NodeInfo
 from remuda.cluster.placement import Offer, Placement, place, without
-from remuda.policies import sharing
+from remuda.policies import compatibility
 
 
 def offer(number, cores, gpus=0, **labels):
@@ -35,7 +35,7 @@ def test_learners_that_share_experience_live_on_one_node_and_move_together():
 
 
 def test_who_shares_with_whom_is_found_over_several_steps(monkeypatch):
-    monkeypatch.setattr(sharing, "_check", lambda *_: None)
+    monkeypatch.setattr(compatibility, "_check", lambda *_: None)
     specs = [
         SimpleNamespace(
             name=name,

@@ -10,20 +10,20 @@ from contracts.bridged import Bridge, BridgedWeights, no_weights
 from contracts.roles import CountingRole
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import ExperienceConfig, PublishConfig, SupervisionConfig
-from remuda.experience.block import Block
+from remuda.experience.backpressure import ActorBackpressure
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
+from remuda.experience.ring_block import Block
 from remuda.experience.rollout_queue import RolloutQueue
-from remuda.experience.room import Rooms
 from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.store import ExperienceStore
-from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
 from remuda.publish.snapshot import PublishedWeights
 from remuda.runtime.child import Place
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.processes import ProcessRuntime
 from remuda.runtime.role_loop import AsyncLoop, LockstepActor, LockstepLearner
+from ring_writers import ExperienceWriter
 
 LENGTH, CAPACITY = 4, 32
 
@@ -82,7 +82,7 @@ class Steps:
     def may_write(self):
         """Whether the actor may write another turn."""
         if self._rooms is None:
-            self._rooms = Rooms([self._source.room(0)])
+            self._rooms = ActorBackpressure([self._source.backpressure(0)])
         self.cross()
         return self._rooms.has_room()
 

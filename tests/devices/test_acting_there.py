@@ -59,7 +59,7 @@ def acted(kind, network, device):
         for part in ((0, POLICIES), (1, 2)):
             said.append(stack.outputs(*part).copy())
         stack.stay(1, np.arange(STREAMS) % 2 == 0)
-        said.append(stack.memories.copy())
+        said.append(stack.recurrent_states.copy())
         if turn == 1:
             stack.load(2, stack.flat_weights(0))
         if turn == 2:
@@ -76,11 +76,11 @@ def gathered(kind, network, device):
     stack, rng = stack_of(kind, network, device, gathered=True), np.random.default_rng(0)
     said = []
     for first, end, width in ((0, 3, 2), (1, 3, 1), (0, 3, 4), (0, 3, 2), (2, 3, 3)):
-        room, forward = stack.room(first, end, width)
+        room, forward = stack.padded_pass(first, end, width)
         room[...] = rng.random(room.shape, np.float32)
         if stack.network.memory:
             at = (end - first, width, stack.network.memory)
-            said += stack.remember(first, end, width, rng.random(at, np.float32))
+            said += stack.recurrent_pass(first, end, width, rng.random(at, np.float32))
         else:
             said.append(forward().copy())
     return said

@@ -10,7 +10,7 @@ from remuda.config import PolicyConfig
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.sequences import TransitionSequences
 from remuda.policies.algorithms.transition_algorithm import Transitions
-from remuda.policies.combined import CombinedActions
+from remuda.policies.joint_actions import JointActions
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.rng import torch_rng
 
@@ -49,7 +49,7 @@ def stack(kind, network, device):
     """Three policies with hyperparameters of their own."""
     options = dict(NETWORKS[network])
     sizes = options.get("sizes", (3,))
-    actions = DiscreteActions(sizes) if len(sizes) == 1 else CombinedActions(sizes)
+    actions = DiscreteActions(sizes) if len(sizes) == 1 else JointActions(sizes)
     specs = []
     count = 1 if "noisy" in network else POLICIES  # noise is drawn for a whole stack at once
     for k in range(count):

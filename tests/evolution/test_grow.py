@@ -16,7 +16,7 @@ from remuda.policies.networks.actor_critic import ActorCritic
 from remuda.policies.networks.convolutions import Convolutions
 from remuda.policies.networks.encoder import Image
 from remuda.policies.networks.heads import Heads
-from remuda.policies.networks.iqn import IQN
+from remuda.policies.networks.iqn import IQNetwork
 from remuda.policies.networks.q_network import MLP
 from remuda.policies.spec import PolicySpec
 
@@ -47,7 +47,7 @@ KINDS = {
     "ppo, two towers": lambda hidden, recurrent=0: ppo(hidden, shared=False),
     "dqn": lambda hidden, recurrent=0: MLP(INPUTS, ACTIONS, config(hidden, recurrent=recurrent)),
     "dqn, noisy": lambda hidden, recurrent=0: MLP(INPUTS, ACTIONS, config(hidden, noisy=True)),
-    "iqn": lambda hidden, recurrent=0: IQN(
+    "iqn": lambda hidden, recurrent=0: IQNetwork(
         INPUTS,
         ACTIONS,
         config(hidden, recurrent=recurrent),

@@ -9,7 +9,7 @@ from remuda.config import IQNConfig, NetworkConfig
 from remuda.errors import UsageError
 from remuda.evolution.layout import Layout, outputs_of
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE
-from remuda.policies.networks.iqn import IQN
+from remuda.policies.networks.iqn import IQNetwork
 from remuda.policies.stack import ParameterStack
 
 NETWORKS = {
@@ -20,7 +20,7 @@ NETWORKS = {
     "dqn, dueling": values(),
     "dqn, noisy": values(noisy=True),
     "dqn, recurrent": values(recurrent=4),
-    "iqn": IQN(5, 3, NetworkConfig(hidden=(8, 6)), own=IQNConfig(quantiles=4, cosines=5)),
+    "iqn": IQNetwork(5, 3, NetworkConfig(hidden=(8, 6)), own=IQNConfig(quantiles=4, cosines=5)),
 }
 every_network = pytest.mark.parametrize("network", NETWORKS.values(), ids=list(NETWORKS))
 

@@ -9,16 +9,16 @@ import pytest
 from remuda.checkpoint.state import pack, unpack
 from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
-from remuda.experience import words
+from remuda.experience import ring_counters
 from remuda.experience.experience import Experience, ring_segments
 from remuda.experience.ring import WANTED, WRITTEN, StreamShape
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.transition_replay import TransitionReplay
-from remuda.experience.writer import ExperienceWriter
 from remuda.memory.atomic import exchange, fetch_add, load, store
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
+from ring_writers import ExperienceWriter
 from spawned import child_of
 from support import sample
 
@@ -163,8 +163,8 @@ def test_a_wish_is_stated_anew_where_a_writer_was_past_its_share_before_it_saw_i
                 step(first, i, over=True)
         store(counters, word, value)
 
-    monkeypatch.setattr(words, "store", commit_first)
-    enough = words.has_steps.py_func(experience.counters, WRITTEN, 10)
+    monkeypatch.setattr(ring_counters, "store", commit_first)
+    enough = ring_counters.has_steps.py_func(experience.counters, WRITTEN, 10)
     assert not enough
     for i in range(4):
         step(second, i, over=True)

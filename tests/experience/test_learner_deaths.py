@@ -19,7 +19,7 @@ from remuda.experience.ring import (
     TAKEN_STEPS,
     UPDATE_TIME,
 )
-from remuda.experience.words import total
+from remuda.experience.ring_counters import total
 from remuda.learner import learner as learner_module
 from remuda.learner import replay as replay_learner_module
 from remuda.learner import rollouts as rollout_learner_module
@@ -117,7 +117,7 @@ class World:
         *actors, self.role = self.assembly.roles()
         self.group, self.state = self.role.group(), None
         self.actors = [actor.build() for actor in actors]
-        self.wakeups = [actor.seats.rooms[0].wakeup for actor in self.actors]
+        self.wakeups = [actor.seats.backpressure[0].wakeup for actor in self.actors]
         self.rung, self.waited, self.asleep = rung, waited, set()
         self.experience = list(self.assembly.experience.values())
         self.rows = [self.assembly.scoreboard.learn(spec.name) for spec in specs]

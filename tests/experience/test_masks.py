@@ -10,11 +10,11 @@ from remuda.envs.registry import make_env
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape, fields_of
 from remuda.experience.transition_replay import TransitionReplay
-from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
-from remuda.policies.sharing import stream_shape
+from remuda.policies.compatibility import stream_shape
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
+from ring_writers import ExperienceWriter
 from support import sample
 
 ALL = np.ones(1, bool)

@@ -6,7 +6,7 @@ import pytest
 from played_rooms import make
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
-from remuda.experience.writer import ExperienceWriter
+from ring_writers import ExperienceWriter
 
 
 def write(experience, turns, actor=0, start=0, length=4):

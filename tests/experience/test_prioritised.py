@@ -10,8 +10,8 @@ from remuda.experience.priorities import LEAST, Drawn, Priorities
 from remuda.experience.prioritised_replay import PrioritisedReplay
 from remuda.experience.ring import StreamShape
 from remuda.experience.transition_replay import Batch
-from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
+from ring_writers import ExperienceWriter
 from spawned import child_of
 
 ALL = np.ones(1, bool)

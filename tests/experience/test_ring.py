@@ -9,9 +9,9 @@ from remuda.errors import CheckpointError
 from remuda.experience.experience import Experience
 from remuda.experience.ring import CONSUMED, HEAD, LOST, StreamShape
 from remuda.experience.transition_replay import Batch, TransitionReplay
-from remuda.experience.writer import ExperienceWriter
 from remuda.memory.atomic import load, store
 from remuda.memory.waiting import Wakeup
+from ring_writers import ExperienceWriter
 from spawned import child_of
 from support import sample
 

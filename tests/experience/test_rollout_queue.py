@@ -10,8 +10,8 @@ from remuda.experience.experience import Experience
 from remuda.experience.ring import CLOSED, CLOSED_STEPS, TAKEN, TAKEN_STEPS, StreamShape
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
-from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
+from ring_writers import ExperienceWriter
 from spawned import child_of
 
 
@@ -274,13 +274,13 @@ def test_a_segment_comes_with_what_was_kept_before_its_first_step():
     out, _ = take(rollouts)
     count = int(out.num_segments[0])
     assert out.streams[0, out.starts[0, :count]].tolist() == [1, 0]
-    assert out.memories[0, :count].tolist() == [[10, 0.5], [0, 0.5]]
-    turn_three = experience.rings[0].shared["memories"][
+    assert out.recurrent_states[0, :count].tolist() == [[10, 0.5], [0, 0.5]]
+    turn_three = experience.rings[0].shared["recurrent_states"][
         experience.rings[0].shared["committed"] == 0
     ]
     assert [3, 0.5] in turn_three.tolist()  # stream 0 went on in another segment
     assert [12, 0.5] in experience.rings[0].shared[
-        "memories"
+        "recurrent_states"
     ].tolist()  # stream 1 in another episode
 
 

@@ -13,8 +13,8 @@ from remuda.experience.experience import Experience
 from remuda.experience.ring import HEAD, WRITTEN, StreamShape
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
-from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
+from ring_writers import ExperienceWriter
 from spawned import child_of
 
 SEGMENT, ROLLOUT = 4, 24

@@ -8,8 +8,8 @@ from remuda.experience.ring import CLOSED, OTHERS
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segment_replay import SegmentReplay
 from remuda.experience.segments import AFTER, Rollout
-from remuda.experience.writer import ExperienceWriter
 from remuda.memory.atomic import load
+from ring_writers import ExperienceWriter
 from spawned import child_of
 
 STREAMS, LENGTH = 2, 4

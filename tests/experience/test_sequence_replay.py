@@ -9,8 +9,8 @@ from remuda.experience.experience import Experience
 from remuda.experience.prioritised_replay import PrioritisedSequences
 from remuda.experience.ring import StreamShape
 from remuda.experience.sequence_replay import SequenceReplay
-from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
+from ring_writers import ExperienceWriter
 
 ALL = np.ones(1, bool)
 NONE = np.zeros(1, bool)

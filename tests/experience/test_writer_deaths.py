@@ -12,8 +12,8 @@ from remuda.experience.ring import CLOSED_STEPS, HEAD, StreamShape
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.write_kernels import NOWHERE
-from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
+from ring_writers import ExperienceWriter
 
 STREAMS = 3
 KERNELS = [

@@ -81,7 +81,7 @@ class NotesItsWaits(SabotagedActor):
     def build(self):
         actor = super().build()
         learner = self.experience["policy_2"].learner
-        (room,) = [room for room in actor.seats.rooms if room.learner is learner]
+        (room,) = [room for room in actor.seats.backpressure if room.learner is learner]
         wait, waits = actor.wait, Path(os.environ["WAITS"])
 
         def wait_and_note(timeout, interrupted):

@@ -7,7 +7,7 @@ from openskill.models import PlackettLuce
 
 from remuda.actor.frames import FrameStack
 from remuda.envs.checks import NONE
-from remuda.policies.combined import explore_allowed, take_best_combined
+from remuda.policies.joint_actions import explore_allowed, take_best_joint
 from remuda.population.ledger import CONCEDED, EARNED, MET, WON, count
 from remuda.population.ratings import KAPPA, TAU, rate_all
 from remuda.population.records import (
@@ -144,7 +144,7 @@ def combinations(random):
         masks = masks[:, :0]
     outputs = random.integers(-3, 4, (rows, total)).astype(np.float32)
     best = np.full((rows, len(sizes)), -1, np.int64)
-    take_best_combined(outputs, masks, sizes, best)
+    take_best_joint(outputs, masks, sizes, best)
     drawn, uniforms, epsilon = best.copy(), random.random(rows), float(random.choice([0.3, 1.0]))
     explore_allowed(drawn, masks, sizes, uniforms, epsilon)
     for n in range(rows):

@@ -12,8 +12,8 @@ from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.sequence_replay import SequenceReplay
 from remuda.experience.transition_replay import TransitionReplay
-from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
+from ring_writers import ExperienceWriter
 
 
 @dataclass

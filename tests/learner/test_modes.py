@@ -8,7 +8,7 @@ from remuda.config import load_config, overlay
 from remuda.errors import ConfigError
 from remuda.experience.ring import OTHERS
 from remuda.experience.segments import AFTER
-from remuda.policies.sharing import shares_of
+from remuda.policies.compatibility import shares_of
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn

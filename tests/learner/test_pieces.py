@@ -9,7 +9,7 @@ from remuda.assembly import Assembly
 from remuda.config import load_config
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.learner import rollouts
-from remuda.policies.algorithms.rollout_groups import Learned
+from remuda.policies.algorithms.rollout_groups import RolloutMetrics
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn
@@ -120,7 +120,9 @@ def test_a_piece_goes_by_the_steps_that_its_policies_bring(make):
 
     def learned(_, members):
         sizes.append(len(members))
-        return Learned(**{field.name: np.ones(len(members)) for field in fields(Learned)})
+        return RolloutMetrics(
+            **{field.name: np.ones(len(members)) for field in fields(RolloutMetrics)}
+        )
 
     for queue, steps in zip(learner.rollouts, bring, strict=True):
         queue.take = bringing(queue.take, steps)

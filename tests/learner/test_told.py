@@ -11,7 +11,7 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config, overlay
 from remuda.coordinator.records import POLICY_COLUMNS
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
-from remuda.policies.algorithms.rollout_groups import Learned
+from remuda.policies.algorithms.rollout_groups import RolloutMetrics
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn
@@ -131,11 +131,11 @@ def test_an_update_without_explained_variance_is_not_counted_among_those_that_ha
 
     def learned(rollout, members):
         (k,) = members
-        two = {field.name: np.full(1, 2.0, np.float32) for field in fields(Learned)}
+        two = {field.name: np.full(1, 2.0, np.float32) for field in fields(RolloutMetrics)}
         others = {"others": rollout.num_steps[[k]] / 2}
         explained = {"explained_variance": np.array([told[found.updates[k] % 3]], np.float32)}
         found.updates[k] += 1
-        return Learned(**two | others | explained)
+        return RolloutMetrics(**two | others | explained)
 
     found.update = learned
     train(assembly, actor, learner, 3)

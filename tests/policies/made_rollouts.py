@@ -105,7 +105,7 @@ def room_for(algorithm, steps):
 def fill(rollout, row, lengths, algorithm, random):
     """Write segments of these lengths into one row; all beyond is poisoned, as it may be stale."""
     kind = algorithm.network.actions
-    for name in ("observations", "log_probs", "rewards", "discounts", "memories"):
+    for name in ("observations", "log_probs", "rewards", "discounts", "recurrent_states"):
         getattr(rollout, name)[row] = np.nan
     rollout.starts[row] = 10**9
     rollout.masks[row] = False
@@ -134,7 +134,9 @@ def fill(rollout, row, lengths, algorithm, random):
         rollout.versions[row, seen] = 0
         rollout.streams[row, steps] = segment % 4
         rollout.streams[row, end] = AFTER
-        rollout.memories[row, segment] = random.normal(size=rollout.memories.shape[-1])
+        rollout.recurrent_states[row, segment] = random.normal(
+            size=rollout.recurrent_states.shape[-1]
+        )
         rollout.starts[row, segment] = at
         at = end + 1
     rollout.num_rows[row], rollout.num_segments[row] = at, len(lengths)

@@ -137,12 +137,12 @@ def test_an_acting_stack_remembers_each_stream_and_saves_it():
     acting.inputs[...] = np.random.default_rng(0).normal(size=acting.inputs.shape)
     first = acting.outputs(0, POLICIES).copy()
     saved = [acting.state(k) for k in range(POLICIES)]
-    assert (acting.kept == 0).all()
+    assert (acting.previous_states == 0).all()
     second = acting.outputs(0, POLICIES).copy()
     assert not np.allclose(first, second)
     for k in range(POLICIES):
         acting.restore(k, saved[k])
     assert np.array_equal(acting.outputs(0, POLICIES), second)
-    acting.memories[1] = 0.0
+    acting.recurrent_states[1] = 0.0
     again = acting.outputs(1, 2)
     np.testing.assert_allclose(again[0], first[1], rtol=1e-5)

@@ -12,7 +12,7 @@ from remuda.config import PolicyConfig
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.sequences import TransitionSequences
 from remuda.policies.algorithms.transition_algorithm import Part, Transitions
-from remuda.policies.combined import BranchingActions, CombinedActions, valued
+from remuda.policies.joint_actions import BranchingActions, JointActions, valued
 from remuda.policies.losses import huber, quantile_loss
 from remuda.policies.selectors import EpsilonGreedy
 from remuda.policies.spec import PolicySpec, make_algorithm
@@ -235,5 +235,5 @@ def test_a_game_of_many_choices_is_learned_saved_and_played(algorithm, game, tmp
 
 def test_few_combinations_keep_a_value_each():
     few, many = (valued(DiscreteActions(s), "a", "dqn", True) for s in ((32, 32), (32, 33)))
-    assert isinstance(few, CombinedActions)
+    assert isinstance(few, JointActions)
     assert (few.num_outputs, many.num_outputs) == (1024, 65)

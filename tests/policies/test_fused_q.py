@@ -79,8 +79,8 @@ def test_gradients_and_what_is_told_are_those_of_torch(
         assert algorithm.is_fused
         algorithm.online.gradients.fill_(7.0)
         part = algorithm._part(0, POLICIES)
-        told = [x.clone() for x in way(algorithm, batch, part)]
-        found.append([algorithm.online.gradients.clone(), *told])
+        metrics = [x.clone() for x in way(algorithm, batch, part)]
+        found.append([algorithm.online.gradients.clone(), *metrics])
         found[-1] += [stream.get_state() for stream in algorithm._streams]
     theirs, ours = found
     assert theirs[0].abs().max() > 1e-3
@@ -142,8 +142,8 @@ def test_cosines_are_those_of_equation_4():
     quantiles = np.float32([0.0, 1e-4, 0.25, 0.5, 0.9, 1.0])
     found = np.zeros((6, 64), np.float32)
     fused_iqn.write_cosines(quantiles, found)
-    told = np.cos(np.pi * np.arange(64) * quantiles.astype(np.float64)[:, None])
-    np.testing.assert_allclose(found, told, atol=2e-7)
+    metrics = np.cos(np.pi * np.arange(64) * quantiles.astype(np.float64)[:, None])
+    np.testing.assert_allclose(found, metrics, atol=2e-7)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -197,10 +197,10 @@ def test_a_value_that_is_no_number_is_taken_as_torch_takes_it():
 
 def test_what_an_update_told_stays_as_it_was():
     algorithm = made()
-    told = algorithm.update(drawn())
-    before = told.errors.clone()
+    metrics = algorithm.update(drawn())
+    before = metrics.errors.clone()
     algorithm.update(drawn(seed=1))
-    assert torch.equal(told.errors, before)
+    assert torch.equal(metrics.errors, before)
 
 
 def test_nothing_is_allowed_where_nothing_is_to_come():
@@ -210,9 +210,9 @@ def test_nothing_is_allowed_where_nothing_is_to_come():
     never = np.zeros((1, 1, 2), np.bool_)
     arrays = arrays_of(batch)._replace(allowed_t=never)
     q = np.float32([[3.0, 5.0]])
-    by_q, told, means = np.zeros_like(q), np.zeros((3, 1, 1), np.float32), np.zeros((2, 1))
-    differentiate_q(0, 0, q, q, q, arrays, np.float32(9.0), by_q, told, means)
-    assert told[2, 0, 0] == 1.0 - 3.0
+    by_q, metrics, means = np.zeros_like(q), np.zeros((3, 1, 1), np.float32), np.zeros((2, 1))
+    differentiate_q(0, 0, q, q, q, arrays, np.float32(9.0), by_q, metrics, means)
+    assert metrics[2, 0, 0] == 1.0 - 3.0
     assert by_q.tolist() == [[2.0, 0.0]]
 
 
@@ -253,11 +253,11 @@ def test_compiled_passes_say_what_torch_says(kind, hidden, counts):
         for each in (gathered, stack):
             each.load(k, algorithm.weights(k))
         stack.inputs[k, : counts[k]] = seen[streams[begins[k] : begins[k + 1]]]
-    said, told = stack.outputs(0, POLICIES), gathered.gathered_pass(seen, begins, streams)
+    said, metrics = stack.outputs(0, POLICIES), gathered.gathered_pass(seen, begins, streams)
     assert isinstance(stack._parts[0, POLICIES], CompiledPass)
     with torch.inference_mode():
         weights = algorithm.network.acting(algorithm.online.parameters, None)
         wanted = algorithm.network.outputs(weights, torch.from_numpy(stack.inputs)).numpy()
     np.testing.assert_allclose(said, wanted, 1e-4, 1e-5)
     for k in range(POLICIES):
-        assert np.array_equal(told[begins[k] : begins[k + 1]], said[k, : counts[k]])
+        assert np.array_equal(metrics[begins[k] : begins[k + 1]], said[k, : counts[k]])

@@ -11,11 +11,11 @@ from remuda.config import NetworkConfig, load_config
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.dqn import Transitions
-from remuda.policies.combined import CombinedActions, valued
+from remuda.policies.compatibility import shares_of
+from remuda.policies.joint_actions import JointActions, valued
 from remuda.policies.losses import among_allowed
 from remuda.policies.networks.q_network import MLP
 from remuda.policies.selectors import EpsilonGreedy
-from remuda.policies.sharing import shares_of
 from remuda.policies.spec import make_algorithm, policy_specs
 from remuda.rng import torch_rng
 from remuda.types import AgentSpec
@@ -172,7 +172,7 @@ def test_who_shares_experience_notes_the_same_things():
 def test_combined_choices_are_one_choice_among_combinations(masked):
     """Drawing, greedy graphs, likelihoods: as of one choice whose masks are worked out by hand."""
     sizes, random = (2, 3, 2), np.random.default_rng(0)
-    actions, alone = CombinedActions(sizes), DiscreteActions((12,))
+    actions, alone = JointActions(sizes), DiscreteActions((12,))
     outputs = random.normal(size=(4000, 12)).astype(np.float32)
     masks = random.random((4000, 7 if masked else 0)) < 0.7
     if masked:

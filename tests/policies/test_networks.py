@@ -9,17 +9,17 @@ from remuda.config import IQNConfig, NetworkConfig, PolicyConfig
 from remuda.policies.acting import ActingStack
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.networks.activations import RELU, TANH, activate_in_place
-from remuda.policies.networks.iqn import IQN
+from remuda.policies.networks.iqn import IQNetwork
 from remuda.policies.networks.q_network import MLP
 from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import ParameterStack, layout_checksum, layout_size
 
-KINDS = [MLP, IQN]
+KINDS = [MLP, IQNetwork]
 NOISY = [False, True]
 
 
 def make(kind, policies=3, **options):
-    own = {"own": IQNConfig(quantiles=5, cosines=7)} if kind is IQN else {}
+    own = {"own": IQNConfig(quantiles=5, cosines=7)} if kind is IQNetwork else {}
     network = kind(10, 4, NetworkConfig(hidden=(8, 6), **options), **own)
     stack = ParameterStack(network.shapes, policies, trainable=True)
     for k in range(policies):
@@ -77,7 +77,7 @@ def test_dueling_is_value_plus_advantage_less_its_mean():
 
 
 def test_iqn_acts_on_the_mean_over_the_midpoints():
-    network, stack = make(IQN)
+    network, stack = make(IQNetwork)
     x = torch.randn(3, 6, 10)
     midpoints = ((torch.arange(5) + 0.5) / 5).expand(3, 6, 5)
     plain = network.plain(stack.parameters, None)
@@ -86,7 +86,7 @@ def test_iqn_acts_on_the_mean_over_the_midpoints():
 
 
 def test_iqn_embedding_is_equation_4():
-    network, stack = make(IQN, policies=1)
+    network, stack = make(IQNetwork, policies=1)
     weights = network.plain(stack.parameters, None)
     tau = torch.tensor([[[0.3, 0.8]]])
     basis = torch.stack([torch.cos(torch.pi * i * tau[0, 0]) for i in range(7)], -1)

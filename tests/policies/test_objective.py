@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from policies.made_rollouts import KINDS, LENGTH, fill, make_stack, room_for
-from remuda.policies import side_by_side
+from remuda.policies import parallel_parts
 from remuda.policies.actions import ContinuousActions
 from remuda.policies.algorithms import autograd
-from remuda.policies.algorithms.algorithm import says_so
+from remuda.policies.algorithms.algorithm import has_flag
 from remuda.policies.algorithms.fused import Fused
 from remuda.policies.algorithms.fused_kernels import BLOCK, softmax
 from remuda.policies.algorithms.objective import Objective
@@ -97,7 +97,7 @@ def test_what_is_no_number_is_seen_in_the_gradient_too(kind, name):
 
 def test_losses_of_ones_own_are_not_taken_for_ppos():
     """Red before: a subclass of PPO with other losses trained on those of PPO."""
-    assert says_so(PPO, "fused", "losses")
+    assert has_flag(PPO, "fused", "losses")
 
     class Mine(PPO):
         def losses(self, rows):
@@ -107,8 +107,8 @@ def test_losses_of_ones_own_are_not_taken_for_ppos():
     class Same(PPO):
         pass
 
-    assert not says_so(Mine, "fused", "losses")
-    assert says_so(Same, "fused", "losses")
+    assert not has_flag(Mine, "fused", "losses")
+    assert has_flag(Same, "fused", "losses")
 
 
 def test_a_network_may_say_minus_infinity():
@@ -153,7 +153,7 @@ def in_pieces_of(rows, monkeypatch):
 def test_threads_take_pieces_and_the_bits_stay(kind, monkeypatch):
     in_pieces_of(5, monkeypatch)
     one, said = trained(kind, by_kernels=True)
-    names, work = set(), side_by_side.each
+    names, work = set(), parallel_parts.each
 
     def noted(function, parts):
         def inside(part):
@@ -163,7 +163,7 @@ def test_threads_take_pieces_and_the_bits_stay(kind, monkeypatch):
         return work(inside, parts)
 
     monkeypatch.setattr(autograd, "each", noted)
-    with side_by_side.parts_at_once(3):
+    with parallel_parts.parts_at_once(3):
         several, told = trained(kind, by_kernels=True)
     assert torch.equal(one.online.flat, several.online.flat)
     for ours, theirs in zip(told, said, strict=True):
@@ -172,12 +172,12 @@ def test_threads_take_pieces_and_the_bits_stay(kind, monkeypatch):
 
 
 def test_what_a_thread_raises_is_raised():
-    with side_by_side.parts_at_once(2), pytest.raises(ZeroDivisionError):
-        list(side_by_side.each(lambda part: 1 / part, [1, 0]))
+    with parallel_parts.parts_at_once(2), pytest.raises(ZeroDivisionError):
+        list(parallel_parts.each(lambda part: 1 / part, [1, 0]))
 
 
 def test_none_waits_for_the_turn_of_a_part_that_failed():
-    turns = side_by_side.Turns()
+    turns = parallel_parts.Turns()
 
     def work(number):
         with turns.failing(number):
@@ -186,13 +186,13 @@ def test_none_waits_for_the_turn_of_a_part_that_failed():
             with turns.of(number):
                 return number
 
-    with side_by_side.parts_at_once(2), pytest.raises(KeyError, match="the first"):
-        list(side_by_side.each(work, range(4)))
+    with parallel_parts.parts_at_once(2), pytest.raises(KeyError, match="the first"):
+        list(parallel_parts.each(work, range(4)))
 
 
 def test_a_part_that_fails_is_told_whatever_part_is_still_at_work():
     """Red before: the part before it was told that one had failed, and nobody which."""
-    turns, failed = side_by_side.Turns(), threading.Event()
+    turns, failed = parallel_parts.Turns(), threading.Event()
 
     def work(number):
         with turns.failing(number):
@@ -203,5 +203,5 @@ def test_a_part_that_fails_is_told_whatever_part_is_still_at_work():
             with turns.of(number):
                 return number
 
-    with side_by_side.parts_at_once(2), pytest.raises(KeyError, match="the second"):
-        list(side_by_side.each(work, range(4)))
+    with parallel_parts.parts_at_once(2), pytest.raises(KeyError, match="the second"):
+        list(parallel_parts.each(work, range(4)))

@@ -12,8 +12,8 @@ from policies import own_networks
 from remuda.config import PolicyConfig, load_config, overlay
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.actions import DiscreteActions
-from remuda.policies.networks.cells import lstm_step
 from remuda.policies.networks.lifted import LiftedModule, lifted
+from remuda.policies.networks.vmap_rules import lstm_step
 from remuda.policies.spec import PolicySpec, first_weights
 from remuda.policies.stack import ParameterStack
 from remuda.rng import torch_rng
@@ -85,7 +85,7 @@ def test_a_recurrent_module_steps_with_a_state_of_its_own(algorithm, module):
         if algorithm == "ppo":
             along, _ = network.policy_and_value(stack.parameters, inputs.flatten(1, 2), state)
         else:
-            found = network.features_along(weights, inputs.flatten(1, 2), state)
+            found = network.unroll_features(weights, inputs.flatten(1, 2), state)
             along = network.values_of(weights, found)
         before = state
         for t in range(4):

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
-from remuda.policies.networks.cells import with_own_parts
 from remuda.policies.networks.perceptron import LINEAR, through
+from remuda.policies.networks.vmap_rules import with_own_parts
 from support import drawn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -47,10 +47,11 @@ def test_linear_layers_of_policies_are_torchs_with_their_gradients(shape, same):
 
 def test_they_are_products_of_our_own_there(monkeypatch):
     """And not torch's, whichever class they stand in."""
-    from remuda.policies.networks import cells
 
-    seen, through = [], cells.through
-    monkeypatch.setattr(cells, "through", lambda *given: seen.append(1) or through(*given))
+    from remuda.policies.networks import vmap_rules
+
+    seen, through = [], vmap_rules.through
+    monkeypatch.setattr(vmap_rules, "through", lambda *given: seen.append(1) or through(*given))
     own = with_own_parts(nn.Sequential(nn.Linear(2, 2), Mine(2, 2)), nn.Linear)
     weights = {name: x.detach().expand(3, *x.shape) for name, x in own.named_parameters()}
     vmap(lambda given, x: functional_call(own, given, (x,)))(weights, drawn(3, 4, 2))

@@ -9,7 +9,7 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.experience.segments import AFTER
 from remuda.policies.actions import ContinuousActions, DiscreteActions
 from remuda.policies.algorithms.autograd import Autograd
-from remuda.policies.algorithms.batch import Batch
+from remuda.policies.algorithms.batch import RolloutBatch
 from remuda.policies.algorithms.fused import MOST_ROWS, Fused, Workspace
 from remuda.policies.algorithms.fused_kernels import standardise
 from remuda.policies.algorithms.samples import Pick
@@ -102,7 +102,7 @@ def compare(shared, sizes, options, normalises, masked, activation):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
     noise = torch.from_numpy(random.normal(0, 0.2, (3, 2, rows)).astype(np.float32))
     log_prox, values = evaluated[0]
-    batch = Batch(
+    batch = RolloutBatch(
         observations,
         taken,
         masks,

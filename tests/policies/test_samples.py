@@ -26,7 +26,7 @@ def make_rollout():
         row = 0
         for segment, length in enumerate(lengths):
             rollout.starts[k, segment] = row
-            rollout.memories[k, segment] = 10 * k + segment
+            rollout.recurrent_states[k, segment] = 10 * k + segment
             rollout.streams[k, row : row + length] = 0
             rollout.streams[k, row + length] = AFTER
             row += length + 1

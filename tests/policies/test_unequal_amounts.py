@@ -38,8 +38,8 @@ def train_together_and_alone(kind, updates, **more):
     return together, alone, said
 
 
-TOLD = ("loss", "policy_loss", "value_loss", "entropy", "kl", "clipped", "gradient_norm")
-TOLD += ("explained_variance", "effective")
+METRICS = ("loss", "policy_loss", "value_loss", "entropy", "kl", "clipped", "gradient_norm")
+METRICS += ("explained_variance", "effective")
 """What an update tells of each policy."""
 
 QUICK = {
@@ -78,7 +78,7 @@ def test_beside_others_with_other_amounts_it_learns_as_it_would_alone(kind, amou
         for learned, each in said:
             assert learned.samples[k] == each[k].samples[0]
             assert learned.steps[k] == each[k].steps[0]
-            for name in TOLD:
+            for name in METRICS:
                 np.testing.assert_allclose(
                     getattr(learned, name)[k], getattr(each[k], name)[0], rtol=1e-3, atol=1e-4
                 )

@@ -8,7 +8,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from remuda.config import load_config
 from remuda.experience_layout import dealt_rings
 from remuda.policies.acting import ActingStack
-from remuda.policies.sharing import network_layout, stream_shape
+from remuda.policies.compatibility import network_layout, stream_shape
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.policies.stack import ParameterStack
 from remuda.rng import torch_rng

@@ -14,7 +14,7 @@ from remuda.config import BirthsConfig, load_config, overlay
 from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import CheckpointError, ConfigError
-from remuda.policies.sharing import check_births
+from remuda.policies.compatibility import check_births
 from remuda.policies.spec import policy_specs
 from remuda.population.director import Birth, Replacement, Retire
 from remuda.population.records import Member, PolicyRef, Population

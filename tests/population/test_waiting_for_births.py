@@ -61,7 +61,7 @@ def check_steps(world):
 
 def fill(world, policy):
     """Play until the actor has to wait for this policy's learner."""
-    room = world.assembly.experience[policy].room(0)
+    room = world.assembly.experience[policy].backpressure(0)
     for _ in range(10_000):
         if not room.has_room():
             assert not world.actor.has_room()

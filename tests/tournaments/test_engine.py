@@ -69,7 +69,7 @@ def pair_by_pair(game, players, sampled=False, episodes=1, seed=0):
 
 
 def layouts(game):
-    """Policies of unlike algorithms, networks, memories and numbers of frames."""
+    """Policies of unlike algorithms, networks, recurrent_states and numbers of frames."""
     return [
         untrained(game, 1),
         untrained(game, 2),

@@ -16,7 +16,7 @@ from remuda.envs.blank import BlankEnv
 from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import MOST_EMPTY, VectorEnv
 from remuda.errors import ContractError
-from remuda.experience.room import Rooms
+from remuda.experience.backpressure import ActorBackpressure
 from remuda.kernels import njit
 from remuda.memory.atomic import warm_up
 from remuda.publish.weight_store import WeightReader
@@ -40,10 +40,7 @@ def _tally(
     over: Bools,
     row: Row,
 ) -> tuple[bool, bool]:
-    """Add up a turn; mark the copies in which no agent is active any more.
-
-    Returns whether there are any, and whether the turn breaks the environment's contract.
-    """
+    """Add up a turn, mark finished copies; return whether any are, and if a check failed."""
     num_envs, num_agents = rewards.shape
     steps = 0
     any_over = strange = False
@@ -72,7 +69,7 @@ class Actor:
     """Plays `env` by the policies on its seats.
 
     1. It waits for no other role, except with `on_full: wait`, and then only for a learner that
-       makes progress (`remuda.experience.room`).
+       makes progress (`remuda.experience.backpressure`).
     2. Agents act in the order of `turn_groups`, each with the newest weights published before the
        turn began, and each action takes effect before the next group observes.
     3. A seat's observations, actions and rewards go to the ring of its policy alone.
@@ -88,29 +85,20 @@ class Actor:
         self,
         env: VectorEnv,
         seats: Seats,
-        play: Row,
-        random: np.random.Generator,
+        play: Row,  # its row of the scoreboard
+        rng: np.random.Generator,  # draws the episodes' seeds
         reader: WeightReader | None = None,
-        max_turns: int | None = None,
-        turns: Callable[[], float] | None = None,
-        parts: tuple[str, ...] = (),
+        max_turns: int | None = None,  # over all copies and actors
+        turns: Callable[[], float] | None = None,  # returns the turns played by all actors
+        parts: tuple[str, ...] = (),  # saved in checkpoints
         timeline: Timeline | None = None,
-        episode_metrics: Row | None = None,
-        exact: bool = True,
-        check: bool = True,
-        on_note: Callable[[str, str], None] | None = None,
+        episode_metrics: Row | None = None,  # its row of them on the scoreboard
+        exact: bool = True,  # a successor continues its episodes
+        check: bool = True,  # raise where the environment breaks its contract
+        on_note: Callable[[str, str], None] | None = None,  # takes the environment's notes
     ) -> None:
-        """Take the seats.
-
-        `rng` draws the episodes' seeds. `max_turns` is over all copies and actors, and `turns`
-        returns how many were played by all of them. `parts` are saved in checkpoints.
-        `episode_metrics` is the actor's row of the scoreboard's episode metrics. `exact`: a
-        successor continues its episodes; else it keeps only `lasting` state. `check`: end with an
-        error where the environment breaks its contract. `on_note` takes key and text of each of the
-        environment's notes.
-        """
         self.env, self.seats = env, seats
-        self._reader, self._random, self._play = reader, random, play
+        self._reader, self._rng, self._play = reader, rng, play
         self._max_turns = max_turns
         self._turns = turns if turns is not None else lambda: float(play[Play.TURNS])
         self._episode_metrics, self._exact = episode_metrics, exact
@@ -126,7 +114,7 @@ class Actor:
         self._on_note, self._noted = on_note, 0
         self._checks = TurnChecks(env, self._turn_of) if check else None
         seats.checks = self._checks
-        self._rooms = Rooms(seats.rooms, exact)
+        self._rooms = ActorBackpressure(seats.backpressure, exact)
         self._overtaken = 0
         self._goes_on = False  # whether it writes on in what an actor before it had open
         # called at an episode's end with its copy, returns (NaN for agents without a decision) and
@@ -160,10 +148,7 @@ class Actor:
         return self._rooms.has_room()
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:
-        """Sleep until the rings have room, as long as learners make progress, and count it.
-
-        Losing old steps is better than standing still for a learner that is stuck or gone.
-        """
+        """Sleep until rings have room, but lose old steps rather than wait for a stuck learner."""
         if self._played_out:
             if not self.done:
                 time.sleep(min(SETTLING, timeout))
@@ -181,10 +166,7 @@ class Actor:
         self.env.close()
 
     def state(self, part: str) -> State:  # noqa: ARG002
-        """Return the environment's state, random state, and the state of every seat.
-
-        An environment that cannot be saved is left out; its episodes start over.
-        """
+        """Return the states of environment (None if it has none), generator and seats."""
         if not self._exact:
             return {"world": None, "lasting": self.seats.lasting()}
         try:
@@ -194,7 +176,7 @@ class Actor:
         return {
             "world": world,
             "lasting": self.seats.lasting(),
-            "random": rng_state(self._random),
+            "random": rng_state(self._rng),
             "returns": self._returns.copy(),
             "took_part": self._took_part.copy(),
             "turn_of": self._turn_of.copy(),
@@ -212,7 +194,7 @@ class Actor:
         if not (exact and self._restore_world(state["world"] and branch(state, "world"))):
             self.seats.restore_lasting(branch(state, "lasting"))
             return
-        restore_rng(self._random, state["random"])
+        restore_rng(self._rng, state["random"])
         self._returns[...] = fitting(state, "returns", self._returns)
         self._took_part[...] = fitting(state, "took_part", self._took_part)
         self._turn_of[...] = fitting(state, "turn_of", self._turn_of, COUNT)
@@ -222,7 +204,6 @@ class Actor:
         self._goes_on = True
 
     def _restore_world(self, world: State | None) -> bool:
-        """Return whether the environment could be restored; if not, nothing has changed."""
         if world is None:
             return False
         try:
@@ -301,34 +282,19 @@ class Actor:
         self._begin_episodes()
 
     def _add_up(self, result: TurnResult, row: Row) -> bool:
-        """Count a turn; return whether any copy is over.
-
-        Raises ContractError where the result breaks the environment's contract.
-        """
+        """Count a turn; return whether any copy is over. Raise ContractError for bad results."""
         checks, acted, active = self._checks, self.seats.acted, self.env.active
         if checks is not None:
             checks.shapes(result)
-        any_over, strange = _tally(
-            result.rewards,
-            result.terminated,
-            result.truncated,
-            acted,
-            active,
-            self._returns,
-            self._took_part,
-            self._turn_of,
-            self._over,
-            row,
-        )
+        turn = (result.rewards, result.terminated, result.truncated, acted, active)
+        sums = (self._returns, self._took_part, self._turn_of, self._over)
+        any_over, strange = _tally(*turn, *sums, row)
         if strange and checks is not None:
             checks.result(result, acted, active)
         return bool(any_over)
 
     def _close_episodes(self, result: TurnResult) -> None:
-        """Count the episodes that are over, except those in which no agent made a decision.
-
-        Raises ContractError after too many of those in a row.
-        """
+        """Count finished episodes with a decision; raise ContractError after too many without."""
         over: Bools = self._over & self._took_part.any(axis=1)
         self._count_empty(over)
         metrics = np.zeros((len(self.env.facts), self.env.num_envs), np.float32)
@@ -363,12 +329,11 @@ class Actor:
             )
 
     def _restart(self) -> None:
-        """Start new episodes in the copies that are over."""
         self._reset()
         self._begin_episodes()
 
     def _reset(self) -> None:
-        seeds = self._random.integers(0, 2**63 - 1, self.env.num_envs)
+        seeds = self._rng.integers(0, 2**63 - 1, self.env.num_envs)
         self.env.reset(seeds, self._over)
 
     def _begin_episodes(self) -> None:

@@ -34,10 +34,7 @@ class BatchPlan:
 def make_plan(
     rows: Integers, streams: Integers, num_rows: int, in_passes: bool = True
 ) -> BatchPlan:
-    """Gather streams [M] by the row [M] that plays them, of `num_rows`; -1: none of this stack.
-
-    `in_passes`: cut the rows into passes of equal width.
-    """
+    """Gather streams [M] by the row [M] that plays them (-1: none), cut into equal passes."""
     begins: Integers = np.zeros(num_rows + 1, np.int64)
     ordered: Integers = np.empty(len(streams), np.int64)
     ordered = ordered[: _order(rows, streams, begins, ordered)]
@@ -50,7 +47,6 @@ def make_plan(
 
 @njit(cache=True)
 def _order(rows: Integers, streams: Integers, begins: Integers, ordered: Integers) -> int:
-    """Sort streams by row; return how many there are."""
     num_rows = begins.size - 1
     counts = np.zeros(num_rows, np.int64)
     for row in rows:

@@ -32,10 +32,7 @@ class EpisodeCounter:
         self.count(nothing, np.zeros(0), nothing)
 
     def count(self, policies: Integers, returns: np.ndarray, turns: Integers) -> None:
-        """Count episodes [N]: the row of their policy, their return (float64), and their turns.
-
-        Those whose return is NaN are skipped: the policy's agent took no part.
-        """
+        """Count episodes [N] by the row of their policy; NaN returns are skipped."""
         _count(self._rows, policies, returns, turns, self._mark[0])
 
 

@@ -14,9 +14,9 @@ from dataclasses import replace
 import numpy as np
 
 from remuda.actor.episodes import EpisodeCounter
+from remuda.actor.make_seats import other_arrays
 from remuda.actor.policy_group import PolicyGroup
 from remuda.actor.scripted_seats import ScriptedSeats
-from remuda.actor.seating import other_kinds
 from remuda.actor.shared_rewards import SharedRewards
 from remuda.actor.stream_seats import StreamSeats
 from remuda.checkpoint.fitting import MOST, SHARE, Range, branch, fitting, whole
@@ -25,7 +25,7 @@ from remuda.evolution.crossover import cross_layers
 from remuda.evolution.grow import grow, network_family
 from remuda.evolution.layout import Layout
 from remuda.evolution.mutate import add_noise_by_layer
-from remuda.experience.room import Room
+from remuda.experience.writer import BlockWriter
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import first_weights
 from remuda.policies.stack import layout_size
@@ -46,24 +46,18 @@ class MatchSeats(StreamSeats):
         env: VectorEnv,
         policy_groups: Sequence[PolicyGroup],
         league: Dealer,
-        rows: Row,
-        seed: int = 0,
+        rows: Row,  # [policies, fields by `Policy`] counts of live policies
+        seed: int = 0,  # of newborns' weights
         mark: Row | None = None,
         initial: InitialWeights | None = None,
-        scripted: ScriptedSeats | None = None,
-        parents: WeightReader | None = None,
+        scripted: ScriptedSeats | None = None,  # chooses for members without a network
+        parents: WeightReader | None = None,  # reads what newborns take over
     ) -> None:
-        """Take the seats.
-
-        `rows` [policies, fields by `Policy`] count the episodes of live policies. `seed` and
-        `initial` give the initial weights of newborns, `parents` what else they take over.
-        `scripted` chooses for members that are not networks.
-        """
         self._seed, self._initial, self._scripted = seed, initial, scripted
         self._parents = parents
         self._counter = EpisodeCounter(rows, mark)
         kinds = dict.fromkeys(policy_group.kind for policy_group in policy_groups)
-        super().__init__(env, tuple(policy_groups), [*kinds, *other_kinds(env, kinds)])
+        super().__init__(env, tuple(policy_groups), [*kinds, *other_arrays(env, kinds)])
         self.league, self._rows = league, rows
         self.groups: Sequence[tuple[int, ...]] = env.turn_groups
         keep = {policy_group.kind for policy_group in policy_groups if policy_group.keeps_last_mask}
@@ -89,15 +83,9 @@ class MatchSeats(StreamSeats):
             league.seated[:, agent] = self._fitting_place(agent)
         self._deal()
 
-    @property
-    def rooms(self) -> list[Room]:
-        """Return the rooms of all writers."""
-        return [
-            room
-            for policy_group in self.policy_groups
-            for writer in policy_group.writers
-            for room in writer.rooms
-        ]
+    def writers(self) -> list[BlockWriter]:
+        """Return the writers of all rings."""
+        return [writer for group in self.policy_groups for writer in group.writers]
 
     def decide(self, group: int) -> None:
         """Write observations and choices to the rings."""
@@ -152,10 +140,7 @@ class MatchSeats(StreamSeats):
     def close(
         self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers, told: Floats
     ) -> None:
-        """Count the episodes of the copies that are over, and the results of their matches.
-
-        A match in which no agent took part has no result. Then the director does its work.
-        """
+        """Count finished episodes and the results of their matches; let the director work."""
         over = over & ~np.isnan(returns).all(axis=1)
         seated, earned = self.league.seated[over], returns[over]
         live = seated < len(self._rows)
@@ -167,7 +152,6 @@ class MatchSeats(StreamSeats):
         self._step()
 
     def _step(self) -> None:
-        """Let the league do its work between two turns."""
         league, self._stepped = self.league, True
         versions = {p: int(self._versions[i]) for i, p in enumerate(league.table.policies)}
         for place in league.step(versions, self):
@@ -243,12 +227,6 @@ class MatchSeats(StreamSeats):
         """Restore what `lasting` returned."""
         self.league.restore(branch(state, "league"), matches=False)
 
-    def close_orphans(self) -> None:
-        """Close what a previous actor had open, where no actor continues it."""
-        for policy_group in self.policy_groups:
-            for writer in policy_group.writers:
-                writer.close_orphans()
-
     def sitting(self, env: int) -> list[str]:
         """Return, by agent, the policy on its seat in a copy, frozen or not."""
         table = self.league.table
@@ -297,34 +275,28 @@ class MatchSeats(StreamSeats):
     def mutate(self, policy: str, weights: Floats, strength: float, generation: int) -> Floats:
         """Add noise to weights, in standard deviations of those of each layer: [size]."""
         policy_group, _ = self._policy_group(self.league.table.policies.index(policy))
-        random = make_rng(self._seed, "mutation", policy, generation)
+        rng = make_rng(self._seed, "mutation", policy, generation)
         layout = Layout.of(policy_group.stack.network)
-        return add_noise_by_layer(weights, layout, strength, random)
+        return add_noise_by_layer(weights, layout, strength, rng)
 
     def cross(
         self, policy: str, weights: Floats, second: Floats, share: float, generation: int
     ) -> Floats:
         """Cross weights: each layer is the second parent's with this probability: [size]."""
         policy_group, _ = self._policy_group(self.league.table.policies.index(policy))
-        random = make_rng(self._seed, "crossover", policy, generation)
+        rng = make_rng(self._seed, "crossover", policy, generation)
         layout = Layout.of(policy_group.stack.network)
-        return cross_layers(weights, second, layout, random, share=share).weights
+        return cross_layers(weights, second, layout, rng, share=share).weights
 
     def fits(self, policy: str, other: str) -> bool:
-        """Return whether one could start with the weights of the other, converted if needed.
-
-        They play the same kind of seats, and their networks differ at most in widths and depth.
-        """
+        """Return whether one could start with the other's weights, converted if needed."""
         one, two = self._groups_of(policy, other)
         if one is two or one.kind is not two.kind:
             return one is two
         return network_family(one.specs[0]) == network_family(two.specs[0])
 
     def convert(self, policy: str, other: str, weights: Floats, generation: int) -> Floats | None:
-        """Convert the other's weights to this one's network: [size]; None: unchanged.
-
-        Additional weights are drawn as for any other newborn in this place.
-        """
+        """Convert the other's weights to this network, with fresh ones added; None: unchanged."""
         own, others = self._groups_of(policy, other)
         if own is others:
             return None
@@ -350,7 +322,6 @@ class MatchSeats(StreamSeats):
             writer.wake(row)
 
     def _policy_group(self, place: int) -> tuple[PolicyGroup, int]:
-        """Return the group of the policy in a place, and its row there."""
         policy_group = next(
             policy_group for policy_group in self.policy_groups if policy_group.row_of[place] >= 0
         )

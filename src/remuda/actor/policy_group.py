@@ -8,12 +8,14 @@ import numpy as np
 
 from remuda.actor.batch_plan import BatchPlan, make_plan
 from remuda.actor.frames import FrameStack
-from remuda.actor.kind import Kind
+from remuda.actor.stream_arrays import StreamArrays
 from remuda.checkpoint.fitting import COUNT, SHARE, branch, fitting
 from remuda.checkpoint.state import restore_rng, rng_state
+from remuda.experience.ring_arrays import StreamPlan
 from remuda.experience.writer import BlockWriter
 from remuda.kernels import njit
 from remuda.policies.acting import ActingStack
+from remuda.policies.networks.compiled_pass import gather_rows
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import Snapshot
 from remuda.types import Array, Bools, Floats, Integers, State
@@ -24,21 +26,16 @@ class PolicyGroup:
 
     def __init__(
         self,
-        kind: Kind,
-        specs: Sequence[PolicySpec],
-        places: Sequence[int],
+        kind: StreamArrays,
+        specs: Sequence[PolicySpec],  # of live policies
+        places: Sequence[int],  # [K] in the population, by row of the stack
         stack: ActingStack,
         writers: Sequence[BlockWriter],
-        random: np.random.Generator,
-        num_places: int,
+        rng: np.random.Generator,  # draws their choices
+        num_places: int,  # in the population
     ) -> None:
-        """Gather policies.
-
-        `places` [K] are their places in the population by row of the stack, ascending, of
-        `num_places`; `specs` are those of live ones. `rng` draws their choices.
-        """
         self.kind, self.specs, self.stack, self.writers = kind, tuple(specs), stack, tuple(writers)
-        self.places, self.random = tuple(places), random
+        self.places, self.rng = tuple(places), rng
         self.row_of: Integers = np.full(num_places, -1, np.int64)
         self.row_of[list(places)] = np.arange(len(places))
         self.versions: Integers = np.zeros(len(places), np.int64)
@@ -55,6 +52,8 @@ class PolicyGroup:
         self._masks = kind.masks.copy()
         self._actions = kind.actions.copy()
         self._log_probs = kind.log_probs.copy()
+        self._choices = kind.choices(self.states_before, self.versions)
+        self._results = [writer.results(kind.results) for writer in self.writers]
         self._plans: list[BatchPlan] = []
         self._written: list[BatchPlan] = []  # by group, the streams whose experience is kept
         self._everyone: BatchPlan | None = None  # those of all groups
@@ -65,16 +64,11 @@ class PolicyGroup:
 
     def deal(
         self,
-        seated: Integers,
+        seated: Integers,  # [num_envs, num_agents] places on the seats
         groups: Sequence[tuple[int, ...]],
-        learns: Bools | None = None,
+        learns: Bools | None = None,  # [num_envs, num_agents] seats whose steps are written
     ) -> None:
-        """Plan the passes of each group for newly dealt seats.
-
-        `seated` [num_envs, num_agents] are the places on the seats. `learns` [num_envs, num_agents]
-        is whether a live policy's experience there is written; None: everywhere. It does not change
-        during a copy's episode.
-        """
+        """Plan the passes of each group for newly dealt seats."""
         self._rates.clear()
         rows: Integers = np.empty(len(self.inputs), np.int64)
         _find_rows(seated, self._agents, self.row_of, rows)
@@ -87,7 +81,6 @@ class PolicyGroup:
         )
 
     def _plan_groups(self, rows: Integers, groups: Sequence[tuple[int, ...]]) -> list[BatchPlan]:
-        """Plan the passes of each group, by the rows [num_streams] that play its streams."""
         plans = []
         for group in groups:
             numbers = self._streams_of(group)
@@ -95,7 +88,6 @@ class PolicyGroup:
         return plans
 
     def _streams_of(self, group: tuple[int, ...]) -> Integers:
-        """Return the streams of a group's agents of this kind."""
         found = self._streams.get(group)
         if found is None:
             kind = self.kind
@@ -107,21 +99,21 @@ class PolicyGroup:
             self._streams[group] = found
         return found
 
-    def choose(self, group: int, random: np.random.Generator | None) -> None:
+    def choose(self, group: int, rng: np.random.Generator | None) -> None:
         """Run the networks, and choose for all their streams."""
         plan, kind = self._plans[group], self.kind
         count = plan.streams.size
         if count == 0:
             return
-        said = self._said(plan)
+        outputs = self._forward(plan)
         if kind.masks.shape[1]:
-            _gather_masks(kind.masks, plan.streams, self._masks)
+            gather_rows(kind.masks, plan.streams, self._masks)
         rates = self._rates_of(group)  # also where nothing is chosen by them: it is compiled then
         self._selector.choose_by_rates(
-            said[:count],
+            outputs[:count],
             self._masks[:count],
-            self.random if random is None else random,
-            rates if random is None else np.ones(count),
+            self.rng if rng is None else rng,
+            rates if rng is None else np.ones(count),
             self._actions[:count],
             self._log_probs[:count],
         )
@@ -137,36 +129,16 @@ class PolicyGroup:
 
     def decide(self, group: int) -> None:
         """Write observations and choices to the rings."""
-        kind, plan = self.kind, self._written[group]
+        plan = self._written[group]
         for writer in self.writers:
-            writer.decide(
-                plan.begins,
-                plan.streams,
-                kind.acted.reshape(-1),
-                kind.observations_flat,
-                kind.actions,
-                kind.log_probs,
-                kind.masks,
-                self.states_before,
-                self.versions,
-                kind.rewards_before_flat,
-            )
+            writer.decide(StreamPlan(plan.begins, plan.streams), self._choices)
 
     def outcome(self) -> None:
         """Write the outcome of the turn to the rings."""
-        plan, kind = self._everyone, self.kind
+        plan = self._everyone
         assert plan is not None
-        for writer in self.writers:
-            writer.outcome(
-                plan.begins,
-                plan.streams,
-                kind.acted.reshape(-1),
-                kind.rewards,
-                kind.terminated,
-                kind.truncated,
-                kind.final_observations_flat,
-                kind.final_masks,
-            )
+        for writer, results in zip(self.writers, self._results, strict=True):
+            writer.outcome(StreamPlan(plan.begins, plan.streams), results)
 
     @property
     def keeps_last_mask(self) -> bool:
@@ -197,9 +169,9 @@ class PolicyGroup:
                 str(i): self.frames.of(self.kind.streams_of(agent)).state()
                 for i, agent in enumerate(self.kind.agents)
             },
-            "memories": self.recurrent_states.copy(),
+            "recurrent_states": self.recurrent_states.copy(),
             "writers": {str(i): writer.state() for i, writer in enumerate(self.writers)},
-            "random": rng_state(self.random),
+            "random": rng_state(self.rng),
         }
 
     def restore(self, state: State) -> None:
@@ -214,16 +186,16 @@ class PolicyGroup:
         for i, agent in enumerate(self.kind.agents):
             frames = branch(branch(state, "frames"), str(i))
             self.frames.of(self.kind.streams_of(agent)).restore(frames)
-        self.recurrent_states[...] = fitting(state, "memories", self.recurrent_states)
+        self.recurrent_states[...] = fitting(state, "recurrent_states", self.recurrent_states)
         for i, writer in enumerate(self.writers):
             writer.restore(branch(branch(state, "writers"), str(i)))
-        restore_rng(self.random, state["random"])
+        restore_rng(self.rng, state["random"])
 
     def _plan(self, rows: Integers, numbers: Integers) -> BatchPlan:
         in_passes = self.stack.gathered_pass is None
         return make_plan(rows, numbers, len(self.places), in_passes)
 
-    def _said(self, plan: BatchPlan) -> Floats:
+    def _forward(self, plan: BatchPlan) -> Floats:
         """Return the network outputs of a plan's streams, in its order: [M, O]."""
         if self.stack.gathered_pass is not None:
             return self.stack.gathered_pass(self.inputs, plan.begins, plan.streams)
@@ -235,24 +207,17 @@ class PolicyGroup:
         return self._outputs
 
     def _pass(self, plan: BatchPlan, first: int, end: int, width: int) -> Floats:
-        room, forward = self.stack.room(first, end, width)
+        room, forward = self.stack.padded_pass(first, end, width)
         _gather(self.inputs, plan.begins, plan.streams, first, end, width, room)
         if not self.stack.network.memory:
             return forward()
-        memories = np.zeros((end - first, width, self.stack.network.memory), np.float32)
-        flat = memories.reshape(-1, memories.shape[2])
+        recurrent_states = np.zeros((end - first, width, self.stack.network.memory), np.float32)
+        flat = recurrent_states.reshape(-1, recurrent_states.shape[2])
         _gather(self.recurrent_states, plan.begins, plan.streams, first, end, width, flat)
-        outputs, after = self.stack.remember(first, end, width, memories)
+        outputs, after = self.stack.recurrent_pass(first, end, width, recurrent_states)
         acted = self.kind.acted.reshape(-1)
-        _keep(
-            after,
-            acted,
-            plan.begins,
-            plan.streams,
-            first,
-            self.recurrent_states,
-            self.states_before,
-        )
+        states = (self.recurrent_states, self.states_before)
+        _keep(after, acted, plan.begins, plan.streams, first, *states)
         return outputs
 
     def _rates_of(self, group: int) -> np.ndarray:
@@ -276,7 +241,6 @@ def _find_rows(seated: Integers, agents: Integers, row_of: Integers, rows: Integ
 
 @njit(cache=True)
 def _spread(values: np.ndarray, begins: Integers, spread: np.ndarray) -> None:
-    """Spread the value of each row over its streams."""
     for k in range(values.size):
         for i in range(begins[k], begins[k + 1]):
             spread[i] = values[k]
@@ -334,14 +298,6 @@ def _keep(
             if acted[stream]:
                 for j in range(state.size):
                     state[j] = new[j]
-
-
-@njit(cache=True)
-def _gather_masks(masks: Bools, streams: Integers, gathered: Bools) -> None:
-    for i in range(streams.size):
-        row, copy = masks[streams[i]], gathered[i]
-        for j in range(row.size):
-            copy[j] = row[j]
 
 
 @njit(cache=True)

@@ -105,16 +105,15 @@ class ActorRole:
 
     @property
     def _begins(self) -> str:
-        """Return the name of the random generators of an actor that starts now."""
         return f"{self.name} from turn {int(self.scoreboard.play(self.index)[Play.TURNS])}"
 
     def on_process_death(self) -> None:
         """Nothing: learners sleep until there is something to train on."""
 
     def _fixed(self, env: VectorEnv, begins: str) -> Seats:
-        from remuda.actor.fixed import FixedSeats
-        from remuda.actor.seating import make_seats
-        from remuda.actor.shared_rewards import SharesForGood
+        from remuda.actor.fixed_seats import FixedSeats
+        from remuda.actor.make_seats import make_seats
+        from remuda.actor.shared_rewards import FixedShares
 
         config = self.config
         seats = make_seats(
@@ -130,7 +129,7 @@ class ActorRole:
             if spec.name in config.env.scripted:
                 continue  # what it does is not what its policy chose
             seat.experience = self.experience[seat.policy]
-        shares = SharesForGood(
+        shares = FixedShares(
             [seat.policy for seat in seats],
             {spec.name: spec.config.share_rewards for spec in self.specs},
             self.changes,
@@ -138,9 +137,9 @@ class ActorRole:
         return FixedSeats(env, seats, self.scoreboard.mark, shares)
 
     def _dealt(self, env: VectorEnv, begins: str) -> Seats:
+        from remuda.actor.make_seats import make_policy_groups
         from remuda.actor.match_seats import MatchSeats
         from remuda.actor.scripted_seats import ScriptedSeats, load_scripted
-        from remuda.actor.seating import make_policy_groups
 
         config = self.config
         assert self.table is not None

@@ -39,7 +39,7 @@ class ScriptedSeats:
         """Start without seats; `policies` are by scripted member, and `purpose` names rngs."""
         self._env, self._policies = env, dict(policies)
         self._place_of = {name: table.places.of(name) for name in self._policies}
-        self._random = {name: make_rng(seed, purpose, "scripted", name) for name in self._policies}
+        self._rng = {name: make_rng(seed, purpose, "scripted", name) for name in self._policies}
         # by agent, the members that play it, and in which copies
         self._seated: list[list[tuple[str, Bools]]] = [[] for _ in env.agents]
         self._bounds = [bounds_of(spec.action_space) for spec in env.agents]
@@ -53,16 +53,12 @@ class ScriptedSeats:
                 self._seated[agent].append((name, theirs[:, agent]))
 
     def chosen(self, agent: int, observations: Array, actions: Array) -> Array:
-        """Return an agent's actions in all copies: [num_envs, *action_shape].
-
-        `observations` are [num_envs, *observation_shape]; `actions`, the networks' choices, are not
-        changed. Raises ConfigError where a policy returns no valid action for each copy.
-        """
+        """Return an agent's actions; raise ConfigError where a policy returns invalid ones."""
         if not self._seated[agent]:
             return actions
         actions = actions.copy()
         for name, copies in self._seated[agent]:
-            chosen = self._ask(name, agent, observations, actions.shape, self._random[name])
+            chosen = self._ask(name, agent, observations, actions.shape, self._rng[name])
             acts: Bools = copies & self._env.active[:, agent]
             if not self._are_actions(agent, chosen[acts]):
                 self._refuse(name, agent, chosen[acts])
@@ -71,11 +67,11 @@ class ScriptedSeats:
 
     def state(self) -> State:
         """Return the random state of each."""
-        return {name: rng_state(rng) for name, rng in self._random.items()}
+        return {name: rng_state(rng) for name, rng in self._rng.items()}
 
     def restore(self, state: State) -> None:
         """Restore what `state` returned."""
-        for name, rng in self._random.items():
+        for name, rng in self._rng.items():
             restore_rng(rng, state[name])
 
     def _are_actions(self, agent: int, chosen: Array) -> bool:
@@ -84,7 +80,6 @@ class ScriptedSeats:
         return bool(((chosen >= low) & (chosen < ends)).all())
 
     def _refuse(self, name: str, agent: int, chosen: Array) -> None:
-        """Raise ConfigError for invalid choices [N, *action_shape]."""
         low, ends = self._bounds[agent]
         found = chosen[~((chosen >= low) & (chosen < ends))].ravel()[0]
         spec = self._env.agents[agent]
@@ -99,10 +94,9 @@ class ScriptedSeats:
         agent: int,
         observations: Array,
         shape: tuple[int, ...],
-        random: np.random.Generator,
+        rng: np.random.Generator,
     ) -> Array:
-        """Return a policy's choices in all copies: [num_envs, *action_shape]."""
-        found = np.asarray(self._policies[name](self._env, agent, observations, random))
+        found = np.asarray(self._policies[name](self._env, agent, observations, rng))
         if found.shape != shape or found.dtype.kind not in "biuf":
             raise ConfigError(
                 f"population.scripted.{name} returns {found.dtype} {found.shape} for "
@@ -124,11 +118,7 @@ def bounds_of(space: Space[object]) -> tuple[Array, Array]:
 def load_scripted(
     game: Game, scripted: Mapping[str, str], workers: int = 1
 ) -> dict[str, ScriptedPolicy]:
-    """Return the policies of scripted members, by member.
-
-    `scripted` maps members to policy names for `Game.policy`. Raises ConfigError where there is no
-    such policy, or it reads copies that are in other processes.
-    """
+    """Return the policies by scripted member; raise ConfigError for unknown or unusable ones."""
     found: dict[str, ScriptedPolicy] = {}
     for name, who in scripted.items():
         key = f"population.scripted.{name}"

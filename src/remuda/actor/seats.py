@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import VectorEnv
-from remuda.experience.room import Room
+from remuda.experience.backpressure import Backpressure
 from remuda.publish.snapshot import Snapshot
 from remuda.types import Bools, Floats, Integers, State, TurnResult
 
+if TYPE_CHECKING:
+    from remuda.experience.writer import BlockWriter
 
-class Seats(Protocol):
+
+class Seats:
     """Policies on an environment's seats: `FixedSeats`, or `MatchSeats` for each match.
 
     In each turn, for each group: `observe`, `choose`, `decide`, and `act` for each of its agents;
@@ -27,16 +30,21 @@ class Seats(Protocol):
     acted: Bools
 
     env: VectorEnv  # the copies
-    checks: TurnChecks | None  # checks of what the environment returns; None: none
+    checks: TurnChecks | None = None  # checks of what the environment returns
+
+    def writers(self) -> Sequence[BlockWriter]:
+        """Return the writers of all rings."""
+        return ()
 
     @property
-    def rooms(self) -> list[Room]:
-        """Return the rooms of all writers."""
+    def backpressure(self) -> list[Backpressure]:
+        """Return the backpressure of all rings with `on_full: wait`."""
+        return [each for writer in self.writers() for each in writer.backpressure]
 
     def observe(self, group: int) -> None:
         """Observe for a group's agents, with masks."""
 
-    def choose(self, group: int, random: np.random.Generator | None = None) -> None:
+    def choose(self, group: int, rng: np.random.Generator | None = None) -> None:
         """Choose for a group's agents; with `rng` this is a trial without other random numbers."""
 
     def decide(self, group: int) -> None:
@@ -63,24 +71,30 @@ class Seats(Protocol):
 
     def settled(self) -> bool:
         """Return whether nothing of other actors has to be processed, once all turns are played."""
+        return True
 
     def take(self, news: Mapping[str, Snapshot]) -> None:
         """Act with newer weights."""
 
     def state(self) -> State:
         """Return all that a successor needs to continue exactly."""
+        return {}
 
     def restore(self, state: State) -> None:
         """Restore what `state` returned."""
 
     def close_orphans(self) -> None:
         """Close what a previous actor had open and this one does not continue."""
+        for writer in self.writers():
+            writer.close_orphans()
 
-    def holds(self, state: State) -> bool:
+    def holds(self, state: State) -> bool:  # noqa: ARG002
         """Return whether the rings have the segments that were open when `state` was called."""
+        return False
 
     def lasting(self) -> State:
         """Return what is still valid where other episodes are played."""
+        return {}
 
     def restore_lasting(self, state: State) -> None:
         """Restore what `lasting` returned."""

@@ -62,7 +62,6 @@ class SharedRewards:
         return _mixture(own, self.shares[:, agent], mean)
 
     def _mean(self, side: int, rewards: Floats) -> Floats:
-        """Return the mean reward of a team's members: [num_envs]."""
         found: Floats = rewards[:, self._members[side]].mean(1)
         return found
 
@@ -81,22 +80,18 @@ def _take(shares: Floats, over: Bools, into: Floats) -> bool:
 
 
 def _columns(agents: Integers) -> Integers | slice:
-    """Return ascending agents as a slice if they are neighbours, else as an index."""
     first, last = int(agents[0]), int(agents[-1])
     return slice(first, last + 1) if last - first + 1 == len(agents) else agents
 
 
 def _mixture(own: Floats, shares: Floats, means: Floats) -> Floats:
-    """Mix own rewards and team means.
-
-    Without a share it is the own reward, also where the team's mean is not finite.
-    """
+    """Mix own rewards and team means, which may be infinite where there is no share."""
     with np.errstate(invalid="ignore"):
         found: Floats = np.where(shares == 0.0, own, own + shares * (means - own))
     return found
 
 
-class SharesForGood:
+class FixedShares:
     """The current reward shares of policies with fixed seats."""
 
     def __init__(

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from remuda.actor.kind import Kind, columns_of
 from remuda.actor.policy_group import PolicyGroup
-from remuda.envs.checks import NONE, TurnChecks, first_strange
+from remuda.actor.seats import Seats
+from remuda.actor.stream_arrays import StreamArrays, columns_of
+from remuda.envs.checks import NONE, first_strange
 from remuda.envs.vector_env import VectorEnv
 from remuda.types import Bools
 
@@ -23,7 +24,7 @@ class _Stretch:
     def __init__(
         self,
         env: VectorEnv,
-        kind: Kind,
+        kind: StreamArrays,
         agents: Sequence[int],
         policy_groups: Sequence[PolicyGroup],
     ) -> None:
@@ -35,18 +36,14 @@ class _Stretch:
         self._active = env.active.T[self.agents] if isinstance(self.agents, slice) else None
 
     def active(self, env: VectorEnv) -> Bools:
-        """Return which of them act: [agents, num_envs]."""
         return env.active.T[self.agents] if self._active is None else self._active
 
 
-class StreamSeats:
+class StreamSeats(Seats):
     """Seats whose streams are observed by kind of seat, and gathered by policy to choose."""
 
-    checks: TurnChecks | None = None
-    groups: Sequence[tuple[int, ...]]
-
     def __init__(
-        self, env: VectorEnv, policy_groups: Sequence[PolicyGroup], kinds: Iterable[Kind]
+        self, env: VectorEnv, policy_groups: Sequence[PolicyGroup], kinds: Iterable[StreamArrays]
     ) -> None:
         """Take the seats; every agent belongs to one of `kinds`."""
         self.env, self.policy_groups = env, policy_groups
@@ -89,18 +86,16 @@ class StreamSeats:
                 masks = kind.masks[kind.streams_of(agent)]
                 self.checks.masked(agent, masks, kind.acted[kind.place_of[agent]])
 
-    def _tell_of(self, kind: Kind, stream: int) -> None:
-        """Report an observation that is not finite."""
+    def _tell_of(self, kind: StreamArrays, stream: int) -> None:
         assert self.checks is not None
         place, copy = divmod(stream, self.env.num_envs)
         self.checks.observed(kind.agents[place], kind.observations[place], copy)
 
     def _parts(self, group: int) -> list[_Stretch]:
-        """Return the neighbouring agents of a group."""
         found = self._stretches.get(group)
         if found is not None:
             return found
-        stretches: list[tuple[Kind, list[int]]] = []
+        stretches: list[tuple[StreamArrays, list[int]]] = []
         for kind in self._kinds:
             for agent in (a for a in kind.agents if a in self.groups[group]):
                 last = stretches[-1] if stretches else None
@@ -114,14 +109,10 @@ class StreamSeats:
         ]
         return self._stretches[group]
 
-    def choose(self, group: int, random: np.random.Generator | None = None) -> None:
+    def choose(self, group: int, rng: np.random.Generator | None = None) -> None:
         """Run forward passes, and choose for every stream."""
         for policy_group in self.policy_groups:
-            policy_group.choose(group, random)
-
-    def settled(self) -> bool:
-        """Return True: nothing comes from other actors."""
-        return True
+            policy_group.choose(group, rng)
 
     def _forget(self, ended: Bools) -> None:
         """Reset frames and recurrent states where `ended` [num_agents, num_envs]."""

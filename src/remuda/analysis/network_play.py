@@ -65,10 +65,10 @@ def joint_probabilities(
     `weights`: [P] of its network.
     """
     from remuda.policies.actions import DiscreteActions
-    from remuda.policies.combined import MOST_COMBINATIONS, CombinedActions
+    from remuda.policies.joint_actions import MOST_COMBINATIONS, JointActions
 
     actions = spec.actions
-    if not isinstance(actions, DiscreteActions | CombinedActions) or len(actions.sizes) == 1:
+    if not isinstance(actions, DiscreteActions | JointActions) or len(actions.sizes) == 1:
         return probabilities(spec, weights, observations, allowed)
     count = math.prod(actions.sizes)
     if count > MOST_COMBINATIONS:
@@ -78,7 +78,7 @@ def joint_probabilities(
         )
     ends = np.cumsum(actions.sizes)[:-1]
     outputs = _outputs(spec, weights, observations)
-    if isinstance(actions, CombinedActions):
+    if isinstance(actions, JointActions):
         values = np.where(_joint(np.split(allowed, ends, 1)), outputs, -np.inf)
         if spec.config.entry.samples:
             sampled: Numbers = softmax(values, axis=1)

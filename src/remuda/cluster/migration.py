@@ -11,7 +11,7 @@ from remuda.cluster.handover import HandoverState, handover_state_of, rings_of
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, Nodes
 from remuda.cluster.placement import Offer, Placement, without
-from remuda.policies.sharing import shares_of
+from remuda.policies.compatibility import shares_of
 from remuda.policies.spec import PolicySpec
 from remuda.runtime.layout import Layout
 from remuda.types import RoleStatus

@@ -55,7 +55,7 @@ class RingParts(NamedTuple):
     queue_steps: Integers
     numbers: Integers
     streams: Integers
-    memories: Array  # [segments, bytes]
+    recurrent_states: Array  # [segments, bytes]
     counters: Integers
 
 
@@ -131,7 +131,7 @@ def _size(
     is_new: bool,
 ) -> int:
     """Return the bytes of a segment's steps `first` to `end`, and of its beginning if it is new."""
-    size: int = parts.memories.shape[1] if is_new else 0
+    size: int = parts.recurrent_states.shape[1] if is_new else 0
     for f in range(len(fields)):
         lo = 0 if is_new else min(first + layout[f, 1], layout[f, 2])
         size += (min(end + layout[f, 1], layout[f, 2]) - lo) * layout[f, 0]
@@ -181,8 +181,8 @@ def collect(
             break
         start = at
         if is_new:
-            width = parts.memories.shape[1]
-            payload[at : at + width] = parts.memories[slot]
+            width = parts.recurrent_states.shape[1]
+            payload[at : at + width] = parts.recurrent_states[slot]
             at += width
         for f in range(len(fields)):
             lo = 0 if is_new else min(first + layout[f, 1], layout[f, 2])
@@ -259,8 +259,8 @@ def follow(
             store(parts.sequence, slot, head[SEQUENCE] - 1)
             fence_release()
             store(parts.committed, slot, 0)
-            width = parts.memories.shape[1]
-            parts.memories[slot] = payload[at : at + width]
+            width = parts.recurrent_states.shape[1]
+            parts.recurrent_states[slot] = payload[at : at + width]
             at += width
             parts.numbers[slot], parts.streams[slot] = head[NUMBER], head[STREAM]
             parts.closed_as[slot] = head[CLOSED_AS]

@@ -55,7 +55,9 @@ class RingOut:
         self._heads: Integers = np.zeros((segments, COLUMNS), np.int64)
         self._entries: Integers = np.zeros((segments, ENTRY), np.int64)
         self._is_pending = True
-        self.largest = int(self._layout[:, 0] @ self._layout[:, 2]) + self._parts.memories.shape[1]
+        self.largest = (
+            int(self._layout[:, 0] @ self._layout[:, 2]) + self._parts.recurrent_states.shape[1]
+        )
         """Maximal bytes of a segment."""
 
     def holds(self, sequence: Integers, committed: Integers) -> None:
@@ -154,7 +156,7 @@ def _parts_of(ring: ExperienceRing) -> RingParts:
     shared = ring.shared
     names = RingParts._fields[:-2]
     arrays = [shared[name] for name in names]
-    return RingParts._make([*arrays, _flat(shared["memories"]), ring.counters])
+    return RingParts._make([*arrays, _flat(shared["recurrent_states"]), ring.counters])
 
 
 def _bytes_of(ring: ExperienceRing) -> tuple[tuple[Array, ...], Integers]:

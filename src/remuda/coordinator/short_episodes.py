@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from remuda.experience.store import ExperienceStore, Held
+from remuda.experience.store import ExperienceStore, HeldSteps
 
 LEAST = 0.5  # the share of the capacity, or of a rollout, below which a warning appears
 NAMED = 4  # the most policies named in a message
@@ -32,20 +32,20 @@ class ShortEpisodes:
         """Return messages about all policies, by the mean length of segments so far."""
         return _messages(self._short(list(self._experience)))
 
-    def _short(self, names: list[str]) -> dict[str, Held]:
+    def _short(self, names: list[str]) -> dict[str, HeldSteps]:
         held = {name: self._experience[name].held for name in names}
         return {name: each for name, each in held.items() if each and each.share < LEAST}
 
 
-def _messages(short: Mapping[str, Held]) -> list[str]:
-    alike: dict[tuple[int, int, int, bool], list[tuple[str, Held]]] = {}
+def _messages(short: Mapping[str, HeldSteps]) -> list[str]:
+    alike: dict[tuple[int, int, int, bool], list[tuple[str, HeldSteps]]] = {}
     for name, held in short.items():
         key = (held.wanted, held.segment_length, held.advised, held.is_rollout)
         alike.setdefault(key, []).append((name, held))
     return [_message(policies) for policies in alike.values()]
 
 
-def _message(policies: list[tuple[str, Held]]) -> str:
+def _message(policies: list[tuple[str, HeldSteps]]) -> str:
     names = ", ".join(name for name, _ in policies[:NAMED])
     if len(policies) > NAMED:
         names += f" and {len(policies) - NAMED} more"

@@ -17,8 +17,8 @@ import numpy as np
 
 from remuda.evolution.crossover import warm_start
 from remuda.evolution.layout import Layout
+from remuda.policies.compatibility import stream_shape
 from remuda.policies.networks.recurrent import GATES
-from remuda.policies.sharing import stream_shape
 from remuda.policies.spec import PolicySpec
 from remuda.types import Array, Floats
 

@@ -18,7 +18,7 @@ from remuda.evolution.numbers import Evolvable, check_numbers
 from remuda.evolution.select import binary_tournament, non_dominated, t_test, truncation
 from remuda.evolution.worth import Worth, fitness_of
 from remuda.hyperparameters import with_values
-from remuda.policies.sharing import network_layout, stream_shape
+from remuda.policies.compatibility import network_layout, stream_shape
 from remuda.policies.spec import PolicySpec
 from remuda.population.feasibility import can_do_without, can_stand_in
 from remuda.population.records import Member, PolicyRef, Population

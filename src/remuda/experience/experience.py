@@ -18,7 +18,7 @@ import numpy as np
 from remuda.checkpoint.fitting import branch
 from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
-from remuda.experience.block import Block, BlockRow
+from remuda.experience.backpressure import UPDATES, Backpressure
 from remuda.experience.ring import (
     CLOSED,
     CLOSED_STEPS,
@@ -35,9 +35,9 @@ from remuda.experience.ring import (
     ExperienceRing,
     StreamShape,
 )
-from remuda.experience.room import UPDATES, Room
-from remuda.experience.store import Held
-from remuda.experience.words import has_steps, total, untaken
+from remuda.experience.ring_block import Block, BlockRow
+from remuda.experience.ring_counters import has_steps, total, untaken
+from remuda.experience.store import HeldSteps
 from remuda.memory.atomic import exchange, fence_full, load, store
 from remuda.memory.shared import Arena, SharedArrays
 from remuda.memory.waiting import Wakeup
@@ -59,7 +59,7 @@ class Experience:
     1. A learner that asks for a number of steps is woken once they are there, by any writer,
        without polling.
     2. An actor waits only with `on_full: wait`, only for a learner that makes progress, and is rung
-       once it may continue (`remuda.experience.room`).
+       once it may continue (`remuda.experience.backpressure`).
     3. A process that dies, at any instruction, leaves counters that the others can continue with.
     """
 
@@ -67,25 +67,17 @@ class Experience:
         self,
         shape: StreamShape,
         config: ExperienceConfig,
-        num_streams: Sequence[int],
-        learner: Wakeup,
-        actors: Sequence[Wakeup],
-        rollout: int = 0,
-        block: Block | None = None,
-        index: int = 0,
-        likely: Sequence[int] | None = None,
-        ahead: int = 1,
-        keeps: bool = False,
+        num_streams: Sequence[int],  # copies and seats that the policy plays at once, by actor
+        learner: Wakeup,  # rings its process
+        actors: Sequence[Wakeup],  # each rings its process
+        rollout: int = 0,  # steps that a learner takes at once; 0: it samples
+        block: Block | None = None,  # None: allocate its own rings
+        index: int = 0,  # of its ring in the block
+        likely: Sequence[int] | None = None,  # usual open segments by actor; None: all streams
+        ahead: int = 1,  # rollouts that an actor plays before it waits
+        keeps: bool = False,  # keep the capacity besides what rollouts need
         arena: Arena | None = None,
     ) -> None:
-        """Allocate it, if it is not part of a block.
-
-        `num_streams` are copies and seats that the policy plays at once, by actor. `learner` and
-        `actors` ring their processes. `rollout` is the steps that a learner takes at once, 0 if it
-        samples. `index` is its ring in `block`. `likely` is the usual number of open segments by
-        actor, one for each stream if None; exceeding it may cost steps. `ahead` is the rollouts
-        that an actor plays before it waits. `keeps` keeps the capacity besides what rollouts need.
-        """
         self.shape, self.config, self.rollout = shape, config, rollout
         self.num_streams = sum(num_streams)
         self.learner, self._actors = learner, tuple(actors)
@@ -150,7 +142,7 @@ class Experience:
         return min((self.written - self.overwritten) / places, 1.0)
 
     @property
-    def held(self) -> Held | None:
+    def held(self) -> HeldSteps | None:
         """Return how many steps fit, by the mean length of segments; None: not yet known.
 
         The first segments that close are the shortest of those that the streams opened. So each
@@ -163,9 +155,9 @@ class Experience:
         segments = sum(ring.num_segments for ring in self.rings)
         advised = max(math.ceil(mean), (self.config.burn_in or 0) + 1)
 
-        def fits(segments: int, wanted: int, is_rollout: bool) -> Held:
+        def fits(segments: int, wanted: int, is_rollout: bool) -> HeldSteps:
             steps, length = int(max(segments, 1) * mean), self.config.segment_length
-            return Held(steps, wanted, is_rollout, mean, length, advised)
+            return HeldSteps(steps, wanted, is_rollout, mean, length, advised)
 
         found = []
         if self._keeps:
@@ -177,10 +169,7 @@ class Experience:
 
     @property
     def passed(self) -> int | None:
-        """Return steps that no longer wait for the learner, trained on or not; None: released.
-
-        All others are in closed segments that it may take, or in open ones.
-        """
+        """Return steps neither takable nor in open segments, trained on or not; None: released."""
         if any(load(ring.counters, TAKEN) == NEVER for ring in self.rings):
             return None
         return self._unclosed + total(self.counters, TAKEN_STEPS)
@@ -214,10 +203,7 @@ class Experience:
         untaken(self.counters)
 
     def has(self, steps: int, begins: bool = True) -> bool:
-        """Return whether `steps` were committed; if not, the learner will be rung when they are.
-
-        `begins`: the learner's update begins if they are there, whose duration bounds waiting.
-        """
+        """Return whether `steps` were committed; if not, the learner is rung when they are."""
         found: bool = has_steps(self.counters, WRITTEN, steps)
         if begins and found and self.may_wait and self._began is None:
             self._begin_update()
@@ -347,9 +333,9 @@ class Experience:
             if 0 < load(counters, ROOM_WANTED) <= steps and exchange(counters, ROOM_WANTED, 0):
                 wakeup.ring()
 
-    def room(self, actor: int) -> Room:
+    def backpressure(self, actor: int) -> Backpressure:
         """Return an actor's check whether it may write."""
-        return Room(self, actor, self._actors[actor])
+        return Backpressure(self, actor, self._actors[actor])
 
     # For checkpoints.
 
@@ -358,11 +344,7 @@ class Experience:
         return {str(actor): ring.state() for actor, ring in enumerate(self.rings)}
 
     def restore(self, state: State | None, written: int) -> None:
-        """Restore what `state` returned, in a run that has not started; None: steps were not saved.
-
-        `written` counts the steps committed until then. Raises CheckpointError where shapes or the
-        number of actors differ.
-        """
+        """Restore what `state` returned; None: the `written` steps were not saved."""
         if state is not None and len(state) != len(self.rings):
             actors = f"{len(state)} actor" + ("s" if len(state) > 1 else "")
             raise CheckpointError(
@@ -402,11 +384,7 @@ def ring_segments(
 
 
 def segments_for(steps: int, length: int, most_open: int, likely: int, rollout: int) -> int:
-    """Return the segments of a ring that holds so many steps, or whole rollouts, while written.
-
-    `most_open` segments may be open at a time, `likely` usually are. `rollout` is 0 if the learner
-    samples.
-    """
+    """Return the segments of a ring for so many kept steps, or rollouts, and open segments."""
     kept = -(-steps // length)
     if rollout:
         return kept + most_open + 3 * likely + 3 * -(-rollout // length)

@@ -22,10 +22,7 @@ def check_places(
 
 
 def check_open(state: State, ring: ExperienceRing, slots: Integers, lengths: Integers) -> None:
-    """Raise CheckpointError unless streams [N] can continue these segments (or `NOWHERE`).
-
-    `lengths` [N] are their steps, the last of which is not committed.
-    """
+    """Raise CheckpointError unless streams [N] can continue these segments at these steps."""
     open_, steps = slots[slots != NOWHERE], lengths[slots != NOWHERE]
     fits = len(np.unique(open_)) == len(open_) < max(ring.num_segments, 1)
     require(state, "slots", fits, "streams have different segments, and one is free")

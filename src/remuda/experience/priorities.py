@@ -50,13 +50,13 @@ class Priorities:
     """
 
     def __init__(self, alpha: float, segments: int, length: int) -> None:
-        """Allocate for the segments of all rings together, of `length` steps at most."""
         self._alpha, self._length = alpha, length
         self._half = leaves_for(segments * length)
         # node 1 is the sum of all, node n is above 2 n and 2 n + 1, the leaves are last
         self._sums = np.zeros(2 * self._half)
         self._sequences: Integers = np.zeros(segments, np.int64)
         self._committed: Integers = np.zeros(segments, np.int64)
+        self._arrays = (self._sums, self._sequences, self._committed)
         self._greatest = 1.0
 
     @property
@@ -67,15 +67,7 @@ class Priorities:
 
     def follow(self, sequences: Integers, ends: Integers) -> None:
         """Update to new and overwritten steps; `ends` [S] index the list of all steps."""
-        _follow(
-            self._sums,
-            self._sequences,
-            self._committed,
-            sequences,
-            ends,
-            self._length,
-            self._greatest,
-        )
+        _follow(*self._arrays, sequences, ends, self._length, self._greatest)
 
     def draw(self, uniforms: np.ndarray, ends: Integers, todo: Bools, out: Drawn) -> Integers:
         """Draw a step for each of `todo` [B], each from an equal part of the sum.
@@ -85,33 +77,14 @@ class Priorities:
         [B].
         """
         picks: Integers = np.zeros(len(uniforms), np.int64)
-        _draw(
-            self._sums,
-            self._sequences,
-            uniforms,
-            ends,
-            todo,
-            self._length,
-            out.leaves,
-            out.sequences,
-            out.shares,
-            picks,
-        )
+        found = (out.leaves, out.sequences, out.shares, picks)
+        _draw(self._sums, self._sequences, uniforms, ends, todo, self._length, *found)
         return picks
 
     def learn(self, drawn: Drawn, errors: Floats) -> None:
         """Update the priorities of what was drawn from its errors [B], if not overwritten since."""
-        self._greatest = _learn(
-            self._sums,
-            self._sequences,
-            self._committed,
-            drawn.leaves,
-            drawn.sequences,
-            errors,
-            self._alpha,
-            self._length,
-            self._greatest,
-        )
+        last = (drawn.leaves, drawn.sequences, errors)
+        self._greatest = _learn(*self._arrays, *last, self._alpha, self._length, self._greatest)
 
     def forget(self) -> None:
         """Forget all steps."""
@@ -164,7 +137,6 @@ def tree_size(segments: int, length: int) -> int:
 
 @njit(cache=True)
 def _set(sums: np.ndarray, node: int, value: float) -> None:
-    """Change a leaf, and the sums above it."""
     sums[node] = value
     node //= 2
     while node > 0:
@@ -174,7 +146,6 @@ def _set(sums: np.ndarray, node: int, value: float) -> None:
 
 @njit(cache=True)
 def _sum_up(sums: np.ndarray) -> None:
-    """Compute all sums from the leaves."""
     for node in range(sums.size // 2 - 1, 0, -1):
         sums[node] = sums[2 * node] + sums[2 * node + 1]
 

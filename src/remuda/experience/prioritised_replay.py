@@ -25,12 +25,11 @@ class Prioritised(Replay[B]):
         sources: Sequence[Experience],
         n_steps: int,
         discount: float,
-        random: np.random.Generator,
+        rng: np.random.Generator,
         alpha: float,
         check_sequence: bool = True,
     ) -> None:
-        """Draw from these experiences; `alpha` is the weight of priorities, from 0 to 1."""
-        super().__init__(sources, n_steps, discount, random, check_sequence)
+        super().__init__(sources, n_steps, discount, rng, check_sequence)
         segments = sum(len(held.sequences) for held in self._held)
         self._priorities = Priorities(alpha, segments, self._items)
         self._drawn = Drawn.empty(1)
@@ -52,7 +51,7 @@ class Prioritised(Replay[B]):
             if self._survey() == 0:
                 return False
             self._follow()
-            uniforms = self._random.random(size)
+            uniforms = self._rng.random(size)
             picks = self._priorities.draw(uniforms, self._ends(), todo, self._drawn)
             left = self._draw(picks, todo, out, policy)
             self.redrawn += left

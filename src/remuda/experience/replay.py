@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from remuda.checkpoint.fitting import whole
 from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.experience.experience import Experience
 from remuda.experience.ring import ExperienceRing
+from remuda.kernels import njit
+from remuda.memory.atomic import load
 from remuda.types import Bools, Floats, Integers, State
 
 
@@ -28,7 +30,7 @@ B = TypeVar("B", bound=Weighed)
 
 
 @dataclass(frozen=True)
-class Held:
+class SurveyedRing:
     """A ring, and its content at the last survey."""
 
     ring: ExperienceRing
@@ -44,24 +46,26 @@ class Replay(ABC, Generic[B]):
     is drawn again.
     """
 
+    draws_segments: ClassVar[bool] = False  # items are whole segments, not steps
+
     def __init__(
         self,
         sources: Sequence[Experience],
         n_steps: int,
         discount: float,
-        random: np.random.Generator,
+        rng: np.random.Generator,
         check_sequence: bool = True,
     ) -> None:
         """Draw from these; the policy's own experience comes first."""
         self.experience = experience = sources[0]
         experience.warm_up()
         self.redrawn = 0  # draws repeated because a writer overtook them
-        self._random, self._check = random, check_sequence
+        self._rng, self._check = rng, check_sequence
         self._n_steps, self.discount = n_steps, discount
         shape = experience.shape
         self._sizes: Integers = np.array(shape.choices or (shape.mask_size,), np.int64)
         self._held = tuple(
-            Held(
+            SurveyedRing(
                 ring,
                 i == 0,
                 np.zeros(ring.num_segments, np.int64),
@@ -80,17 +84,14 @@ class Replay(ABC, Generic[B]):
         """Allocate so many items of each of K policies, with weights if `weighed`."""
 
     def sample(self, out: B, policy: int, size: int, beta: float = 1.0) -> bool:  # noqa: ARG002
-        """Draw so many items into row `policy` of a batch; return False if there are none.
-
-        `beta` is the strength of importance weights.
-        """
+        """Draw items into row `policy` of a batch; return False if there are none."""
         todo: Bools = np.ones(size, np.bool_)
         left = size
         while left:
             total = self._survey()
             if total == 0:
                 return False
-            left = self._draw(self._random.integers(0, total, size), todo, out, policy)
+            left = self._draw(self._rng.integers(0, total, size), todo, out, policy)
             self.redrawn += left
         return True
 
@@ -102,37 +103,45 @@ class Replay(ABC, Generic[B]):
 
     def state(self, whole: bool = False) -> State:  # noqa: ARG002
         """Return random state and counters, and if `whole` what belongs to saved experience."""
-        return {"random": rng_state(self._random), "redrawn": self.redrawn}
+        return {"random": rng_state(self._rng), "redrawn": self.redrawn}
 
     def restore(self, state: State) -> None:
         """Restore what `state` returned."""
-        restore_rng(self._random, state["random"])
+        restore_rng(self._rng, state["random"])
         self.redrawn = whole(state, "redrawn")
 
     @abstractmethod
-    def _note(self, ring: ExperienceRing, sequences: Integers, ends: Integers) -> int:
-        """Survey a ring into the arrays of `Held`; return its items."""
-
-    @abstractmethod
     def _copy(
-        self, held: Held, picks: Integers, todo: Bools, out: B, policy: int, base: int
+        self, held: SurveyedRing, picks: Integers, todo: Bools, out: B, policy: int, base: int
     ) -> int:
-        """Copy those `picks` that are a ring's, whose items are numbered from `base` on.
-
-        Returns how many the writer overtook.
-        """
+        """Copy this ring's `picks`, numbered from `base` on; return how many were overtaken."""
 
     def _survey(self) -> int:
-        """Survey every ring; return the items in all of them."""
-        return sum(self._note(held.ring, held.sequences, held.ends) for held in self._held)
+        total = 0
+        for held in self._held:
+            sequence, committed = (held.ring.shared[name] for name in ("sequence", "committed"))
+            total += _survey(sequence, committed, held.sequences, held.ends, self.draws_segments)
+        return total
 
     def _draw(self, picks: Integers, todo: Bools, out: B, policy: int) -> int:
-        """Copy the picks in `todo`, and mark them done, except those that writers overtook.
-
-        Returns how many those are.
-        """
+        """Copy the picks in `todo`, and mark them done; return how many were overtaken."""
         left = base = 0
         for held in self._held:
             left += self._copy(held, picks, todo, out, policy, base)
             base += int(held.ends[-1])
         return left
+
+
+@njit(cache=True)
+def _survey(
+    sequence: Integers, committed: Integers, sequences: Integers, ends: Integers, by_segment: bool
+) -> int:
+    """Note each segment's sequence, and where its items end in the list of all: steps, or one."""
+    total = 0
+    for slot in range(sequence.size):
+        sequences[slot] = load(sequence, slot)
+        if sequences[slot] % 2 == 0:
+            steps = load(committed, slot)
+            total += min(steps, 1) if by_segment else steps
+        ends[slot] = total
+    return total

@@ -13,8 +13,8 @@ segments whole, once, in the order of the queue.
 
 Everything here belongs to the writer (the actor), except the words `WANTED`, `CONSUMED`, `EXCUSED`,
 `TAKEN`, `TAKEN_STEPS` and `UPDATE_TIME`, which belong to the learner. There is no lock.
-`remuda.experience.experience` and `remuda.experience.room` define the protocol of learner and
-actors by these words.
+`remuda.experience.experience` and `backpressure` define the protocol of learner and actors by these
+words.
 
 - A segment's `sequence` is odd while the writer prepares it for other steps and even otherwise.
 - Steps below `committed` never change while `sequence` stays the same. `committed` is stored with
@@ -83,7 +83,7 @@ COUNTERS = 14 * STRIDE
 
 # arrays of the steps
 CONTENTS = ("observations", "actions", "log_probs", "masks", "rewards", "discounts", "versions")
-SEGMENTS = ("memories", "numbers", "streams")  # arrays of segments, besides `closed_as`
+SEGMENTS = ("recurrent_states", "numbers", "streams")  # arrays of segments, besides `closed_as`
 # arrays of the order in which segments were closed
 QUEUE = ("queue", "queue_sequence", "queue_steps")
 NOTHING = -1  # sequence of a queue entry without a segment
@@ -133,7 +133,7 @@ class StreamShape:
 
 
 class NamedArrays(Protocol):
-    """The arrays of a ring in a block, by key (`remuda.experience.block.BlockRow`)."""
+    """The arrays of a ring in a block, by key (`remuda.experience.ring_block.BlockRow`)."""
 
     def __getitem__(self, name: str) -> Array:
         """Return one of `fields_of`, or the `counters` of all rings of the policy."""
@@ -151,7 +151,7 @@ def fields_of(shape: StreamShape, length: int, segments: int) -> Fields:
         "versions": ((segments, length), np.int64),
         "sequence": ((segments,), np.int64),
         "committed": ((segments,), np.int64),
-        "memories": ((segments, shape.memory), np.float32),  # before the first step
+        "recurrent_states": ((segments, shape.memory), np.float32),  # before the first step
         "numbers": ((segments,), np.int64),  # HEAD when it was begun
         "streams": ((segments,), np.int64),
         "closed_as": ((segments,), np.int64),  # CLOSED once it was closed, or OPEN
@@ -175,17 +175,12 @@ class ExperienceRing:
         config: ExperienceConfig,
         num_streams: int,
         segments: int,
-        counters: SharedArrays | NamedArrays,
-        actor: int,
-        shared: NamedArrays | None = None,
-        likely: int | None = None,
+        counters: SharedArrays | NamedArrays,  # of all rings of the policy
+        actor: int,  # row of its counters
+        shared: NamedArrays | None = None,  # its part of a block; None: allocate
+        likely: int | None = None,  # usual open segments; None: one for each stream
         arena: Arena | None = None,
     ) -> None:
-        """Allocate it, unless `shared` is its part of a block.
-
-        `counters` are those of all rings of the policy, with the ring's in row `actor`. `likely` is
-        the usual number of open segments; None: one for each of `num_streams`.
-        """
         length = config.segment_length
         self.likely = num_streams if likely is None else likely
         self.shape, self.config = shape, config
@@ -205,10 +200,7 @@ class ExperienceRing:
 
     @property
     def tight(self) -> bool:
-        """Return whether a turn might overwrite a segment that no learner took yet.
-
-        This happens where episodes are much shorter than segments; a rollout is then taken early.
-        """
+        """Return whether a turn might overwrite untaken segments, as where episodes are short."""
         shared = self.shared
         return is_tight(self.counters, shared["queue"], shared["numbers"], self.likely)
 
@@ -219,10 +211,7 @@ class ExperienceRing:
 
     @property
     def reachable(self) -> int:
-        """Return the usual number of steps in closed segments before their places are needed again.
-
-        It uses the mean length of those closed last; a copy that is overtaken is slightly off.
-        """
+        """Return the usual steps in closed segments before their places are needed again."""
         closed, ends = load(self.counters, CLOSED), self.shared["queue_steps"]
         places = self.num_segments - 3 * self.likely
         known = min(closed - 1, self.num_segments // 2)
@@ -232,10 +221,7 @@ class ExperienceRing:
         return int(max(places, 1) * max(int(ends[last] - ends[first]), 0) / known)
 
     def ends_at(self, segments: int) -> tuple[int, int]:
-        """Return so many closed segments, and the steps in them, for the learner.
-
-        If the queue entry of the last of them is gone, return the oldest known number of segments.
-        """
+        """Return so many closed segments, or the oldest known number, and the steps in them."""
         ends = self.shared["queue_steps"]
         while True:
             # The writer may be at the entry that is the oldest by `CLOSED`.
@@ -285,10 +271,7 @@ class ExperienceRing:
         return saved | {"counters": counters}
 
     def restore(self, state: State | None, written: int) -> None:
-        """Restore what `state` returned, in a run that has not started; None: steps were not saved.
-
-        `written` counts the steps committed until then. Raises CheckpointError where shapes differ.
-        """
+        """Restore what `state` returned; None: the `written` steps were not saved."""
         shared, counters = self.shared, self.counters
         if state is not None:
             arrays, counts = self._checked(state)
@@ -303,11 +286,10 @@ class ExperienceRing:
         store(counters, LOST, written if state is None else state["counters"]["lost"])
 
     def _table(self) -> Table:
-        """Return the saved arrays and the ranges of their numbers."""
         shared, any_ = self.shared, None
         segments, streams = Range(0, self.num_segments - 1), Range(0, self.num_streams - 1)
         ranges = {
-            **dict.fromkeys((*CONTENTS, "memories"), any_),  # actions: see `_check_actions`
+            **dict.fromkeys((*CONTENTS, "recurrent_states"), any_),  # actions: see `_check_actions`
             "numbers": COUNT,
             "streams": streams,
             "queue": segments,
@@ -334,10 +316,7 @@ class ExperienceRing:
         return arrays, counts
 
     def check_actions(self, state: State, actions: Array, steps: Integers) -> None:
-        """Raise CheckpointError where an action of the first `steps` [segments] is out of range.
-
-        `actions` are [segments, length, action_size].
-        """
+        """Raise CheckpointError where one of the first `steps` actions is out of range."""
         choices = self.shape.choices
         if not choices or not np.issubdtype(actions.dtype, np.integer):
             return
@@ -383,10 +362,7 @@ def _settle_queue(saved: State, counters: dict[str, int], overwritten: int) -> N
 
 @njit(cache=True)
 def is_tight(counters: Integers, queue: Integers, numbers: Integers, likely: int) -> bool:
-    """Return whether the next turn's segments might replace a closed one that was not taken.
-
-    A turn begins at most one segment for each stream, and skips at most as many open ones.
-    """
+    """Return whether a turn, which skips and begins `likely` segments, might hit an untaken one."""
     segments = queue.size
     head, closed = load(counters, HEAD), load(counters, CLOSED)
     for i in range(max(load(counters, TAKEN), closed - segments), closed):

@@ -26,7 +26,7 @@ class Segments(NamedTuple):
 class Beginnings(NamedTuple):
     """The arrays that are written when a segment is begun."""
 
-    memories: Floats
+    recurrent_states: Floats
     numbers: Integers
     streams: Integers
 
@@ -51,14 +51,14 @@ class Outcomes(NamedTuple):
     discounts: Floats
 
 
-class Places(NamedTuple):
+class OpenSegments(NamedTuple):
     """The open segment of each stream of a ring, and its steps so far."""
 
     slots: Integers
     lengths: Integers
 
 
-class Plan(NamedTuple):
+class StreamPlan(NamedTuple):
     """The streams of row k: `streams[begins[k] : begins[k + 1]]`."""
 
     begins: Integers
@@ -66,7 +66,7 @@ class Plan(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """The decisions of the streams in a turn."""
+    """The decisions of N streams in a turn, [N, ...] each."""
 
     active: Bools  # streams that decide
     observations: Array
@@ -74,12 +74,12 @@ class Choices(NamedTuple):
     log_probs: Floats
     masks: Bools
     recurrent_states: Floats  # before this observation
-    rewards_before: Floats  # rewards of this turn before the decision
     versions: Integers  # of the acting weights, by row
+    rewards_before: Floats  # rewards of this turn before the decision
 
 
-class Results(NamedTuple):
-    """The outcomes of a turn for the streams."""
+class TurnOutcomes(NamedTuple):
+    """The outcomes of a turn for N streams, [N, ...] each."""
 
     acted: Bools
     rewards: Floats

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from remuda.experience.experience import NEVER, Experience
 from remuda.experience.ring import CLOSED, TAKEN, TAKEN_STEPS, ExperienceRing
+from remuda.experience.ring_arrays import Segments
 from remuda.experience.segment_replay import SegmentReplay
 from remuda.experience.segments import (
-    Closed,
     Rollout,
     Steps,
     closed_of,
@@ -22,7 +24,7 @@ from remuda.types import Integers
 @njit(cache=True)
 def _take(
     ring: Steps,
-    closed: Closed,
+    closed: Segments,
     out: Steps,
     starts: Integers,
     row: int,
@@ -67,7 +69,7 @@ def _take(
         # A writer that died may have left a segment closed before its first step: it is no rollout.
         fresh = fresh and length > 0 and ring.versions[slot, 0] >= oldest
         if fresh:
-            out.memories[segment + copied] = ring.memories[slot]
+            out.recurrent_states[segment + copied] = ring.recurrent_states[slot]
             starts[segment + copied] = row + rows
             copy_segment(ring, slot, length, out, row + rows, n_frames, first_stream)
             fence_acquire()
@@ -83,8 +85,7 @@ def _take(
 
 
 @njit(cache=True)
-def _there(closed: Closed) -> int:
-    """Return the steps of closed segments that were not taken and whose entries are not gone."""
+def _there(closed: Segments) -> int:
     num_segments = closed.sequence.size
     count = load(closed.counters, CLOSED)
     reached = load(closed.counters, TAKEN_STEPS)
@@ -112,17 +113,11 @@ class RolloutQueue:
     def __init__(
         self,
         experience: Experience,
-        max_staleness: int | None = None,
+        max_staleness: int | None = None,  # in versions
         check_sequence: bool = True,
-        past: SegmentReplay | None = None,
-        newest: bool = False,
+        past: SegmentReplay | None = None,  # joins replayed segments
+        newest: bool = False,  # skip all but the newest rollout once actors are far ahead
     ) -> None:
-        """Take from a policy's experience.
-
-        `max_staleness` is the largest age of a segment in versions; `past` adds replayed segments.
-        With `newest`, all but the newest whole rollout are skipped, once actors are further ahead
-        than usual; else each is taken, in order.
-        """
         self.experience, self.past, self._newest = experience, past, newest
         self.lost = 0  # closed steps that were skipped
         self._max_staleness, self._check = max_staleness, check_sequence
@@ -139,10 +134,7 @@ class RolloutQueue:
         return self.experience.has_rollout(self._newest) and self.experience.untaken > 0
 
     def take(self, out: Rollout, policy: int, version: int) -> int:
-        """Copy the next rollout into row `policy` of `out`; return its steps.
-
-        `out` is from `Rollout.empty` for such experience; `version` is the policy's newest.
-        """
+        """Copy the next rollout into row `policy` of `out`; return its steps."""
         oldest = 0 if self._max_staleness is None else version - self._max_staleness
         out.num_rows[policy] = out.num_steps[policy] = out.num_segments[policy] = 0
         rings, leaves = self.experience.rings, self._leaves()
@@ -167,19 +159,13 @@ class RolloutQueue:
     def _take(
         self, ring: ExperienceRing, out: Rollout, policy: int, wanted: int, oldest: int, leave: int
     ) -> tuple[int, int, int, int, int, int]:
+        to = (row_of(out, policy), out.starts[policy])
+        at = (int(out.num_rows[policy]), int(out.num_segments[policy]))
+        n_frames, before = self.experience.shape.n_frames, self.experience.rings[: ring.actor]
+        first_stream = sum(other.num_streams for other in before)
+        options: tuple[Any, ...] = (wanted, n_frames, oldest, first_stream, self._check, leave)
         found: tuple[int, int, int, int, int, int] = _take(
-            steps_of(ring),
-            closed_of(ring),
-            row_of(out, policy),
-            out.starts[policy],
-            int(out.num_rows[policy]),
-            int(out.num_segments[policy]),
-            wanted,
-            self.experience.shape.n_frames,
-            oldest,
-            sum(other.num_streams for other in self.experience.rings[: ring.actor]),
-            self._check,
-            leave,
+            steps_of(ring), closed_of(ring), *to, *at, *options
         )
         return found
 

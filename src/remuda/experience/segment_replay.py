@@ -10,8 +10,8 @@ import numpy as np
 from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.experience.experience import Experience
 from remuda.experience.ring import CLOSED, OTHERS, ExperienceRing
+from remuda.experience.ring_arrays import Segments
 from remuda.experience.segments import (
-    Closed,
     Rollout,
     Steps,
     closed_of,
@@ -29,7 +29,7 @@ TRIES = 100  # draws in a row that bring nothing before giving up
 @njit(cache=True)
 def _draw(
     ring: Steps,
-    closed: Closed,
+    closed: Segments,
     places: Integers,
     count: int,
     out: Steps,
@@ -59,7 +59,7 @@ def _draw(
             continue
         if ring.versions[slot, 0] < oldest:
             continue
-        out.memories[segment + copied] = ring.memories[slot]
+        out.recurrent_states[segment + copied] = ring.recurrent_states[slot]
         starts[segment + copied] = row + rows
         copy_segment(ring, slot, length, out, row + rows, n_frames, 0)
         if not own:
@@ -73,10 +73,7 @@ def _draw(
 
 
 def _held(ring: ExperienceRing) -> tuple[int, Integers]:
-    """Return how many segments were closed, and the queue places of those still there.
-
-    It may be overtaken: the caller that copies them checks again.
-    """
+    """Return how many segments were closed, and queue places still valid, to be checked again."""
     shared, count = ring.shared, load(ring.counters, CLOSED)
     entries = min(count, ring.num_segments)
     queue = shared["queue"][:entries]
@@ -84,10 +81,7 @@ def _held(ring: ExperienceRing) -> tuple[int, Integers]:
 
 
 def _newest(ring: ExperienceRing) -> int:
-    """Return the version that began the segment closed last; 0: there is none.
-
-    Versions of a ring only grow. So if its writer is just at that segment, this is a newer one.
-    """
+    """Return the version that began the newest closed segment, or a newer one; 0: none."""
     count, shared = load(ring.counters, CLOSED), ring.shared
     if count == 0:
         return 0
@@ -104,19 +98,16 @@ class SegmentReplay:
     def __init__(
         self,
         sources: Sequence[Experience],
-        random: np.random.Generator,
+        rng: np.random.Generator,
         replays: float,
         alone: bool,
         check_sequence: bool = True,
     ) -> None:
-        """Draw from these, the policy's own experience first.
-
-        `replays` is the steps to draw for each step taken; `alone` leaves out what was taken.
-        """
+        """Draw `replays` steps per step taken; `alone` leaves out what was taken."""
         self._sources = tuple(sources)
         self._rings = [(ring, i == 0) for i, found in enumerate(sources) for ring in found.rings]
         self._n_frames, self._length = sources[0].shape.n_frames, sources[0].config.segment_length
-        self._random, self._replays, self._alone = random, replays, alone
+        self._rng, self._replays, self._alone = rng, replays, alone
         self._check = check_sequence
         one = Rollout.empty(sources[0], 1)
         nothing: Integers = np.zeros(0, np.int64)
@@ -141,18 +132,18 @@ class SegmentReplay:
             if not entries:
                 return
             # No more at a time than all are needed, so that none is favoured by the order of rings.
-            picks = self._random.integers(0, entries, max(wanted // self._length, 1))
+            picks = self._rng.integers(0, entries, max(wanted // self._length, 1))
             steps = self._draw(picks, held, out, policy, self._oldest(version, max_staleness))
             wanted -= steps
             tries = 0 if steps else tries + 1
 
     def state(self) -> State:
         """Return the random state."""
-        return rng_state(self._random)
+        return rng_state(self._rng)
 
     def restore(self, state: State) -> None:
         """Restore what `state` returned."""
-        restore_rng(self._random, state)
+        restore_rng(self._rng, state)
 
     def _oldest(self, version: int, max_staleness: int | None) -> list[int]:
         """Return, by ring, the oldest acceptable version of the policy that fills it."""
@@ -177,20 +168,10 @@ class SegmentReplay:
         base, drawn = 0, 0
         for (count, places), (ring, own), least in zip(held, self._rings, oldest, strict=True):
             here = picks[(picks >= base) & (picks < base + len(places))] - base
-            rows, steps, copied = _draw(
-                steps_of(ring),
-                closed_of(ring),
-                places[here],
-                count,
-                row_of(out, policy),
-                out.starts[policy],
-                int(out.num_rows[policy]),
-                int(out.num_segments[policy]),
-                self._n_frames,
-                least,
-                own,
-                self._check,
-            )
+            source = (steps_of(ring), closed_of(ring), places[here], count)
+            to = (row_of(out, policy), out.starts[policy])
+            at = (int(out.num_rows[policy]), int(out.num_segments[policy]))
+            rows, steps, copied = _draw(*source, *to, *at, self._n_frames, least, own, self._check)
             out.num_rows[policy] += rows
             out.num_steps[policy] += steps
             out.num_segments[policy] += copied

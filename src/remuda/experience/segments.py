@@ -10,6 +10,7 @@ import numpy as np
 
 from remuda.experience.experience import Experience
 from remuda.experience.ring import ExperienceRing
+from remuda.experience.ring_arrays import Segments
 from remuda.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers
 
@@ -32,7 +33,7 @@ class Rollout:
     discounts: Floats  # [K, R] 0 where the episode terminated, else 1
     versions: Integers  # [K, R] of the acting weights, or `OTHERS`
     streams: Integers  # [K, R] copy and seat of the step, or `AFTER`
-    memories: Floats  # [K, G, memory] before the first step of each segment
+    recurrent_states: Floats  # [K, G, memory] before the first step of each segment
     starts: Integers  # [K, G] first row of each segment
     num_rows: Integers  # [K]
     num_segments: Integers  # [K]
@@ -55,7 +56,7 @@ class Rollout:
             discounts=np.zeros(at, np.float32),
             versions=np.zeros(at, np.int64),
             streams=np.full(at, AFTER, np.int64),
-            memories=np.zeros((num_policies, rows // 2, shape.memory), np.float32),
+            recurrent_states=np.zeros((num_policies, rows // 2, shape.memory), np.float32),
             starts=np.zeros((num_policies, rows // 2), np.int64),
             num_rows=np.zeros(num_policies, np.int64),
             num_segments=np.zeros(num_policies, np.int64),
@@ -76,7 +77,7 @@ def rows_for(experience: Experience, replays: float = 0.0) -> int:
 class Steps(NamedTuple):
     """The arrays of steps: of a ring [S, ...], or of one policy in a rollout [R, ...].
 
-    They mean the same, but `memories` are [S, memory] of a ring and [G, memory] of a rollout.
+    They mean the same, but `recurrent_states` have a row for each segment.
     """
 
     observations: Array
@@ -87,18 +88,7 @@ class Steps(NamedTuple):
     discounts: Floats
     versions: Integers
     streams: Integers
-    memories: Floats
-
-
-class Closed(NamedTuple):
-    """A ring's closed segments, in the order in which they were closed, and its counters."""
-
-    sequence: Integers
-    committed: Integers
-    queue: Integers
-    queue_sequence: Integers
-    queue_steps: Integers
-    counters: Integers
+    recurrent_states: Floats
 
 
 @njit(cache=True)
@@ -130,17 +120,10 @@ def steps_of(ring: ExperienceRing) -> Steps:
     return Steps(*(ring.shared[name] for name in Steps._fields))
 
 
-def closed_of(ring: ExperienceRing) -> Closed:
-    """Return the closed segments of a ring."""
-    shared = ring.shared
-    return Closed(
-        shared["sequence"],
-        shared["committed"],
-        shared["queue"],
-        shared["queue_sequence"],
-        shared["queue_steps"],
-        ring.counters,
-    )
+def closed_of(ring: ExperienceRing) -> Segments:
+    """Return the arrays of a ring's segments and of the queue of closed ones."""
+    *names, _ = Segments._fields
+    return Segments._make([*(ring.shared[name] for name in names), ring.counters])
 
 
 def row_of(out: Rollout, policy: int) -> Steps:

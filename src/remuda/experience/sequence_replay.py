@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from remuda.experience.experience import Experience
-from remuda.experience.replay import Held, Replay
-from remuda.experience.ring import OTHERS, ExperienceRing
+from remuda.experience.replay import Replay, SurveyedRing
+from remuda.experience.ring import OTHERS
 from remuda.experience.transition_replay import allow, n_step_return, write_action
 from remuda.kernels import njit
 from remuda.memory.atomic import fence_acquire, load
@@ -44,10 +44,7 @@ class SequenceBatch:
     def empty(
         experience: Experience, num_policies: int, sequences: int, weighed: bool = False
     ) -> SequenceBatch:
-        """Allocate so many sequences of each policy, for such experience.
-
-        `weighed`: the segments of some policy are prioritised, and so have weights.
-        """
+        """Allocate sequences for such experience, with weights if `weighed`."""
         shape, steps = experience.shape, experience.config.segment_length
         some, at = (num_policies, sequences), (num_policies, sequences, steps)
         rows = (*some, steps + 1)
@@ -83,7 +80,7 @@ class _Ring(NamedTuple):
     rewards: Floats
     discounts: Floats
     versions: Integers
-    memories: Floats
+    recurrent_states: Floats
     sequence: Integers
     committed: Integers
 
@@ -115,25 +112,12 @@ class _Kind(NamedTuple):
 
 
 @njit(cache=True)
-def _survey(sequence: Integers, committed: Integers, sequences: Integers, ends: Integers) -> int:
-    """Survey each segment's sequence, and count segments with steps up to it."""
-    total = 0
-    for slot in range(sequence.size):
-        sequences[slot] = load(sequence, slot)
-        if sequences[slot] % 2 == 0 and load(committed, slot) > 0:
-            total += 1
-        ends[slot] = total
-    return total
-
-
-@njit(cache=True)
 def _copy(ring: _Ring, slot: int, length: int, kind: _Kind, out: _Row, b: int) -> None:
-    """Copy the first `length` steps of a segment to place b."""
     size = ring.observations.shape[2]
     began = True
-    for j in range(ring.memories.shape[1]):
-        out.states[b, j] = ring.memories[slot, j]
-        began &= ring.memories[slot, j] == 0.0
+    for j in range(ring.recurrent_states.shape[1]):
+        out.states[b, j] = ring.recurrent_states[slot, j]
+        began &= ring.recurrent_states[slot, j] == 0.0
     # Where an episode begins there is nothing to bring up to date.
     out.burn_in[b] = 0 if began else min(kind.burn_in, length - 1)
     out.lengths[b] = length
@@ -178,10 +162,7 @@ def _gather(
     own: bool,
     check: bool,
 ) -> int:
-    """Copy the segments picked from this ring, which are numbered from `base` on.
-
-    Those that were overwritten meanwhile stay in `todo`; returns how many.
-    """
+    """Copy this ring's picks, numbered from `base` on; count the overtaken ones, left in `todo`."""
     left = 0
     for b in range(picks.size):
         pick = picks[b] - base
@@ -208,36 +189,25 @@ class SequenceReplay(Replay[SequenceBatch]):
     still written is drawn up to its last committed step.
     """
 
+    draws_segments = True
+
     def empty(self, num_policies: int, size: int, weighed: bool = False) -> SequenceBatch:
         """Allocate so many of each of K policies, with weights if `weighed`."""
         return SequenceBatch.empty(self.experience, num_policies, size, weighed)
 
-    def _note(self, ring: ExperienceRing, sequences: Integers, ends: Integers) -> int:
-        shared = ring.shared
-        return _survey(shared["sequence"], shared["committed"], sequences, ends)
-
     def _copy(
-        self, held: Held, picks: Integers, todo: Bools, out: SequenceBatch, policy: int, base: int
+        self,
+        held: SurveyedRing,
+        picks: Integers,
+        todo: Bools,
+        out: SequenceBatch,
+        policy: int,
+        base: int,
     ) -> int:
         experience, shared = self.experience, held.ring.shared
-        kind = _Kind(
-            self._sizes,
-            experience.shape.n_frames,
-            self._n_steps,
-            self.discount,
-            experience.config.burn_in,
-        )
+        n_frames, burn_in = experience.shape.n_frames, experience.config.burn_in
+        kind = _Kind(self._sizes, n_frames, self._n_steps, self.discount, burn_in)
         ring = _Ring(*(shared[name] for name in _Ring._fields))
         row = _Row(*(getattr(out, name)[policy] for name in _Row._fields))
-        return _gather(
-            ring,
-            held.sequences,
-            held.ends,
-            picks,
-            todo,
-            kind,
-            row,
-            base,
-            held.own,
-            self._check,
-        )
+        seen = (held.sequences, held.ends, picks, todo)
+        return _gather(ring, *seen, kind, row, base, held.own, self._check)

@@ -17,7 +17,7 @@ from remuda.types import State
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldSteps:
     """The steps that fit into a policy's segments, by the mean length of closed ones."""
 
     steps: int
@@ -58,7 +58,7 @@ class ExperienceStore(Protocol):
         """Return the share of the capacity, or of a rollout, that holds steps to train on."""
 
     @property
-    def held(self) -> Held | None:
+    def held(self) -> HeldSteps | None:
         """Return how many steps fit, by the mean length of segments; None: not yet known."""
 
     @property
@@ -97,7 +97,4 @@ class ExperienceStore(Protocol):
         """Return a copy of all committed steps, while actors may continue."""
 
     def restore(self, state: State | None, written: int) -> None:
-        """Restore what `state` returned; None: the `written` steps were not saved.
-
-        Raises CheckpointError where shapes or the number of actors differ.
-        """
+        """Restore what `state` returned; None: the `written` steps were not saved."""

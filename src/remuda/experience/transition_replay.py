@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from remuda.experience.experience import Experience
-from remuda.experience.replay import Held, Replay
-from remuda.experience.ring import OTHERS, ExperienceRing
+from remuda.experience.replay import Replay, SurveyedRing
+from remuda.experience.ring import OTHERS
 from remuda.kernels import njit
 from remuda.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers
@@ -57,25 +58,10 @@ class Batch:
 
 
 @njit(cache=True)
-def _survey(sequence: Integers, committed: Integers, sequences: Integers, ends: Integers) -> int:
-    """Survey each segment's sequence, and where its steps end in the list of all steps."""
-    total = 0
-    for slot in range(sequence.size):
-        sequences[slot] = load(sequence, slot)
-        if sequences[slot] % 2 == 0:
-            total += load(committed, slot)
-        ends[slot] = total
-    return total
-
-
-@njit(cache=True)
 def allow(
     masks: Bools, slot: int, t: int, sizes: Integers, branching: bool, allowed: Bools, b: int
 ) -> None:
-    """Write which combinations of choices, or if `branching` which choices, a step's mask allows.
-
-    A choice without allowed possibilities allows all, because the agent does not act there.
-    """
+    """Write which combinations, or choices if `branching`, a mask allows; all if none is."""
     for j in range(allowed.shape[1]):
         allowed[b, j] = True
     end, stride = masks.shape[2], 1
@@ -110,10 +96,7 @@ def n_step_return(
 def write_action(
     actions: Array, slot: int, t: int, sizes: Integers, b: int, numbers: Integers, choices: Integers
 ) -> None:
-    """Write the number of a combination of choices, the last of which changes fastest.
-
-    With branching, write the choices themselves: see `Batch`.
-    """
+    """Write the number of a combination of choices, or the choices if there is room for them."""
     if choices.shape[1]:
         choices[b] = actions[slot, t]
         return
@@ -153,10 +136,7 @@ def _gather(
     own: bool,
     check: bool,
 ) -> int:
-    """Copy the transitions picked from this ring, whose steps are numbered from `base` on.
-
-    Those that were overwritten meanwhile stay in `todo`; returns how many.
-    """
+    """Copy this ring's picks, numbered from `base` on; count the overtaken ones, left in `todo`."""
     left = 0
     size = observations.shape[2]
     for b in range(picks.size):
@@ -187,6 +167,12 @@ def _gather(
     return left
 
 
+# Arguments of `_gather`.
+RING = ("observations", "actions", "masks", "rewards", "discounts", "versions", "sequence")
+STEPS = ("s_tm1", "a_tm1", "choices_tm1", "r_t", "discount_t", "s_t", "versions")
+MASKS = ("allowed_tm1", "allowed_t")
+
+
 class TransitionReplay(Replay[Batch]):
     """Draws steps from a policy's own experience and its group's, uniformly."""
 
@@ -194,40 +180,15 @@ class TransitionReplay(Replay[Batch]):
         """Allocate so many of each of K policies, with weights if `weighed`."""
         return Batch.empty(self.experience, num_policies, size, weighed)
 
-    def _note(self, ring: ExperienceRing, sequences: Integers, ends: Integers) -> int:
-        shared = ring.shared
-        return _survey(shared["sequence"], shared["committed"], sequences, ends)
-
     def _copy(
-        self, held: Held, picks: Integers, todo: Bools, out: Batch, policy: int, base: int
+        self, held: SurveyedRing, picks: Integers, todo: Bools, out: Batch, policy: int, base: int
     ) -> int:
-        shared = held.ring.shared
-        return _gather(
-            shared["observations"],
-            shared["actions"],
-            shared["masks"],
-            shared["rewards"],
-            shared["discounts"],
-            shared["versions"],
-            shared["sequence"],
-            held.sequences,
-            held.ends,
-            picks,
-            todo,
-            self._sizes,
-            self.experience.shape.n_frames,
-            self._n_steps,
-            self.discount,
-            out.s_tm1[policy],
-            out.a_tm1[policy],
-            out.choices_tm1[policy],
-            out.r_t[policy],
-            out.discount_t[policy],
-            out.s_t[policy],
-            out.versions[policy],
-            out.allowed_tm1[policy],
-            out.allowed_t[policy],
-            base,
-            held.own,
-            self._check,
-        )
+        experience, shared = self.experience, held.ring.shared
+        arguments: list[Any] = [
+            *(shared[name] for name in RING),
+            *(held.sequences, held.ends, picks, todo),
+            *(self._sizes, experience.shape.n_frames, self._n_steps, self.discount),
+            *(getattr(out, name)[policy] for name in (*STEPS, *MASKS)),
+            *(base, held.own, self._check),
+        ]
+        return _gather(*arguments)

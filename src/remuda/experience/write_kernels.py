@@ -28,11 +28,11 @@ from remuda.experience.ring_arrays import (
     Beginnings,
     Choices,
     Decisions,
+    OpenSegments,
     Outcomes,
-    Places,
-    Plan,
-    Results,
     Segments,
+    StreamPlan,
+    TurnOutcomes,
 )
 from remuda.kernels import njit
 from remuda.memory.atomic import exchange, fence_full, fence_release, load, store
@@ -43,7 +43,6 @@ NOWHERE = -1  # the place of a stream without an open segment
 
 @njit(cache=True, inline="always", _nrt=False)
 def _of_ring(block: Segments, ring: int) -> Segments:
-    """Return a ring's part of each array."""
     return Segments(
         block.sequence[ring],
         block.committed[ring],
@@ -111,11 +110,7 @@ def _close_segment(segments: Segments, slot: int) -> None:
 
 @njit(cache=True, _nrt=False)
 def _copy(source: Array, row: int, target: Array, slot: int, t: int) -> None:
-    """Copy `source[row]` to `target[slot, t]`.
-
-    Element by element: slicing counts references, and slice assignment checks for overlaps; both
-    take longer than the copy of a step.
-    """
+    """Copy `source[row]` to `target[slot, t]` by element: slices count references."""
     for i in range(source.shape[1]):
         target[slot, t, i] = source[row, i]
 
@@ -125,7 +120,7 @@ def _decide_stream(
     steps: Decisions,
     segments: Segments,
     beginnings: Beginnings,
-    places: Places,
+    places: OpenSegments,
     choices: Choices,
     stream: int,
     place: int,
@@ -150,8 +145,8 @@ def _decide_stream(
                 steps.observations[slot, i, j] = 0
         _copy(choices.observations, stream, steps.observations, slot, n_frames - 1)
         _copy(choices.masks, stream, steps.masks, slot, 0)
-        for j in range(beginnings.memories.shape[1]):
-            beginnings.memories[slot, j] = choices.recurrent_states[stream, j]
+        for j in range(beginnings.recurrent_states.shape[1]):
+            beginnings.recurrent_states[slot, j] = choices.recurrent_states[stream, j]
         store(segments.sequence, slot, segments.sequence[slot] + 1)
         t = 0
     else:
@@ -171,8 +166,8 @@ def _decide_stream(
                 for j in range(steps.observations.shape[2]):
                     steps.observations[slot, i, j] = steps.observations[last, t + i, j]
             _copy(choices.masks, stream, steps.masks, slot, 0)
-            for j in range(beginnings.memories.shape[1]):
-                beginnings.memories[slot, j] = choices.recurrent_states[stream, j]
+            for j in range(beginnings.recurrent_states.shape[1]):
+                beginnings.recurrent_states[slot, j] = choices.recurrent_states[stream, j]
             store(segments.sequence, slot, segments.sequence[slot] + 1)
             t = 0
     _copy(choices.actions, stream, steps.actions, slot, t)
@@ -197,17 +192,14 @@ def _decide_ring(
     steps: Decisions,
     segments: Segments,
     beginnings: Beginnings,
-    places: Places,
+    places: OpenSegments,
     choices: Choices,
-    plan: Plan,
+    plan: StreamPlan,
     row: int,
     first: int,
     watched: int,
 ) -> bool:
-    """Write what the active streams of a ring do; return whether to ring its learner.
-
-    `first` is the number of the ring's first stream.
-    """
+    """Write the decisions of a ring's streams from `first` on; return whether to ring."""
     version = choices.versions[row]
     fresh = 0
     for i in range(plan.begins[row], plan.begins[row + 1]):
@@ -221,13 +213,14 @@ def _decide_ring(
 
 @njit(cache=True, inline="always", _nrt=False)
 def _end_stream(
-    steps: Outcomes, segments: Segments, places: Places, results: Results, stream: int, place: int
+    steps: Outcomes,
+    segments: Segments,
+    places: OpenSegments,
+    results: TurnOutcomes,
+    stream: int,
+    place: int,
 ) -> int:
-    """Write the outcome of a stream's last decision; an episode's end completes it at once.
-
-    `place` is the number of the stream among those of the ring. Returns the steps that are complete
-    now.
-    """
+    """Write the outcome of a stream's last decision; return the steps that are complete now."""
     slot = places.slots[place]
     if slot == NOWHERE:
         return 0
@@ -267,7 +260,7 @@ def decide(
     queue_sequence: Integers,
     queue_steps: Integers,
     counters: Integers,
-    memories: Floats,
+    recurrent_states: Floats,
     numbers: Integers,
     owners: Integers,
     slots: Integers,
@@ -283,35 +276,35 @@ def decide(
     new_actions: Array,
     new_log_probs: Floats,
     new_masks: Bools,
-    recurrent_states: Floats,
+    new_recurrent_states: Floats,
     new_versions: Integers,
     rewards_before: Floats,
 ) -> int:
     """Write what each active stream observes and does; return how many learners to ring.
 
-    In order: `Decisions`, `Segments`, `Beginnings` and `Places` of a block; each ring's row in the
-    plan and the number of its first stream, the counter that learners wait for, and where to mark
-    those that are due; `Plan`; `Choices`.
+    In order: `Decisions`, `Segments`, `Beginnings`, `OpenSegments` of a block; each ring's row in
+    the plan and the number of its first stream, the counter that learners wait for, and where to
+    mark those that are due; `StreamPlan`; `Choices`.
     """
     block = Segments(sequence, committed, closed_as, queue, queue_sequence, queue_steps, counters)
-    plan = Plan(begins, streams)
+    plan = StreamPlan(begins, streams)
     choices = Choices(
         active,
         new_observations,
         new_actions,
         new_log_probs,
         new_masks,
-        recurrent_states,
-        rewards_before,
+        new_recurrent_states,
         new_versions,
+        rewards_before,
     )
     num_due = 0
     for p in range(rows.size):
         ring = Decisions(
             observations[p], actions[p], log_probs[p], masks[p], versions[p], rewards[p]
         )
-        segments, places = _of_ring(block, p), Places(slots[p], lengths[p])
-        beginnings = Beginnings(memories[p], numbers[p], owners[p])
+        segments, places = _of_ring(block, p), OpenSegments(slots[p], lengths[p])
+        beginnings = Beginnings(recurrent_states[p], numbers[p], owners[p])
         due[p] = _decide_ring(
             ring, segments, beginnings, places, choices, plan, rows[p], firsts[p], watched
         )
@@ -349,15 +342,17 @@ def outcome(
 ) -> int:
     """Write the outcome of each stream's last decision; return how many learners to ring.
 
-    In order: `Outcomes`, `Segments` and `Places` of a block; four of the rings as in `decide`;
-    `Plan`; `Results`.
+    In order: `Outcomes`, `Segments`, `OpenSegments` of a block; four of the rings as in `decide`;
+    `StreamPlan`; `TurnOutcomes`.
     """
     block = Segments(sequence, committed, closed_as, queue, queue_sequence, queue_steps, counters)
-    results = Results(acted, new_rewards, terminated, truncated, final_observations, final_masks)
+    results = TurnOutcomes(
+        acted, new_rewards, terminated, truncated, final_observations, final_masks
+    )
     num_due = 0
     for p in range(rows.size):
         steps = Outcomes(observations[p], masks[p], rewards[p], discounts[p])
-        segments, places = _of_ring(block, p), Places(slots[p], lengths[p])
+        segments, places = _of_ring(block, p), OpenSegments(slots[p], lengths[p])
         fresh = 0
         for i in range(begins[rows[p]], begins[rows[p] + 1]):
             stream = streams[i]
@@ -408,10 +403,7 @@ def clear_ring(segments: Segments) -> None:
 
 @njit(cache=True, _nrt=False)
 def close_orphans(segments: Segments) -> None:
-    """Close every segment that has steps and was never closed, after `repair`.
-
-    If a writer dies during this, its successor repairs, and closes the rest.
-    """
+    """Close every segment with steps that was never closed, after `repair`."""
     for slot in range(segments.sequence.size):
         if segments.committed[slot] > 0 and segments.closed_as[slot] == OPEN:
             _close_segment(segments, slot)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,34 +18,10 @@ from remuda.policies.algorithms.transition_algorithm import Transitions
 from remuda.types import Floats, Integers
 
 
-class Batches(Protocol):
-    """The batches of K policies."""
-
-    largest: int  # most samples that an update trains a policy on
-
-    def sample(self, policy: int, size: int, beta: float) -> bool:
-        """Draw about so many samples for a policy; return False if there are none."""
-
-    def samples(self, policy: int, size: int) -> int:
-        """Return how many of the last samples count for a policy."""
-
-    def versions(self, policy: int, size: int) -> Integers:
-        """Return, by sample, the version that chose, or `OTHERS`."""
-
-    def moved(
-        self, first: int, end: int, size: int, scales: Floats, device: torch.device
-    ) -> Transitions | TransitionSequences:
-        """Return the batches of policies `first` to `end - 1` on a device.
-
-        `size` is that of `sample`; `scales` [K, 1] multiply rewards.
-        """
-
-
-def batches_for(replays: Sequence[Replay[Any]], size: int, weighed: bool) -> Batches:
-    """Allocate the batches of these replays, one for each policy.
-
-    `weighed`: some of them are prioritised.
-    """
+def batches_for(
+    replays: Sequence[Replay[Any]], size: int, weighed: bool
+) -> StepBatches | SequenceBatches:
+    """Allocate the batches of these replays, with weights if some are prioritised."""
     sequences = isinstance(replays[0], SequenceReplay)
     return (SequenceBatches if sequences else StepBatches)(replays, size, weighed)
 

@@ -15,7 +15,6 @@ class BatchBudget:
     """
 
     def __init__(self, largest: int, seconds: float | None) -> None:
-        """Start with the largest batch; without `seconds` it stays."""
         self.size = largest
         self._largest, self._seconds = largest, seconds
         self._mean: float | None = None

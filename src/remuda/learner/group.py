@@ -32,16 +32,7 @@ class LearnerGroup:
         births: LearnerBirths | None = None,
         changes: LiveHyperparameters | None = None,
     ) -> None:
-        """Take learners and the wake-up of their process.
-
-        Args:
-            learners: by specification; each a stack of policies.
-            wakeup: what their rings ring.
-            patience: seconds that a stack waits for the rest of its policies once some are ready,
-                so that those that are fed in the same turn are trained together.
-            births: who is to begin anew; None: no policy ever is.
-            changes: of hyperparameters while the run goes on; None: there are none.
-        """
+        """Take learners; a stack waits `patience` seconds for the rest of its ready policies."""
         self.learners = tuple(learners)
         policies = [policy for learner in self.learners for policy in learner.policies]
         # by part of a checkpoint
@@ -59,10 +50,7 @@ class LearnerGroup:
         return False
 
     def work(self) -> bool:
-        """Update the next learner that has enough to train on; return False if none has.
-
-        An update in pieces counts as one: its learner is next until it is done.
-        """
+        """Update the next ready learner, or continue an update; return False if none is ready."""
         policy = self._births.pending()
         if policy is not None:
             self._start_newborn(policy)
@@ -76,7 +64,6 @@ class LearnerGroup:
         log.info("another policy begins as %s, version %d", policy, version)
 
     def _train(self) -> bool:
-        """Update the next learner that has enough to train on; return False if none has."""
         self._take_changes()
         served = self._served
         order: Sequence[int] = range(len(served))
@@ -95,7 +82,6 @@ class LearnerGroup:
         return False
 
     def _take_changes(self) -> None:
-        """Apply hyperparameters that were set since the last check."""
         found = self._changes.read(self._revision) if self._changes is not None else None
         if found is None:
             return
@@ -128,10 +114,7 @@ class LearnerGroup:
         return self._learner(policy).state(policy) | {"generation": generation}
 
     def restore(self, part: str, state: State) -> None:
-        """Restore what `state` returned for one policy's learner.
-
-        If that was of another policy in its place, the last published weights stay.
-        """
+        """Restore one policy's learner, unless the state is of another policy in its place."""
         policy = self._policies[part]
         if whole(state, "generation") == self._births.generations[policy]:
             self._learner(policy).restore(policy, state)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from remuda.population.learner_births import Newborn
 from remuda.publish.training_state import TrainingState
 from remuda.publish.weight_store import WeightPublisher
 from remuda.scoreboard import Learn, Row, count_on, fitting_learned
+from remuda.timeline import Timeline
 from remuda.types import State
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 COUNTED = [Learn.SAMPLES, Learn.TRAINED]  # samples behind a policy's weights, reset with them
 
 
-class Learner(Protocol):
+class Learner(ABC):
     """Trains one policy, or several of one specification as a stack.
 
     1. It touches only its policies' experience, weights and optimizers, and what it does
@@ -35,50 +36,67 @@ class Learner(Protocol):
        after too many in a row that policy stops learning.
     """
 
-    @property
-    def policies(self) -> tuple[str, ...]:
-        """Return the names of its policies."""
+    def __init__(
+        self,
+        trainers: Sequence[PolicyTrainer],
+        timeline: Timeline | None,
+        saves_experience: bool,
+        plays: Callable[[str], bool],
+    ) -> None:
+        self.trainers = tuple(trainers)
+        self.policies = tuple(trainer.name for trainer in trainers)
+        self.priority = trainers[0].config.priority  # relative number of updates in its process
+        self._timeline, self._saves_experience = timeline, saves_experience
+        self._plays = plays  # whether a policy exists at present
 
-    @property
-    def priority(self) -> float:
-        """Return its updates for each one of a learner of priority 1."""
-
+    @abstractmethod
     def ready(self) -> bool:
         """Return whether any policy can be trained; if not, its process is rung when one can."""
 
     def all_ready(self) -> bool:
         """Return whether every policy that still learns can be; if not, its process is rung."""
+        return self.unfinished or not (~self._away() & ~self._ready()).any()
 
+    def _away(self) -> np.ndarray:
+        """Return which policies have stopped learning or do not exist at present: [K]."""
+        return np.array([s.halted or not self._plays(s.name) for s in self.trainers])
+
+    def _ready(self) -> np.ndarray:
+        """Return readiness [K]; each that is not ready has stated its wish."""
+        return np.array([self._is_ready(k) for k in range(len(self.trainers))])
+
+    @abstractmethod
+    def _is_ready(self, k: int) -> bool:
+        """Return whether an update of one policy is due; if not, state its wish."""
+
+    @abstractmethod
     def update(self) -> None:
-        """Train the policies that can be, once, and publish those that are due.
-
-        Where that takes long it does a piece of it, and `unfinished` is true until all is done.
-        """
+        """Train ready policies once and publish due ones, or do a piece of it if it takes long."""
 
     @property
     def unfinished(self) -> bool:
         """Return whether the next call continues an update."""
+        return False
 
+    @abstractmethod
     def publish(self) -> None:
         """Publish every policy as its next version."""
 
+    @abstractmethod
     def begin(self, policy: str, newborn: Newborn) -> int:
-        """Train a newborn in a policy's place; return its first version.
-
-        Experience from before is not its own.
-        """
+        """Train a newborn in a policy's place, not on older steps; return its first version."""
 
     def change(self, policy: str, values: Mapping[str, float]) -> None:
         """Apply hyperparameters from the policy's next update on."""
+        self.trainers[self.policies.index(policy)].change(values)
 
+    @abstractmethod
     def state(self, policy: str) -> State:
         """Return all that a successor needs to continue exactly with one policy."""
 
+    @abstractmethod
     def restore(self, policy: str, state: State) -> None:
-        """Restore what `state` returned; the ring, which outlives learners, is not touched.
-
-        Raises CheckpointError where it was saved by another network.
-        """
+        """Restore what `state` returned, without the ring; raise CheckpointError if it differs."""
 
 
 class PolicyTrainer:
@@ -154,15 +172,11 @@ class PolicyTrainer:
             self.row[word] += value
 
     def _count_hyperparameters(self) -> None:
-        """Record the current hyperparameters."""
         self.row[Learn.LEARNING_RATE] = self._algorithm.optimizer.learning_rates[self.index]
         self.row[Learn.ENTROPY_COST] = self.config.ppo.entropy_cost
 
     def count_staleness(self, versions: np.ndarray) -> None:
-        """Count a batch's staleness: its least, mean and greatest lag in versions.
-
-        Only steps of the policy itself; without any, the lag counts as 0.
-        """
+        """Count the least, mean and greatest lag in versions of a policy's own steps."""
         if not len(versions):
             return
         lag, row = self.version - versions, self.row
@@ -191,11 +205,7 @@ class PolicyTrainer:
         return self.updates - self._published_at >= self.config.publish.every
 
     def publish(self, epsilon: float, numbers: Mapping[str, float] | None = None) -> None:
-        """Publish the network as the next version.
-
-        `epsilon` is the exploration rate; `numbers` are those of the training state that the
-        algorithm does not know.
-        """
+        """Publish the network, with numbers of the training state that the learner knows."""
         self._published_at = self.updates
         self._remember()
         training: TrainingState | None = None
@@ -239,7 +249,6 @@ class PolicyTrainer:
             self._good_counts = fitting(good, "counts", self.row[COUNTED], COUNT)
 
     def _remember(self) -> None:
-        """Save what an unsound update goes back to."""
         self._good = self._algorithm.learned(self.index)
         self._good_counts = self.row[COUNTED]  # a copy
 

@@ -16,7 +16,7 @@ from remuda.experience.replay import Replay
 from remuda.experience.ring import OTHERS
 from remuda.learner.batches import batches_for
 from remuda.learner.budget import BatchBudget
-from remuda.learner.learner import PolicyTrainer, runs
+from remuda.learner.learner import Learner, PolicyTrainer, runs
 from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm
 from remuda.population.learner_births import Newborn
 from remuda.publish.training_state import BEGUN, EXPLORED
@@ -27,7 +27,7 @@ from remuda.types import State
 FIRST_BETA = 0.4  # importance exponent when training begins (Schaul et al. 2016)
 
 
-class ReplayLearner:
+class ReplayLearner(Learner):
     """Trains K policies of one specification as one batched computation.
 
     Each policy has its own experience, weights, hyperparameters and random generators. None is
@@ -42,23 +42,14 @@ class ReplayLearner:
         replays: Sequence[Replay[Any]],
         timeline: Timeline | None = None,
         saves_experience: bool = False,
-        plays: Callable[[str], bool] = lambda _: True,
-        begun: Sequence[int] | None = None,
-        width: int | None = None,
+        plays: Callable[[str], bool] = lambda _: True,  # whether a policy exists at present
+        begun: Sequence[int] | None = None,  # steps before its exploration began to decay
+        width: int | None = None,  # most policies of one computation; None: as many as pay off
     ) -> None:
-        """Train these policies, on a replay each.
-
-        `plays` returns whether a policy exists at present. `begun` is, by policy, the steps of
-        predecessors in its place, less those behind its parent's exploration schedule if it
-        continues that. `width` is the most policies of one computation; None: as many as pay off.
-        """
         self._width = len(trainers) if width is None else width
-        self._plays = plays
-        self.policies = tuple(trainer.name for trainer in trainers)
-        self.priority = trainers[0].config.priority
-        self.trainers, self.algorithm = tuple(trainers), algorithm
+        super().__init__(trainers, timeline, saves_experience, plays)
+        self.algorithm = algorithm
         self.replays = replays  # by policy
-        self._timeline, self._saves_experience = timeline, saves_experience
         config = trainers[0].config
         self._budget = BatchBudget(config.batch_size, config.time_budget)
         # whether steps of any of them are prioritised
@@ -103,23 +94,11 @@ class ReplayLearner:
         return min(self._explored(policy) / decay_steps, 1.0)
 
     def _explored(self, policy: int) -> int:
-        """Return the steps since its exploration began to decay."""
         return self.replays[policy].experience.written - self._begun[policy]
 
     def ready(self) -> bool:
         """Return whether an update of any policy is due; for the others its process is rung."""
-        ready = [self._is_ready(k) for k in range(len(self.trainers))]  # each rings if it is not
-        return any(ready)
-
-    @property
-    def unfinished(self) -> bool:
-        """Return False: its updates are short."""
-        return False
-
-    def all_ready(self) -> bool:
-        """Return whether an update of every policy that still learns is due."""
-        learning = [not s.halted and self._plays(s.name) for s in self.trainers]
-        return not (learning & ~self._ready()).any()
+        return bool(self._ready().any())
 
     def update(self) -> None:
         """Train every policy that is due, once, and publish those whose time it is."""
@@ -141,7 +120,6 @@ class ReplayLearner:
             self._step(*stretch, size)
 
     def _step(self, first: int, end: int, size: int) -> None:
-        """Train neighbours on the samples that were drawn for each."""
         clock, count = time.perf_counter, end - first
         start = clock()
         device = self.algorithm.device
@@ -187,7 +165,6 @@ class ReplayLearner:
             self._publish(k)
 
     def _publish(self, policy: int) -> None:
-        """Publish one policy, with the progress of its exploration."""
         numbers = {EXPLORED: self._explored(policy), BEGUN: self._begun[policy]}
         self.trainers[policy].publish(self.epsilon(policy), numbers)
 
@@ -212,12 +189,10 @@ class ReplayLearner:
 
     def change(self, policy: str, values: Mapping[str, float]) -> None:
         """Apply hyperparameters from the policy's next update on."""
-        k = self.policies.index(policy)
-        self.trainers[k].change(values)
-        self._configure(k)
+        super().change(policy, values)
+        self._configure(self.policies.index(policy))
 
     def _configure(self, policy: int) -> None:
-        """Apply the hyperparameters that batches depend on."""
         config = self.trainers[policy].config
         self.replays[policy].discount = config.discount
         self._scales[policy] = config.reward_scale
@@ -240,10 +215,6 @@ class ReplayLearner:
         self.replays[k].restore(branch(state, "replay"))
         self._begun[k] = whole(state, "begun", Range(-MOST, MOST))
         self._consume(k, whole(state, "last", Range(0, self._batches.largest)))
-
-    def _ready(self) -> np.ndarray:
-        """Return readiness [K]; each that is not ready has stated its wish."""
-        return np.array([self._is_ready(k) for k in range(len(self.trainers))])
 
     def _is_ready(self, k: int) -> bool:
         """Return whether an update of one policy is due; a retired one has none.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +23,10 @@ from remuda.timeline import Timeline
 
 if TYPE_CHECKING:
     from remuda.experience.replay import Replay
+    from remuda.experience.rollout_queue import RolloutQueue
     from remuda.learner.group import LearnerGroup
     from remuda.learner.learner import Learner, PolicyTrainer
-    from remuda.learner.rehearsal import Rehearsal
+    from remuda.learner.warm_up import WarmUp
     from remuda.policies.algorithms.algorithm import Algorithm
     from remuda.population.learner_births import LearnerBirths
 
@@ -68,27 +69,26 @@ class LearnerRole:
 
     def build(self) -> LearnerGroup:
         """Build the learners, with everything compiled that they will need."""
-        from remuda.learner.rehearsal import rehearse
+        from remuda.learner.warm_up import warm_up
         from remuda.population.learner_births import LearnerBirths
 
         births = LearnerBirths(self.table, [spec.name for spec in self.specs])
-        rehearse(
+        warm_up(
             self._stacks(births),
             lambda policy: self.experience[policy].block is not None,
-            lambda rehearsal: self._in_small(rehearsal).group(),
+            lambda warm_up: self._in_small(warm_up).group(),
         )
         return self.group()
 
-    def _in_small(self, rehearsal: Rehearsal) -> LearnerRole:
-        """Return this role with only what the warm-up needs."""
-        names = [spec.name for spec in rehearsal.specs]
+    def _in_small(self, warm_up: WarmUp) -> LearnerRole:
+        names = [spec.name for spec in warm_up.specs]
         return replace(
             self,
-            specs=rehearsal.specs,
-            devices=(rehearsal.device,) * len(names),
-            experience=dict(zip(names, rehearsal.experience, strict=True)),
-            published=rehearsal.published,
-            scoreboard=rehearsal.scoreboard,
+            specs=warm_up.specs,
+            devices=(warm_up.device,) * len(names),
+            experience=dict(zip(names, warm_up.experience, strict=True)),
+            published=warm_up.published,
+            scoreboard=warm_up.scoreboard,
             wakeup=Wakeup(),
             timeline=None,
             saves_experience=False,
@@ -105,27 +105,17 @@ class LearnerRole:
         from remuda.population.learner_births import LearnerBirths
 
         births = LearnerBirths(self.table, [spec.name for spec in self.specs])
-        learners: list[Learner] = []
-        for specs, device in self._stacks(births):
-            make = self._by_rollouts if specs[0].config.rollout_length else self._by_replay
-            learners.append(make(specs, device, births))
+        learners = [self._learner(specs, device, births) for specs, device in self._stacks(births)]
         return LearnerGroup(learners, self.wakeup, self.patience, births, self.changes)
 
     def on_process_death(self) -> None:
-        """No learner is there to take experience: let actors write over it, and never wait.
-
-        The words of a learner in its rings are its runtime's from its death to the start of its
-        successor, which takes what comes from then on.
-        """
+        """Let actors overwrite and never wait, until a successor takes over the learner's words."""
         if not self.exact:
             for spec in self.specs:
                 self.experience[spec.name].release()
 
     def _stacks(self, births: LearnerBirths) -> list[tuple[tuple[PolicySpec, ...], str]]:
-        """Return the policies that are trained together, with their device.
-
-        Each has the hyperparameters of the policy that has its place now.
-        """
+        """Return the policies trained together with current hyperparameters, and their device."""
         stacks: dict[object, tuple[list[PolicySpec], str]] = {}
         for configured, device in zip(self.specs, self.devices, strict=True):
             config = with_values(configured.config, births.hyperparameters(configured.name))
@@ -133,92 +123,57 @@ class LearnerRole:
             stacks.setdefault((spec.specification, device), ([], device))[0].append(spec)
         return [(tuple(specs), device) for specs, device in stacks.values()]
 
-    def _by_replay(
+    def _learner(
         self, specs: tuple[PolicySpec, ...], device: str, births: LearnerBirths
     ) -> Learner:
         from remuda.learner.replay import ReplayLearner
+        from remuda.learner.rollouts import RolloutLearner
         from remuda.policies.spec import make_algorithm
 
-        published = [self._newest(spec) for spec in specs]
-        streams = [
-            torch_rng(self.seed, "learner", spec.name, snapshot.learner_step)
-            for spec, snapshot in zip(specs, published, strict=True)
-        ]
-        algorithm = make_algorithm(specs, streams, device)
-        trainers = self._trainers(specs, algorithm, published, births)
-        replays = [
-            self._replay(spec, snapshot.learner_step)
-            for spec, snapshot in zip(specs, published, strict=True)
-        ]
+        by_rollouts = specs[0].config.rollout_length > 0
+        pairs = [(spec, self._newest(spec)) for spec in specs]
+        seeded: Callable[..., Any] = make_rng if by_rollouts else torch_rng
+        rngs = [seeded(self.seed, "learner", spec.name, s.learner_step) for spec, s in pairs]
+        algorithm = make_algorithm(specs, rngs, device)
+        trainers = self._trainers(pairs, algorithm, births)
+        options = (self.timeline, self.saves_experience, births.plays)
+        if by_rollouts:
+            rollouts = [self._rollouts(spec, snapshot.learner_step) for spec, snapshot in pairs]
+            return RolloutLearner(trainers, algorithm, rollouts, *options, self._width)
+        replays = [self._replay(spec, snapshot.learner_step) for spec, snapshot in pairs]
+        begun = [self._begun(spec, snapshot, births) for spec, snapshot in pairs]
+        return ReplayLearner(trainers, algorithm, replays, *options, begun, self._width)
+
+    def _begun(self, spec: PolicySpec, snapshot: Snapshot, births: LearnerBirths) -> int:
+        if snapshot.training is not None:  # it may continue the schedule of its parent
+            return int(snapshot.training.numbers[BEGUN])
         # Where a policy was born, other policies of its place played what came before.
-        born = [births.generations[spec.name] > 0 for spec in specs]
-        begun = [
-            self.experience[spec.name].lost if is_born else 0
-            for spec, is_born in zip(specs, born, strict=True)
-        ]
-        for k, snapshot in enumerate(published):
-            if snapshot.training is not None:  # it may continue the schedule of its parent
-                begun[k] = int(snapshot.training.numbers[BEGUN])
-        return ReplayLearner(
-            trainers,
-            algorithm,
-            replays,
-            self.timeline,
-            self.saves_experience,
-            births.plays,
-            begun,
-            self._width,
-        )
+        return self.experience[spec.name].lost if births.generations[spec.name] > 0 else 0
 
     def _replay(self, spec: PolicySpec, learner_step: int) -> Replay[Any]:
-        """Return the replay of a policy whose learner starts after so many updates."""
         from remuda.experience.prioritised_replay import PrioritisedReplay, PrioritisedSequences
         from remuda.experience.sequence_replay import SequenceReplay
         from remuda.experience.transition_replay import TransitionReplay
 
         config = spec.config
-        random = make_rng(self.seed, "replay", spec.name, learner_step)
-        drawn = (self._sources(spec), config.n_steps, config.discount, random)
+        rng = make_rng(self.seed, "replay", spec.name, learner_step)
+        drawn = (self._sources(spec), config.n_steps, config.discount, rng)
         alpha = config.experience.prioritised
         if alpha:
             return (PrioritisedSequences if spec.memory else PrioritisedReplay)(*drawn, alpha)
         return (SequenceReplay if spec.memory else TransitionReplay)(*drawn)
 
-    def _by_rollouts(
-        self, specs: tuple[PolicySpec, ...], device: str, births: LearnerBirths
-    ) -> Learner:
+    def _rollouts(self, spec: PolicySpec, learner_step: int) -> RolloutQueue:
         from remuda.experience.rollout_queue import RolloutQueue
         from remuda.experience.segment_replay import SegmentReplay
-        from remuda.learner.rollouts import RolloutLearner
-        from remuda.policies.spec import make_algorithm
 
-        published = [self._newest(spec) for spec in specs]
-        streams = [
-            make_rng(self.seed, "learner", spec.name, snapshot.learner_step)
-            for spec, snapshot in zip(specs, published, strict=True)
-        ]
-        algorithm = make_algorithm(specs, streams, device)
-        trainers = self._trainers(specs, algorithm, published, births)
-        rollouts = []
-        for spec, snapshot in zip(specs, published, strict=True):
-            past, config = None, spec.config
-            if config.replays:
-                random = make_rng(self.seed, "replay", spec.name, snapshot.learner_step)
-                alone = config.learning_mode == "off_policy"
-                past = SegmentReplay(self._sources(spec), random, config.replays, alone)
-            own = self.experience[spec.name]
-            rollouts.append(
-                RolloutQueue(own, config.ppo.max_staleness, past=past, newest=not self.exact)
-            )
-        return RolloutLearner(
-            trainers,
-            algorithm,
-            rollouts,
-            self.timeline,
-            self.saves_experience,
-            births.plays,
-            self._width,
-        )
+        past, config = None, spec.config
+        if config.replays:
+            rng = make_rng(self.seed, "replay", spec.name, learner_step)
+            alone = config.learning_mode == "off_policy"
+            past = SegmentReplay(self._sources(spec), rng, config.replays, alone)
+        own = self.experience[spec.name]
+        return RolloutQueue(own, config.ppo.max_staleness, past=past, newest=not self.exact)
 
     @property
     def _width(self) -> int | None:
@@ -231,7 +186,6 @@ class LearnerRole:
         return 1 if self.exact else None
 
     def _sources(self, spec: PolicySpec) -> list[Experience]:
-        """Return the experience it learns from: its own first."""
         return [self.experience[name] for name in (spec.name, *self.shares.get(spec.name, ()))]
 
     def _newest(self, spec: PolicySpec) -> Snapshot:
@@ -239,9 +193,8 @@ class LearnerRole:
 
     def _trainers(
         self,
-        specs: Sequence[PolicySpec],
+        pairs: Sequence[tuple[PolicySpec, Snapshot]],
         algorithm: Algorithm,
-        published: Sequence[Snapshot],
         births: LearnerBirths,
     ) -> list[PolicyTrainer]:
         """Return the policies of a stack, each with its published weights.
@@ -256,7 +209,7 @@ class LearnerRole:
 
         checksum = layout_checksum(algorithm.online.shapes)
         trainers = []
-        for k, (spec, snapshot) in enumerate(zip(specs, published, strict=True)):
+        for k, (spec, snapshot) in enumerate(pairs):
             algorithm.load(k, torch.from_numpy(snapshot.weights), snapshot.learner_step)
             if snapshot.training is not None:
                 algorithm.take_over(k, snapshot.training)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,9 +12,9 @@ from remuda.checkpoint.fitting import branch, whole
 from remuda.experience.ring import OTHERS
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout, rows_for
-from remuda.learner.learner import PolicyTrainer
+from remuda.learner.learner import Learner, PolicyTrainer
 from remuda.policies.algorithms.rollout_algorithm import RolloutAlgorithm
-from remuda.policies.algorithms.rollout_groups import Learned
+from remuda.policies.algorithms.rollout_groups import RolloutMetrics
 from remuda.population.learner_births import Newborn
 from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline
@@ -31,7 +31,7 @@ SUMS = {
     "effective": Learn.EFFECTIVE_SUM,
     "others": Learn.OTHERS_STEPS,
     "others_weight": Learn.OTHERS_WEIGHT_SUM,
-}  # fields of `Learned`, and the sums they are added to
+}  # fields of `RolloutMetrics`, and the sums they are added to
 
 # most agent-steps of all policies after which an update pauses, so that requests to the process,
 # such as a checkpoint, wait for one piece only
@@ -40,7 +40,7 @@ FIRST = 512  # the same while no step has been timed yet
 PIECE_SECONDS = 0.7  # target duration of a piece, which has at least one policy
 
 
-class RolloutLearner:
+class RolloutLearner(Learner):
     """Trains K policies of one specification as one batched computation.
 
     Each policy has its own ring, weights, hyperparameters and random generator. Those that have a
@@ -56,14 +56,9 @@ class RolloutLearner:
         rollouts: Sequence[RolloutQueue],
         timeline: Timeline | None = None,
         saves_experience: bool = False,
-        plays: Callable[[str], bool] = lambda _: True,
-        width: int | None = None,
+        plays: Callable[[str], bool] = lambda _: True,  # whether a policy exists at present
+        width: int | None = None,  # most policies of one computation; None: as many as pay off
     ) -> None:
-        """Train these policies, on a rollout queue each.
-
-        `plays` returns whether a policy exists at present. `width` is the most policies of one
-        computation; None: as many as pay off, and an update may be cut into pieces.
-        """
         self._width = width or len(trainers)
         config = trainers[0].config
         # A time budget is of an update, and a GPU is not filled by a piece.
@@ -73,12 +68,9 @@ class RolloutLearner:
         self._left: list[int] = []
         # seconds of training per step, of the last two pieces; infinite: none yet
         self._paces = (math.inf, math.inf)
-        self._plays = plays
-        self.policies = tuple(trainer.name for trainer in trainers)
-        self.priority = trainers[0].config.priority
-        self.trainers, self.algorithm = tuple(trainers), algorithm
+        super().__init__(trainers, timeline, saves_experience, plays)
+        self.algorithm = algorithm
         self.rollouts = rollouts  # by policy
-        self._timeline, self._saves_experience = timeline, saves_experience
         replays = trainers[0].config.replays
         largest = max((each.experience for each in rollouts), key=lambda e: rows_for(e, replays))
         self._rollout = Rollout.empty(largest, len(trainers), replays)
@@ -91,10 +83,6 @@ class RolloutLearner:
     def unfinished(self) -> bool:
         """Return whether policies of the current update are still to be trained."""
         return bool(self._left)
-
-    def all_ready(self) -> bool:
-        """Return whether every policy that still learns has a rollout; if not, it is rung."""
-        return self.unfinished or not (~self._away() & ~self._ready()).any()
 
     def ready(self) -> bool:
         """Return whether any policy has a rollout; for the others the process is rung.
@@ -204,8 +192,7 @@ class RolloutLearner:
             self._timeline.add(Span.UPDATE, start, updated)
             self._timeline.add(Span.PUBLISH, updated, published)
 
-    def _count(self, trainer: PolicyTrainer, learned: Learned, i: int) -> None:
-        """Add up the metrics of an update for the policy at place i of it."""
+    def _count(self, trainer: PolicyTrainer, learned: RolloutMetrics, i: int) -> None:
         for name, word in SUMS.items():
             trainer.add(word, getattr(learned, name)[i])
         trainer.add(Learn.OTHERS_SUM, learned.others[i] / self._rollout.num_steps[trainer.index])
@@ -248,15 +235,8 @@ class RolloutLearner:
         trainer.publish(trainer.config.last_epsilon)
         return trainer.version
 
-    def change(self, policy: str, values: Mapping[str, float]) -> None:
-        """Apply hyperparameters from the policy's next update on."""
-        self.trainers[self.policies.index(policy)].change(values)
-
     def state(self, policy: str) -> State:
-        """Return all that a successor needs to continue exactly with one policy.
-
-        It excludes what was taken for a later piece: to a successor that is lost.
-        """
+        """Return all that a successor needs to continue, except what was taken for later."""
         k = self.policies.index(policy)
         return self.trainers[k].state() | {
             "lost": self._lost(k),
@@ -277,19 +257,8 @@ class RolloutLearner:
         if self.trainers[k].halted:
             self.rollouts[k].experience.release()
 
-    def _away(self) -> np.ndarray:
-        """Return which policies have stopped learning or do not exist at present: [K]."""
-        return np.array([s.halted or not self._plays(s.name) for s in self.trainers])
-
-    def _ready(self) -> np.ndarray:
-        """Return readiness [K]; each that is not ready has stated its wish."""
-        return np.array([self._is_ready(k) for k in range(len(self.trainers))])
-
     def _is_ready(self, k: int) -> bool:
-        """Return whether there is a rollout of one policy to train on; skip that of a retired one.
-
-        Remains of its last matches count as lost: otherwise an actor would wait for this learner.
-        """
+        """Return whether there is a rollout of one policy; skip, as lost, that of a retired one."""
         trainer, experience = self.trainers[k], self.rollouts[k].experience
         has_rollout = self.rollouts[k].ready()
         if self._plays(trainer.name):

@@ -15,7 +15,7 @@ from remuda.policies.networks.network import Network
 from remuda.policies.stack import ParameterStack
 from remuda.types import Bools, Floats, State
 
-KEPT_ROOMS = 1024  # compiled passes of different shapes that are cached
+CACHED_PASSES = 1024  # compiled passes of different shapes that are cached
 
 
 class ActingStack:
@@ -29,18 +29,12 @@ class ActingStack:
     def __init__(
         self,
         network: Network,
-        noise: Sequence[torch.Generator | None],
-        num_streams: int,
+        noise: Sequence[torch.Generator | None],  # by policy; None: act on mean weights
+        num_streams: int,  # of each policy, or if gathered of all
         device: str | torch.device = "cpu",
-        gathered: bool = False,
-        kept_rooms: int = KEPT_ROOMS,
+        gathered: bool = False,  # streams are gathered by policy for each pass
+        cached_passes: int = CACHED_PASSES,
     ) -> None:
-        """Allocate the weights and inputs of K policies.
-
-        With `gathered`, streams are gathered by policy for each pass (`room`, or `gathered_pass`)
-        and `num_streams` counts those of all policies. Memory then grows with the streams, not with
-        policies times streams. `noise` holds a generator per policy, None for mean weights.
-        """
         self.network, self._noise, self._device = network, tuple(noise), torch.device(device)
         count = len(self._noise)
         self._stack = ParameterStack(network.shapes, count, device)
@@ -52,7 +46,7 @@ class ActingStack:
                 name
                 for name, weight in self._weights.items()
                 if not here or weight.untyped_storage().data_ptr() != memory
-            ]  # plain weights that are not views of the parameters: recomputed on `load`
+            ]  # those that are not views of the parameters
             for name in self._worked_out:
                 self._weights[name] = self._weights[name].clone()
             # by policy, views of the parameters that they are computed from
@@ -63,17 +57,17 @@ class ActingStack:
         # [K, N, num_inputs], written by the seats
         self.inputs: Floats = aligned_zeros((*at, network.num_inputs))
         self._tensor = torch.from_numpy(self.inputs)
-        kept = (count, 0 if gathered else num_streams, network.memory)
+        shape = (count, 0 if gathered else num_streams, network.memory)
         # [K, N, memory] recurrent state, zeros at the start of an episode
-        self.memories: Floats = np.zeros(kept, np.float32)
+        self.recurrent_states: Floats = np.zeros(shape, np.float32)
         # [K, N, memory] recurrent state before the last pass
-        self.kept: Floats = self.memories.copy()
+        self.previous_states: Floats = self.recurrent_states.copy()
         self._of: list[Weights] = [self._rows(k, k + 1)[0] for k in range(count)]
         self._parts: dict[tuple[int, int], Callable[[], Floats]] = {}
-        self._rooms: dict[tuple[int, int, int], tuple[Floats, Callable[[], Floats]]] = {}
-        self._kept_rooms = kept_rooms
+        self._padded: dict[tuple[int, int, int], tuple[Floats, Callable[[], Floats]]] = {}
+        self._cached_passes = cached_passes
         here = self._device.type == "cpu"
-        # pass over streams gathered by policy; None: use `room`, pass by pass
+        # pass over streams gathered by policy; None: use `padded_pass`
         self.gathered_pass = network.gathered_pass(self._weights) if gathered and here else None
 
     def load(self, policy: int, weights: Floats) -> None:
@@ -91,7 +85,7 @@ class ActingStack:
         return {
             "plain": {name: w[0].cpu().numpy().copy() for name, w in self._of[policy].items()},
             "noise": noise.get_state().numpy() if noise is not None else None,
-            "memories": self.memories[policy].copy(),
+            "recurrent_states": self.recurrent_states[policy].copy(),
         }
 
     def restore(self, policy: int, state: State) -> None:
@@ -104,7 +98,9 @@ class ActingStack:
         noise = self._noise[policy]
         if noise is not None:
             restore_torch(noise, state, "noise")
-        self.memories[policy] = fitting(state, "memories", self.memories[policy])
+        self.recurrent_states[policy] = fitting(
+            state, "recurrent_states", self.recurrent_states[policy]
+        )
 
     def parameters_of(self, policy: int) -> dict[str, torch.Tensor]:
         """Return views [1, *shape] of the parameters that a policy was loaded with."""
@@ -115,40 +111,42 @@ class ActingStack:
         weights: Floats = self._stack.flat[policy].cpu().numpy().copy()
         return weights
 
-    def room(self, first: int, end: int, width: int) -> tuple[Floats, Callable[[], Floats]]:
+    def padded_pass(self, first: int, end: int, width: int) -> tuple[Floats, Callable[[], Floats]]:
         """Return the input buffer of policies `first` to `end - 1`, and their pass.
 
         The buffer [k * width, num_inputs] is the same memory for all passes of these sizes: fill
         it, then call the pass, which returns [k, width, O].
         """
         key = (first, end, width)
-        if key not in self._rooms:
-            if len(self._rooms) >= self._kept_rooms:
-                self._rooms.clear()
+        if key not in self._padded:
+            if len(self._padded) >= self._cached_passes:
+                self._padded.clear()
             count = (end - first) * width
-            self._make_room(count)
+            self._grow_inputs(count)
             inputs = self._tensor.view(-1, self.network.num_inputs)[:count]
             inputs = inputs.view(end - first, width, -1)
-            self._rooms[key] = (
+            self._padded[key] = (
                 self.inputs.reshape(-1, self.network.num_inputs)[:count],
                 self._pass(self._rows(first, end)[0], inputs),
             )
-        return self._rooms[key]
+        return self._padded[key]
 
-    def _make_room(self, count: int) -> None:
+    def _grow_inputs(self, count: int) -> None:
         if count > self.inputs.shape[0] * self.inputs.shape[1]:
-            self._rooms.clear()  # their passes look at the old one
+            self._padded.clear()  # their passes look at the old one
             self.inputs = aligned_zeros((1, 2 * count, self.network.num_inputs))
             self._tensor = torch.from_numpy(self.inputs)
 
-    def remember(self, first: int, end: int, width: int, memories: Floats) -> tuple[Floats, Floats]:
+    def recurrent_pass(
+        self, first: int, end: int, width: int, states: Floats
+    ) -> tuple[Floats, Floats]:
         """Return outputs and next recurrent states [k, width, memory] of recurrent networks."""
         count = (end - first) * width
         inputs = self._tensor.view(-1, self.network.num_inputs)[:count]
         inputs = inputs.view(end - first, width, -1).to(self._device)
         weights, _ = self._rows(first, end)
         with torch.inference_mode():
-            before = copied(memories, self._device)
+            before = copied(states, self._device)
             outputs, after = self.network.step(weights, inputs, before)
         return outputs.cpu().numpy(), after.cpu().numpy()
 
@@ -162,12 +160,12 @@ class ActingStack:
     def stay(self, policy: int, acts: Bools) -> None:
         """Keep the previous recurrent state of the streams that did not act."""
         if self.network.memory:
-            self.memories[policy, ~acts] = self.kept[policy, ~acts]
+            self.recurrent_states[policy, ~acts] = self.previous_states[policy, ~acts]
 
     def _part(self, first: int, end: int) -> Callable[[], Floats]:
         weights, inputs = self._rows(first, end)
         if self.network.memory:
-            return lambda: self._remember(weights, inputs, first, end)
+            return lambda: self._recurrent_step(weights, inputs, first, end)
         return self._pass(weights, inputs)
 
     def _pass(self, weights: Weights, inputs: torch.Tensor) -> Callable[[], Floats]:
@@ -185,12 +183,14 @@ class ActingStack:
 
         return found
 
-    def _remember(self, weights: Weights, inputs: torch.Tensor, first: int, end: int) -> Floats:
-        self.kept[first:end] = self.memories[first:end]
+    def _recurrent_step(
+        self, weights: Weights, inputs: torch.Tensor, first: int, end: int
+    ) -> Floats:
+        self.previous_states[first:end] = self.recurrent_states[first:end]
         with torch.inference_mode():
-            memories = copied(self.kept[first:end], self._device)
-            outputs, memories = self.network.step(weights, inputs.to(self._device), memories)
-        self.memories[first:end] = memories.cpu().numpy()
+            before = copied(self.previous_states[first:end], self._device)
+            outputs, after = self.network.step(weights, inputs.to(self._device), before)
+        self.recurrent_states[first:end] = after.cpu().numpy()
         found: Floats = outputs.cpu().numpy()
         return found
 

@@ -62,34 +62,23 @@ class Actions(ABC):
     @abstractmethod
     def choose_for_all(
         self,
-        outputs: Floats,
-        masks: Bools,
-        rngs: Sequence[np.random.Generator] | None,
-        actions: Array,
-        log_probs: Floats,
+        outputs: Floats,  # [K, N, num_outputs]
+        masks: Bools,  # [K, N, mask_size], or [K, N, 0] to allow all
+        rngs: Sequence[np.random.Generator] | None,  # by policy; None: the most likely actions
+        actions: Array,  # [K, N, size], written
+        log_probs: Floats,  # [K, N], written
     ) -> None:
-        """Write actions [K, N, size] and log-probabilities [K, N] of K policies of N streams each.
-
-        Shapes: outputs [K, N, num_outputs]; masks [K, N, mask_size], or [K, N, 0] to allow all.
-        Without random generators, one for each policy, the most likely actions are chosen.
-        """
+        """Choose actions for K policies of N streams each."""
 
     @abstractmethod
     def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:
-        """Return the greedy action within bounds, [N, size], by torch operations that export.
-
-        Shapes: outputs [N, num_outputs]; masks [N, mask_size] bool, or None.
-        """
+        """Return greedy actions within bounds, [N, size]; by torch alone, so that it exports."""
 
     @abstractmethod
     def log_probs_and_entropy(
         self, outputs: Tensor, actions: Tensor, masks: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities and entropies in nats, each [K, B].
-
-        Shapes: outputs [K, B, num_outputs]; actions [K, B, size]; masks [K, B, mask_size] bool, or
-        None.
-        """
+        """Return log-probabilities and entropies in nats, each [K, B], of outputs [K, B, ...]."""
 
     def divergence(self, outputs: Tensor, others: Tensor, masks: Tensor | None) -> Tensor:
         """Return KL(pi, other) in nats, [K, B], of two distributions [K, B, num_outputs]."""
@@ -269,27 +258,13 @@ def _choose_discrete(
     actions: Integers,
     log_probs: Floats,
 ) -> None:
-    for k in range(outputs.shape[0]):
-        _choose_of_policy(
-            outputs[k], masks[k], uniforms[k], sizes, greedy, actions[k], log_probs[k]
-        )
-
-
-@njit(cache=True)
-def _choose_of_policy(
-    outputs: Floats,
-    masks: Bools,
-    uniforms: np.ndarray,
-    sizes: Integers,
-    greedy: bool,
-    actions: Integers,
-    log_probs: Floats,
-) -> None:
-    masked = masks.shape[1] > 0
-    parts = np.empty_like(outputs[:1])[0]  # each action's part of the whole
-    for stream in range(outputs.shape[0]):
-        output, mask = outputs[stream], masks[stream]
-        chance = 0.0
+    masked = masks.shape[2] > 0
+    parts = np.empty(outputs.shape[2], outputs.dtype)  # probabilities, not normalised
+    streams = outputs.shape[1]
+    for row in range(outputs.shape[0] * streams):
+        k, stream = row // streams, row % streams
+        output, mask = outputs[k, stream], masks[k, stream]
+        log_prob = 0.0
         start = 0
         for i in range(sizes.size):
             end = start + sizes[i]
@@ -299,7 +274,7 @@ def _choose_of_policy(
                 if allowed and (best < 0 or output[j] > output[best]):
                     best = j
             if best < 0:  # nothing is allowed: the stream does not act, and its choice is not read
-                actions[stream, i] = 0
+                actions[k, stream, i] = 0
                 start = end
                 continue
             top = output[best]
@@ -310,17 +285,17 @@ def _choose_of_policy(
                     total += parts[j]
             chosen = best
             if not greedy:
-                left = uniforms[stream, i] * total
+                left = uniforms[k, stream, i] * total
                 for j in range(start, end):
                     if not masked or mask[j]:
                         chosen = j
                         left -= parts[j]
                         if left < 0.0:
                             break
-            actions[stream, i] = chosen - start
-            chance += output[chosen] - top - math.log(total)
+            actions[k, stream, i] = chosen - start
+            log_prob += output[chosen] - top - math.log(total)
             start = end
-        log_probs[stream] = chance
+        log_probs[k, stream] = log_prob
 
 
 @njit(cache=True)
@@ -330,10 +305,10 @@ def _choose_continuous(
     size = actions.shape[2]
     for k in range(outputs.shape[0]):
         for stream in range(outputs.shape[1]):
-            chance = 0.0
+            log_prob = 0.0
             for i in range(size):
                 log_scale = outputs[k, stream, size + i]
                 z = normals[k, stream, i]
                 actions[k, stream, i] = outputs[k, stream, i] + math.exp(log_scale) * z
-                chance += -0.5 * z * z - log_scale - HALF_LOG_TWO_PI
-            log_probs[k, stream] = chance
+                log_prob += -0.5 * z * z - log_scale - HALF_LOG_TWO_PI
+            log_probs[k, stream] = log_prob

@@ -10,19 +10,18 @@ from remuda.types import Bools, Floats
 
 @njit(cache=True)
 def generalised_advantages(
-    r_t: Floats,
-    discount_t: Floats,
-    values: Floats,
-    after: Bools,
-    trace_decay: float,
-    advantages: Floats,
+    r_t: Floats,  # [R]
+    discount_t: Floats,  # [R] 0 after a termination
+    values: Floats,  # [R]
+    after: Bools,  # [R] rows of final observations, without a step
+    trace_decay: float,  # lambda
+    advantages: Floats,  # [R], written; 0 in rows without a step
 ) -> None:
     """Write generalised advantage estimates (Schulman et al. 2016, equation 16).
 
     A segment that was cut off, by its length or by a truncated episode, bootstraps from the value
-    of its final observation; a terminated one does not. All arrays are [R] rows. `discount_t` is 0
-    after a termination. `after` marks rows that hold a segment's final observation and no step;
-    their advantage is 0. Advantages plus `values` are the value targets.
+    of its final observation; a terminated one does not. Advantages plus values are the value
+    targets.
     """
     following = 0.0
     for i in range(r_t.size - 1, -1, -1):
@@ -40,18 +39,17 @@ def vtrace(
     discount_t: Floats,
     values: Floats,
     after: Bools,
-    ratios: Floats,
+    ratios: Floats,  # [R] importance ratios
     trace_decay: float,
-    most: float,
-    advantages: Floats,
-    targets: Floats,
+    most: float,  # rho-bar
+    advantages: Floats,  # [R], written, before the action's own weight
+    targets: Floats,  # [R], written
 ) -> None:
     """Write V-trace targets and advantages (Espeholt et al. 2018, section 4.1).
 
-    Each temporal-difference error is weighted by the importance ratio [R] of its action, clipped at
-    `most` (rho-bar); what follows is cut by the same ratio, clipped at 1. With ratios of 1 this
-    equals `generalised_advantages`. `trace_decay` (lambda) also applies to the advantages, as in
-    RLax. The other arguments are as above; advantages are before the action's own weight.
+    Each temporal-difference error is weighted by its action's importance ratio, clipped at `most`;
+    what follows is cut by the same ratio, clipped at 1. With ratios of 1 this equals
+    `generalised_advantages`. Lambda also applies to the advantages, as in RLax.
     """
     beyond = 0.0  # what the targets of the next row are above its value
     for i in range(r_t.size - 1, -1, -1):
@@ -68,20 +66,14 @@ def vtrace(
 
 
 def effective_share(ratios: np.ndarray) -> float:
-    """Return the effective sample size of weights [N] as a share of N, 0 to 1 (Kong 1992).
-
-    It is (sum w)^2 / (N sum w^2): 1 where all weights are equal, 1 / N where one dominates.
-    """
+    """Return the effective sample share (sum w)^2 / (N sum w^2) of weights [N] (Kong 1992)."""
     squares = float(np.square(ratios, dtype=np.float64).sum())
     return float(ratios.sum(dtype=np.float64)) ** 2 / (len(ratios) * squares) if squares else 0.0
 
 
 @njit(cache=True)
 def explained_variance(values: Floats, targets: Floats, after: Bools) -> float:
-    """Return the share of the targets' variance that values [R] explain: 1 - Var(t - v) / Var(t).
-
-    NaN where all targets are equal. Rows marked `after` hold no step and do not count.
-    """
+    """Return the share 1 - Var(t - v) / Var(t) of variance explained, NaN if Var(t) is 0."""
     count, mean_target, mean_error = 0, 0.0, 0.0
     for i in range(values.size):
         if not after[i]:

@@ -28,11 +28,7 @@ class GreedyModule(nn.Module):
         shape: tuple[int, ...],
         start: Sequence[int] = (),
     ) -> None:
-        """Copy the weights [1, ...], as `network.acting` returns them.
-
-        `shape`: of one action in its space. `start`: [size] number of each choice's first action;
-        empty: 0.
-        """
+        """Copy weights of `network.acting`; `start` is the number of each choice's first action."""
         super().__init__()
         self._start = tuple(start) if any(start) else ()
         self._network, self._actions, self._shape = network, actions, shape
@@ -44,17 +40,12 @@ class GreedyModule(nn.Module):
 
     def forward(
         self,
-        observation: Tensor,
-        mask: Tensor | None = None,
-        recurrent_state: Tensor | None = None,
-        starts: Tensor | None = None,
+        observation: Tensor,  # [N, *shape], or [N, n_frames, *shape]
+        mask: Tensor | None = None,  # [N, mask_size] bool; None: all are allowed
+        recurrent_state: Tensor | None = None,  # [N, size]
+        starts: Tensor | None = None,  # [N] bool, whether an episode begins
     ) -> tuple[Tensor, ...]:
-        """Return actions [N, *action shape], outputs [N, O] and a recurrent network's next state.
-
-        Shapes: observation [N, *shape], or [N, n_frames, *shape]; mask [N, mask_size] bool, None
-        allows all; recurrent_state [N, size]; starts [N] bool, where an episode begins and the
-        state is reset.
-        """
+        """Return actions [N, *action shape], outputs [N, O], and the next recurrent state."""
         tensors: Weights = {**dict(self.named_parameters()), **dict(self.named_buffers())}
         weights = {name: tensors[name] for name in self._names}
         inputs = observation.float().flatten(1)[None]

@@ -27,7 +27,7 @@ from remuda.types import Floats, State
 
 
 @dataclass(frozen=True)
-class Source:
+class WeightSource:
     """The source of a policy's initial weights."""
 
     run: str  # absolute directory of the source run
@@ -39,10 +39,10 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Beginning:
+class InitialState:
     """The initial weights of a policy."""
 
-    source: Source
+    source: WeightSource
     weights: Floats  # [P] float32, all parameters and buffers
     # result of `Adam.state`: moments [P] and step count; None: fresh
     optimizer: State | None = None
@@ -54,7 +54,7 @@ class InitialWeights:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def write(self, beginnings: Mapping[str, Beginning]) -> None:
+    def write(self, beginnings: Mapping[str, InitialState]) -> None:
         """Write them, by policy; raise RunDirectoryError where the disk is full or not writable."""
         if not beginnings:
             return
@@ -82,10 +82,7 @@ class InitialWeights:
         return read_checked(path, _checked, "no policy took its first weights from another run")
 
     def weights(self, policy: str, size: int) -> Floats | None:
-        """Return a policy's initial weights [size] float32; None: drawn at random.
-
-        Raises RunDirectoryError where the file is damaged.
-        """
+        """Return initial weights [size], None if random; raise RunDirectoryError if damaged."""
         state = self._read(policy)
         if state is None:
             return None

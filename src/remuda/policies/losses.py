@@ -92,20 +92,14 @@ def kl_estimate(log_pi: Tensor, log_mu: Tensor) -> Tensor:
 
 
 def mean_of(x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Return means [K] of x [K, B] over the entries where `valid` [K, B] is 1, or over all.
-
-    Other entries may hold anything, infinity included.
-    """
+    """Return means [K] of x [K, B] where `valid` is 1; other entries may be infinite."""
     if valid is None:
         return x.mean(-1)
     return torch.where(valid > 0, x, 0.0).sum(-1) / valid.sum(-1)
 
 
 def normalised(advantages: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Normalise advantages [K, B] to mean 0 and standard deviation 1 for each policy.
-
-    Where the deviation is 0, as in a batch of one, the result is 0.
-    """
+    """Normalise advantages [K, B] to mean 0 and deviation 1 by policy; 0 if they are equal."""
     centred = advantages - mean_of(advantages, valid).unsqueeze(-1)
     deviation = mean_of(centred.square(), valid).sqrt().unsqueeze(-1)
     return torch.where(deviation > 1e-8, centred / deviation.clamp(min=1e-8), 0.0)

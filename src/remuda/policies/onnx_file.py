@@ -141,7 +141,6 @@ def _inputs(spec: PolicySpec, network: Network) -> Iterator[_Input]:
 
 
 def _outputs(spec: PolicySpec, network: Network) -> dict[str, str]:
-    """Return the description of each output."""
     outputs = {
         "action": "The greedy action, within its bounds; of equal ones the first",
         "network_output": f"The basis of the choice: {spec.action_selector().meaning}",
@@ -152,7 +151,6 @@ def _outputs(spec: PolicySpec, network: Network) -> dict[str, str]:
 
 
 def _metadata(spec: PolicySpec, network: Network, agent: AgentSpec) -> dict[str, str]:
-    """Return what a program needs to know to use the file alone."""
     return {
         "remuda_version": __version__,
         "algorithm": spec.config.algorithm,
@@ -195,7 +193,7 @@ def _agrees(model: ModelProto, module: GreedyModule, inputs: Sequence[_Input]) -
     from onnx.reference import ReferenceEvaluator
 
     rng = np.random.default_rng(0)
-    given = {one.name: _random(one.example, rng) for one in inputs}
+    given = {one.name: _rng(one.example, rng) for one in inputs}
     try:
         with torch.inference_mode():
             expected = module(**{name: torch.tensor(array) for name, array in given.items()})
@@ -212,8 +210,7 @@ def _agrees(model: ModelProto, module: GreedyModule, inputs: Sequence[_Input]) -
     return found[0].shape == chosen.shape and bool((found[0] == chosen).all())
 
 
-def _random(example: Tensor, rng: np.random.Generator) -> Array:
-    """Return a random input like the example, with more rows."""
+def _rng(example: Tensor, rng: np.random.Generator) -> Array:
     shape, dtype = (EXAMPLES + 2, *example.shape[1:]), example.numpy().dtype
     if dtype.kind == "f":
         return rng.standard_normal(shape).astype(dtype)
@@ -253,7 +250,6 @@ def _describe(model: ModelProto, meanings: Mapping[str, str]) -> None:
 
 
 def _first_cause(error: BaseException) -> str:
-    """Return the root cause in one line."""
     while error.__cause__ is not None:
         error = error.__cause__
     first, *_ = str(error).strip().splitlines() or [""]

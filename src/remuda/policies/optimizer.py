@@ -118,10 +118,7 @@ def step(
     epsilons: Array,
     size: int,
 ) -> None:
-    """Take one step for some rows of [K, P], whose first `size` numbers count.
-
-    `steps`, learning rates and epsilons are [K].
-    """
+    """Take one step for some rows of [K, P], whose first `size` numbers count."""
     keep_square = np.float32(BETA_2)
     take, take_square = np.float32(1.0 - BETA_1), np.float32(1.0 - BETA_2)
     for row in rows:

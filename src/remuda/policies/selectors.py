@@ -10,13 +10,13 @@ import numpy as np
 
 from remuda.kernels import njit
 from remuda.policies.actions import Actions, DiscreteActions
-from remuda.policies.combined import (
+from remuda.policies.joint_actions import (
     BranchingActions,
-    CombinedActions,
+    JointActions,
     explore_allowed,
     explore_choices,
     take_best_choices,
-    take_best_combined,
+    take_best_joint,
 )
 from remuda.types import Array, Bools, Floats, Integers
 
@@ -43,18 +43,14 @@ class ActionSelector(ABC):
     @abstractmethod
     def choose_for_all(
         self,
-        outputs: Floats,
-        masks: Bools,
+        outputs: Floats,  # [K, N, O]
+        masks: Bools,  # [K, N, mask_size], or [K, N, 0] to allow all
         rngs: Sequence[np.random.Generator],
-        epsilons: Sequence[float],
-        actions: Array,
-        log_probs: Floats,
+        epsilons: Sequence[float],  # exploration rates; 0 takes the best action
+        actions: Array,  # [K, N, size], written
+        log_probs: Floats,  # [K, N], written where known
     ) -> None:
-        """Write actions [K, N, size] and log-probabilities [K, N] of K policies of N streams each.
-
-        Shapes: outputs [K, N, O]; masks [K, N, mask_size], or [K, N, 0]. Random generators and
-        exploration rates are by policy; a rate of 0 takes the best action.
-        """
+        """Choose actions for K policies of N streams each."""
 
     @abstractmethod
     def choose_by_rates(
@@ -75,7 +71,7 @@ class EpsilonGreedy(ActionSelector):
     meaning = "values of all actions"
 
     def __init__(self, actions: Actions) -> None:
-        assert isinstance(actions, DiscreteActions | CombinedActions)
+        assert isinstance(actions, DiscreteActions | JointActions)
         self.actions: Actions = actions
         self._uniforms = np.zeros((0, 0))
         self._rates = np.zeros(0)
@@ -83,7 +79,7 @@ class EpsilonGreedy(ActionSelector):
         self._branching = isinstance(actions, BranchingActions)
         if self._branching:
             self.meaning = actions.meaning
-        elif isinstance(actions, CombinedActions):
+        elif isinstance(actions, JointActions):
             self.meaning = "values of all combinations of choices, the last changing fastest"
 
     def choose_for_all(
@@ -119,15 +115,8 @@ class EpsilonGreedy(ActionSelector):
         uniforms = np.zeros(len(outputs))
         if epsilons.any():
             rng.random(out=uniforms)
-        choose_for_all(
-            outputs[:, None],
-            masks[:, None],
-            uniforms[:, None],
-            epsilons,
-            self._sizes,
-            self._branching,
-            actions[:, None],
-        )
+        each = (outputs[:, None], masks[:, None], uniforms[:, None])
+        choose_for_all(*each, epsilons, self._sizes, self._branching, actions[:, None])
 
 
 class Sampled(ActionSelector):
@@ -195,7 +184,7 @@ def choose_for_all(
         elif branching:
             take_best_choices(outputs[k], masks[k], sizes, actions[k])
         else:
-            take_best_combined(outputs[k], masks[k], sizes, actions[k])
+            take_best_joint(outputs[k], masks[k], sizes, actions[k])
         if epsilons[k] > 0.0:
             if branching:
                 explore_choices(actions[k], masks[k], sizes, uniforms[k], epsilons[k])
@@ -221,10 +210,7 @@ def take_best(outputs: Floats, masks: Bools, actions: Integers) -> None:
 
 @njit(cache=True)
 def explore(actions: Integers, uniforms: np.ndarray, epsilon: float, num_actions: int) -> None:
-    """Replace each action, with probability `epsilon`, by a uniformly drawn one, in place.
-
-    One uniform number decides both: given that it is below epsilon, it is uniform there.
-    """
+    """Replace actions with probability `epsilon`; the same uniform number draws the new one."""
     for i in range(actions.size):
         if uniforms[i] < epsilon:
             actions[i] = min(int(uniforms[i] / epsilon * num_actions), num_actions - 1)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from remuda.policies.actions import Actions
     from remuda.policies.networks.encoder import Image
     from remuda.policies.networks.network import Network
-    from remuda.policies.networks.pictures import Guess, Picture
+    from remuda.policies.networks.pictures import Guess, ImagePart
     from remuda.policies.networks.scaling import Scale
     from remuda.policies.selectors import ActionSelector
     from remuda.publish.training_state import TrainingLayout
@@ -111,10 +111,7 @@ class PolicySpec:
         return (Sampled if self.config.entry.samples else EpsilonGreedy)(self.actions)
 
     def network(self) -> Network:
-        """Build the network over stacked observations.
-
-        Raises ConfigError where it is recurrent and the algorithm learns from single steps.
-        """
+        """Build the network; raise ConfigError if recurrent for an algorithm of single steps."""
         entry = self.config.entry
         kind: Any = entry.load()
         if entry.takes == "transitions" and self.memory and not kind.learns_from_sequences():
@@ -127,14 +124,10 @@ class PolicySpec:
         return found
 
     @property
-    def pictures(self) -> tuple[Picture, ...]:
-        """Return the parts of an observation that convolutions process.
-
-        Those of three axes, and pixels of two axes; if there are none, all of two axes. Raises
-        ConfigError where the axes are ambiguous.
-        """
+    def pictures(self) -> tuple[ImagePart, ...]:
+        """Return the image parts: of three axes, or of two with pixels; else all of two axes."""
         from remuda.policies.networks.encoder import Image
-        from remuda.policies.networks.pictures import Picture
+        from remuda.policies.networks.pictures import ImagePart
 
         parts = self.parts or (Part("", 0, self.observation, self.scale != 1.0),)
         flat = [part for part in parts if len(part.shape) == 2]
@@ -151,7 +144,7 @@ class PolicySpec:
             shape = (1, *part.shape) if len(part.shape) == 2 else part.shape
             channels, height, width = (shape[2], *shape[:2]) if layout == "hwc" else shape
             image = Image(channels, height, width, layout == "hwc", self.config.n_frames)
-            pictures.append(Picture(part.start, image))
+            pictures.append(ImagePart(part.start, image))
         return tuple(pictures)
 
     @property
@@ -176,10 +169,7 @@ class PolicySpec:
 
 
 def make_algorithm(specs: Sequence[PolicySpec], streams: Sequence[Any], device: str = "cpu") -> Any:
-    """Build the algorithm that trains a stack of policies of one specification.
-
-    `streams`: a random generator per policy, numpy's for rollout algorithms, else torch's.
-    """
+    """Build the algorithm of a stack; for rollouts, `streams` are numpy's, else torch's."""
     kind: Any = specs[0].config.entry.load()
     return kind([spec.config for spec in specs], specs[0].network(), streams, device)
 
@@ -202,10 +192,7 @@ def first_weights(spec: PolicySpec, stream: torch.Generator) -> np.ndarray:
 
 
 def check_first_weights(spec: PolicySpec, weights: np.ndarray) -> None:
-    """Raise ContractError where a parameter of the initial weights [P] is not finite.
-
-    Buffers may hold such numbers: a mask of minus infinity is a constant of its module.
-    """
+    """Raise ContractError where an initial parameter (not a buffer) is not finite."""
     import torch
 
     from remuda.policies.stack import ParameterStack
@@ -225,11 +212,7 @@ def check_first_weights(spec: PolicySpec, weights: np.ndarray) -> None:
 
 
 def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpec, ...]:
-    """Return the policies of a run: one for each agent, or those of the population.
-
-    Raises ContractError where no algorithm can learn in an agent's spaces, and ConfigError where
-    `policies` or `population` name unknown policies or a policy's seats differ.
-    """
+    """Return the policies of a run, if their spaces, names and seats are valid."""
     roster = Roster.of(config, agents)
     names = roster.policies
     for name in config.policies:
@@ -276,7 +259,7 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
     from gymnasium.spaces import Box
 
     from remuda.policies.actions import actions_of
-    from remuda.policies.combined import valued
+    from remuda.policies.joint_actions import valued
 
     sees, does = agent.observation_space, agent.action_space
     if not isinstance(sees, Box):

@@ -75,10 +75,7 @@ class ParameterStack:
         errors: Sequence[Tensor] | None = None,
         add: bool = False,
     ) -> None:
-        """Compute gradients into `gradients` [K, P], or with `add` onto it.
-
-        `loss` is one number, or outputs of any shapes with `errors`, the loss's gradients by them.
-        """
+        """Compute the gradients of a loss, or of outputs with these errors, into `gradients`."""
         self.take(self.gradients_of(loss, errors), add)
 
     def gradients_of(
@@ -149,7 +146,6 @@ def layout_size(shapes: Shapes) -> int:
 
 
 def _rows(count: int, size: int, device: str | torch.device) -> Tensor:
-    """Return [count, size] zeros whose rows start on cache lines."""
     return torch.zeros(count, -(-size // LINE) * LINE, dtype=torch.float32, device=device)[:, :size]
 
 

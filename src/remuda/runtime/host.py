@@ -13,7 +13,7 @@ from remuda.checkpoint.store import Checkpoints
 from remuda.compiling import tell_compiling
 from remuda.errors import CommandError, RemudaError
 from remuda.forkserver.child import EXCEPTION, REFUSED, ignore_held_signals
-from remuda.policies import side_by_side
+from remuda.policies import parallel_parts
 from remuda.rng import seed_libraries
 from remuda.runtime.control import DONE, FAILED, RUNNING, Control
 from remuda.runtime.role_loop import RoleContext, RoleLoop, restore
@@ -34,7 +34,7 @@ class Hosting:
     timeline: Timeline | None
     starts: int = 0  # earlier processes of this role; each draws different random numbers
     threads: tuple[int, int] = (1, 1)
-    """Torch threads, and parts of its work that may run in parallel (`policies.side_by_side`)."""
+    """Torch threads, and parts of its work that may run in parallel (`policies.parallel_parts`)."""
 
 
 def host(role: Role, control: Control, hosting: Hosting) -> None:
@@ -44,7 +44,7 @@ def host(role: Role, control: Control, hosting: Hosting) -> None:
     log.info("process %d starts", os.getpid())
     tell_compiling(lambda compiling: control.tell_compiling(hosting.index, compiling))
     try:
-        with threads(hosting.threads[0]), side_by_side.parts_at_once(hosting.threads[1]):
+        with threads(hosting.threads[0]), parallel_parts.parts_at_once(hosting.threads[1]):
             seed_libraries(getattr(role, "seed", 0), role.name, hosting.starts)
             worker = role.build()
             if hosting.restore and restore(worker, hosting.checkpoints):

@@ -14,22 +14,20 @@ from typing import Any, Protocol
 import numpy as np
 
 from remuda.actor.batch_plan import STEP
-from remuda.actor.kind import Kind
 from remuda.actor.policy_group import PolicyGroup
+from remuda.actor.stream_arrays import StreamArrays
 from remuda.actor.stream_seats import StreamSeats
 from remuda.envs.registry import Game
 from remuda.envs.scripted import ScriptedPolicy
 from remuda.envs.vector_env import VectorEnv
-from remuda.experience.room import Room
 from remuda.policies.acting import ActingStack
-from remuda.policies.sharing import network_layout
+from remuda.policies.compatibility import network_layout
 from remuda.policies.spec import kinds_of
-from remuda.publish.snapshot import Snapshot
 from remuda.rng import make_rng
 from remuda.tournaments.entrants import Player, is_of_remuda, stand_in
 from remuda.tournaments.random_numbers import Keys, MatchRandom, MatchSeeds, derive
 from remuda.tournaments.schedule import Schedule
-from remuda.types import Bools, Floats, Integers, State, TurnResult
+from remuda.types import Bools, Floats, Integers, TurnResult
 
 KEPT_PASSES = 64
 """Passes of different shapes to keep: each holds its layers' outputs."""
@@ -45,12 +43,12 @@ class Results(Protocol):
 class TournamentGroup(PolicyGroup):
     """Policies with equal exploration, which act in one call with their matches' random numbers."""
 
-    random: MatchRandom
+    rng: MatchRandom
 
-    def choose(self, group: int, random: np.random.Generator | None) -> None:
+    def choose(self, group: int, rng: np.random.Generator | None) -> None:
         """Run the passes, then choose actions for all streams at once."""
-        self.random.aim(self._plans[group].streams)
-        super().choose(group, random)
+        self.rng.aim(self._plans[group].streams)
+        super().choose(group, rng)
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class Scripted:
 
     place: int
     policy: ScriptedPolicy
-    random: np.random.Generator
+    rng: np.random.Generator
 
 
 class TournamentSeats(StreamSeats):
@@ -117,17 +115,9 @@ class TournamentSeats(StreamSeats):
         """True if no match is under way or left."""
         return bool((self.numbers < 0).all())
 
-    @property
-    def rooms(self) -> list[Room]:
-        """None: nothing is written."""
-        return []
-
     def end_dealing(self) -> None:
         """Start no more matches."""
         self._dealing = False
-
-    def decide(self, group: int) -> None:
-        """Do nothing: no experience is written."""
 
     def act(self, agent: int) -> None:
         """Apply the chosen actions; scripted policies choose here."""
@@ -139,10 +129,10 @@ class TournamentSeats(StreamSeats):
         for each in scripted:
             theirs = self.seated[:, agent] == each.place
             if theirs.any():
-                if isinstance(each.random, MatchRandom):
-                    each.random.aim(self._streams_of(agent))
+                if isinstance(each.rng, MatchRandom):
+                    each.rng.aim(self._streams_of(agent))
                 seen = kind.observations[kind.place_of[agent]]
-                chosen = each.policy(self.env, agent, seen, each.random)
+                chosen = each.policy(self.env, agent, seen, each.rng)
                 actions[theirs] = np.asarray(chosen)[theirs]
         self.env.act(agent, actions)
 
@@ -211,38 +201,12 @@ class TournamentSeats(StreamSeats):
                 name = self._schedule.players[place]
                 if not isinstance(name, str):
                     continue
-                random = make_rng(seed, "tournament", "scripted", name, agent, *self._part)
+                rng = make_rng(seed, "tournament", "scripted", name, agent, *self._part)
                 if is_of_remuda(game, name):
-                    random = MatchRandom(self._keys, self._turns, random)
-                here.append(Scripted(place, game.policy(name), random))
+                    rng = MatchRandom(self._keys, self._turns, rng)
+                here.append(Scripted(place, game.policy(name), rng))
             found.append(here)
         return found
-
-    # What seats of training do besides: nothing is saved in the middle of a match.
-
-    def take(self, news: Mapping[str, Snapshot]) -> None:
-        """Do nothing: the policies do not learn."""
-
-    def state(self) -> State:
-        """Return nothing."""
-        return {}
-
-    def restore(self, state: State) -> None:
-        """Do nothing."""
-
-    def holds(self, state: State) -> bool:  # noqa: ARG002
-        """Return that nothing is held."""
-        return False
-
-    def lasting(self) -> State:
-        """Return nothing."""
-        return {}
-
-    def restore_lasting(self, state: State) -> None:
-        """Do nothing."""
-
-    def close_orphans(self) -> None:
-        """Do nothing: no experience is written."""
 
 
 def _policy_groups(
@@ -251,17 +215,17 @@ def _policy_groups(
     keys: Keys,
     turns: Integers,
     rest: np.random.Generator,
-) -> tuple[list[Kind], list[TournamentGroup]]:
+) -> tuple[list[StreamArrays], list[TournamentGroup]]:
     """Return the kinds of seats, and the trained policies by kind, layout and exploration."""
     alike = kinds_of(env.agents)
-    kinds: list[Kind] = []
+    kinds: list[StreamArrays] = []
     groups: list[TournamentGroup] = []
     for first in dict.fromkeys(alike):
         agents = tuple(agent for agent, kind in enumerate(alike) if kind == first)
         found = sorted({place for agent in agents for place in schedule.may_sit(agent)})
         trained = {p: who for p in found if isinstance(who := schedule.players[p], Player)}
         specs = [who.spec for who in trained.values()] or [stand_in(env.agents[first])]
-        kind = Kind(env, agents, specs[0].actions, specs[0].masked)
+        kind = StreamArrays(env, agents, specs[0].actions, specs[0].masked)
         kinds.append(kind)
         together: dict[tuple[Any, ...], list[int]] = {}
         for place, who in trained.items():
@@ -273,8 +237,8 @@ def _policy_groups(
             [np.arange(agent * env.num_envs, (agent + 1) * env.num_envs) for agent in agents]
         )
         for places in together.values():
-            random = _RandomOfKind(keys, turns, rest, streams)
-            groups.append(_group(kind, places, trained, random, len(schedule.players)))
+            rng = _RandomOfKind(keys, turns, rest, streams)
+            groups.append(_group(kind, places, trained, rng, len(schedule.players)))
     return kinds, groups
 
 
@@ -292,18 +256,18 @@ class _RandomOfKind(MatchRandom):
 
 
 def _group(
-    kind: Kind,
+    kind: StreamArrays,
     places: Sequence[int],
     players: Mapping[int, Player],
-    random: MatchRandom,
+    rng: MatchRandom,
     num_places: int,
 ) -> TournamentGroup:
     """Return a stack of these policies, with their weights."""
     specs = [players[place].spec for place in places]
     width = -(-len(kind.observations_flat) // STEP) * STEP
     none = [None] * len(places)  # noisy layers act on their means
-    stack = ActingStack(specs[0].network(), none, width, gathered=True, kept_rooms=KEPT_PASSES)
-    group = TournamentGroup(kind, specs, places, stack, (), random, num_places)
+    stack = ActingStack(specs[0].network(), none, width, gathered=True, cached_passes=KEPT_PASSES)
+    group = TournamentGroup(kind, specs, places, stack, (), rng, num_places)
     for place in places:
         group.load(place, players[place].snapshot)
     return group

@@ -25,11 +25,8 @@ if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
 
-def says_so(kind: type, flag: str, method: str) -> bool:
-    """Return whether a class sets this flag, and no subclass overrides the method since.
-
-    A flag about a method holds for the class that sets it, or one below it.
-    """
+def has_flag(kind: type, flag: str, method: str) -> bool:
+    """Return whether a class sets this flag and no class below overrides the method."""
     for each in kind.__mro__:
         if flag in vars(each):
             return bool(vars(each)[flag])
@@ -90,10 +87,7 @@ class Algorithm(ABC):
         return TrainingLayout(MOMENTS, (STEPS,))
 
     def training(self, learned: State) -> TrainingState:
-        """Return what a newborn may take over besides weights, from the result of `learned`.
-
-        It excludes the count of updates, which belongs to the place, and all state of streams.
-        """
+        """Return what a newborn may take over of `learned`, without states of streams."""
         optimizer = learned["optimizer"]
         return TrainingState({name: optimizer[name] for name in MOMENTS}, {STEPS: optimizer[STEPS]})
 
@@ -202,10 +196,7 @@ def are_finite(numbers: Floats) -> bool:
 
 @njit(**FAST)
 def clip(gradients: Floats, size: int, limits: Floats, norms: Floats) -> None:
-    """Scale rows down to norms of at most `limits` [G, 1]; write the norms before, [G, 1].
-
-    Only the first `size` numbers of a row count.
-    """
+    """Scale rows, of which `size` numbers count, to norms of at most `limits` [G, 1]."""
     for k in range(gradients.shape[0]):
         row, total = gradients[k], np.float32(0.0)
         for i in range(size):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.policies.algorithms.batch import Batch, Costs, Means
+from remuda.policies.algorithms.batch import LossCosts, Means, RolloutBatch
 from remuda.policies.algorithms.objective import (
     MinibatchObjective,
     Objective,
@@ -19,7 +19,7 @@ from remuda.policies.algorithms.objective import (
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.losses import kl_estimate, mean_of, normalised
 from remuda.policies.networks.actor_critic import ActorCritic
-from remuda.policies.side_by_side import Turns, each
+from remuda.policies.parallel_parts import Turns, each
 from remuda.policies.stack import ParameterStack
 from remuda.types import Floats, Integers
 
@@ -69,19 +69,13 @@ class Autograd:
         self,
         network: ActorCritic,
         part: ParameterStack,
-        costs: Costs,
+        costs: LossCosts,
         losses: Losses,
-        settings: Mapping[str, Tensor] | None = None,
-        anchor: ParameterStack | None = None,
-        normalises: bool = False,
-        objective: Objective | None = None,
+        settings: Mapping[str, Tensor] | None = None,  # the user's, [G, 1] each
+        anchor: ParameterStack | None = None,  # parameters of anchor policies
+        normalises: bool = False,  # advantages, by policy and minibatch
+        objective: Objective | None = None,  # computes `losses` by kernels
     ) -> None:
-        """Work on the policies of `part`.
-
-        `settings` are the user's, [G, 1] each; `anchor` holds anchor policies; `normalises`
-        normalises advantages by policy and minibatch; `objective` computes `losses` by kernels, on
-        the CPU and without an anchor, else torch does.
-        """
         self._network, self._part, self._anchor = network, part, anchor
         self._objective = objective
         self._losses, self._settings = losses, dict(settings or {})
@@ -131,7 +125,7 @@ class Autograd:
                 values.view(-1)[pick.flat[counts]] = found.flatten()[counts]
                 log_pi.view(-1)[pick.flat[counts]] = chances.flatten()[counts]
 
-    def step(self, batch: Batch, pick: Pick) -> Tensor:
+    def step(self, batch: RolloutBatch, pick: Pick) -> Tensor:
         """Write the gradients of the picked rows' loss; return the means [len(Means), G]."""
         if self._objective is not None:
             return self._step_by_kernels(self._objective, batch, pick)
@@ -182,7 +176,7 @@ class Autograd:
             share = mean_of(clipped.float(), valid)
             return torch.stack(Means(loss, policy_loss, error, entropy, kl, share))
 
-    def _step_by_kernels(self, objective: Objective, batch: Batch, pick: Pick) -> Tensor:
+    def _step_by_kernels(self, objective: Objective, batch: RolloutBatch, pick: Pick) -> Tensor:
         """Do as `step`: torch differentiates the network, and kernels what follows it.
 
         Rows go through in pieces, so that activations are still in the cache on the way back; a
@@ -198,10 +192,10 @@ class Autograd:
             number, piece = numbered
             with turns.failing(number):
                 inputs = network.prepare(part.parameters, piece.of(batch.observations))
-                said = network.policy_and_value(part.parameters, inputs, piece.memory)
+                outputs = network.policy_and_value(part.parameters, inputs, piece.memory)
                 with turns.of(number):  # what it adds up is added up in one order
-                    errors = self._differentiated(minibatch, piece, *said)
-                return part.gradients_of(said, errors)
+                    errors = self._differentiated(minibatch, piece, *outputs)
+                return part.gradients_of(outputs, errors)
 
         for number, found in enumerate(each(gradients_of, enumerate(self._pieces(pick)))):
             part.take(found, add=number > 0)
@@ -213,7 +207,6 @@ class Autograd:
     def _differentiated(
         self, minibatch: MinibatchObjective, piece: Pick, outputs: Tensor, values: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the gradients by outputs and values of a piece."""
         logits = self._network.actions.num_logits
         rows, order = rows_of(piece)
         joined = self._joined(outputs.detach(), values.detach(), order)
@@ -240,7 +233,6 @@ class Autograd:
 
     @property
     def _log_scales(self) -> Floats:
-        """Return [G, A] for continuous actions, else [G, 0]."""
         return log_scales_of(self._part, self._network.actions.num_scales)
 
     def _joined(self, outputs: Tensor, values: Tensor, order: Integers | None) -> Floats:

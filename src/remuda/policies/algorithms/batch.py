@@ -11,7 +11,7 @@ from remuda.types import Floats
 
 
 @dataclass(frozen=True)
-class Batch:
+class RolloutBatch:
     """Training data of K policies: [K, R, ...] on the learner's device."""
 
     observations: Tensor
@@ -24,7 +24,7 @@ class Batch:
     targets: Tensor
 
 
-class Costs(NamedTuple):
+class LossCosts(NamedTuple):
     """Hyperparameters of the loss, each [K, 1]."""
 
     clip: Floats

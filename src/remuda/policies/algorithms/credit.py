@@ -36,20 +36,14 @@ class Credit(NamedTuple):
 
 def credit_of(
     rollout: Rollout,
-    members: Sequence[int],
-    configs: Sequence[PolicyConfig],
-    returns: Sequence[RunningReturns],
-    values: Floats,
-    log_probs: Floats,
-    fresh: Bools | None = None,
+    members: Sequence[int],  # their rows of the rollout
+    configs: Sequence[PolicyConfig],  # by policy of the stack
+    returns: Sequence[RunningReturns],  # by policy of the stack, updated
+    values: Floats,  # [G, R] before the update
+    log_probs: Floats,  # [G, R] before the update
+    fresh: Bools | None = None,  # [G] whose values mean nothing and become a constant
 ) -> Credit:
-    """Compute the credit of some policies, each with its own discount, lambda and correction.
-
-    `members` are the policies' rows of the rollout; `configs` and `returns` are by policy of the
-    stack, and returns are updated. `values` and `log_probs` [G, R] are of the weights before the
-    update. Where `fresh` [G], values mean nothing yet and are overwritten by the constant that
-    agrees with the rewards.
-    """
+    """Compute the credit of some policies, each with its own discount, lambda and correction."""
     count = len(members)
     credit = Credit(
         weights=np.ones_like(values),
@@ -88,7 +82,6 @@ def _credit_one(
     targets: Floats,
     is_fresh: bool,
 ) -> None:
-    """Write the advantages and targets of one policy's rows."""
     used = len(values)
     streams = rollout.streams[policy, :used]
     rewards = rollout.rewards[policy, :used] * np.float32(config.reward_scale)

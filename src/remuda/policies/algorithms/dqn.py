@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from remuda.policies.algorithms.fused_q import FusedQ, Settings, Told
+from remuda.policies.algorithms.fused_q import FusedQ, Settings, StepMetrics
 from remuda.policies.algorithms.sequences import TransitionSequences
 from remuda.policies.algorithms.transition_algorithm import (
     Loss,
@@ -16,7 +16,7 @@ from remuda.policies.algorithms.transition_algorithm import (
     TransitionAlgorithm,
     Transitions,
 )
-from remuda.policies.combined import choices_of
+from remuda.policies.joint_actions import choices_of
 from remuda.policies.losses import among_allowed, q_learning_loss
 from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.encoders import encoder_for
@@ -75,8 +75,12 @@ class DQN(TransitionAlgorithm):
         """Use kernels where they support network and loss."""
         if isinstance(batch, TransitionSequences) or not self.is_fused:
             return super()._differentiate(batch, part)
-        told = self._fused_step(batch, part)
-        return told.loss, told.value, told.errors if batch.weights.numel() else told.losses
+        metrics = self._fused_step(batch, part)
+        return (
+            metrics.loss,
+            metrics.value,
+            metrics.errors if batch.weights.numel() else metrics.losses,
+        )
 
     @property
     def is_fused(self) -> bool:
@@ -88,7 +92,7 @@ class DQN(TransitionAlgorithm):
         names = (n for n in IN_KERNELS if hasattr(known, n))
         return all(getattr(type(self), n) is getattr(known, n) for n in names)
 
-    def _fused_step(self, batch: Transitions, part: Part) -> Told:
+    def _fused_step(self, batch: Transitions, part: Part) -> StepMetrics:
         return self._fused_q.step(part.online, part.target, batch)
 
     @cached_property

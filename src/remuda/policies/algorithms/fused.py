@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.policies.algorithms.batch import Batch, Costs
+from remuda.policies.algorithms.batch import LossCosts, RolloutBatch
 from remuda.policies.algorithms.fused_kernels import gather
 from remuda.policies.algorithms.objective import Objective, RowsOf, log_scales_of
 from remuda.policies.algorithms.samples import Pick
@@ -103,12 +103,10 @@ class _Cut:
 
     @property
     def here(self) -> slice:
-        """Return the policies of the pick."""
         return slice(self.first, self.end)
 
     @property
     def of_batch(self) -> RowsOf:
-        """Return which rows of the batch they are."""
         return RowsOf(self.members, self.index, self.counts)
 
 
@@ -119,11 +117,10 @@ class Fused:
         self,
         network: ActorCritic,
         part: ParameterStack,
-        costs: Costs,
+        costs: LossCosts,
         workspace: Workspace,
         normalises: bool = False,
     ) -> None:
-        """Work on the policies of `part`; see `Autograd`."""
         self._network, self._part, self._workspace = network, part, workspace
         self._objective = Objective(network.actions, costs, normalises)
         self.rows_at_once = workspace.rows  # rows of a policy that are best evaluated together
@@ -164,7 +161,7 @@ class Fused:
                     outputs, scales[cut.here], cut.of_batch, actions.numpy(), masks, *found
                 )
 
-    def step(self, batch: Batch, pick: Pick) -> Tensor:
+    def step(self, batch: RolloutBatch, pick: Pick) -> Tensor:
         """Write the gradients of the picked rows' loss; return the means [len(Means), G]."""
         self._part.gradients.zero_()
         heads, turned = self._heads(), self._turned()
@@ -187,7 +184,6 @@ class Fused:
 
     @property
     def _log_scales(self) -> Floats:
-        """Return [G, A] for continuous actions, else [G, 0]."""
         return log_scales_of(self._part, self._network.actions.num_scales)
 
     def _heads(self) -> list[_Head]:
@@ -207,7 +203,6 @@ class Fused:
         return heads
 
     def _store(self, heads: list[_Head]) -> None:
-        """Write the gradients of the heads."""
         parts = [slice(0, -1), slice(-1, None)] if len(heads) == 1 else [slice(None)] * 2
         for name, part, head in zip(HEADS, parts, (heads[0], heads[-1]), strict=True):
             self._gradients[f"{name}.weight"].copy_(head.gradient[:, part].mT)
@@ -221,7 +216,6 @@ class Fused:
         ]
 
     def _forward(self, observations: Tensor, cut: _Cut, heads: list[_Head]) -> _Piece:
-        """Run rows through the layers."""
         first, end = cut.first, cut.end
         piece = self._piece(first, end, cut.index.shape[1])
         network = self._network
@@ -286,10 +280,7 @@ class Fused:
 
 
 def _cut(pick: Pick, most: int) -> Iterator[_Cut]:
-    """Yield pieces of at most so many rows: a few rows of several policies, or many of one.
-
-    Many rows are cut into pieces of similar size: each costs some calls, however few its rows.
-    """
+    """Yield pieces of at most so many rows, of similar size: each piece costs some calls."""
     policies, rows = pick.rows.shape
     if policies * rows <= most:
         yield _Cut(0, policies, pick.members, pick.rows, pick.counts)

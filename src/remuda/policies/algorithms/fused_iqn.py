@@ -17,7 +17,7 @@ from remuda.policies.algorithms.fused_q import (
     BatchArrays,
     Head,
     Settings,
-    Told,
+    StepMetrics,
     arrays_of,
     best_of,
     by_kernels,
@@ -45,7 +45,7 @@ from remuda.policies.networks.flat_layers import (
     table_of,
     transpose_all,
 )
-from remuda.policies.networks.iqn import IQN
+from remuda.policies.networks.iqn import IQNetwork
 from remuda.policies.networks.quantile_pass import average, combine
 from remuda.policies.stack import ParameterStack, whole_rows
 from remuda.types import Array, Floats, Integers
@@ -76,8 +76,9 @@ class Layers(NamedTuple):
 class FusedIQN:
     """Loss and gradients of policies for batches of transitions."""
 
-    def __init__(self, network: IQN, settings: Settings) -> None:
-        self._kind, self._settings = KINDS[network.config.activation], settings
+    def __init__(self, network: IQNetwork, settings: Settings) -> None:
+        kind, huber = KINDS[network.config.activation], np.float32(settings.huber)
+        self._options = (kind, settings.double, huber)
         self._quantiles = network.own.quantiles
         self._samples = max(CHUNK // self._quantiles, 1)
         rows, actions = self._samples * self._quantiles, network.num_actions
@@ -107,37 +108,20 @@ class FusedIQN:
     @staticmethod
     def suits(network: Any, device: torch.device) -> bool:
         """Return whether these networks are supported here."""
-        return type(network) is IQN and by_kernels(network, device)
+        return type(network) is IQNetwork and by_kernels(network, device)
 
     def step(
         self, online: ParameterStack, target: ParameterStack, batch: Transitions, quantiles: Tensor
-    ) -> Told:
-        """Write the gradients of a batch of G policies to `online`.
-
-        `quantiles` [G, 2, B, N] are those at which s_t and s_tm1 are valued.
-        """
+    ) -> StepMetrics:
+        """Write a batch's gradients to `online`; `quantiles` [G, 2, B, N] are of s_t and s_tm1."""
         arrays = arrays_of(batch)
-        told: Floats = np.zeros((3, *arrays.a_tm1.shape), np.float32)
+        metrics: Floats = np.zeros((3, *arrays.a_tm1.shape), np.float32)
         means: Array = np.zeros((2, len(arrays.a_tm1)))
-        step_iqn(
-            self._layers,
-            self._head,
-            self._offsets,
-            self._kind,
-            self._settings.double,
-            np.float32(self._settings.huber),
-            whole_rows(online.flat),
-            whole_rows(target.flat),
-            whole_rows(online.gradients),
-            arrays,
-            quantiles.numpy(),
-            self._midpoints,
-            self._samples,
-            self._scratch,
-            told,
-            means,
-        )
-        return Told.of(told, means)
+        rows = whole_rows(online.flat), whole_rows(target.flat), whole_rows(online.gradients)
+        taus = (quantiles.numpy(), self._midpoints, self._samples)
+        layout = (self._layers, self._head, self._offsets)
+        step_iqn(*layout, *self._options, *rows, arrays, *taus, self._scratch, metrics, means)
+        return StepMetrics.of(metrics, means)
 
 
 @njit(**STRICT)
@@ -148,23 +132,18 @@ def step_iqn(
     kind: int,
     double: bool,
     huber: np.float32,
-    online: Floats,
-    target: Floats,
-    gradients: Floats,
+    online: Floats,  # [G, P]
+    target: Floats,  # [G, P]
+    gradients: Floats,  # [G, P], written
     batch: BatchArrays,
-    quantiles: Floats,
-    midpoints: Floats,
-    most: int,
+    quantiles: Floats,  # [G, 2, B, N] to value s_t and s_tm1
+    midpoints: Floats,  # [N] to choose actions
+    most: int,  # samples of a chunk
     scratch: Floats,
-    told: Floats,
-    means: Array,
+    metrics: Floats,  # [3, G, B], written: loss, mean value, mean error
+    means: Array,  # [2, G], added to: means of the first two
 ) -> None:
-    """Compute a batch, policy by policy, each in chunks of `most` samples.
-
-    `online`, `target` and `gradients` are [G, P]; `quantiles` [G, 2, B, N] value s_t and s_tm1;
-    `midpoints` [N] choose actions. Writes `told` [3, G, B], the loss, mean value and mean error of
-    each sample, and adds the means of the first two to `means` [2, G].
-    """
+    """Compute a batch, policy by policy, each in chunks of samples."""
     actions, count = head.actions, quantiles.shape[3]
     for k in range(online.shape[0]):
         for row in (online[k], target[k], gradients[k]):
@@ -178,9 +157,9 @@ def step_iqn(
             end = min(first + most, quantiles.shape[2])
             s_tm1, s_t = batch.s_tm1[k, first:end], batch.s_t[k, first:end]
             features = forward(layers.state, chooser, s_t, kind, scratch)
-            said = mix(layers, offsets, chooser, features, middle, kind, count, scratch)
+            activated = mix(layers, offsets, chooser, features, middle, kind, count, scratch)
             mean = part(scratch, offsets.mean, end - first, head.width)
-            average(said, mean)
+            average(activated, mean)
             select = values_of(mean, scratch, by, actions, offsets.select)
             if double:
                 features = forward(layers.state, target[k], s_t, kind, scratch)
@@ -189,18 +168,18 @@ def step_iqn(
             )
             taus = quantiles[k, 0, first:end].reshape(-1)
             embed(layers.quantile, target[k], taus, offsets.basis, scratch, here)
-            said = mix(layers, offsets, target[k], features, here, kind, count, scratch)
-            z_t = values_of(said, scratch, head.target, actions, offsets.z_t)
+            activated = mix(layers, offsets, target[k], features, here, kind, count, scratch)
+            z_t = values_of(activated, scratch, head.target, actions, offsets.z_t)
             features = forward(layers.state, online[k], s_tm1, kind, scratch)
             taus = quantiles[k, 1, first:end].reshape(-1)
             embed(layers.quantile, online[k], taus, offsets.basis, scratch, here)
-            said = mix(layers, offsets, online[k], features, here, kind, count, scratch)
-            z_tm1 = values_of(said, scratch, head.folded, actions, offsets.z_tm1)
-            by_z = part(scratch, offsets.by_z, len(said), actions)
+            activated = mix(layers, offsets, online[k], features, here, kind, count, scratch)
+            z_tm1 = values_of(activated, scratch, head.folded, actions, offsets.z_tm1)
+            by_z = part(scratch, offsets.by_z, len(activated), actions)
             differentiate_quantiles(
-                k, first, z_t, select, z_tm1, quantiles[k, 1], batch, huber, by_z, told, means
+                k, first, z_t, select, z_tm1, quantiles[k, 1], batch, huber, by_z, metrics, means
             )
-            back(layers, head, offsets, kind, gradients[k], s_tm1, said, scratch, first == 0)
+            back(layers, head, offsets, kind, gradients[k], s_tm1, activated, scratch, first == 0)
         unfold_gradients(head, scratch, gradients[k])
 
 
@@ -245,19 +224,19 @@ def back(
     kind: int,
     gradients: Floats,
     s_tm1: Floats,
-    said: Floats,
+    activated: Floats,
     scratch: Floats,
     fresh: bool,
 ) -> None:
     """Backpropagate from the errors of the quantile values to the gradients of all layers."""
-    hidden, rows, width = layers.hidden, said.shape[0], layers.state[0, OUTPUTS]
+    hidden, rows, width = layers.hidden, activated.shape[0], layers.state[0, OUTPUTS]
     by_z = part(scratch, offsets.by_z, rows, head.actions)
     by_head = scratch[head.gradients : head.gradients + (head.width + 1) * head.actions]
-    add_gradients(said, by_z, by_head, 0, head.width * head.actions, fresh)
+    add_gradients(activated, by_z, by_head, 0, head.width * head.actions, fresh)
     by_products = part(scratch, offsets.by_products, rows, width)
     if len(hidden):
-        by_said = part(scratch, hidden[len(hidden) - 1, ERRORS], rows, head.width)
-        linear(by_z, scratch, head.transposed, -1, by_said)
+        by_activated = part(scratch, hidden[len(hidden) - 1, ERRORS], rows, head.width)
+        linear(by_z, scratch, head.transposed, -1, by_activated)
         products = part(scratch, offsets.products, rows, width)
         backward(hidden, gradients, products, kind, scratch, fresh, by_products)
     else:
@@ -321,24 +300,19 @@ def take_apart(
 
 @njit(**STRICT)
 def differentiate_quantiles(
-    k: int,
-    first: int,
-    z_t: Floats,
-    select: Floats,
-    z_tm1: Floats,
-    quantiles: Floats,
+    k: int,  # the policy
+    first: int,  # sample of the chunk
+    z_t: Floats,  # [b * N, A] values by the target network
+    select: Floats,  # [b, A] to choose actions by
+    z_tm1: Floats,  # [b * N, A] values by the online network
+    quantiles: Floats,  # [B, N] of `z_tm1`
     batch: BatchArrays,
     huber: np.float32,
-    by_z: Floats,
-    told: Floats,
+    by_z: Floats,  # [b * N, A], written
+    metrics: Floats,  # as in `step_iqn`
     means: Array,
 ) -> None:
-    """Write the quantile Huber loss (`losses.quantile_loss`) and the errors `by_z` [b * N, A].
-
-    `first` is the chunk's first sample of policy k. Values are `z_t` [b * N, A] of the target
-    network, `select` [b, A] to choose actions by, and `z_tm1` [b * N, A] of the online network at
-    `quantiles` [B, N]. `told` and `means` are as in `step_iqn`.
-    """
+    """Write the quantile Huber loss (`losses.quantile_loss`) and its gradient by values."""
     samples, count = quantiles.shape
     zero, one, half = np.float32(0.0), np.float32(1.0), np.float32(0.5)
     each = np.float32(1.0 / count)
@@ -372,6 +346,6 @@ def differentiate_quantiles(
             loss += own / huber * each
             value += here * each
             off += apart * each * each
-        told[0, k, b], told[1, k, b], told[2, k, b] = loss, value, off
+        metrics[0, k, b], metrics[1, k, b], metrics[2, k, b] = loss, value, off
         means[0, k] += loss * weight / samples
         means[1, k] += value / samples

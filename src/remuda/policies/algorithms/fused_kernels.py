@@ -141,10 +141,7 @@ def evaluate(
 def standardise(
     advantages: Floats, members: Integers, index: Integers, counts: Integers, out: Floats
 ) -> None:
-    """Write mean and inverse standard deviation of each policy's advantages: [G, 2].
-
-    Only rows that count are used; the inverse is 0 where there is no deviation.
-    """
+    """Write mean and inverse deviation (0 if there is none) of each policy's advantages."""
     for k in range(index.shape[0]):
         own, count = advantages[members[k]], counts[k]
         mean, square = 0.0, 0.0
@@ -167,33 +164,27 @@ WORKED = 11
 
 @njit(**STRICT)
 def differentiate(
-    outputs: Floats,
-    members: Integers,
-    index: Integers,
-    counts: Integers,
+    outputs: Floats,  # [G, B, num_logits + 1] logits, then the value
+    members: Integers,  # [G] policies of the batch
+    index: Integers,  # [G, B] rows of the batch
+    counts: Integers,  # [G] rows that count; errors of others are 0
     actions: Integers,
     masks: Bools,
     sizes: Integers,
     log_prox: Floats,
     weights: Floats,
     advantages: Floats,
-    standard: Floats,
+    standard: Floats,  # [G, 2] result of `standardise`
     values_before: Floats,
     targets: Floats,
     clip: Floats,
     value_cost: Floats,
     value_clip: Floats,
     entropy_cost: Floats,
-    shares: Array,
-    means: Array,
+    shares: Array,  # [G] weight of a row
+    means: Array,  # [len(Means), G], added to
 ) -> None:
-    """Compute the loss from the heads' outputs and overwrite these by their errors.
-
-    `outputs` [G, B, num_logits + 1] are logits, then the value; errors are 0 where a row does not
-    count. `members` and `index` select the rows of actions, masks, log_prox, weights, advantages,
-    values and targets; the first `counts` of each policy count, each by its share. `standard` [G,
-    2] is the result of `standardise`. `means` are added to: see `Means`.
-    """
+    """Compute the loss from the heads' outputs and overwrite these by their errors."""
     num_logits = outputs.shape[2] - 1
     logits = np.empty((num_logits, BLOCK), np.float32)
     pi, log_pi = np.empty_like(logits), np.empty_like(logits)

@@ -46,7 +46,7 @@ class Settings(NamedTuple):
     huber: float  # error beyond which the loss is linear
 
 
-class Told(NamedTuple):
+class StepMetrics(NamedTuple):
     """Metrics of a step, for G policies and B samples."""
 
     loss: Tensor  # [G] mean over the samples, weighted
@@ -55,7 +55,7 @@ class Told(NamedTuple):
     errors: Tensor  # [G, B] temporal-difference errors
 
     @classmethod
-    def of(cls, samples: Floats, means: Array) -> Told:
+    def of(cls, samples: Floats, means: Array) -> StepMetrics:
         """Build them from losses, values and errors [3, G, B] and means of the first two."""
         losses, _, errors = torch.from_numpy(samples)
         loss, value = torch.from_numpy(means.astype(np.float32))
@@ -79,17 +79,9 @@ def arrays_of(batch: Transitions) -> BatchArrays:
     policies, samples = batch.a_tm1.shape
     allowed = batch.allowed_t if batch.allowed_t.numel() else torch.ones(policies, samples, 0) > 0
     weights = batch.weights if batch.weights.numel() else batch.weights.new_ones(policies, 0)
-    floats = (batch.s_tm1, batch.r_t, batch.discount_t, batch.s_t, weights)
-    s_tm1, r_t, discount_t, s_t, weights = (x.float().contiguous() for x in floats)
-    return BatchArrays(
-        s_tm1.numpy(),
-        batch.a_tm1.contiguous().numpy(),
-        r_t.numpy(),
-        discount_t.numpy(),
-        s_t.numpy(),
-        allowed.contiguous().numpy(),
-        weights.numpy(),
-    )
+    start = (batch.s_tm1.float(), batch.a_tm1, batch.r_t.float(), batch.discount_t.float())
+    parts = (*start, batch.s_t.float(), allowed, weights.float())
+    return BatchArrays(*(part.contiguous().numpy() for part in parts))
 
 
 def by_kernels(network: QNetwork, device: torch.device) -> bool:
@@ -141,13 +133,13 @@ class FusedQ:
     """Loss and gradients of policies for batches of transitions."""
 
     def __init__(self, network: QNetwork, settings: Settings) -> None:
-        self._kind, self._settings = KINDS[network.config.activation], settings
-        scratch = Scratch()
-        hidden = network.layers[:-1]
-        self._layers = table_of(network.shapes, hidden, scratch, CHUNK)
-        self._head = Head.of(network, scratch)
-        actions = network.num_actions
-        self._values: Integers = np.array([scratch.reserve(CHUNK * actions) for _ in range(4)])
+        scratch, numbers = Scratch(), CHUNK * network.num_actions
+        layers = table_of(network.shapes, network.layers[:-1], scratch, CHUNK)
+        head = Head.of(network, scratch)
+        values: Integers = np.array([scratch.reserve(numbers) for _ in range(4)])
+        self._layout = (layers, head, values)
+        kind, huber = KINDS[network.config.activation], np.float32(settings.huber)
+        self._options = (kind, settings.double, huber)
         self._scratch: Floats = np.zeros(scratch.size, np.float32)
 
     @staticmethod
@@ -155,34 +147,23 @@ class FusedQ:
         """Return whether these networks are supported here."""
         return type(network) is MLP and by_kernels(network, device)
 
-    def step(self, online: ParameterStack, target: ParameterStack, batch: Transitions) -> Told:
+    def step(
+        self, online: ParameterStack, target: ParameterStack, batch: Transitions
+    ) -> StepMetrics:
         """Write the gradients of a batch of G policies to `online`."""
         arrays = arrays_of(batch)
-        told: Floats = np.zeros((3, *arrays.a_tm1.shape), np.float32)
+        metrics: Floats = np.zeros((3, *arrays.a_tm1.shape), np.float32)
         means: Array = np.zeros((2, len(arrays.a_tm1)))
-        step_q(
-            self._layers,
-            self._head,
-            self._values,
-            self._kind,
-            self._settings.double,
-            np.float32(self._settings.huber),
-            whole_rows(online.flat),
-            whole_rows(target.flat),
-            whole_rows(online.gradients),
-            arrays,
-            self._scratch,
-            told,
-            means,
-        )
-        return Told.of(told, means)
+        rows = whole_rows(online.flat), whole_rows(target.flat), whole_rows(online.gradients)
+        step_q(*self._layout, *self._options, *rows, arrays, self._scratch, metrics, means)
+        return StepMetrics.of(metrics, means)
 
 
 @njit(**STRICT)
-def values_of(said: Floats, scratch: Floats, head: int, actions: int, out: int) -> Floats:
+def values_of(activated: Floats, scratch: Floats, head: int, actions: int, out: int) -> Floats:
     """Apply a folded head to the last hidden layer: [B, A]."""
-    found = part(scratch, out, said.shape[0], actions)
-    linear(said, scratch, head, head + said.shape[1] * actions, found)
+    found = part(scratch, out, activated.shape[0], actions)
+    linear(activated, scratch, head, head + activated.shape[1] * actions, found)
     return found
 
 
@@ -190,24 +171,19 @@ def values_of(said: Floats, scratch: Floats, head: int, actions: int, out: int) 
 def step_q(
     layers: Integers,
     head: Head,
-    values: Integers,
+    values: Integers,  # start in the scratch of four arrays [CHUNK, A]
     kind: int,
     double: bool,
     huber: np.float32,
-    online: Floats,
-    target: Floats,
-    gradients: Floats,
+    online: Floats,  # [G, P]
+    target: Floats,  # [G, P]
+    gradients: Floats,  # [G, P], written
     batch: BatchArrays,
     scratch: Floats,
-    told: Floats,
-    means: Array,
+    metrics: Floats,  # [3, G, B], written: loss, value, error
+    means: Array,  # [2, G], added to: means of the first two
 ) -> None:
-    """Compute a batch, policy by policy, each in chunks of samples.
-
-    `values` are the starts in the scratch of values of s_t, of the choosing network, of s_tm1, and
-    of the errors of the last. `online`, `target` and `gradients` are [G, P]. Writes `told` [3, G,
-    B], loss, value and error of each sample, and adds the means of the first two to `means` [2, G].
-    """
+    """Compute a batch, policy by policy, each in chunks of samples."""
     size, actions = head.width * head.actions, head.actions
     last = len(layers) - 1
     for k in range(online.shape[0]):
@@ -220,20 +196,20 @@ def step_q(
         for first in range(0, samples, CHUNK):
             end = min(first + CHUNK, samples)
             s_tm1, s_t = batch.s_tm1[k, first:end], batch.s_t[k, first:end]
-            said = forward(layers, target[k], s_t, kind, scratch)
-            q_t = values_of(said, scratch, head.target, actions, values[0])
+            activated = forward(layers, target[k], s_t, kind, scratch)
+            q_t = values_of(activated, scratch, head.target, actions, values[0])
             select = q_t
             if double:
-                said = forward(layers, online[k], s_t, kind, scratch)
-                select = values_of(said, scratch, head.folded, actions, values[1])
-            said = forward(layers, online[k], s_tm1, kind, scratch)
-            q_tm1 = values_of(said, scratch, head.folded, actions, values[2])
+                activated = forward(layers, online[k], s_t, kind, scratch)
+                select = values_of(activated, scratch, head.folded, actions, values[1])
+            activated = forward(layers, online[k], s_tm1, kind, scratch)
+            q_tm1 = values_of(activated, scratch, head.folded, actions, values[2])
             by_q = part(scratch, values[3], end - first, actions)
-            differentiate_q(k, first, q_t, select, q_tm1, batch, huber, by_q, told, means)
+            differentiate_q(k, first, q_t, select, q_tm1, batch, huber, by_q, metrics, means)
             weight, bias = 0, size
-            add_gradients(said, by_q, by_head, weight, bias, first == 0)
-            by_said = part(scratch, layers[last, ERRORS], end - first, layers[last, OUTPUTS])
-            linear(by_q, scratch, head.transposed, -1, by_said)
+            add_gradients(activated, by_q, by_head, weight, bias, first == 0)
+            by_activated = part(scratch, layers[last, ERRORS], end - first, layers[last, OUTPUTS])
+            linear(by_q, scratch, head.transposed, -1, by_activated)
             no_inputs = scratch[:0].reshape(0, 0)
             backward(layers, gradients[k], s_tm1, kind, scratch, first == 0, no_inputs)
         unfold_gradients(head, scratch, gradients[k])
@@ -259,10 +235,7 @@ def unfold_gradients(head: Head, scratch: Floats, gradients: Floats) -> None:
 
 @njit(**STRICT)
 def best_of(select: Floats, allowed: Bools) -> int:
-    """Return the first argmax of values [A] among those allowed; [0] allows all.
-
-    As in torch, NaN is the greatest.
-    """
+    """Return the first argmax of values [A] among those allowed; NaN is the greatest."""
     best = -1
     for j in range(select.size):
         if allowed.size and not allowed[j]:
@@ -276,23 +249,18 @@ def best_of(select: Floats, allowed: Bools) -> int:
 
 @njit(**STRICT)
 def differentiate_q(
-    k: int,
-    first: int,
-    q_t: Floats,
-    select: Floats,
-    q_tm1: Floats,
+    k: int,  # the policy
+    first: int,  # sample of the chunk
+    q_t: Floats,  # [b, A] values by the target network
+    select: Floats,  # [b, A] to choose actions by
+    q_tm1: Floats,  # [b, A] values by the online network
     batch: BatchArrays,
     huber: np.float32,
-    by_q: Floats,
-    told: Floats,
+    by_q: Floats,  # [b, A], written
+    metrics: Floats,  # as in `step_q`
     means: Array,
 ) -> None:
-    """Write the loss of Q-learning (`dqn.DQN.loss`) and the errors `by_q` [b, A].
-
-    `first` is the chunk's first sample of policy k. Values are `q_t` [b, A] of the target network,
-    `select` [b, A] to choose actions by, and `q_tm1` [b, A] of the online network. `told` and
-    `means` are as in `step_q`.
-    """
+    """Write the loss of Q-learning (`dqn.DQN.loss`) and its gradient by values."""
     samples = batch.a_tm1.shape[1]
     share = np.float32(1.0 / samples)
     for i in range(q_t.shape[0]):
@@ -310,6 +278,6 @@ def differentiate_q(
         for j in range(q_t.shape[1]):
             by_q[i, j] = np.float32(0.0)
         by_q[i, action] = slope * weight * share
-        told[0, k, b], told[1, k, b], told[2, k, b] = loss, value, error
+        metrics[0, k, b], metrics[1, k, b], metrics[2, k, b] = loss, value, error
         means[0, k] += loss * weight / samples
         means[1, k] += value / samples

@@ -11,10 +11,10 @@ from torch import Tensor
 from remuda.algorithms import Section
 from remuda.policies.algorithms.dqn import DQN
 from remuda.policies.algorithms.fused_iqn import FusedIQN
-from remuda.policies.algorithms.fused_q import Settings, Told
+from remuda.policies.algorithms.fused_q import Settings, StepMetrics
 from remuda.policies.algorithms.sequences import TransitionSequences
 from remuda.policies.algorithms.transition_algorithm import Loss, Part, Transitions
-from remuda.policies.combined import choices_of
+from remuda.policies.joint_actions import choices_of
 from remuda.policies.losses import among_allowed, quantile_loss
 from remuda.policies.networks import iqn
 from remuda.policies.networks.encoders import encoder_for
@@ -28,12 +28,12 @@ class IQN(DQN):
 
     section: ClassVar[Section] = "iqn"
     recurrent, branching = True, True
-    network: iqn.IQN
+    network: iqn.IQNetwork
 
     @classmethod
-    def network_for(cls, spec: PolicySpec) -> iqn.IQN:
+    def network_for(cls, spec: PolicySpec) -> iqn.IQNetwork:
         """Build a network with values for each action and quantile."""
-        return iqn.IQN(
+        return iqn.IQNetwork(
             spec.num_inputs,
             spec.actions.num_outputs,
             spec.config.network,
@@ -72,7 +72,7 @@ class IQN(DQN):
         """Return whether kernels compute steps on single transitions."""
         return self._is_as_in(IQN) and FusedIQN.suits(self.network, self.device)
 
-    def _fused_step(self, batch: Transitions, part: Part) -> Told:
+    def _fused_step(self, batch: Transitions, part: Part) -> StepMetrics:
         """Step by kernels; quantiles are drawn in the order of `loss`."""
         shape = 2, batch.a_tm1.shape[1], self.config.iqn.quantiles
         quantiles = torch.empty(part.end - part.first, *shape, dtype=torch.float32)

@@ -32,19 +32,16 @@ HALF = np.float32(0.5)
 
 @njit(**STRICT)
 def standard_scores(
-    outputs: Floats,
+    outputs: Floats,  # [B, A + 1] means, then the value
     first: int,
     count: int,
-    actions: Floats,
+    actions: Floats,  # [R, A]
     rows: Integers,
-    log_scales: Floats,
-    z: Floats,
-    chance: Floats,
+    log_scales: Floats,  # [A]
+    z: Floats,  # [A, BLOCK], written
+    chance: Floats,  # [BLOCK], written
 ) -> None:
-    """Write standard scores [A, BLOCK] and log-probabilities [BLOCK] of actions [R, A].
-
-    `outputs` [B, A + 1] are means, then the value; `log_scales` [A].
-    """
+    """Write standard scores and log-probabilities of actions."""
     size = log_scales.size
     for i in range(count):
         chance[i] = ZERO
@@ -85,9 +82,9 @@ def evaluate_normal(
 
 @njit(**STRICT)
 def differentiate_normal(
-    outputs: Floats,
-    log_scales: Floats,
-    by_scales: Floats,
+    outputs: Floats,  # [G, B, A + 1] means, then the value
+    log_scales: Floats,  # [G, A] log standard deviations
+    by_scales: Floats,  # [G, A] their errors, added to
     members: Integers,
     index: Integers,
     counts: Integers,
@@ -105,12 +102,7 @@ def differentiate_normal(
     shares: Array,
     means: Array,
 ) -> None:
-    """Compute the loss from the heads' outputs and overwrite these by their errors.
-
-    `outputs` [G, B, A + 1] are means, then the value; errors are 0 where a row does not count.
-    Errors of the log standard deviations `log_scales` [G, A] are added to `by_scales` [G, A]. All
-    else is as in `fused_kernels.differentiate`.
-    """
+    """Do as `fused_kernels.differentiate`, for continuous actions."""
     size = log_scales.shape[1]
     z, value = np.empty((size, BLOCK), np.float32), np.empty(BLOCK, np.float32)
     entropies = np.empty((1, BLOCK), np.float32)

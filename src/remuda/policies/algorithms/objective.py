@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from remuda.policies.actions import Actions, ContinuousActions, DiscreteActions
-from remuda.policies.algorithms.batch import Batch, Costs, Means
+from remuda.policies.algorithms.batch import LossCosts, Means, RolloutBatch
 from remuda.policies.algorithms.fused_kernels import differentiate, evaluate, standardise
 from remuda.policies.algorithms.normal_kernels import differentiate_normal, evaluate_normal
 from remuda.policies.algorithms.samples import Pick
@@ -29,10 +29,7 @@ class RowsOf(NamedTuple):
 
 
 def rows_of(pick: Pick) -> tuple[RowsOf, Integers | None]:
-    """Return a pick's rows, those that count first, and their order [G, B]; None: unchanged.
-
-    In sequences, padding is between the rows that count.
-    """
+    """Return a pick's rows, those that count first, and their order [G, B] if it changed."""
     if pick.valid is None or pick.memory is None:
         return RowsOf(pick.members, pick.rows, pick.counts), None
     order = np.argsort(pick.valid.numpy() <= 0.0, 1, kind="stable")
@@ -42,7 +39,7 @@ def rows_of(pick: Pick) -> tuple[RowsOf, Integers | None]:
 class Objective:
     """The objective of G policies, and its gradient by each row's outputs."""
 
-    def __init__(self, actions: Actions, costs: Costs, normalises: bool) -> None:
+    def __init__(self, actions: Actions, costs: LossCosts, normalises: bool) -> None:
         """Work on policies with these costs; `normalises` normalises advantages by minibatch."""
         self._actions, self._costs, self._normalises = actions, costs, normalises
         self._sizes: Integers = np.array(getattr(actions, "sizes", ()), np.int64)
@@ -69,11 +66,8 @@ class Objective:
         else:
             evaluate_normal(outputs, log_scales, *rows, actions, log_pi, values)
 
-    def of(self, batch: Batch, rows: RowsOf, log_scales: Floats) -> MinibatchObjective:
-        """Return the objective of one minibatch, which is differentiated part by part.
-
-        `log_scales` are [G, A] for continuous actions, else [G, 0].
-        """
+    def of(self, batch: RolloutBatch, rows: RowsOf, log_scales: Floats) -> MinibatchObjective:
+        """Return the objective of a minibatch; `log_scales` are [G, A], or [G, 0] if discrete."""
         return MinibatchObjective(
             self._costs, self._sizes, self._normalises, batch, rows, log_scales
         )
@@ -84,14 +78,13 @@ class MinibatchObjective:
 
     def __init__(
         self,
-        costs: Costs,
+        costs: LossCosts,
         sizes: Integers,
         normalises: bool,
-        batch: Batch,
+        batch: RolloutBatch,
         rows: RowsOf,
         log_scales: Floats,
     ) -> None:
-        """Use the rows in place; see `Objective.of`."""
         self._costs, self._sizes = costs, sizes
         # [len(Means), G] of the rows that were differentiated so far
         self.means: Array = np.zeros((len(Means._fields), len(rows.members)))

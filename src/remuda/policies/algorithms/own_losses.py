@@ -33,10 +33,7 @@ def checked(algorithm: str, losses: Losses) -> Losses:
 
 
 def check_loss(algorithm: str, found: object, samples: Sequence[int]) -> None:
-    """Check that `TransitionAlgorithm.loss` returned a loss of every sample, [G, B].
-
-    Raises ContractError otherwise, or where it depends on no weight.
-    """
+    """Raise ContractError unless `TransitionAlgorithm.loss` returned [G, B] with a gradient."""
     wanted = [*samples]
     parts = found if isinstance(found, tuple | list) else (found,)
     loss, value, error = (*parts, None, None, None)[:3]

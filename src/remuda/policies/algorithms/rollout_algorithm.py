@@ -17,21 +17,21 @@ from remuda.checkpoint.fitting import branch, fitting, whole
 from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.config import PolicyConfig, PPOConfig
 from remuda.experience.segments import AFTER, Rollout
-from remuda.policies.algorithms.algorithm import Algorithm, says_so
+from remuda.policies.algorithms.algorithm import Algorithm, has_flag
 from remuda.policies.algorithms.anchor import move_anchor
 from remuda.policies.algorithms.autograd import Autograd, Minibatch
-from remuda.policies.algorithms.batch import Batch, Costs, Means
+from remuda.policies.algorithms.batch import LossCosts, Means, RolloutBatch
 from remuda.policies.algorithms.credit import Credit, credit_of, others_in, steps_of
 from remuda.policies.algorithms.fused import Fused, Workspace
 from remuda.policies.algorithms.objective import Objective
 from remuda.policies.algorithms.own_losses import checked
-from remuda.policies.algorithms.rollout_groups import Group, Learned
+from remuda.policies.algorithms.rollout_groups import RolloutMetrics, TrainingGroup
 from remuda.policies.algorithms.samples import Rows, Sequences, alike, part_of
 from remuda.policies.networks.actor_critic import ActorCritic, count_observations
 from remuda.policies.networks.encoders import encoder_for
 from remuda.policies.running_returns import RunningReturns
 from remuda.policies.stack import ParameterStack, Side
-from remuda.policies.value_units import ValueUnits
+from remuda.policies.value_normalisation import ValueNormalisation
 from remuda.publish.training_state import TrainingLayout, TrainingState
 from remuda.types import Floats, Integers, State
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
 KL = Means._fields.index("kl")
-TOLD = (*Means._fields, "gradient_norm")  # metrics of a step, by policy
+METRICS = (*Means._fields, "gradient_norm")  # metrics of a step, by policy
 ANCHOR = "anchor"  # the anchor in a policy's training state
 # numbers of the training state: steps taken for training, and moments of returns
 PROGRESS = ("trained", "return_mean", "return_variance", "return_count")
@@ -84,7 +84,7 @@ class RolloutAlgorithm(Algorithm):
         self._normalises = ppo.normalise_advantages
         self._workspace: Workspace | None = None
         self._by_kernels = (
-            says_so(type(self), "fused", "losses")
+            has_flag(type(self), "fused", "losses")
             and self.device.type == "cpu"
             and Objective.suits(network.actions)
         )
@@ -99,7 +99,7 @@ class RolloutAlgorithm(Algorithm):
         self._anchor: ParameterStack | None = None
         if any(config.ppo.anchor_cost for config in self.configs):
             self._anchor = ParameterStack(network.shapes, len(self.configs), device)
-        self.costs = Costs(*(column(name) for name in Costs._fields))  # [K, 1] each
+        self.costs = LossCosts(*(column(name) for name in LossCosts._fields))  # [K, 1] each
         self._target_kl = column("target_kl")[:, 0]
 
     @abstractmethod
@@ -169,11 +169,11 @@ class RolloutAlgorithm(Algorithm):
     def configure(self, policy: int, config: PolicyConfig) -> None:
         """Apply hyperparameters from the policy's next update on."""
         super().configure(policy, config)
-        for name, column in zip(Costs._fields, self.costs, strict=True):
+        for name, column in zip(LossCosts._fields, self.costs, strict=True):
             column[policy] = _number(config.ppo, name)
         self._target_kl[policy] = _number(config.ppo, "target_kl")
 
-    def update(self, rollout: Rollout, members: Sequence[int]) -> Learned:
+    def update(self, rollout: Rollout, members: Sequence[int]) -> RolloutMetrics:
         """Train some policies, in ascending order, each on its own row of a rollout.
 
         A policy's result depends on its own row alone: each goes through all of its steps in its
@@ -190,7 +190,7 @@ class RolloutAlgorithm(Algorithm):
         batch, credit = self._prepare(rollout, samples, members)
         self._set_learning_rates(members)
         others, their_weight = others_in(rollout, credit.weights, members)
-        learned = Learned(
+        learned = RolloutMetrics(
             **self._train(batch, samples, members),
             effective=credit.effective,
             explained_variance=credit.explained_variance,
@@ -208,11 +208,8 @@ class RolloutAlgorithm(Algorithm):
 
     def _prepare(
         self, rollout: Rollout, samples: Rows | Sequences, members: Sequence[int]
-    ) -> tuple[Batch, Credit]:
-        """Prepare the batch, with values, advantages and targets.
-
-        The credit is also in the batch, but on the device.
-        """
+    ) -> tuple[RolloutBatch, Credit]:
+        """Prepare the batch; the credit is returned as well because the batch is on the device."""
         first, end = members[0], members[-1] + 1
         at: slice | list[int] = slice(first, end)  # neighbours are looked at where they are
         if end - first > len(members):
@@ -234,8 +231,8 @@ class RolloutAlgorithm(Algorithm):
             engine.evaluate(observations, actions, masks, picks, log_prox, before)
         outputs, units, fresh = before.cpu().numpy(), None, None
         values = outputs
-        if self.network.value_units:
-            units = ValueUnits.of(self.online, members)
+        if self.network.value_normalisation:
+            units = ValueNormalisation.of(self.online, members)
             values, fresh = units.real(outputs), units.counts[:, 0] == 0
         credit = credit_of(
             rollout, members, self.configs, self._returns, values, log_prox.cpu().numpy(), fresh
@@ -245,7 +242,7 @@ class RolloutAlgorithm(Algorithm):
             newer = units.counting(targets, steps_of(rollout, members, rows))
             before = self._to_device(newer.put(self.online, members, units, outputs))
             targets = newer.normalised(targets)
-        batch = Batch(
+        batch = RolloutBatch(
             observations=observations,
             actions=actions,
             masks=masks,
@@ -259,13 +256,12 @@ class RolloutAlgorithm(Algorithm):
 
     def _train(
         self,
-        batch: Batch,
+        batch: RolloutBatch,
         samples: Rows | Sequences,
         members: Sequence[int],
     ) -> dict[str, Any]:
-        """Train; return the fields of `Learned`."""
         groups = self._groups(samples, members)
-        sums = torch.zeros(len(TOLD), len(members), dtype=torch.float32, device=self.device)
+        sums = torch.zeros(len(METRICS), len(members), dtype=torch.float32, device=self.device)
         passes, trained = (np.zeros(len(members), np.int64) for _ in range(2))
         once = trained
         # Each group has its own clock: one with little data continues beside one with much.
@@ -287,10 +283,10 @@ class RolloutAlgorithm(Algorithm):
             if not groups:
                 break
         totals = sums / torch.from_numpy(passes).to(self.device)
-        found = dict(zip(TOLD, totals.cpu().numpy(), strict=True))
+        found = dict(zip(METRICS, totals.cpu().numpy(), strict=True))
         return found | {"samples": trained, "steps": once}
 
-    def _groups(self, samples: Rows | Sequences, members: Sequence[int]) -> list[Group]:
+    def _groups(self, samples: Rows | Sequences, members: Sequence[int]) -> list[TrainingGroup]:
         """Group policies with similar minibatches, so that none waits for a much larger one."""
         counts: dict[int, list[int]] = {}
         for i, units in enumerate(samples.units):
@@ -301,31 +297,32 @@ class RolloutAlgorithm(Algorithm):
             for found in alike([samples.minibatch(i, count) for i in those])
         ]
 
-    def _group(self, going: npt.ArrayLike, members: list[int], minibatches: int) -> Group:
+    def _group(self, going: npt.ArrayLike, members: list[int], minibatches: int) -> TrainingGroup:
         limits = KL_MARGIN * self._target_kl[members]
         watched = limits if np.isfinite(limits).any() else None
-        return Group(np.asarray(going), members, minibatches, watched, *self._engine(members))
+        return TrainingGroup(
+            np.asarray(going), members, minibatches, watched, *self._engine(members)
+        )
 
     def _go_through(
         self,
-        group: Group,
-        batch: Batch,
+        group: TrainingGroup,
+        batch: RolloutBatch,
         samples: Rows | Sequences,
         sums: Tensor,
         passes: Integers,
         trained: Integers,
-    ) -> Group | None:
-        """Run one epoch, a step for each minibatch; return the policies that continue, or None.
-
-        Metrics are added to `sums` [len(TOLD), members], `passes` and `trained`.
-        """
+    ) -> TrainingGroup | None:
+        """Run one epoch and add its metrics; return the policies that continue, or None."""
         parts = group.minibatches
         order = {
             i: self._streams[k].permutation(samples.units[i])
             for i, k in zip(group.going, group.members, strict=True)
         }
         # Added up apart: to look up the places of a group in each step costs more than to add.
-        told = torch.zeros(len(TOLD), len(group.going), dtype=torch.float32, device=self.device)
+        metrics = torch.zeros(
+            len(METRICS), len(group.going), dtype=torch.float32, device=self.device
+        )
         for number in range(parts):
             going = group.going
             pick = samples.pick(going, [part_of(order[i], number, parts) for i in going])
@@ -334,7 +331,7 @@ class RolloutAlgorithm(Algorithm):
             norm = self.clip_gradients(group.side.part.gradients, group.side.index)
             group.side.store_gradients()
             self.optimizer.step(group.members)
-            told += torch.cat((means, norm.T))
+            metrics += torch.cat((means, norm.T))
             passes[going] += 1
             trained[going] += pick.counts
             if group.limits is None:
@@ -342,12 +339,12 @@ class RolloutAlgorithm(Algorithm):
             stay = np.flatnonzero(~(means[KL].cpu().numpy() > group.limits))
             if len(stay) == len(going):
                 continue
-            sums.index_add_(1, torch.from_numpy(going).to(self.device), told)
+            sums.index_add_(1, torch.from_numpy(going).to(self.device), metrics)
             if not len(stay):
                 return None
             group = self._group(going[stay], [group.members[i] for i in stay], parts)
-            told = torch.zeros(len(TOLD), len(stay), dtype=torch.float32, device=self.device)
-        sums.index_add_(1, torch.from_numpy(group.going).to(self.device), told)
+            metrics = sums.new_zeros(len(METRICS), len(stay))
+        sums.index_add_(1, torch.from_numpy(group.going).to(self.device), metrics)
         return group
 
     def _set_learning_rates(self, members: Sequence[int]) -> None:
@@ -363,12 +360,9 @@ class RolloutAlgorithm(Algorithm):
         return self._workspace is not None and self._anchor is None
 
     def _engine(self, members: Sequence[int]) -> tuple[Side, Side | None, Fused | Autograd]:
-        """Return the policies side by side, their anchors, and the engine of loss and gradients.
-
-        It is created for each update: it holds only views, and the current hyperparameters.
-        """
+        """Return these policies side by side, their anchors, and their engine, for one update."""
         side = Side(self.online, members, self._copy("online", trainable=True))
-        costs = Costs(*(cost[list(members)] for cost in self.costs))
+        costs = LossCosts(*(cost[list(members)] for cost in self.costs))
 
         def autograd(anchor: ParameterStack | None) -> Autograd:
             settings = {name: self.settings_of(name, members) for name in self.settings}
@@ -393,8 +387,6 @@ class RolloutAlgorithm(Algorithm):
         return side, None, autograd(None)
 
     def _copy(self, name: str, trainable: bool = False) -> Callable[[], ParameterStack]:
-        """Return a function that allocates a stack for copies on first use."""
-
         def found() -> ParameterStack:
             if name not in self._copies:
                 network, count = self.network, len(self.configs)

@@ -11,7 +11,7 @@ from remuda.types import Floats, Integers
 
 
 @dataclass(frozen=True)
-class Learned:
+class RolloutMetrics:
     """Metrics of an update by policy, each [G]; means are over its own minibatches."""
 
     loss: Floats  # total loss
@@ -30,7 +30,7 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Group:
+class TrainingGroup:
     """Policies that are trained side by side because they have similar amounts of data."""
 
     going: Integers  # policies still training, by their position in the update

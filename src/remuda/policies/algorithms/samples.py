@@ -120,7 +120,7 @@ class Sequences:
             starts = rollout.starts[k, :count].copy()
             self._starts.append(starts)
             self._lengths.append(np.diff(np.append(starts, rollout.num_rows[k])) - 1)
-            self._memories.append(rollout.memories[k, :count])
+            self._memories.append(rollout.recurrent_states[k, :count])
         self._longest: Integers = np.array([int(lengths.max()) for lengths in self._lengths])
         # by policy, what can be picked
         self.units: list[Integers] = [np.arange(len(starts)) for starts in self._starts]
@@ -150,11 +150,7 @@ class Sequences:
             yield self._pick(members, units, longest + 1, 1)
 
     def _pick(self, members: Integers, units: Sequence[Integers], length: int, after: int) -> Pick:
-        """Pick `length` rows of each segment; `after` is 1 to include the final observation.
-
-        Where a policy has fewer segments than another, its first one is repeated, and none of those
-        rows counts.
-        """
+        """Pick rows of segments, padded; `after` is 1 to include the final observation."""
         size = max(len(each) for each in units)
         starts, last = (np.zeros((len(units), size), np.int64) for _ in range(2))
         memory = np.zeros((len(units), size, self._memories[0].shape[-1]), np.float32)
@@ -179,11 +175,7 @@ class Sequences:
 
 
 def alike(amounts: Sequence[Amount]) -> list[list[int]]:
-    """Group indices of amounts that are worth running together, in order.
-
-    A pass processes as many rows of each policy as the largest has. So policies with similar
-    amounts share one, and one with little does not wait for one with much.
-    """
+    """Group indices of similar amounts: a pass has as many rows of each policy as the largest."""
     if len(set(amounts)) == 1:
         return [list(range(len(amounts)))]
     order = sorted(range(len(amounts)), key=lambda i: (-amounts[i].longest, -amounts[i].units, i))

@@ -36,7 +36,7 @@ class TransitionSequences:
 
     def features(self, network: QNetwork, weights: Weights) -> Tensor:
         """Return a network's features of all inputs: [K, G, T + 1, F]."""
-        found = network.features_along(
+        found = network.unroll_features(
             weights, self.inputs.flatten(1, 2), self.states, self.burn_in
         )
         return found.view(*self.inputs.shape[:3], -1)

@@ -16,7 +16,7 @@ from remuda.checkpoint.fitting import fitting
 from remuda.checkpoint.state import restore_torch
 from remuda.config import PolicyConfig
 from remuda.errors import ConfigError
-from remuda.policies.algorithms.algorithm import Algorithm, says_so
+from remuda.policies.algorithms.algorithm import Algorithm, has_flag
 from remuda.policies.algorithms.own_losses import check_loss
 from remuda.policies.algorithms.sequences import TransitionSequences
 from remuda.policies.losses import mean_of
@@ -73,7 +73,7 @@ class Loss(NamedTuple):
     """[G, B]: temporal-difference errors, for prioritised replay; None: the losses are used."""
 
 
-class Learned(NamedTuple):
+class UpdateMetrics(NamedTuple):
     """Metrics of an update by policy, on the learner's device: [G] each, except the errors."""
 
     loss: Tensor  # mean loss of a batch
@@ -151,12 +151,12 @@ class TransitionAlgorithm(Algorithm):
     @classmethod
     def learns_from_sequences(cls) -> bool:
         """Return whether the class of `loss` supports sequences."""
-        return says_so(cls, "recurrent", "loss")
+        return has_flag(cls, "recurrent", "loss")
 
     @classmethod
     def values_each_choice(cls) -> bool:
         """Return whether the class of `loss` values each choice separately."""
-        return says_so(cls, "branching", "loss")
+        return has_flag(cls, "branching", "loss")
 
     @abstractmethod
     def loss(
@@ -227,7 +227,7 @@ class TransitionAlgorithm(Algorithm):
 
     def update(
         self, batch: Transitions | TransitionSequences, first: int = 0, end: int | None = None
-    ) -> Learned:
+    ) -> UpdateMetrics:
         """Train policies `first` to `end - 1`, one step on a batch of each."""
         end = len(self.configs) if end is None else end
         part = self._part(first, end)
@@ -238,12 +238,12 @@ class TransitionAlgorithm(Algorithm):
             self.updates[policy] += 1
         with torch.no_grad():
             self.renew_targets(part)
-        return Learned(loss, norm.squeeze(1), value, errors)
+        return UpdateMetrics(loss, norm.squeeze(1), value, errors)
 
     def _differentiate(
         self, batch: Transitions | TransitionSequences, part: Part
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Write the gradients of a batch; return loss [G], value [G] and errors of `Learned`."""
+        """Write the gradients of a batch; return loss, value and errors of `UpdateMetrics`."""
         # Sequences come only to algorithms that are `recurrent`; `PolicySpec.network` sees to it.
         found = self.loss(batch, part)  # type: ignore[arg-type]
         check_loss(self.configs[0].algorithm, found, batch.r_t.shape)

@@ -29,10 +29,7 @@ KINDS = {"relu": RELU, "tanh": TANH}
 
 @njit(**FAST)
 def activate_in_place(x: Floats, kind: int) -> None:
-    """Apply ReLU, or tanh as a quotient of polynomials, to within 4 units in the last place.
-
-    Coefficients as in Eigen's generic_fast_tanh; beyond 7.9 it is one such unit below 1.
-    """
+    """Apply ReLU, or tanh to within 4 units in the last place (Eigen's generic_fast_tanh)."""
     limit, one = np.float32(7.90531110763549805), np.float32(1.0)
     if kind == RELU:
         for i in range(x.size):

@@ -15,10 +15,10 @@ from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.layers import linear_shapes
 from remuda.policies.networks.network import Network, apply, apply_hidden
 from remuda.policies.networks.perceptron import LINEAR, through
-from remuda.policies.networks.recurrent import GATES, gate_shapes, recur, recur_along
+from remuda.policies.networks.recurrent import GATES, gate_shapes, recur, unroll_recurrent
 from remuda.policies.networks.scaling import Scale, scaled
 from remuda.policies.stack import Parameters, Shapes
-from remuda.policies.value_units import VALUE_COUNT, VALUE_MEAN, VALUE_VARIANCE, real_values
+from remuda.policies.value_normalisation import VALUE_COUNT, VALUE_MEAN, VALUE_VARIANCE, real_values
 
 # buffers of the moments by which observations are normalised
 MEAN, VARIANCE, COUNT = "observations.mean", "observations.variance", "observations.count"
@@ -39,16 +39,11 @@ class ActorCritic(Network):
         num_inputs: int,
         actions: Actions,
         config: NetworkConfig,
-        normalised: bool = False,
+        normalised: bool = False,  # by moments of observations, in buffers
         encoder: Encoder | None = None,
-        scale: Scale = 1.0,
-        value_units: bool = False,
+        scale: Scale = 1.0,  # multiplies inputs
+        value_normalisation: bool = False,  # PopArt
     ) -> None:
-        """Compute the shapes.
-
-        `normalised`: buffers hold moments that normalise observations. `scale`: multiplies inputs.
-        `value_units`: PopArt (`remuda.policies.value_units`).
-        """
         super().__init__(num_inputs, config)
         self.actions, self.normalised = actions, normalised
         self.encoder, self.input_scale = encoder, scale
@@ -73,8 +68,8 @@ class ActorCritic(Network):
         if normalised:
             shapes |= {MEAN: (1, num_inputs), VARIANCE: (1, num_inputs), COUNT: (1, 1)}
             self.buffers |= {MEAN, VARIANCE, COUNT}
-        self.value_units = value_units
-        if value_units:
+        self.value_normalisation = value_normalisation
+        if value_normalisation:
             moments = (VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT)
             shapes |= dict.fromkeys(moments, (1, 1))
             self.buffers |= set(moments)
@@ -175,12 +170,12 @@ class ActorCritic(Network):
         """
         weights = dict(parameters)
         if memory is not None and self.encoder is not None and self.encoder.memory:
-            x = self.encoder.features_along(self._towers[0], weights, inputs, memory)
+            x = self.encoder.unroll_features(self._towers[0], weights, inputs, memory)
             x = self._through_hidden(weights, self._towers[0], x)
         else:
             x = self._features(weights, self._towers[0], inputs)
             if memory is not None:
-                x = recur_along(weights, x, memory)
+                x = unroll_recurrent(weights, x, memory)
         if not self.config.serves_both:
             values = apply(weights, "value", self._features(weights, "value_hidden", inputs))
             return self._with_scales(weights, apply(weights, "policy", x)), values.squeeze(-1)
@@ -199,7 +194,7 @@ class ActorCritic(Network):
             moments = {"mean": parameters[MEAN], "scale": scale_of(parameters[VARIANCE])}
         inputs = self._prepared(moments, observations)
         values = self.policy_and_value(parameters, inputs, memory)[1]
-        return real_values(parameters, values) if self.value_units else values
+        return real_values(parameters, values) if self.value_normalisation else values
 
     def prepare(self, parameters: Parameters, observations: Tensor) -> Tensor:
         """Convert observations [K, B, num_inputs] of any dtype to network inputs."""

@@ -17,7 +17,7 @@ from remuda.memory.aligned import aligned_zeros
 from remuda.policies.networks.activations import KINDS, STRICT, activate_in_place
 from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.flat_layers import CHUNK, linear_at, part
-from remuda.types import Floats, Integers
+from remuda.types import Array, Floats, Integers
 
 # columns of a layer table: addresses of the first policy's weight and bias, the bytes from each to
 # the next policy's, and the layer's sizes
@@ -80,18 +80,14 @@ class GatheredPass:
         self._inputs, self._outputs = (np.zeros((0, size), np.float32) for size in layers.sizes)
 
     def __call__(self, inputs: Floats, begins: Integers, streams: Integers) -> Floats:
-        """Return outputs [M, outputs] of some streams, overwritten by the next pass.
-
-        `inputs` [N, num_inputs] are those of all streams; `streams` [M] lists stream numbers,
-        sorted by policy from `begins` [K + 1].
-        """
+        """Return outputs of `streams`, sorted by policy from `begins`, until the next pass."""
         count = len(streams)
         if count > len(self._inputs):
             self._inputs, self._outputs = (
                 aligned_zeros((2 * count, size)) for size in self._layers.sizes
             )
         x, out = self._inputs[:count], self._outputs[:count]
-        _gather(inputs, streams, x)
+        gather_rows(inputs, streams, x)
         self._layers.write_outputs(x, begins, out)
         return out
 
@@ -124,16 +120,13 @@ def layer_of(x: Floats, layers: Integers, i: int, policy: int, out: Floats) -> N
 @njit(**STRICT)
 def go_through(
     layers: Integers,
-    inputs: Floats,
-    policies: Integers,
-    kind: int,
-    rooms: Floats,
-    outputs: Floats,
+    inputs: Floats,  # [M, I], sorted by policy
+    policies: Integers,  # [K + 1] start of each policy's rows
+    kind: int,  # of activation
+    rooms: Floats,  # [2, CHUNK * widest hidden layer] scratch
+    outputs: Floats,  # [M, O], written
 ) -> None:
-    """Run perceptrons on inputs [M, I] whose rows are sorted by policy, from `policies` [K + 1].
-
-    `kind` is the activation; `rooms` [2, CHUNK * widest hidden layer] is scratch space.
-    """
+    """Run perceptrons."""
     last = len(layers) - 1
     for k in range(policies.size - 1):
         for first in range(policies[k], policies[k + 1], CHUNK):
@@ -148,7 +141,8 @@ def go_through(
 
 
 @njit(cache=True)
-def _gather(source: Floats, streams: Integers, to: Floats) -> None:
+def gather_rows(source: Array, streams: Integers, to: Array) -> None:
+    """Copy the rows of these streams."""
     for i in range(streams.size):
         row, copy = source[streams[i]], to[i]  # of rows it is plain that they do not overlap
         for j in range(row.size):

@@ -68,7 +68,6 @@ class _Sizes(NamedTuple):
 
     @property
     def run(self) -> int:
-        """Return the numbers that a kernel sees of one row."""
         return self.kernel * self.channels
 
 
@@ -150,7 +149,6 @@ class _Convolve(torch.autograd.Function):
     def forward(
         ctx: Any, activation: str, stride: int, x: Tensor, weight: Tensor, bias: Tensor
     ) -> Tensor:
-        """Convolve, and save what backward needs."""
         weights = _last(weight)
         ctx.activation, ctx.stride = activation, stride
         out = _forward(x, weights, bias.contiguous(), stride, activation)
@@ -159,7 +157,6 @@ class _Convolve(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *by_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients by images, weights and biases."""
         x, weight, bias, weights, out = ctx.saved_tensors
         n = _sizes(x, weights, ctx.stride)
         if torch.is_grad_enabled():  # this gradient is to be differentiated itself
@@ -198,31 +195,29 @@ def _steps(*steps: int) -> Integers:
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def tiles_of(
-    counts: Integers,
+    counts: Integers,  # [LEVELS] of products, the outermost loop first
     rows: int,
     columns: int,
     a: int,
     a_row: int,
     a_sum: int,
-    a_steps: Integers,
+    a_steps: Integers,  # [LEVELS] distances from one to the next
     b: int,
     b_sum: int,
-    b_steps: Integers,
-    bias: int,
+    b_steps: Integers,  # [LEVELS]
+    bias: int,  # [columns]; 0: add to `out`
     out: int,
     out_row: int,
-    out_steps: Integers,
-    terms: int,
-    runs: int,
+    out_steps: Integers,  # [LEVELS]
+    terms: int,  # of each run
+    runs: int,  # of each sum
     a_run: int,
     b_run: int,
 ) -> None:
     """Write many products of the same sizes, at regular distances, in four nested loops.
 
-    Each product is as in `tiles.tile`, but `rows` and `columns` may need several tiles. `a`, `b`,
-    `bias` and `out` are addresses of 32-bit floats; distances count floats. `counts` and all
-    `*_steps` are [LEVELS], the outermost loop first. A bias of 0 adds to `out`. `terms` are those
-    of each run, `runs` those of each sum; other arguments as in `tiles.tile`.
+    Each is as in `tiles.tile`, of sizes that may need several tiles. `a`, `b`, `bias` and `out` are
+    addresses of 32-bit floats; distances are in floats.
     """
     # Tiles of like heights: of a single row each sum would have to wait for itself.
     tallest = -(-rows // -(-rows // ROWS))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from remuda.policies.networks.along import along
+from remuda.policies.networks.unroll import unroll
 from remuda.policies.stack import Parameters
 
 Weights = dict[str, Tensor]  # named plain weights of one pass, each [K, ...]
@@ -60,7 +60,7 @@ class Encoder(ABC):
         """Return features and next states from states [K, B, memory]."""
         return self.features(tower, weights, inputs), state
 
-    def features_along(
+    def unroll_features(
         self,
         tower: str,
         weights: Weights,
@@ -73,4 +73,4 @@ class Encoder(ABC):
         def step(now: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
             return self.step(tower, weights, now, before)
 
-        return along(step, inputs, state, burn_in)
+        return unroll(step, inputs, state, burn_in)

@@ -6,42 +6,20 @@ them for K policies at once.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from remuda.config import PolicyConfig
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.networks.convolutions import Convolutions
 from remuda.policies.networks.encoder import Encoder
 from remuda.policies.networks.lifted import lifted, memory_of_module
-from remuda.policies.networks.pictures import Picture, PictureEncoder
+from remuda.policies.networks.pictures import PictureEncoder
+
+if TYPE_CHECKING:
+    from remuda.policies.spec import PolicySpec
 
 
-class Observer(Protocol):
-    """The parts of a policy's specification that an encoder depends on."""
-
-    @property
-    def config(self) -> PolicyConfig:
-        """Return the policy's configuration."""
-
-    @property
-    def observation(self) -> tuple[int, ...]:
-        """Return the shape of an observation."""
-
-    @property
-    def observation_size(self) -> int:
-        """Return the numbers in one observation, unstacked."""
-
-    @property
-    def pictures(self) -> tuple[Picture, ...]:
-        """Return the images in an observation."""
-
-
-def encoder_for(spec: Observer) -> Encoder | None:
-    """Return the encoder of a policy's configuration; None: it has none.
-
-    Raises ConfigError where the user's module cannot be loaded or may not be recurrent, and
-    ContractError where the layers do not fit the observation.
-    """
+def encoder_for(spec: PolicySpec) -> Encoder | None:
+    """Return the encoder, None if there is none; raise ConfigError or ContractError."""
     network = spec.config.network
     if network.module:
         found = lifted(network.module, network.options, _shape_of(spec))
@@ -53,7 +31,7 @@ def encoder_for(spec: Observer) -> Encoder | None:
     return None
 
 
-def _convolutions(spec: Observer) -> Encoder:
+def _convolutions(spec: PolicySpec) -> Encoder:
     network, size, pictures = spec.config.network, spec.observation_size, spec.pictures
     if not pictures:
         raise ContractError(
@@ -66,7 +44,7 @@ def _convolutions(spec: Observer) -> Encoder:
     return PictureEncoder(layers, activation, pictures, size, spec.config.n_frames)
 
 
-def memory_of(spec: Observer) -> int:
+def memory_of(spec: PolicySpec) -> int:
     """Return the size of a policy's recurrent state; errors as in `encoder_for`."""
     network = spec.config.network
     if not network.module:
@@ -74,13 +52,13 @@ def memory_of(spec: Observer) -> int:
     return memory_of_module(network.module, network.options, _shape_of(spec)) or network.recurrent
 
 
-def _shape_of(spec: Observer) -> tuple[int, ...]:
+def _shape_of(spec: PolicySpec) -> tuple[int, ...]:
     """Return the input shape of a user's module; stacked frames come first."""
     frames = (spec.config.n_frames,) if spec.config.n_frames > 1 else ()
     return (*frames, *spec.observation)
 
 
-def _check_recurrent(spec: Observer) -> None:
+def _check_recurrent(spec: PolicySpec) -> None:
     """Refuse a recurrent module where `network.recurrent` is refused, or is set as well."""
     config, network = spec.config, spec.config.network
     told = f"policy.network.module {network.module} has a state_size"

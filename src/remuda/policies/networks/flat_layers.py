@@ -113,10 +113,7 @@ def linear_at(x: Floats, weight: int, bias: int, out: Floats) -> None:
 def add_gradients(
     x: Floats, errors: Floats, row: Floats, weight: int, bias: int, fresh: bool
 ) -> None:
-    """Add a layer's gradients to `row`, summed over a batch in order; `fresh` overwrites.
-
-    `x` [B, I] are its inputs, `errors` [B, O] those of its outputs; places as in `linear`.
-    """
+    """Add a layer's gradients, from inputs [B, I] and output errors [B, O]; `fresh` overwrites."""
     rows, outputs = errors.shape
     inputs = x.shape[1]
     at = row.ctypes.data + NUMBER * weight
@@ -182,19 +179,14 @@ def forward(layers: Integers, row: Floats, x: Floats, kind: int, scratch: Floats
 @njit(**STRICT)
 def backward(
     layers: Integers,
-    gradients: Floats,
-    x: Floats,
-    kind: int,
+    gradients: Floats,  # of the policy, added to
+    x: Floats,  # [B, I]
+    kind: int,  # of activation
     scratch: Floats,
-    fresh: bool,
-    by_inputs: Floats,
+    fresh: bool,  # overwrite the gradients
+    by_inputs: Floats,  # [B, I] errors, written; [B, 0]: not needed
 ) -> None:
-    """Backpropagate through the layers of the last `forward` call, with the same inputs [B, I].
-
-    The errors of the last outputs and the transposed weights are in the scratch. `gradients` is the
-    policy's row, which is added to, or with `fresh` overwritten. `by_inputs` [B, I] receives the
-    errors of the inputs; [B, 0]: they are not needed.
-    """
+    """Backpropagate the errors in the scratch through the layers of the last `forward` call."""
     rows = x.shape[0]
     for i in range(len(layers) - 1, -1, -1):
         outputs = layers[i, OUTPUTS]
@@ -222,11 +214,7 @@ def slopes(errors: Floats, activations: Floats, kind: int) -> None:
 
 @njit(**STRICT)
 def fold_head(row: Floats, at: int, width: int, actions: int, dueling: bool, head: Floats) -> None:
-    """Write a policy's head as it is used: a weight [width, A], then a bias [A].
-
-    `at` is the head's start in the policy's row. A dueling head has a value and A advantages there:
-    see `layers.fold_dueling`.
-    """
+    """Write a head as weight [width, A] and bias [A], folding a dueling one (`fold_dueling`)."""
     if not dueling:
         for i in range((width + 1) * actions):
             head[i] = row[at + i]

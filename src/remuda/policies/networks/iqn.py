@@ -18,7 +18,7 @@ from remuda.policies.networks.scaling import Scale
 from remuda.policies.stack import Parameters
 
 
-class IQN(QNetwork):
+class IQNetwork(QNetwork):
     """Action values at sampled quantiles of the return.
 
     The encoder, or without one the first hidden layer, maps the observation to features. These are

@@ -23,9 +23,9 @@ from torch.func import functional_call, vmap
 
 from remuda.errors import ConfigError, ContractError
 from remuda.loading import load
-from remuda.policies.networks.bound import BoundModules
-from remuda.policies.networks.cells import with_own_parts
 from remuda.policies.networks.encoder import Encoder, Weights
+from remuda.policies.networks.per_policy_modules import PerPolicyModules
+from remuda.policies.networks.vmap_rules import with_own_parts
 from remuda.policies.stack import Parameters
 
 FEW = 16  # policies up to which calling one module after another is faster, as they act
@@ -56,11 +56,7 @@ class _Turns:
 
 
 def lifted(path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> LiftedModule:
-    """Load, check and try a user's module; each caller gets its own pattern.
-
-    During a pass a policy's weights are set in the pattern, so threads that share one wait for each
-    other.
-    """
+    """Load, check and try a user's module; each caller gets its own pattern for its threads."""
     return copy.deepcopy(_tried(path, json.dumps(options, sort_keys=True), shape))
 
 
@@ -122,7 +118,7 @@ class LiftedModule(Encoder):
         self.width = self._try()
         self._calling = _Turns()
         self._pattern, self._liftable = self._copies()
-        self._bound = BoundModules(self._pattern, tuple(self._floats))
+        self._bound = PerPolicyModules(self._pattern, tuple(self._floats))
         self._in_one_pass = self._can_be_lifted()
 
     def shapes(self, tower: str) -> dict[str, tuple[int, ...]]:
@@ -184,7 +180,6 @@ class LiftedModule(Encoder):
         return tuple(torch.stack(parts) for parts in zip(*each, strict=True))
 
     def _own(self, tower: str, weights: Weights) -> dict[str, Tensor]:
-        """Return a tower's weights by their names in the module."""
         return {name: weights[f"{tower}_module.{name}"] for name in self._floats}
 
     def bind(self, weights: Weights) -> None:
@@ -205,7 +200,6 @@ class LiftedModule(Encoder):
         return self._moved[device]
 
     def _call(self, weights: Mapping[str, Tensor], *given: Tensor) -> Outputs:
-        """Call the module for one policy; return a tuple."""
         with self._calling:
             found = functional_call(self._pattern, dict(weights), given)
         return tuple(found) if self.memory else (found,)

@@ -16,7 +16,6 @@ class PolicyModule(nn.Module):
     """
 
     def __init__(self, network: Network, parameters: Parameters) -> None:
-        """Copy the named weights of one policy, each [1, *shape]."""
         super().__init__()
         self._network, self._names = network, tuple(parameters)
         for name, values in parameters.items():

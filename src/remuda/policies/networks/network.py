@@ -73,10 +73,7 @@ class Network(ABC):
         observations: Tensor,  # noqa: ARG002
         memory: Tensor | None = None,  # noqa: ARG002
     ) -> Tensor | None:
-        """Return state values [K, B] of observations [K, B, num_inputs]; None: no value head.
-
-        `memory` [K, B, memory] is a recurrent network's state before them.
-        """
+        """Return state values [K, B] for recurrent states [K, B, memory]; None: no head."""
         return None
 
     @property
@@ -85,10 +82,7 @@ class Network(ABC):
         return ()
 
     def compiled_pass(self, weights: Weights, inputs: Tensor) -> Callable[[], Floats] | None:
-        """Return a compiled `outputs` on the CPU, or None.
-
-        Weights (from `acting`) and inputs [K, N, num_inputs] are read in place in each pass.
-        """
+        """Return a compiled `outputs` that reads both arguments in place; None: there is none."""
         layers = self.compiled_layers(weights)
         return None if layers is None else CompiledPass(layers, inputs)
 

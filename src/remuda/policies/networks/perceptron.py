@@ -39,7 +39,6 @@ def through(x: Tensor, layers: Layers, activation: str) -> Tensor:
 
 
 def _fit(x: Tensor, layers: Layers) -> bool:
-    """Return whether policies and widths match."""
     policies, _, width = x.shape
     for weight, bias in layers:
         outputs = weight.shape[-1]
@@ -50,7 +49,6 @@ def _fit(x: Tensor, layers: Layers) -> bool:
 
 
 def _by_torch(activation: str, x: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-    """Apply layers by torch operations."""
     for weight, bias in zip(tensors[::2], tensors[1::2], strict=True):
         x = torch.baddbmm(bias, x, weight)
         if activation:  # in place, as no caller needs what was before
@@ -59,7 +57,6 @@ def _by_torch(activation: str, x: Tensor, tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _forward(activation: str, x: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return the outputs of each layer, after its activation."""
     found, x = [], _in_rows(x)
     for weight, bias in zip(tensors[::2], tensors[1::2], strict=True):
         out = x.new_empty(*x.shape[:2], weight.shape[2])
@@ -76,7 +73,6 @@ class _Through(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, activation: str, x: Tensor, *tensors: Tensor) -> Tensor:
-        """Apply all layers, and save their outputs."""
         found = _forward(activation, x, tensors)
         ctx.activation, ctx.count = activation, len(tensors)
         # What nothing follows is not needed on the way back, so others may change it in place.
@@ -85,7 +81,6 @@ class _Through(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *by_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients by inputs and layers."""
         saved: tuple[Tensor, ...] = ctx.saved_tensors
         inputs, tensors, found = saved[0], saved[1 : 1 + ctx.count], saved[1 + ctx.count :]
         needed, errors = ctx.needs_input_grad[1:], by_outputs[0]
@@ -128,5 +123,4 @@ def gradients_of(
 
 
 def _in_rows(x: Tensor) -> Tensor:
-    """Return the tensor with contiguous rows."""
     return x if x.stride(2) == 1 or x.shape[2] == 1 else x.contiguous()

@@ -38,7 +38,7 @@ def guess_layout(shape: tuple[int, ...], is_pixels: bool) -> Guess:
     return Guess(layout, channels in COLOURS and min(side, middle) >= CLEAR)
 
 
-class Picture(NamedTuple):
+class ImagePart(NamedTuple):
     """An image among the numbers of an observation."""
 
     start: int  # its first number in one observation
@@ -55,17 +55,12 @@ class PictureEncoder(Encoder):
 
     def __init__(
         self,
-        layers: tuple[tuple[int, int, int], ...],
+        layers: tuple[tuple[int, int, int], ...],  # channels, kernel, stride
         activation: str,
-        pictures: tuple[Picture, ...],
-        size: int,
-        frames: int,
+        pictures: tuple[ImagePart, ...],
+        size: int,  # numbers in one observation, unstacked
+        frames: int,  # stacked observations
     ) -> None:
-        """Compute the shapes; raise ContractError where convolutions do not fit an image.
-
-        `layers` are channels, kernel and stride; `size` the numbers in one observation, unstacked;
-        `frames` the stacked observations.
-        """
         self._pictures, self._size, self._frames = pictures, size, frames
         self._own = [Convolutions(layers, activation, picture.image) for picture in pictures]
         ends = [0, *(picture.end for picture in pictures)]

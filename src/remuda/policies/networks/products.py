@@ -26,10 +26,7 @@ PLAIN = (Tensor, nn.Parameter)  # other classes may have no memory, or mean some
 
 
 def suits(*tensors: Tensor) -> bool:
-    """Return whether these tensors are multiplied here, in this process, and not empty.
-
-    With several threads, torch's products use them.
-    """
+    """Return whether to multiply these tensors here, not by torch (for threads, transforms)."""
     if (
         torch.compiler.is_compiling()  # for a graph that leaves this program: checked first
         or torch.get_num_threads() > 1
@@ -52,10 +49,7 @@ def in_transform() -> bool:
 
 
 def multiply(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
-    """Write a layer: out [K, B, O] = x [K, B, I] @ weight [K, I, O] + bias [K, 1, O], or no bias.
-
-    Rows must be contiguous, and `out` must not overlap the others.
-    """
+    """Write out [K, B, O] = x [K, B, I] @ weight [K, I, O] + bias [K, 1, O]; rows contiguous."""
     if torch.get_num_threads() > 1:
         if bias is None:
             torch.bmm(x, weight, out=out)
@@ -81,10 +75,7 @@ def terms_of(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> tup
 
 
 def add_products(x: Tensor, errors: Tensor, out: Tensor, fresh: bool = False) -> None:
-    """Add the gradient of a layer: out [K, I, O] += x [K, B, I].mT @ errors [K, B, O].
-
-    Rows must be contiguous, and `out` must not overlap the others. `fresh` overwrites `out`.
-    """
+    """Add x [K, B, I].mT @ errors [K, B, O] to out [K, I, O], or overwrite it if `fresh`."""
     if torch.get_num_threads() > 1:
         if fresh:
             torch.bmm(x.mT, errors, out=out)
@@ -107,31 +98,29 @@ def add_products(x: Tensor, errors: Tensor, out: Tensor, fresh: bool = False) ->
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def gemm(
-    count: int,
+    count: int,  # of products
     rows: int,
     columns: int,
-    terms: int,
-    a: int,
+    terms: int,  # of each sum, at least 1
+    a: int,  # [rows, terms]
     a_next: int,
     a_row: int,
     a_sum: int,
-    b: int,
+    b: int,  # [terms, columns]
     b_next: int,
     b_sum: int,
-    start: int,
+    start: int,  # [rows, columns], may be `out`; 0: sums begin with 0
     start_next: int,
-    start_row: int,
-    out: int,
+    start_row: int,  # 0: one row for all
+    out: int,  # [rows, columns]
     out_next: int,
     out_row: int,
 ) -> None:
     """Write products: out[i, m, n] = start[i, m, n] + sum over k of a[i, m, k] * b[i, k, n].
 
-    `count` products of sizes a [rows, terms], b [terms, columns], start and out [rows, columns].
     Matrices are addresses of 32-bit floats, because code for arrays is compiled once for each
-    memory layout. Arguments ending in `_next`, `_row` and `_sum` are distances in floats to the
-    next matrix, row and term of a sum; columns are contiguous. `start` may be `out`, or 0 for
-    zeros; a `start_row` of 0 uses one row for all.
+    memory layout; columns are contiguous. `_next`, `_row` and `_sum` are distances in floats to the
+    next matrix, row and term of a sum.
     """
     for i in range(count):
         at_a, at_b = a + 4 * i * a_next, b + 4 * i * b_next

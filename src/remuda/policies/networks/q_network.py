@@ -17,7 +17,7 @@ from remuda.policies.networks.layers import (
     plain_linear,
 )
 from remuda.policies.networks.network import Network, apply, apply_hidden
-from remuda.policies.networks.recurrent import GATES, gate_shapes, recur, recur_along
+from remuda.policies.networks.recurrent import GATES, gate_shapes, recur, unroll_recurrent
 from remuda.policies.networks.scaling import Scale, scaled
 from remuda.policies.stack import Parameters, Shapes
 
@@ -34,18 +34,12 @@ class QNetwork(Network):
     def __init__(
         self,
         num_inputs: int,
-        num_actions: int,
+        num_actions: int,  # values of a state: one for each action or possibility
         config: NetworkConfig,
         encoder: Encoder | None = None,
-        scale: Scale = 1.0,
-        choices: tuple[int, ...] = (),
+        scale: Scale = 1.0,  # multiplies inputs
+        choices: tuple[int, ...] = (),  # possibilities of each choice of branching actions
     ) -> None:
-        """Compute the shapes.
-
-        `num_actions` counts values of a state: of actions, or of the possibilities of all
-        `choices`, where an action's value is the mean over its choices (`BranchingActions`).
-        `scale` multiplies inputs.
-        """
         super().__init__(num_inputs, config)
         self.choices = choices
         self.num_actions, self.encoder, self.input_scale = num_actions, encoder, scale
@@ -110,15 +104,15 @@ class QNetwork(Network):
         """Return features [K, B, F] of inputs [K, B, num_inputs] without a state."""
         return self.before(weights, self.encoded(weights, inputs))
 
-    def features_along(
+    def unroll_features(
         self, weights: Weights, inputs: Tensor, state: Tensor, burn_in: Tensor | None = None
     ) -> Tensor:
-        """Return features [K, G * T, F] of G sequences from states [K, G, memory]; see `along`."""
+        """Return features [K, G * T, F] of G sequences from states [K, G, memory]; see `unroll`."""
         if self.encoder is not None and self.encoder.memory:
             scaled = self._scaled(inputs)
-            found = self.encoder.features_along(TOWER, weights, scaled, state, burn_in)
+            found = self.encoder.unroll_features(TOWER, weights, scaled, state, burn_in)
             return self.before(weights, found)
-        return recur_along(weights, self.features(weights, inputs), state, burn_in)
+        return unroll_recurrent(weights, self.features(weights, inputs), state, burn_in)
 
     def step(self, weights: Weights, inputs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return action values and next states from states [K, B, memory]."""

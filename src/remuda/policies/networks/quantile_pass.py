@@ -19,10 +19,7 @@ class QuantileLayers(CompiledLayers):
     """Quantile networks, whose outputs are means over fixed quantiles of action values."""
 
     def __init__(self, weights: Weights, hidden: Sequence[str], activation: str) -> None:
-        """Read weights from `IQN.acting` in place; `hidden` includes all layers after the product.
-
-        The first layer and the hidden ones have an activation.
-        """
+        """Read weights of `IQN.acting` in place; `hidden` are the layers after the product."""
         self._kind = KINDS[activation]
         self._kept = dict(weights)  # keeps the memory alive whose addresses the table holds
         self.table = table_of(weights, ("state", *hidden, "head"))
@@ -40,21 +37,16 @@ class QuantileLayers(CompiledLayers):
 
 @njit(**STRICT)
 def value_actions(
-    layers: Integers,
-    inputs: Floats,
-    policies: Integers,
-    midpoints: Floats,
-    kind: int,
-    most: int,
-    rooms: Floats,
-    outputs: Floats,
+    layers: Integers,  # table of the state layer, the hidden ones, the head
+    inputs: Floats,  # [M, I], sorted by policy
+    policies: Integers,  # [K + 1] start of each policy's rows
+    midpoints: Floats,  # [K, Q, F] embedded quantiles
+    kind: int,  # of activation
+    most: int,  # streams of a chunk
+    rooms: Floats,  # [3, most * Q * widest layer] scratch
+    outputs: Floats,  # [M, A], written
 ) -> None:
-    """Write outputs [M, A]: means over quantiles of action values for inputs [M, I].
-
-    `layers` is the table of the state layer, the hidden ones and the head. `policies` [K + 1] is
-    where each policy's rows begin; `midpoints` [K, Q, F] embeds fixed quantiles; `most` is the
-    streams of a chunk; `rooms` [3, most * Q * widest layer] is scratch space.
-    """
+    """Write means over quantiles of action values."""
     count, last = midpoints.shape[1], len(layers) - 1
     for k in range(policies.size - 1):
         for first in range(policies[k], policies[k + 1], most):
@@ -62,15 +54,15 @@ def value_actions(
             x = part(rooms[2], 0, end - first, layers[0, OUTPUTS])
             layer_of(inputs[first:end], layers, 0, k, x)
             activate_in_place(x.reshape(-1), kind)
-            said = part(rooms[0], 0, (end - first) * count, x.shape[1])
-            combine(x, midpoints[k], said)
+            activated = part(rooms[0], 0, (end - first) * count, x.shape[1])
+            combine(x, midpoints[k], activated)
             for i in range(1, last):
-                out = part(rooms[i % 2], 0, said.shape[0], layers[i, OUTPUTS])
-                layer_of(said, layers, i, k, out)
+                out = part(rooms[i % 2], 0, activated.shape[0], layers[i, OUTPUTS])
+                layer_of(activated, layers, i, k, out)
                 activate_in_place(out.reshape(-1), kind)
-                said = out
-            mean = part(rooms[2], 0, end - first, said.shape[1])
-            average(said, mean)
+                activated = out
+            mean = part(rooms[2], 0, end - first, activated.shape[1])
+            average(activated, mean)
             layer_of(mean, layers, last, k, outputs[first:end])
 
 
@@ -88,16 +80,16 @@ def combine(features: Floats, embedded: Floats, products: Floats) -> None:
 
 
 @njit(**STRICT)
-def average(said: Floats, mean: Floats) -> None:
+def average(activated: Floats, mean: Floats) -> None:
     """Average over the quantiles of each sample: [b * Q, F] to [b, F]."""
     batch = mean.shape[0]
-    count = said.shape[0] // batch
+    count = activated.shape[0] // batch
     share = np.float32(1.0 / count)
     for b in range(batch):
         for j in range(mean.shape[1]):
-            mean[b, j] = said[b * count, j]
+            mean[b, j] = activated[b * count, j]
         for n in range(1, count):
             for j in range(mean.shape[1]):
-                mean[b, j] += said[b * count + n, j]
+                mean[b, j] += activated[b * count + n, j]
         for j in range(mean.shape[1]):
             mean[b, j] *= share

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from remuda.policies.networks.along import along
 from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.layers import linear_shapes
 from remuda.policies.networks.network import apply
+from remuda.policies.networks.unroll import unroll
 
 GATES = ("gates_in", "gates_memory")  # names of its linear layers
 
@@ -19,10 +19,7 @@ def gate_shapes(inputs: int, units: int) -> dict[str, tuple[int, ...]]:
 
 
 def recur(weights: Weights, gates: Tensor, state: Tensor) -> Tensor:
-    """Apply a gated recurrent unit, as torch.nn.GRUCell: return the next state [K, B, units].
-
-    `gates` [K, B, 3 * units] are the outputs of the layer `gates_in`.
-    """
+    """Return a GRU's next state [K, B, units], as torch.nn.GRUCell, from `gates_in` outputs."""
     reset, update, new = gates.chunk(3, -1)
     own_reset, own_update, own_new = apply(weights, "gates_memory", state).chunk(3, -1)
     update = (update + own_update).sigmoid()
@@ -30,14 +27,14 @@ def recur(weights: Weights, gates: Tensor, state: Tensor) -> Tensor:
     return new + update * (state - new)
 
 
-def recur_along(
+def unroll_recurrent(
     weights: Weights, features: Tensor, state: Tensor, burn_in: Tensor | None = None
 ) -> Tensor:
-    """Return states [K, G * T, units] along G sequences of features [K, G * T, D]; see `along`."""
+    """Return states [K, G * T, units] along G sequences of features [K, G * T, D]; see `unroll`."""
     gates = apply(weights, "gates_in", features)
 
     def step(now: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
         after = recur(weights, now, before)
         return after, after
 
-    return along(step, gates, state, burn_in)
+    return unroll(step, gates, state, burn_in)

@@ -52,7 +52,6 @@ def most_vectors(rows: int) -> int:
 
 
 def _kinds() -> list[tuple[int, int]]:
-    """Return rows and vectors of all tiles that exist."""
     counts = {1, 2, 4, 8}
     return [
         (rows, vectors)
@@ -64,32 +63,28 @@ def _kinds() -> list[tuple[int, int]]:
 
 def _tile(
     context: Any,  # noqa: ARG001
-    rows: Any,
-    vectors: Any,
-    a: Any,
+    rows: Any,  # up to `ROWS`
+    vectors: Any,  # 1, 2, 4 or 8 of `LANES` columns, up to `most_vectors`
+    a: Any,  # [rows, terms]
     a_row: Any,
     a_sum: Any,
-    b: Any,
+    b: Any,  # [terms, columns]
     b_sum: Any,
-    start: Any,
-    start_row: Any,
-    fresh: Any,
-    out: Any,
+    start: Any,  # [rows, columns]
+    start_row: Any,  # 0: one row for all
+    fresh: Any,  # 1: sums begin with 0
+    out: Any,  # [rows, columns]
     out_row: Any,
-    terms: Any,
-    columns: Any,
-    runs: Any,
-    a_run: Any,
-    b_run: Any,
+    terms: Any,  # of each run
+    columns: Any,  # of the last vector
+    runs: Any,  # of each sum
+    a_run: Any,  # distance between runs
+    b_run: Any,  # distance between runs
 ) -> Any:
     """Write a tile: out[m, n] = start[m, n] + sum over k of a[m, k] * b[k, n].
 
-    All arguments are integers. `a` [rows, terms], `b` [terms, columns], `start` and `out` [rows,
-    columns] are addresses of 32-bit floats; `_row` and `_sum` are distances in floats to the next
-    row and term of a sum. A tile has up to `ROWS` rows and 1, 2, 4 or 8 `vectors` of `LANES`
-    columns, as `most_vectors` allows; `columns` counts those of the last vector. Sums begin with
-    `start`, whose `start_row` may be 0 for one row, or if `fresh` is 1 with 0. Sums have `runs`
-    runs of `terms` terms, `a_run` and `b_run` floats apart.
+    All arguments are integers; matrices are addresses of 32-bit floats, and `_row` and `_sum`
+    distances in floats to the next row and term of a sum.
     """
     given = (rows, vectors, a, a_row, a_sum, b, b_sum, start, start_row, fresh, out, out_row)
     more = (terms, columns, runs, a_run, b_run)
@@ -100,7 +95,6 @@ tile: Callable[..., None] = intrinsic(_tile)
 
 
 def _choose(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
-    """Call the function for so many rows and vectors."""
     rows, vectors, *rest = arguments
     end, none = builder.append_basic_block("end"), builder.append_basic_block("none")
     kind = builder.add(builder.mul(rows, ir.Constant(WORD, 16)), vectors)
@@ -118,7 +112,6 @@ def _choose(context: Any, builder: Any, signature: Any, arguments: Any) -> Any: 
 
 
 def _function(module: Any, rows: int, vectors: int) -> Any:
-    """Return the function that writes a tile of this size."""
     name = f"remuda_tile_{rows}_{vectors}"
     if name in module.globals:
         return module.globals[name]
@@ -140,7 +133,6 @@ class _Tile:
         )
 
     def write(self) -> None:
-        """Write the code."""
         a, a_row, a_sum, b, b_sum, start, start_row, fresh, out, out_row, *more = (
             self._function.args
         )
@@ -256,7 +248,6 @@ def _lane_numbers() -> Any:
 
 
 def _spread(build: Any, number: Any, kind: Any) -> Any:
-    """Return a vector of equal numbers."""
     nothing = ir.Constant(kind, ir.Undefined)
     first = build.insert_element(nothing, number, ir.Constant(INDEX, 0))
     zeros = ir.Constant(ir.VectorType(INDEX, LANES), [ir.Constant(INDEX, 0)] * LANES)

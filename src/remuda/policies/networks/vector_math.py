@@ -26,8 +26,6 @@ ROOT = np.float32(0.707106781186547524)
 
 
 def _float_of(context: Any, bits: Any) -> Any:  # noqa: ARG001
-    """Reinterpret 32 bits as a float."""
-
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         return builder.bitcast(arguments[0], ir.FloatType())
 
@@ -35,8 +33,6 @@ def _float_of(context: Any, bits: Any) -> Any:  # noqa: ARG001
 
 
 def _bits_of(context: Any, number: Any) -> Any:  # noqa: ARG001
-    """Reinterpret a float as 32 bits."""
-
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         return builder.bitcast(arguments[0], ir.IntType(32))
 

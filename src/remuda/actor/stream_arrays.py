@@ -7,18 +7,18 @@ import math
 import numpy as np
 
 from remuda.envs.vector_env import VectorEnv
+from remuda.experience.ring_arrays import Choices, TurnOutcomes
 from remuda.kernels import njit
 from remuda.policies.actions import Actions
 from remuda.types import Array, Bools, Floats, Integers
 
 
-class Kind:
+class StreamArrays:
     """Arrays of the streams of agents with equal spaces, which the same policies may play."""
 
     def __init__(
         self, env: VectorEnv, agents: tuple[int, ...], actions: Actions, masked: bool
     ) -> None:
-        """Allocate for `agents`; `masked`: the environment provides action masks."""
         self.agents, self.num_envs = agents, env.num_envs
         first, num_streams = env.agents[agents[0]], len(agents) * env.num_envs
         sees, at = first.observation_space, (len(agents), env.num_envs)
@@ -72,6 +72,31 @@ class Kind:
         """Copy the results of a turn, [num_envs, num_agents] each, to streams."""
         turn = (rewards, terminated, truncated)
         _take_result(*turn, self._agents, self.rewards, self.terminated, self.truncated)
+
+    def choices(self, recurrent_states: Floats, versions: Integers) -> Choices:
+        """Return the arrays of decisions, of which those of a writer's networks are passed."""
+        return Choices(
+            self.acted.reshape(-1),
+            self.observations_flat,
+            self.actions,
+            self.log_probs,
+            self.masks,
+            recurrent_states,
+            versions,
+            self.rewards_before_flat,
+        )
+
+    @property
+    def results(self) -> TurnOutcomes:
+        """Return the arrays of outcomes."""
+        return TurnOutcomes(
+            self.acted.reshape(-1),
+            self.rewards,
+            self.terminated,
+            self.truncated,
+            self.final_observations_flat,
+            self.final_masks,
+        )
 
     def by_stream(self, array: Array) -> Array:
         """Return an array [num_agents, num_envs] of a turn as [num_streams]."""

@@ -42,10 +42,7 @@ def parts_at_once(count: int) -> Iterator[None]:
 
 
 def each(work: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Found]:
-    """Yield the result of each part, in order, computed in parallel.
-
-    No more parts are taken, and no more results wait, than are worked on.
-    """
+    """Yield each part's result in order; at most as many parts as threads are in flight."""
     if _Threads.count == 1:
         yield from map(work, parts)
         return

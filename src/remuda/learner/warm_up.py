@@ -9,18 +9,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from remuda.config import PolicyConfig
-from remuda.experience.block import Block
 from remuda.experience.experience import Experience
-from remuda.experience.writer import ExperienceWriter
+from remuda.experience.ring_arrays import Choices, StreamPlan, TurnOutcomes
+from remuda.experience.ring_block import Block
+from remuda.experience.writer import BlockWriter
 from remuda.learner.group import LearnerGroup
 from remuda.learner.rollouts import RolloutLearner
 from remuda.memory.waiting import Wakeup
-from remuda.policies.sharing import stream_shape
+from remuda.policies.compatibility import stream_shape
 from remuda.policies.spec import PolicySpec, first_weights
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.publish.snapshot import PublishedWeights
 from remuda.rng import torch_rng
 from remuda.scoreboard import Learn, Scoreboard
+from remuda.types import Floats
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +31,7 @@ MOST_PARTS = 16  # most minibatches of an epoch
 
 
 @dataclass(frozen=True)
-class Rehearsal:
+class WarmUp:
     """One or two policies of a stack, with their own memory for made-up steps."""
 
     specs: tuple[PolicySpec, ...]
@@ -39,20 +41,16 @@ class Rehearsal:
     scoreboard: Scoreboard
 
 
-def rehearse(
+def warm_up(
     stacks: Sequence[tuple[tuple[PolicySpec, ...], str]],
     in_block: Callable[[str], bool],
-    group_of: Callable[[Rehearsal], LearnerGroup],
+    group_of: Callable[[WarmUp], LearnerGroup],
 ) -> None:
     """Train one or two policies of each stack on made-up steps in their own memory.
 
     Compiled functions are specialised by dtypes, dimensions, and contiguity, which may differ
-    between one and two policies; not by sizes. So two small updates, with the stack's networks and
-    algorithm, compile all that real ones need: one of both policies together, and one of the second
-    alone.
-
-    `stacks` are policies trained together, with their device; `in_block` is whether a policy's
-    rings are in a block; `group_of` builds their learners.
+    between one and two policies; not by sizes. So two small updates, of both policies together and
+    of the second alone, compile all that real ones need.
     """
     alike = {
         (replace(specs[0], name="").specification, device): (specs, device)
@@ -64,22 +62,21 @@ def rehearse(
         length = small[0].config.experience.segment_length
         experience = tuple(_experience(small, in_block(names[0])))
         scoreboard = Scoreboard(names)
-        learners = group_of(Rehearsal(small, device, experience, _published(small), scoreboard))
+        learners = group_of(WarmUp(small, device, experience, _published(small), scoreboard))
         for learner in learners.learners:
             if isinstance(learner, RolloutLearner):
                 learner.train_whole()  # of both policies together, however long it takes
-        writers = [ExperienceWriter(found, 0) for found in experience]
+        writers = [BlockWriter([(found, 0)]) for found in experience]
         for wanted in (range(len(small)), [len(small) - 1]):
             for k in wanted:
                 _live(writers[k], small[k], _steps(small[k].config), length)
             for _ in wanted:
                 learners.work()
         if not all(scoreboard.learn(name)[Learn.UPDATES] for name in names):
-            log.warning("%s: nothing was rehearsed; the first update may compile", names[0])
+            log.warning("%s: the warm-up made no update; the first one may compile", names[0])
 
 
 def _experience(specs: Sequence[PolicySpec], in_block: bool) -> list[Experience]:
-    """Allocate experience for made-up steps, in one block or separately."""
     config = specs[0].config
     steps = config.rollout_length
     shape, block = stream_shape(specs[0]), None
@@ -103,7 +100,6 @@ def _experience(specs: Sequence[PolicySpec], in_block: bool) -> list[Experience]
 
 
 def _in_small(config: PolicyConfig) -> PolicyConfig:
-    """Return the same algorithm with batches, segments and rollouts as small as possible."""
     length = min(config.experience.segment_length, max(8, 2 * config.n_steps))
     experience = config.experience.model_copy(
         update={
@@ -122,32 +118,45 @@ def _in_small(config: PolicyConfig) -> PolicyConfig:
 
 
 def _steps(config: PolicyConfig) -> int:
-    """Return more than enough steps for an update."""
     least = config.rollout_length
     length = config.experience.segment_length
     return length * (SEGMENTS + -(-least // length))
 
 
 def _published(specs: Sequence[PolicySpec]) -> PublishedWeights:
-    """Publish fresh weights for the warm-up alone."""
     shapes = specs[0].network().shapes
     size, checksum = layout_size(shapes), layout_checksum(shapes)
     layouts = {spec.name: (size, checksum, spec.config.publish) for spec in specs}
     published = PublishedWeights(layouts)
     for spec in specs:
-        weights = first_weights(spec, torch_rng(0, "rehearsal", spec.name))
+        weights = first_weights(spec, torch_rng(0, "warm_up", spec.name))
         published.publisher(spec.name, checksum).publish(weights, 0, 0.0)
     return published
 
 
-def _live(writer: ExperienceWriter, spec: PolicySpec, steps: int, length: int) -> None:
+def _live(writer: BlockWriter, spec: PolicySpec, steps: int, length: int) -> None:
     """Write so many steps, in episodes of two segments."""
     shape = stream_shape(spec)
-    seen = np.zeros((1, shape.size), shape.dtype)
-    chosen = np.zeros((1, shape.action_size), shape.action_dtype)
     always, never = np.ones(1, np.bool_), np.zeros(1, np.bool_)
-    nothing = np.zeros(1, np.float32)
+    nothing: Floats = np.zeros(1, np.float32)
+    plan, seen = (
+        StreamPlan(np.array([0, 1]), np.zeros(1, np.int64)),
+        np.zeros((1, shape.size), shape.dtype),
+    )
+    masks = np.ones((1, shape.mask_size), np.bool_)
+    choices = Choices(
+        active=always,
+        observations=seen,
+        actions=np.zeros((1, shape.action_size), shape.action_dtype),
+        log_probs=nothing,
+        masks=masks,
+        recurrent_states=np.zeros((1, shape.memory), np.float32),
+        versions=np.ones(1, np.int64),
+        rewards_before=nothing,
+    )
     for step in range(steps):
-        writer.decide(seen, chosen, 1, always)
-        over = (step + 1) % (2 * length) == 0
-        writer.outcome(nothing, always if over else never, never, seen, always)
+        writer.decide(plan, choices)
+        over = always if (step + 1) % (2 * length) == 0 else never
+        writer.outcome(
+            plan, writer.results(TurnOutcomes(always, nothing, over, never, seen, masks))
+        )

@@ -18,9 +18,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from remuda.config import ExperienceConfig
 from remuda.experience.ring import (
     CONSUMED,
     EXCUSED,
@@ -28,15 +27,17 @@ from remuda.experience.ring import (
     TAKEN_STEPS,
     UPDATE_TIME,
     WRITTEN,
-    ExperienceRing,
     is_tight,
 )
-from remuda.experience.words import total, untaken
+from remuda.experience.ring_counters import total, untaken
 from remuda.forkserver.activity import Activity, ProcessId, started
 from remuda.kernels import njit
 from remuda.memory.atomic import fence_full, load, store
 from remuda.memory.waiting import Wakeup
 from remuda.types import Integers
+
+if TYPE_CHECKING:
+    from remuda.experience.experience import Experience
 
 UPDATES = 2.0  # a learner is waited for as long as its mean update takes, times this
 LEAST = 0.2  # least seconds to wait, unless the user's limit is less
@@ -48,35 +49,7 @@ LOOK = 0.1  # seconds between two checks whether a process in its first update c
 Look = Callable[[int, int], Activity | None]
 
 
-class Filled(Protocol):
-    """The part of `Experience` that backpressure depends on."""
-
-    @property
-    def config(self) -> ExperienceConfig:
-        """Return its configuration."""
-
-    @property
-    def learner(self) -> Wakeup:
-        """Return what rings the learner's process."""
-
-    @property
-    def ahead(self) -> int:
-        """Return the whole rollouts that may wait to be taken."""
-
-    @property
-    def rollout(self) -> int:
-        """Return the steps of a rollout; 0: the learner samples."""
-
-    @property
-    def counters(self) -> Integers:
-        """Return the counters of each ring: [actors, words]."""
-
-    @property
-    def rings(self) -> Sequence[ExperienceRing]:
-        """Return the rings, by actor."""
-
-
-class Room:
+class Backpressure:
     """The check whether an actor may write another turn to a ring, with `on_full: wait`.
 
     It may while all actors together are within `capacity` steps of an off-policy learner, or while
@@ -85,7 +58,7 @@ class Room:
     and has taken nothing: until it takes something again.
     """
 
-    def __init__(self, experience: Filled, actor: int, wakeup: Wakeup) -> None:
+    def __init__(self, experience: Experience, actor: int, wakeup: Wakeup) -> None:
         self.wakeup = wakeup  # rings this actor's process once it may continue
         self.config, self.learner = experience.config, experience.learner
         self.process = LearnerProcess([self])
@@ -181,7 +154,7 @@ class Room:
 class LearnerProcess:
     """An actor's rooms whose learners share a process."""
 
-    def __init__(self, rooms: list[Room]) -> None:
+    def __init__(self, rooms: list[Backpressure]) -> None:
         self.rooms = rooms
         # whether it took nothing of any policy for as long as one of them was waited for
         self.stands_still = False
@@ -218,17 +191,13 @@ class LearnerProcess:
             room.mark()
 
 
-class Rooms:
+class ActorBackpressure:
     """All rooms of one actor."""
 
     def __init__(
-        self, rooms: Sequence[Room], exact: bool = False, look: Look = Activity.of
+        self, rooms: Sequence[Backpressure], exact: bool = False, look: Look = Activity.of
     ) -> None:
-        """Group them by learner process.
-
-        `exact`: the run is reproducible turn by turn, so that nothing is excused. `look` returns
-        the activity of a learner's process.
-        """
+        """Group rooms by learner process; an `exact` run excuses nothing."""
         self._rooms, self._look = tuple(rooms), look
         processes: dict[Wakeup, LearnerProcess] = {}
         for room in self._rooms:
@@ -277,18 +246,17 @@ class Rooms:
                 left += 1
         return left
 
-    def _look_at_first_updates(self, late: Sequence[tuple[Room, float]]) -> bool:
+    def _look_at_first_updates(self, late: Sequence[tuple[Backpressure, float]]) -> bool:
         """Check the processes that are late by a first update; return whether there are any."""
         processes = {room.process for room, _ in late}
         return sum(process.look(self._look) for process in processes) > 0  # each is looked at
 
-    def _late(self) -> list[tuple[Room, float]]:
-        """Return the rooms without room, and since when."""
+    def _late(self) -> list[tuple[Backpressure, float]]:
         late = [room for room in self._rooms if not room.has_room()]
         return [(room, room.late_since) for room in late if room.late_since is not None]
 
 
-def _end(room: Room, since: float) -> float:
+def _end(room: Backpressure, since: float) -> float:
     """Return until when to wait for a learner that has taken nothing since a time."""
     return max(since, room.process.computed_at) + room.limit
 

@@ -9,15 +9,16 @@ import numpy as np
 
 from remuda.actor.episodes import EpisodeCounter
 from remuda.actor.frames import FrameStack
-from remuda.actor.kind import Kind, columns_of
-from remuda.actor.shared_rewards import SharedRewards, SharesForGood
+from remuda.actor.seats import Seats
+from remuda.actor.shared_rewards import FixedShares, SharedRewards
+from remuda.actor.stream_arrays import StreamArrays, columns_of
 from remuda.checkpoint.fitting import SHARE, branch, fitting, real, whole
 from remuda.checkpoint.state import restore_rng, rng_state
-from remuda.envs.checks import NONE, TurnChecks
+from remuda.envs.checks import NONE
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RunDirectoryError
 from remuda.experience.experience import Experience
-from remuda.experience.room import Room
+from remuda.experience.ring_arrays import StreamPlan
 from remuda.experience.writer import BlockWriter
 from remuda.policies.acting import ActingStack
 from remuda.policies.selectors import ActionSelector
@@ -35,7 +36,7 @@ class Seat:
     stack: ActingStack
     index: int  # its row in the stack
     selector: ActionSelector
-    random: np.random.Generator  # for exploration
+    rng: np.random.Generator  # for exploration
     row: Row  # its row of the scoreboard
     masked: bool = False  # whether the environment provides action masks
     experience: Experience | None = None  # None: no learner takes it
@@ -47,17 +48,15 @@ class Seat:
 class _SeatBatch:
     """Seats of policies that are neighbours in a stack and have equal spaces.
 
-    Each operation of a turn is one call for all of them. Arrays are those of `Kind`, and streams
-    are numbered seat by seat.
+    Each operation of a turn is one call for all of them. Streams are numbered seat by seat.
     """
 
     def __init__(self, env: VectorEnv, seats: Sequence[Seat], agents: tuple[int, ...]) -> None:
-        """Batch seats; `agents` are theirs, in the order of the stack."""
         first = seats[0]
         self.seats, self.agents = tuple(seats), agents
         self.stack, self.first, self.end = first.stack, first.index, first.index + len(seats)
         actions = first.selector.actions
-        self.kind = kind = Kind(env, agents, actions, masked=first.masked)
+        self.kind = kind = StreamArrays(env, agents, actions, masked=first.masked)
         size, num_envs = kind.observations_flat.shape[1], env.num_envs
         self.columns = columns_of(agents)
         self._active = env.active.T[self.columns] if isinstance(self.columns, slice) else None
@@ -68,17 +67,21 @@ class _SeatBatch:
         if first.experience is not None:
             found = [(s.experience, row) for row, s in enumerate(seats) if s.experience is not None]
             self.writer = BlockWriter(found, first.actor, num_envs)
-        self._begins: Integers = np.arange(len(seats) + 1) * num_envs
-        self._streams: Integers = np.arange(len(seats) * num_envs)
         self.versions: Integers = np.zeros(len(seats), np.int64)
-        self._randoms = [seat.random for seat in seats]
+        self._rngs = [seat.rng for seat in seats]
         shape = (len(seats), num_envs)
         self._masks = kind.masks.reshape(*shape, kind.masks.shape[1])
         self._actions = kind.actions.reshape(*shape, -1)
         self._log_probs = kind.log_probs.reshape(shape)
         self._acted = kind.acted.reshape(-1)
-        kept = self.stack.kept[self.first : self.end]
-        self._recurrent_states = kept.reshape(len(self._streams), kept.shape[2])
+        previous = self.stack.previous_states[self.first : self.end]
+        self._plan = StreamPlan(
+            np.arange(len(seats) + 1) * num_envs, np.arange(len(seats) * num_envs)
+        )
+        states = previous.reshape(len(self._acted), previous.shape[2])
+        self._choices = kind.choices(states, self.versions)
+        if self.writer is not None:
+            self._results = self.writer.results(kind.results)
         self._choose = first.selector.choose_for_all
 
     def push_observations(self) -> int:
@@ -88,59 +91,34 @@ class _SeatBatch:
         np.copyto(kind.acted, active)
         return self.frames.push(kind.observations_flat, self._acted)
 
-    def choose(self, random: np.random.Generator | None) -> None:
-        """Run a forward pass, and choose for every stream."""
+    def choose(self, rng: np.random.Generator | None) -> None:
         outputs = self.stack.outputs(self.first, self.end)
-        if random is None:
-            randoms, epsilons = self._randoms, [seat.epsilon for seat in self.seats]
+        if rng is None:
+            rngs, epsilons = self._rngs, [seat.epsilon for seat in self.seats]
         else:
-            randoms, epsilons = [random] * len(self.seats), [1.0] * len(self.seats)
-        self._choose(outputs, self._masks, randoms, epsilons, self._actions, self._log_probs)
+            rngs, epsilons = [rng] * len(self.seats), [1.0] * len(self.seats)
+        self._choose(outputs, self._masks, rngs, epsilons, self._actions, self._log_probs)
 
     def decide(self) -> None:
-        """Write observations and choices to the rings."""
         kind, stack = self.kind, self.stack
         if stack.network.memory:
             for seat, acted in zip(self.seats, kind.acted, strict=True):
                 stack.stay(seat.index, acted)
         if self.writer is not None:
-            self.writer.decide(
-                self._begins,
-                self._streams,
-                self._acted,
-                kind.observations_flat,
-                kind.actions,
-                kind.log_probs,
-                kind.masks,
-                self._recurrent_states,
-                self.versions,
-                kind.rewards_before_flat,
-            )
+            self.writer.decide(self._plan, self._choices)
 
     def forget(self, ended: Bools) -> None:
-        """Start new episodes where `ended` [seats, num_envs]."""
         self.frames.start(ended.reshape(-1))
         if self.stack.network.memory:
-            self.stack.memories[self.first : self.end][ended] = 0.0
+            self.stack.recurrent_states[self.first : self.end][ended] = 0.0
 
     def outcome(self, rewards: Floats, terminated: Bools, truncated: Bools) -> None:
-        """Write the outcome of the turn; arguments are [num_envs, num_agents]."""
         if self.writer is not None:
-            kind = self.kind
-            kind.take_result(rewards, terminated, truncated)
-            self.writer.outcome(
-                self._begins,
-                self._streams,
-                self._acted,
-                kind.rewards,
-                kind.terminated,
-                kind.truncated,
-                kind.final_observations_flat,
-                kind.final_masks,
-            )
+            self.kind.take_result(rewards, terminated, truncated)
+            self.writer.outcome(self._plan, self._results)
 
 
-class FixedSeats:
+class FixedSeats(Seats):
     """A seat for each agent, with its own exploration and its own experience."""
 
     def __init__(
@@ -148,12 +126,9 @@ class FixedSeats:
         env: VectorEnv,
         seats: Sequence[Seat],
         mark: Row | None = None,
-        shares: SharesForGood | None = None,
+        shares: FixedShares | None = None,
     ) -> None:
-        """Take one seat for each agent, in order; raise RunDirectoryError if there are fewer.
-
-        `mark` is `Scoreboard.mark`; `shares` are of rewards shared in teams.
-        """
+        """Take a seat for each agent, in order; raise RunDirectoryError if there are fewer."""
         if len(seats) != env.num_agents:
             raise RunDirectoryError(
                 f"there are policies for {len(seats)} of the game's {env.num_agents} agents: the "
@@ -161,7 +136,6 @@ class FixedSeats:
             )
         self.env, self.seats = env, tuple(seats)
         self._counters = [EpisodeCounter(seat.row[None], mark) for seat in seats]
-        self.checks: TurnChecks | None = None
         self.groups: Sequence[tuple[int, ...]] = env.turn_groups
         self.acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
         self._shares = shares
@@ -180,10 +154,9 @@ class FixedSeats:
             kind.observations[kind.place_of[agent]] for agent, kind in enumerate(self._kinds)
         ]
 
-    @property
-    def rooms(self) -> list[Room]:
-        """Return the rooms of all writers."""
-        return [room for batch in self._all if batch.writer for room in batch.writer.rooms]
+    def writers(self) -> list[BlockWriter]:
+        """Return the writers of all rings."""
+        return [batch.writer for batch in self._all if batch.writer is not None]
 
     def observe(self, group: int) -> None:
         """Observe, with masks."""
@@ -208,10 +181,10 @@ class FixedSeats:
                     before = self._shared.mixed_of(agent, env.rewards_so_far)
                     batch.kind.rewards_before[row] = before
 
-    def choose(self, group: int, random: np.random.Generator | None = None) -> None:
+    def choose(self, group: int, rng: np.random.Generator | None = None) -> None:
         """Run forward passes, and choose for every stream."""
         for batch in self._batches_of[group]:
-            batch.choose(random)
+            batch.choose(rng)
 
     def decide(self, group: int) -> None:
         """Write observations and choices to the rings."""
@@ -260,10 +233,6 @@ class FixedSeats:
             self._shared.begin(over, self._shares.now())
         self._forget(np.repeat(over[None], len(self.seats), 0))
 
-    def settled(self) -> bool:
-        """Return True: nothing comes from other actors."""
-        return True
-
     def take(self, news: Mapping[str, Snapshot]) -> None:
         """Act with newer weights."""
         for agent, seat in enumerate(self.seats):
@@ -285,7 +254,7 @@ class FixedSeats:
             found[str(agent)] = {
                 "acting": seat.stack.state(seat.index),
                 "frames": self._frames[agent].state(),
-                "random": rng_state(seat.random),
+                "random": rng_state(seat.rng),
                 "writer": batch.writer.state_of(row) if batch.writer is not None else None,
                 "version": seat.version,
                 "epsilon": seat.epsilon,
@@ -299,7 +268,7 @@ class FixedSeats:
             saved, (batch, row) = branch(state, str(agent)), self._places[agent]
             seat.stack.restore(seat.index, branch(saved, "acting"))
             self._frames[agent].restore(branch(saved, "frames"))
-            restore_rng(seat.random, saved["random"])
+            restore_rng(seat.rng, saved["random"])
             if batch.writer is not None:
                 batch.writer.restore_of(row, branch(saved, "writer"))
             seat.version, seat.epsilon = whole(saved, "version"), real(saved, "epsilon", SHARE)
@@ -313,21 +282,7 @@ class FixedSeats:
             for agent, (batch, row) in self._places.items()
         )
 
-    def lasting(self) -> State:
-        """Return nothing."""
-        return {}
-
-    def restore_lasting(self, state: State) -> None:
-        """Start over."""
-
-    def close_orphans(self) -> None:
-        """Close what a previous actor had open, where no actor continues it."""
-        for batch in self._all:
-            if batch.writer is not None:
-                batch.writer.close_orphans()
-
     def _batches_for(self, group: tuple[int, ...]) -> list[_SeatBatch]:
-        """Batch the agents of a group, as many together as possible."""
         stacks = [self.seats[agent].stack for agent in group]
         order = sorted(
             group, key=lambda a: (stacks.index(self.seats[a].stack), self.seats[a].index)
@@ -358,7 +313,6 @@ class FixedSeats:
         )
 
     def _forget(self, ended: Bools) -> None:
-        """Start new episodes where `ended` [num_agents, num_envs]."""
         for batch in self._all:
             batch.forget(ended[batch.columns])
 

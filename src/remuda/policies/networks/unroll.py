@@ -11,11 +11,11 @@ Step = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Maps inputs [K, G, ...] and states [K, G, S] to features and next states."""
 
 
-def along(step: Step, inputs: Tensor, state: Tensor, burn_in: Tensor | None = None) -> Tensor:
-    """Apply a recurrent step along G sequences of T steps, [K, G * T, ...]: features [K, G * T, F].
+def unroll(step: Step, inputs: Tensor, state: Tensor, burn_in: Tensor | None = None) -> Tensor:
+    """Apply a recurrent step along G sequences of T steps, [K, G * T, ...]: [K, G * T, F].
 
-    `state` is [K, G, S] before each sequence. The first `burn_in` [K, G] steps of a sequence only
-    bring the state up to date: no gradient flows back through them.
+    The first `burn_in` [K, G] steps of a sequence only bring its state [K, G, S] up to date: no
+    gradient flows back through them.
     """
     policies, sequences, _ = state.shape
     steps = inputs.view(policies, sequences, -1, *inputs.shape[2:])

@@ -67,18 +67,15 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Apply torch's layer."""
         return functional.linear(inputs, weight, bias)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
-        """Save what backward and jvp need."""
         ctx.save_for_backward(*inputs[:2])
         ctx.save_for_forward(*inputs[:2])
 
     @staticmethod
     def backward(ctx: Any, *by_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients by inputs, weight and bias."""
         (errors,), (inputs, weight) = by_outputs, ctx.saved_tensors
         flat, rows = (x.reshape(-1, x.shape[-1]) for x in (errors, inputs))
         by_bias = flat.sum(0) if ctx.needs_input_grad[2] else None
@@ -86,7 +83,6 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *by_inputs: Tensor | None) -> Tensor | None:
-        """Return the directional derivative."""
         inputs, weight = ctx.saved_tensors
         by_input, by_weight, by_bias = by_inputs
         found: Tensor | None = None
@@ -103,7 +99,6 @@ class _Linear(torch.autograd.Function):
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], *given: Tensor | None
     ) -> tuple[Tensor, int]:
-        """Compute for K policies at once."""
         inputs, weight, bias = (
             _stacked(part, dim, info.batch_size) for part, dim in zip(given, in_dims, strict=True)
         )
@@ -113,7 +108,6 @@ class _Linear(torch.autograd.Function):
 
 
 def _stacked(part: Tensor | None, dim: int | None, count: int) -> Tensor | None:
-    """Move the batch dimension to the front, or expand."""
     if part is None:
         return None
     return part.expand(count, *part.shape) if dim is None else part.movedim(dim, 0)
@@ -142,27 +136,23 @@ class _Tanh(torch.autograd.Function):
 
     @staticmethod
     def forward(inputs: Tensor) -> Tensor:
-        """Use polynomials where there is memory to read."""
         return _tanh(inputs.detach())
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
-        """Save the output."""
         ctx.save_for_backward(output)
         ctx.save_for_forward(output)
 
     @staticmethod
     def backward(ctx: Any, *by_outputs: Tensor) -> Tensor:
-        """Return the gradient by the inputs."""
-        (said,) = ctx.saved_tensors
-        found: Tensor = torch.ops.aten.tanh_backward(by_outputs[0], said)
+        (output,) = ctx.saved_tensors
+        found: Tensor = torch.ops.aten.tanh_backward(by_outputs[0], output)
         return found
 
     @staticmethod
     def jvp(ctx: Any, *by_inputs: Tensor) -> Tensor:
-        """Return the directional derivative."""
-        (said,) = ctx.saved_tensors
-        found: Tensor = by_inputs[0] * (1.0 - said * said)
+        (output,) = ctx.saved_tensors
+        found: Tensor = by_inputs[0] * (1.0 - output * output)
         return found
 
     @staticmethod
@@ -171,7 +161,6 @@ class _Tanh(torch.autograd.Function):
         in_dims: tuple[int | None, ...],
         *given: Tensor,
     ) -> tuple[Tensor, int | None]:
-        """Compute for all policies at once."""
         return tanh(given[0]), in_dims[0]
 
 

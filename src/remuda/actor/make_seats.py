@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from remuda.actor.batch_plan import STEP
-from remuda.actor.fixed import Seat
-from remuda.actor.kind import Kind
+from remuda.actor.fixed_seats import Seat
 from remuda.actor.policy_group import PolicyGroup
+from remuda.actor.stream_arrays import StreamArrays
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.experience import Experience
 from remuda.experience.writer import BlockWriter
 from remuda.policies.acting import ActingStack
 from remuda.policies.actions import actions_of
-from remuda.policies.sharing import network_layout
+from remuda.policies.compatibility import network_layout
 from remuda.policies.spec import PolicySpec, kinds_of
 from remuda.population.dealer import Dealer
 from remuda.population.table import Table
@@ -26,19 +26,15 @@ def make_policy_groups(
     env: VectorEnv,
     specs: tuple[PolicySpec, ...],
     league: Dealer,
-    experience: Mapping[str, Experience],
+    experience: Mapping[str, Experience],  # by policy; empty: none learns
     *,
     seed: int,
-    purpose: str,
+    purpose: str,  # names random generators
     device: str = "cpu",
-    noisy: bool = True,
+    noisy: bool = True,  # False: noisy layers act on their means
     actor: int = 0,
 ) -> list[PolicyGroup]:
-    """Put all policies that may play into stacks of equal networks and seats.
-
-    `experience` is by policy, empty if none learns. `purpose` names random generators. Without
-    `noisy`, noisy layers act on their means.
-    """
+    """Put all policies that may play into stacks of equal networks and seats."""
     table = league.table
     policy_groups = []
     for kind, numbers in _grouped(env, specs, league):
@@ -64,22 +60,21 @@ def make_policy_groups(
 
 def _grouped(
     env: VectorEnv, specs: tuple[PolicySpec, ...], league: Dealer
-) -> list[tuple[Kind, list[int]]]:
-    """Group live policies, by number, that act in one stack, with the arrays of their seats."""
+) -> list[tuple[StreamArrays, list[int]]]:
     alike = kinds_of(env.agents)
-    kinds: dict[tuple[int, ...], Kind] = {}
+    kinds: dict[tuple[int, ...], StreamArrays] = {}
     together: dict[tuple[Any, ...], list[int]] = {}
     for number, spec in enumerate(specs):
         kind_of = alike[_seats_for(league, number)[0]]
         agents = tuple(agent for agent, kind in enumerate(alike) if kind == kind_of)
         if agents not in kinds:
-            kinds[agents] = Kind(env, agents, spec.actions, spec.masked)
+            kinds[agents] = StreamArrays(env, agents, spec.actions, spec.masked)
         key = (agents, network_layout(spec), spec.config.entry.samples)
         together.setdefault(key, []).append(number)
     return [(kinds[agents], numbers) for (agents, *_), numbers in together.items()]
 
 
-def other_kinds(env: VectorEnv, kinds: Iterable[Kind]) -> list[Kind]:
+def other_arrays(env: VectorEnv, kinds: Iterable[StreamArrays]) -> list[StreamArrays]:
     """Return the arrays of all other seats: no policy fits them, and they are fixed."""
     known = {agent for kind in kinds for agent in kind.agents}
     others: dict[int, list[int]] = {}
@@ -90,7 +85,7 @@ def other_kinds(env: VectorEnv, kinds: Iterable[Kind]) -> list[Kind]:
     for first, agents in others.items():
         spec = env.agents[first]
         actions = actions_of(spec.action_space, spec.name)
-        found.append(Kind(env, tuple(agents), actions, spec.masked))
+        found.append(StreamArrays(env, tuple(agents), actions, spec.masked))
     return found
 
 
@@ -129,20 +124,16 @@ def _writers(
 
 def make_seats(
     env: VectorEnv,
-    specs: tuple[PolicySpec, ...],
+    specs: tuple[PolicySpec, ...],  # by agent
     scoreboard: Scoreboard,
     actor: int = 0,
     *,
     seed: int,
-    purpose: str,
+    purpose: str,  # names random generators
     device: str = "cpu",
-    noisy: bool = True,
+    noisy: bool = True,  # False: noisy layers act on their means
 ) -> list[Seat]:
-    """Make a seat for each agent, policies with equal networks in one stack.
-
-    `specs` are in the order of the agents. `purpose` names random generators. Without `noisy`,
-    noisy layers act on their means.
-    """
+    """Make a seat for each agent, policies with equal networks in one stack."""
     stacks: dict[tuple[object, ...], tuple[ActingStack, list[str]]] = {}
     for spec in specs:
         if network_layout(spec) not in stacks:
@@ -166,7 +157,7 @@ def make_seats(
                 index=index,
                 selector=spec.action_selector(),
                 masked=spec.masked,
-                random=make_rng(seed, purpose, spec.name),
+                rng=make_rng(seed, purpose, spec.name),
                 row=scoreboard.policy(spec.name, actor),
                 actor=actor,
             )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from remuda.config import Config
 from remuda.errors import ConfigError
 from remuda.experience.ring import StreamShape
-from remuda.policies.combined import BranchingActions, CombinedActions
+from remuda.policies.joint_actions import BranchingActions, JointActions
 from remuda.policies.spec import PolicySpec
 
 
@@ -23,7 +23,7 @@ def stream_shape(spec: PolicySpec) -> StreamShape:
         actions.mask_size if spec.masked else 0,
         spec.memory,
         keeps_last_mask=spec.masked and not config.rollout_length,
-        choices=actions.sizes if isinstance(actions, BranchingActions | CombinedActions) else (),
+        choices=actions.sizes if isinstance(actions, BranchingActions | JointActions) else (),
         branching=isinstance(actions, BranchingActions),
     )
 
@@ -35,10 +35,7 @@ def network_layout(spec: PolicySpec) -> tuple[object, ...]:
 
 
 def check_births(config: Config, specs: Sequence[PolicySpec]) -> None:
-    """Check that any policy could start from any other's weights, where births go by rating.
-
-    Raises ConfigError where networks, observations or actions differ.
-    """
+    """Raise ConfigError where births by rating could start from weights that do not fit."""
     if config.population.births.every is None:
         return
     for spec in specs[1:]:
@@ -53,10 +50,7 @@ def check_births(config: Config, specs: Sequence[PolicySpec]) -> None:
 
 
 def shares_of(specs: Sequence[PolicySpec]) -> dict[str, tuple[str, ...]]:
-    """Return, by policy, the others of its `experience.group`, from which it also learns.
-
-    Raises ConfigError where the policies of a group cannot use each other's steps.
-    """
+    """Return the others of each policy's `experience.group`; raise ConfigError if they differ."""
     groups: dict[str, list[PolicySpec]] = {}
     for spec in specs:
         groups.setdefault(spec.config.experience.group, []).append(spec)

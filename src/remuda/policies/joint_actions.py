@@ -22,7 +22,7 @@ from remuda.types import Array, Bools, Floats, Integers
 MOST_COMBINATIONS = 1024  # combinations that may each have an output of the network
 
 
-class CombinedActions(Actions):
+class JointActions(Actions):
     """Several choices, each combination of which has an output of the network."""
 
     meaning = "a number for each combination of choices, of which the last changes fastest"
@@ -33,7 +33,7 @@ class CombinedActions(Actions):
         self._alone = DiscreteActions((self.num_logits,))
 
     def __repr__(self) -> str:
-        return f"CombinedActions({self.sizes})"
+        return f"JointActions({self.sizes})"
 
     @property
     def mask_size(self) -> int:
@@ -102,11 +102,7 @@ class BranchingActions(DiscreteActions):
 
 
 def valued(actions: Actions, agent: str, algorithm: str, branches: bool) -> Actions:
-    """Return the action type for an algorithm that learns action values.
-
-    `branches`: the algorithm can learn a value for each possibility of each choice. Raises
-    ContractError where the actions are continuous or have too many combinations.
-    """
+    """Return the action type for learning values; raise ContractError if there is none."""
     if not isinstance(actions, DiscreteActions):
         raise ContractError(
             f"{agent} acts by numbers from a range; {algorithm} learns a value for each action, "
@@ -116,7 +112,7 @@ def valued(actions: Actions, agent: str, algorithm: str, branches: bool) -> Acti
         return actions
     combinations = math.prod(actions.sizes)
     if combinations <= MOST_COMBINATIONS:
-        return CombinedActions(actions.sizes)
+        return JointActions(actions.sizes)
     if branches:
         return BranchingActions(actions.sizes)
     raise ContractError(
@@ -132,12 +128,8 @@ def choices_of(actions: Actions) -> tuple[int, ...]:
 
 
 @njit(cache=True)
-def take_best_combined(outputs: Floats, masks: Bools, sizes: Integers, actions: Integers) -> None:
-    """Write the first combination of the greatest value among those that the masks allow.
-
-    Shapes: outputs [N, combinations]; masks [N, sum(sizes)], or [N, 0]; actions [N, len(sizes)],
-    all 0 where nothing is allowed.
-    """
+def take_best_joint(outputs: Floats, masks: Bools, sizes: Integers, actions: Integers) -> None:
+    """Write the first allowed combination of the greatest value [N, A]; 0 if none is allowed."""
     masked = masks.shape[1] > 0
     for n in range(outputs.shape[0]):
         best = -1
@@ -161,10 +153,7 @@ def take_best_combined(outputs: Floats, masks: Bools, sizes: Integers, actions: 
 
 @njit(cache=True)
 def take_best_choices(outputs: Floats, masks: Bools, sizes: Integers, actions: Integers) -> None:
-    """Write the first possibility of the greatest value of each choice, among those allowed.
-
-    Shapes: outputs [N, sum(sizes)]; otherwise as `take_best_combined`.
-    """
+    """Write the first allowed possibility of the greatest value for each choice, or 0."""
     masked = masks.shape[1] > 0
     for n in range(outputs.shape[0]):
         begin = 0
@@ -234,7 +223,6 @@ def explore_allowed(
 
 @njit(cache=True)
 def _count(masks: Bools, n: int, begin: int, size: int) -> int:
-    """Count the allowed possibilities of a choice."""
     if masks.shape[1] == 0:
         return size
     count = 0

@@ -28,7 +28,7 @@ LEAST = 1e-4  # least variance
 
 
 @dataclass(frozen=True)
-class ValueUnits:
+class ValueNormalisation:
     """The value normalisation of G policies."""
 
     means: np.ndarray  # [G, 1] float64
@@ -36,7 +36,7 @@ class ValueUnits:
     counts: np.ndarray  # [G, 1] updates; 0: outputs mean nothing yet
 
     @classmethod
-    def of(cls, stack: ParameterStack, members: Sequence[int]) -> ValueUnits:
+    def of(cls, stack: ParameterStack, members: Sequence[int]) -> ValueNormalisation:
         """Read those of some policies of a stack."""
         at = torch.tensor(members, device=stack.flat.device)
         names = (VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT)
@@ -64,20 +64,24 @@ class ValueUnits:
         found: Floats = ((values - self.means) / self.deviations).astype(np.float32)
         return found
 
-    def counting(self, targets: Floats, counts: Bools) -> ValueUnits:
+    def counting(self, targets: Floats, counts: Bools) -> ValueNormalisation:
         """Return the normalisation after counting targets [G, R] where `counts` [G, R]."""
         means, variances = np.zeros_like(self.means), np.zeros_like(self.means)
         _moments(targets, counts, means[:, 0], variances[:, 0])
         share = np.maximum(1.0 / (self.counts + 1.0), NEWEST)
         apart = means - self.means
-        return ValueUnits(
+        return ValueNormalisation(
             self.means + share * apart,
             (1.0 - share) * (self.variances + share * apart * apart) + share * variances,
             self.counts + 1.0,
         )
 
     def put(
-        self, stack: ParameterStack, members: Sequence[int], before: ValueUnits, outputs: Floats
+        self,
+        stack: ParameterStack,
+        members: Sequence[int],
+        before: ValueNormalisation,
+        outputs: Floats,
     ) -> Floats:
         """Write this normalisation and adjust the heads so that values stay the same.
 
@@ -108,10 +112,7 @@ class ValueUnits:
 
 
 def real_values(parameters: Parameters, values: Tensor) -> Tensor:
-    """Convert network outputs [K, B] to values; gradients flow through the outputs alone.
-
-    Outputs of fresh networks count as 0.
-    """
+    """Convert outputs [K, B] to values, with gradients by outputs alone; 0 if fresh."""
     mean, variance, count = (
         parameters[name].detach()[:, 0] for name in (VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT)
     )
@@ -121,7 +122,6 @@ def real_values(parameters: Parameters, values: Tensor) -> Tensor:
 
 @njit(cache=True)
 def _moments(targets: Floats, counts: Bools, means: np.ndarray, variances: np.ndarray) -> None:
-    """Compute mean and variance of each row, over the numbers that count."""
     for i in range(targets.shape[0]):
         count, total = 0, 0.0
         for j in range(targets.shape[1]):

@@ -10,13 +10,13 @@ from remuda.policies.advantages import generalised_advantages
 from remuda.policies.algorithms.credit import HORIZON
 from remuda.policies.algorithms.fused import Fused
 from remuda.policies.stack import ParameterStack
-from remuda.policies.value_units import (
+from remuda.policies.value_normalisation import (
     LEAST,
     NEWEST,
     VALUE_COUNT,
     VALUE_MEAN,
     VALUE_VARIANCE,
-    ValueUnits,
+    ValueNormalisation,
 )
 
 BUFFERS = VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT
@@ -40,7 +40,7 @@ def test_the_first_targets_are_the_moments_and_later_ones_draw_nearer():
     stack = a_stack(1)
     first = np.float32([[1.0, 3.0, 99.0, 5.0]])
     steps = np.array([[True, True, False, True]])
-    none = ValueUnits.of(stack, [0])
+    none = ValueNormalisation.of(stack, [0])
     assert not none.real(first).any()  # what a fresh network says means nothing
     one = none.counting(first, steps)
     assert one.means.item() == 3.0
@@ -60,9 +60,11 @@ def test_the_first_targets_are_the_moments_and_later_ones_draw_nearer():
 
 def test_of_targets_that_are_all_alike_the_deviation_is_not_nothing():
     stack = a_stack(1)
-    units = ValueUnits.of(stack, [0]).counting(np.zeros((1, 4), np.float32), np.ones((1, 4), bool))
+    units = ValueNormalisation.of(stack, [0]).counting(
+        np.zeros((1, 4), np.float32), np.ones((1, 4), bool)
+    )
     assert units.deviations.item() == LEAST**0.5
-    units.put(stack, [0], ValueUnits.of(stack, [0]), np.zeros((1, 4), np.float32))
+    units.put(stack, [0], ValueNormalisation.of(stack, [0]), np.zeros((1, 4), np.float32))
     assert torch.isfinite(stack.flat).all()
 
 
@@ -74,14 +76,14 @@ def test_other_units_change_nothing_of_what_is_meant(members):
     for name, number in names.items():
         stack.parameters[name].fill_(number)
     begun = stack.flat.clone()
-    real = ValueUnits.of(stack, members).real(said(stack, x)[members])
+    real = ValueNormalisation.of(stack, members).real(said(stack, x)[members])
     for size in (0.1, 1000.0, 3.0):
-        before = ValueUnits.of(stack, members)
+        before = ValueNormalisation.of(stack, members)
         targets = (random.normal(size=(len(members), 9)) * size + size).astype(np.float32)
         newer = before.counting(targets, np.ones(targets.shape, bool))
         says = newer.put(stack, members, before, said(stack, x)[members])
         np.testing.assert_allclose(says, said(stack, x)[members], rtol=1e-3, atol=1e-3)
-        found = ValueUnits.of(stack, members)
+        found = ValueNormalisation.of(stack, members)
         np.testing.assert_allclose(found.means, newer.means, rtol=1e-6)
         np.testing.assert_allclose(found.real(said(stack, x)[members]), real, rtol=1e-3, atol=1e-3)
         assert not np.allclose(says, real)
@@ -134,7 +136,7 @@ def test_what_is_learned_does_not_depend_on_the_size_of_rewards(kind):
     # To the last bit, since 1024 is a power of two.
     np.testing.assert_array_equal(policy_of(ones), policy_of(many))
     assert np.abs(policy_of(raw) - policy_of(more)).max() > 1e-2
-    units, larger = (ValueUnits.of(each.online, [0, 1, 2]) for each in (ones, many))
+    units, larger = (ValueNormalisation.of(each.online, [0, 1, 2]) for each in (ones, many))
     np.testing.assert_allclose(larger.deviations, 1024.0 * units.deviations)
     assert len(np.unique(units.means)) == 3  # each has its own
 
@@ -150,7 +152,7 @@ def test_what_a_fresh_network_says_is_in_no_target(kind):
         for row, segments in zip(range(3), (20, 3, 9), strict=True):
             fill(rollout, row, some_lengths(segments, random), algorithm, random)
         algorithm.update(rollout, [0, 1, 2])
-        found.append(ValueUnits.of(algorithm.online, [0, 1, 2]))
+        found.append(ValueNormalisation.of(algorithm.online, [0, 1, 2]))
     np.testing.assert_array_equal(found[0].means, found[1].means)
     np.testing.assert_array_equal(found[0].deviations, found[1].deviations)
 
@@ -165,7 +167,7 @@ def test_the_first_values_are_the_constant_that_agrees_with_what_came(kind, disc
         fill(rollout, row, some_lengths(segments, random), algorithm, random)
     rollout.rewards[:], rollout.discounts[:] = 3.0, 1.0
     algorithm.update(rollout, [0, 1, 2])
-    units = ValueUnits.of(algorithm.online, [0, 1, 2])
+    units = ValueNormalisation.of(algorithm.online, [0, 1, 2])
     np.testing.assert_allclose(units.means, 1.5 / (1.0 - discount), rtol=1e-3)
     np.testing.assert_allclose(units.variances, 0.0, atol=1e-3)
 
@@ -183,7 +185,7 @@ def test_where_nothing_is_discounted_the_first_values_have_a_bound(ends, correct
     rollout.discounts[0, np.flatnonzero(rollout.streams[0] != AFTER)[:ends]] = 0.0
     algorithm.update(rollout, [0])
     assert torch.isfinite(algorithm.online.flat).all()
-    mean = ValueUnits.of(algorithm.online, [0]).means.item()
+    mean = ValueNormalisation.of(algorithm.online, [0]).means.item()
     assert 5.0 < mean < 1.5 * 1.2 * HORIZON
 
 
@@ -196,7 +198,7 @@ def test_the_first_values_agree_with_ends_and_unequal_rewards_too(trace_decay):
     fill(rollout, 0, some_lengths(20, random), algorithm, random)
     rollout.discounts[0] = random.random(rollout.discounts[0].shape) > 0.1
     algorithm.update(rollout, [0])
-    mean = ValueUnits.of(algorithm.online, [0]).means.item()
+    mean = ValueNormalisation.of(algorithm.online, [0]).means.item()
     used = int(rollout.num_rows[0])
     after, found = rollout.streams[0, :used] == AFTER, np.zeros(used, np.float32)
     generalised_advantages(
@@ -224,7 +226,7 @@ def test_only_fresh_policies_begin_so(kind):
             algorithm.forget(1)
             algorithm.load(1, torch.from_numpy(make_stack(kind, (0, 1, 2)).weights(1).copy()))
         algorithm.update(rollout, [0, 1, 2])
-        found.append(ValueUnits.of(algorithm.online, [0, 1, 2]))
+        found.append(ValueNormalisation.of(algorithm.online, [0, 1, 2]))
     fresh, other = found
     assert other.counts.ravel().tolist() == [4.0, 1.0, 4.0]
     np.testing.assert_allclose(other.means[1], fresh.means[1], rtol=1e-5)
@@ -234,7 +236,7 @@ def test_only_fresh_policies_begin_so(kind):
 def test_fresh_networks_begin_with_the_mean():
     stack, x = a_stack(2), torch.rand(2, 7, 5)
     stack.flat[1] *= 0.01
-    before, says = ValueUnits.of(stack, [1]), said(stack, x)[[1]]
+    before, says = ValueNormalisation.of(stack, [1]), said(stack, x)[[1]]
     newer = before.counting(np.float32([[500.0, 502.0]]), np.ones((1, 2), bool))
     assert newer.put(stack, [1], before, says).tolist() == says.tolist()
     np.testing.assert_array_equal(said(stack, x)[[1]], says)
@@ -244,12 +246,12 @@ def test_fresh_networks_begin_with_the_mean():
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_values_stand_for_is_what_they_are_to_be(kind):
     """The values after many updates are about the mean of rewards, wherever that lies."""
-    if not make_stack(kind, [0]).network.value_units:
+    if not make_stack(kind, [0]).network.value_normalisation:
         pytest.skip("its values are what they are")
     level = 500.0
     more = {"discount": 0.0, "learning_rate": 1e-3, "reward_scale": 0.1}
     algorithm = trained(kind, lambda r: r + level, updates=3, **more)
-    units = ValueUnits.of(algorithm.online, [0, 1, 2])
+    units = ValueNormalisation.of(algorithm.online, [0, 1, 2])
     if kind not in ("normalised", "vtrace"):  # whose rewards, or targets, are others
         np.testing.assert_allclose(units.means, level * 0.1, rtol=0.02)
         weights = algorithm.online.parameters
@@ -273,8 +275,8 @@ def test_units_go_with_the_weights_and_are_not_learned():
     for k in range(3):
         other.load(k, algorithm.online.flat[k].clone())
     for one, two in zip(
-        vars(ValueUnits.of(algorithm.online, [0, 1, 2])).values(),
-        vars(ValueUnits.of(other.online, [0, 1, 2])).values(),
+        vars(ValueNormalisation.of(algorithm.online, [0, 1, 2])).values(),
+        vars(ValueNormalisation.of(other.online, [0, 1, 2])).values(),
         strict=True,
     ):
         np.testing.assert_array_equal(one, two)
@@ -283,7 +285,7 @@ def test_units_go_with_the_weights_and_are_not_learned():
 def test_units_are_not_learned_by_gradients():
     algorithm = make_stack("trunk", (0, 1, 2))
     random, told = np.random.default_rng(5), []
-    put = ValueUnits.put
+    put = ValueNormalisation.put
 
     def noted(units, *given):
         told.append(units)
@@ -291,12 +293,12 @@ def test_units_are_not_learned_by_gradients():
 
     rollout = room_for(algorithm, 200)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ValueUnits, "put", noted)
+        patch.setattr(ValueNormalisation, "put", noted)
         for _ in range(3):
             for row, segments in zip(range(3), (20, 3, 9), strict=True):
                 fill(rollout, row, some_lengths(segments, random), algorithm, random)
             algorithm.update(rollout, [0, 1, 2])
-            found = ValueUnits.of(algorithm.online, [0, 1, 2])
+            found = ValueNormalisation.of(algorithm.online, [0, 1, 2])
             np.testing.assert_array_equal(found.means, told[-1].means.astype(np.float32))
             np.testing.assert_array_equal(found.variances, told[-1].variances.astype(np.float32))
     assert len(told) == 3

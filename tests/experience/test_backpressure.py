@@ -7,7 +7,7 @@ import time
 import pytest
 
 from played_rooms import ROLLOUT, Clock, Game, Learner, make
-from remuda.experience import room
+from remuda.experience import backpressure
 from remuda.forkserver.activity import Activity, started
 from remuda.memory.waiting import Wakeup
 
@@ -73,7 +73,7 @@ class Processes:
     def __init__(self, clock, monkeypatch):
         self.clock, self.there = clock, {}
         self.monkeypatch = monkeypatch
-        monkeypatch.setattr(room, "started", lambda pid: self.there.get(pid, (0, 0.0))[0])
+        monkeypatch.setattr(backpressure, "started", lambda pid: self.there.get(pid, (0, 0.0))[0])
 
     def start(self, pid, had=0.0):
         """Let one start that has had so many seconds before; learners made from now on are it."""

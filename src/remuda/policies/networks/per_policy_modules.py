@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 
-class BoundModules:
+class PerPolicyModules:
     """A copy of a module for each policy that acts.
 
     `vmap` over policies, or `functional_call`, takes a millisecond however few streams there are;
