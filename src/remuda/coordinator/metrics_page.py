@@ -32,8 +32,8 @@ made from one table, `src/remuda/coordinator/records.py`, and so is this page:
 | episodes | of the episodes that ended in the interval, of all actors; empty where none did |
 | updates | mean over the updates of the interval; empty where there was none |
 
-What is empty is `null` in `metrics.jsonl`, NaN in the columns of Python, and not written for
-TensorBoard. So are a learner's numbers in an interval in which it was restarted. Every policy has
+Empty numbers are `null` in `metrics.jsonl`, NaN in the columns of Python, and not written for
+TensorBoard. The same holds for a learner's numbers in an interval in which it was restarted. Every policy has
 its own numbers, whether its learner trains it alone or in a stack.
 """
 
