@@ -33,8 +33,8 @@ made from one table, `src/remuda/coordinator/records.py`, and so is this page:
 | updates | mean over the updates of the interval; empty where there was none |
 
 Empty numbers are `null` in `metrics.jsonl`, NaN in the columns of Python, and not written for
-TensorBoard. The same holds for a learner's numbers in an interval in which it was restarted. Every policy has
-its own numbers, whether its learner trains it alone or in a stack.
+TensorBoard. The same holds for a learner's numbers in an interval in which it was restarted. Every
+policy has its own numbers, whether its learner trains it alone or in a stack.
 """
 
 POPULATION = """Numbers of several policies together. `newest` means the newest analysis
