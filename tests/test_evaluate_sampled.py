@@ -28,7 +28,7 @@ from remuda.ui.found_runs import list_runs
 from remuda.ui.live import PlainView
 from remuda.ui.remarks import remarks
 from remuda.ui.report import write_report
-from remuda.ui.results import print_summary
+from remuda.ui.results import print_results
 from remuda.ui.seeds import Seeds
 from remuda.ui.summary import read_run
 from remuda.unused_settings import unused_settings
@@ -202,7 +202,7 @@ def printed(show, *given):
 def test_what_is_shown_is_called_what_it_is(tmp_path, sampled):
     run = made(tmp_path / "run", sampled)
     way, other = ("sampled", "greedy") if sampled else ("greedy", "sampled")
-    terminal, page = printed(print_summary, run), write_report(run).read_text()
+    terminal, page = printed(print_results, run), write_report(run).read_text()
     assert f"{way} return" in terminal
     assert f">{way} return<" in page
     assert f"{way.capitalize()} return: mean" in page

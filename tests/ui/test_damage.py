@@ -161,20 +161,6 @@ def test_a_report_that_could_not_be_made_whole_is_a_failure(
     assert (directory / "report.html").exists() == ("no report" not in missing)
 
 
-def test_a_status_of_an_older_version_is_shown(finished, tmp_path, capsys):
-    """It lacks what was added since, and was told to be damaged."""
-    directory = tmp_path / "run"
-    shutil.copytree(finished, directory)
-    path = directory / "status.json"
-    status = json.loads(path.read_text())
-    for role in status["roles"]:
-        del role["processor"]
-    for policy in status["policies"].values():
-        del policy["others"]
-    path.write_text(json.dumps(status))
-    assert told(capsys, "status", str(directory))[0] == 0
-
-
 def test_a_ledger_that_is_none_is_put_aside_and_begun_anew(finished, tmp_path, capsys):
     directory = harmed(finished, tmp_path / "run", "ledger.bin", "binary")
     whole = read_records(finished / "ledger.bin")

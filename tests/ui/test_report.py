@@ -21,7 +21,7 @@ from remuda.ui.charts import learning_chart, smooth
 from remuda.ui.numbers import clock, number, rate
 from remuda.ui.remarks import remarks
 from remuda.ui.report import write_report
-from remuda.ui.results import COLUMNS, print_summary
+from remuda.ui.results import COLUMNS, print_files, print_results
 from remuda.ui.summary import read_run
 
 ENDED = "all turns were played"
@@ -201,7 +201,8 @@ def test_odd_names_are_escaped(tmp_path: Path) -> None:
     assert "<b>" not in html
     assert "&lt;b&gt;" in html
     console = Console(width=120, file=io.StringIO())
-    print_summary(run, console)
+    print_results(run, console)
+    print_files(run, console)
     assert isinstance(console.file, io.StringIO)
     assert "[red]" in console.file.getvalue()
 
@@ -238,7 +239,8 @@ def test_what_the_game_tells_of_its_episodes_is_shown(tmp_path: Path) -> None:
     with Image.open(run / "game.png") as image:
         assert image.width > 1000
     console = Console(width=80, file=io.StringIO())
-    print_summary(run, console)
+    print_results(run, console)
+    print_files(run, console)
     assert isinstance(console.file, io.StringIO)
     assert "apples eaten" in console.file.getvalue()
 
@@ -258,7 +260,8 @@ def test_a_narrow_terminal_is_told_who_earned_what(tmp_path: Path, width: int) -
     run = a_run(tmp_path, names)
     (run / "weights").mkdir()
     console = Console(width=width, file=io.StringIO())
-    print_summary(run, console)
+    print_results(run, console)
+    print_files(run, console)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     for words in ("the_firs", "the_seco", "41.0 ± 0.50"):
@@ -271,7 +274,8 @@ def test_a_narrow_terminal_is_told_who_earned_what(tmp_path: Path, width: int) -
 def test_no_heading_is_cut_where_names_are_long(tmp_path: Path, width: int) -> None:
     run = a_run(tmp_path, ["a_name_of_twenty_letters", "the_second"])
     console = Console(width=width, file=io.StringIO())
-    print_summary(run, console)
+    print_results(run, console)
+    print_files(run, console)
     assert isinstance(console.file, io.StringIO)
     (heading,) = [line for line in console.file.getvalue().split("\n") if "greedy return" in line]
     known = {"policy", "greedy return", *(name for name, _ in COLUMNS)}
@@ -284,7 +288,8 @@ def test_who_takes_the_seat_of_a_policy_that_never_learns_is_told(tmp_path: Path
     config = load_config({"game": "treasure_hunt", "env": {"scripted": {"green": "random"}}})
     write_config(config, run / "config.yaml")
     console = Console(width=140, file=io.StringIO())
-    print_summary(run, console)
+    print_results(run, console)
+    print_files(run, console)
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().split("\n")
     (row,) = [line for line in lines if line.startswith("green")]
@@ -321,7 +326,8 @@ def test_print_summary(tmp_path: Path, width: int) -> None:
     (run / "weights").mkdir()
     write_report(run)
     console = Console(width=width, file=io.StringIO())
-    print_summary(run, console)
+    print_results(run, console)
+    print_files(run, console)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     for words in ("treasure_hunt", ENDED, "red", "green", "41.0 ± 0.50", "waited 2 times"):
@@ -364,7 +370,8 @@ def test_a_replay_ratio_that_was_missed_is_told_with_the_reason(
     records[-1]["policies"]["red"]["replay_ratio"] = reached
     (run / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     console = Console(width=400, file=io.StringIO())
-    print_summary(run, console)
+    print_results(run, console)
+    print_files(run, console)
     assert isinstance(console.file, io.StringIO)
     told = f"red trained on {number(reached)} samples a step at most"
     assert (told in console.file.getvalue()) == is_told

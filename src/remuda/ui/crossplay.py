@@ -39,7 +39,7 @@ class Crossplay:
     sources: Mapping[str, str]
     """Directories of the runs of trained entrants."""
     taken: Mapping[str, str]
-    """Scripted policies by agent, which play its seat in every match."""
+    """For each agent, the scripted policy that plays its seat in every match."""
     notes: tuple[str, ...] = ()
     """Notes for the user, as of a run that learned in another game than is played."""
 

@@ -36,9 +36,7 @@ def show_results(run: RunDirectory) -> list[str]:
 
 
 def show_files(
-    run: RunDirectory,
-    notes: Sequence[str] = (),
-    drawn: Callable[[], str | None] = lambda: None,
+    run: RunDirectory, notes: Sequence[str] = (), drawn: Callable[[], str | None] = lambda: None
 ) -> None:
     """Make the picture and the report of a run, and print the paths of its files, and notes."""
     from remuda.ui.results import print_files

@@ -28,6 +28,7 @@ from remuda.double_oracle.trained_setup import MATCHES, TrainedSetup
 from remuda.envs.registry import name_game
 from remuda.errors import ConfigError, UsageError
 from remuda.forkserver.child import check_guard
+from remuda.ui.exploiting import policy_tree
 from remuda.ui.live import make_view
 from remuda.ui.tables import table_of
 from remuda.user_code import naming_user_code
@@ -134,9 +135,7 @@ def psro(
     if oracle == ORACLE:
         setup = ExactSetup(name, options, meta_solver)
     else:
-        if isinstance(policy, PolicyConfig):
-            policy = policy.model_dump(mode="json", exclude_unset=True)
-        tree = dict(policy or {})
+        tree = policy_tree(policy)
         if tree.get("algorithm", oracle) != oracle:
             raise UsageError(
                 f"policy.algorithm is {tree['algorithm']!r}, but the oracle is {oracle!r}; take "

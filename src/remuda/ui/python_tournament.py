@@ -11,13 +11,7 @@ from typing import Any
 from remuda.config import plain_data
 from remuda.config.faults import LONGEST_SHOWN
 from remuda.config.sections import fault_of_path
-from remuda.crossplay import (
-    Entrant,
-    Tournament,
-    play_setup,
-    play_setup_until,
-    setup_of_entrants,
-)
+from remuda.crossplay import Entrant, Tournament, play_setup, play_setup_until, setup_of_entrants
 from remuda.errors import UsageError
 from remuda.evaluation import Limits
 from remuda.own_code import name_scripted
@@ -69,7 +63,7 @@ def play_in_python(
     """Play a tournament of single policies; see `remuda.tournament`."""
     check_switch(deterministic, "deterministic")
     if not (options is None or isinstance(options, Mapping)):
-        raise UsageError(f"options: a mapping by name, or None; this is {options!r}")
+        raise UsageError(f"options: a mapping, or None; this is {options!r}")
     place = _directory(directory)
     try:
         plain: dict[str, Any] = plain_data(dict(options or {}), "options")

@@ -111,7 +111,7 @@ def _words(kind: Any) -> str:
     if origin in (tuple, list):
         return f"list of {_words(parts[0])}"
     if origin is dict:
-        return f"by name: {_words(parts[1])}"
+        return f"mapping to {_words(parts[1])}"
     plain = {
         int: "whole number",
         float: "number",

@@ -57,12 +57,6 @@ def cells_of(policy: PolicySummary, columns: tuple[Column, ...]) -> Iterator[str
         yield NOTHING if policy.scripted and heading in LEARNED else cell(policy)
 
 
-def print_summary(run: Path, console: Console | None = None) -> None:
-    """Print the results of a run and the paths of its files."""
-    print_results(run, console)
-    print_files(run, console)
-
-
 def print_files(run: Path, console: Console | None = None) -> None:
     """Print the paths of the report, the picture and the weights of a run."""
     from rich.console import Console

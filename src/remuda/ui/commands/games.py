@@ -28,9 +28,9 @@ class PlayOptions(PictureOptions):
     """The policy of all seats that `seat` does not name: `random`, or one that `remuda games GAME`
     lists."""
     seat: dict[str, str] = Field(default_factory=dict)
-    """Policies by agent, as in `--seat agent_0=me agent_1=RUN:policy`: you at the keyboard; a
-    policy of a run (`RUN:policy@best`, or another version; `RUN:policy@live`: with the weights that
-    the live run plays with now); or a scripted policy."""
+    """For each agent its policy, as in `--seat agent_0=me agent_1=RUN:policy`: you at the keyboard;
+    a policy of a run (`RUN:policy@best`, or another version; `RUN:policy@live`: with the weights
+    that the live run plays with now); or a scripted policy."""
     sampled: bool = False
     """Let policies of runs explore as at the end of training; else they are greedy."""
     env: GameOptions = GameOptions()

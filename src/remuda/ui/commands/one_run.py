@@ -43,7 +43,7 @@ class EvaluateOptions(PrintOptions, RunOptions):
     """`final`: the weights at the end of the run, or the newest; `best`: those of the checkpoint
     with the best evaluation; or a checkpoint's number."""
     scripted: dict[str, str] = Field(default_factory=dict)
-    """Scripted policies by agent, which play in its place, as in `--scripted.agent_1 random`:
+    """For each agent, a scripted policy that plays in its place, as in `--scripted.agent_1 random`:
     `random`, one that `remuda games GAME` lists, or your own as `module:callable`."""
     histories: Path | None = None
     """The file to write all moves of each episode to, one line of JSON each, numbered as in

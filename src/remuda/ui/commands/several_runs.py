@@ -60,9 +60,9 @@ class TournamentOptions(PrintOptions):
     """The game that several entrants play; empty: the game of the first run, with its options."""
     env: GameOptions = GameOptions()
     scripted: dict[str, str] = Field(default_factory=dict)
-    """Scripted policies by agent, which play its seat in every match, as in `--scripted.agent_1
-    random`: no entrant plays there, and its returns count for no entrant. Other seats: as in
-    `env.scripted` of the first run, unless `--game` is used."""
+    """For each agent, the scripted policy that plays its seat in every match, as in
+    `--scripted.agent_1 random`: no entrant plays there, and its returns count for no entrant. Other
+    seats: as in `env.scripted` of the first run, unless `--game` is used."""
     episodes: PositiveInt = 100
     """Episodes for each pair and seat."""
     until: str = ""
