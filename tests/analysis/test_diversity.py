@@ -5,12 +5,8 @@ import pytest
 
 from remuda.analysis.bias import all_equal, estimate, estimate_from
 from remuda.analysis.diversity import (
-    effective_diversity,
     expected_cardinality,
-    nash_diversity,
     payoff_distances,
-    rectified_nash,
-    rectified_plan,
     response_diversity,
 )
 from remuda.analysis.payoff import Payoffs, exact
@@ -61,28 +57,6 @@ def test_a_copy_adds_almost_nothing_to_cardinality():
     assert twice == pytest.approx(once, abs=1e-3)
 
 
-def test_effective_diversity_of_rock_paper_scissors_is_a_third():
-    assert effective_diversity(ROCK_PAPER_SCISSORS, EVEN) == pytest.approx(1 / 3)
-    assert effective_diversity((ROCK_PAPER_SCISSORS + 1) / 2, EVEN, tie=0.5) == pytest.approx(1 / 6)
-    assert effective_diversity(ROCK_PAPER_SCISSORS, [1.0, 0.0, 0.0]) == 0.0
-
-
-def test_a_policy_of_the_mixture_trains_against_whom_it_beats_and_itself():
-    assert rectified_nash(ROCK_PAPER_SCISSORS, EVEN) == pytest.approx(
-        np.array([[0.5, 0, 0.5], [0.5, 0.5, 0], [0, 0.5, 0.5]])
-    )
-    some = rectified_nash(ROCK_PAPER_SCISSORS, [0.75, 0.25, 0.0])
-    assert some.tolist() == [[1, 0, 0], [0.75, 0.25, 0], [0, 0, 0]]
-
-
-def test_a_policy_ties_with_itself_whatever_its_own_matches_say():
-    noisy = ROCK_PAPER_SCISSORS - 0.1 * np.eye(3)
-    assert (
-        rectified_nash(noisy, EVEN).tolist()
-        == rectified_nash(noisy + 0.1 * np.eye(3), EVEN).tolist()
-    )
-
-
 def test_distances_are_root_mean_squares_of_rows_and_lose_their_noise():
     found = payoff_distances([[0.0, 1.0], [3.0, 5.0]])
     assert found[0, 1] == pytest.approx(np.sqrt((9 + 16) / 2))
@@ -119,59 +93,6 @@ def test_intervals_of_cardinality_cover_the_truth():
     assert abs(np.mean(corrected) - right) < 0.4 * abs(np.mean(values) - right)
 
 
-def test_noise_alone_has_effective_diversity_within_its_null():
-    drawn = rng(5)
-    shares = [
-        nash_diversity(seen(np.zeros((4, 4)), 1.0, 20, drawn), np.full(4, 0.25), drawn, draws=100)
-        for _ in range(30)
-    ]
-    assert min(each.value for each in shares) > 0.0
-    assert sum(each.null_share <= 0.1 for each in shares) <= 8
-    assert sum(each.corrected < each.value for each in shares) == 30
-
-
-def test_a_cycle_is_found_through_the_noise():
-    drawn, inside = rng(6), 0
-    for _ in range(40):
-        payoffs = seen(ROCK_PAPER_SCISSORS, 1.0, 100, drawn)
-        found = nash_diversity(payoffs, EVEN, drawn, draws=100)
-        inside += found.interval[0] <= 1 / 3 <= found.interval[1]
-    assert 34 <= inside <= 40
-    assert found.null_share < 0.02
-    assert found.null_interval[1] < found.value
-    assert found.as_summary()["null_interval"] == list(found.null_interval)
-
-
-def test_exact_payoffs_have_no_uncertainty():
-    found = nash_diversity(exact(ROCK_PAPER_SCISSORS, symmetric=True), EVEN, rng(), draws=20)
-    assert found.value == found.corrected == pytest.approx(1 / 3)
-    assert found.interval == (found.value, found.value)
-    assert found.null_interval == (0.0, 0.0)
-    assert found.null_share == pytest.approx(1 / 21)
-
-
-def test_a_mixture_may_be_worked_out_anew_for_each_sample():
-    asked = []
-
-    def first(matrix):
-        asked.append(matrix)
-        return [1.0, 0.0, 0.0]
-
-    nash_diversity(seen(ROCK_PAPER_SCISSORS, 1.0, 10, rng()), first, rng(), draws=5)
-    assert len({each[0, 1] for each in asked}) == 11  # the means, five samples, five of the null
-
-
-def test_samples_say_how_sure_it_is_whom_to_train_against():
-    truth = np.array([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
-    found = rectified_plan(seen(truth, 1.0, 400, rng(7)), [0.5, 0.25, 0.25], rng())
-    assert found.shares[0, 2] == found.shares[0, 0] == 1.0
-    assert found.shares[2, 0] == 0.0
-    assert 0.0 < found.shares[0, 1] < 1.0  # a tie
-    assert found.shares[0, 1] + found.shares[1, 0] == pytest.approx(1.0)
-    assert found.trains.tolist() == [1.0, 1.0, 1.0]
-    assert found.as_summary()["weights"] == found.weights.tolist()
-
-
 def test_equal_policies_of_one_role_differ_by_opponent_only():
     payoffs = seen(np.array([[0.0, 2.0], [4.0, 6.0]]), 1.0, 10**12, rng(), symmetric=False)
     null = all_equal(payoffs)
@@ -203,9 +124,6 @@ def test_an_interval_stays_within_what_a_value_can_be():
         (lambda: expected_cardinality([[np.nan]]), "row 0, column 0"),
         (lambda: expected_cardinality([[1.0]], scale=0.0), "scale"),
         (lambda: expected_cardinality([[1.0]], errors=[1.0]), "errors"),
-        (lambda: effective_diversity([[1.0, 2.0]], [1.0]), r"\[N, N\]"),
-        (lambda: effective_diversity(ROCK_PAPER_SCISSORS, [0.5, 0.5]), "mixture"),
-        (lambda: effective_diversity(ROCK_PAPER_SCISSORS, [0.5, 0.5, 0.5]), "adds up to 1.5"),
         (lambda: response_diversity(exact(ROCK_PAPER_SCISSORS), rng(), draws=1), "draws"),
         (lambda: response_diversity(exact(ROCK_PAPER_SCISSORS), rng(), level=2.0), "level"),
     ],

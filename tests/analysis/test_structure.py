@@ -9,7 +9,6 @@ from scipy import linalg
 from remuda.analysis.payoff import exact, from_sums
 from remuda.analysis.structure import (
     disc,
-    disc_intervals,
     margin_variances,
     margins,
     split,
@@ -202,15 +201,3 @@ def test_a_game_without_margins_lies_in_one_point():
     found = disc(np.zeros((4, 4)), 2)
     assert not found.coordinates.any()
     assert found.as_summary()["explained"] == [None, None]
-
-
-def test_the_picture_has_errors_that_shrink_with_matches():
-    rng = np.random.default_rng(9)
-    few = disc_intervals(played(RPS, 1.0, 20, rng), rng, 200)
-    many = disc_intervals(played(RPS, 1.0, 2000, rng), rng, 200)
-    assert few.errors.shape == (1, 3)
-    assert few.errors.mean() / many.errors.mean() == pytest.approx(10.0, rel=0.4)
-    # A margin is the product of two radii and a sine, each radius about the root of it.
-    assert 0.005 < many.errors.mean() < 0.05
-    assert many.explained_intervals == pytest.approx(np.ones((2, 1)))
-    assert json.dumps(many.as_summary())

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from remuda.analysis.draws import draws, with_own
 from remuda.analysis.payoff import Numbers, Payoffs, check_level
-from remuda.analysis.plain import plain
+from remuda.analysis.plain import Summary, plain
 from remuda.analysis.rank import Score, ranks
 from remuda.errors import UsageError
 from remuda.kernels import njit
@@ -45,7 +45,7 @@ NEGLIGIBLE = 40.0
 
 
 @dataclass(frozen=True)
-class AlphaRank:
+class AlphaRank(Summary):
     """The masses that strategies have in the long run.
 
     Attributes:
@@ -65,15 +65,6 @@ class AlphaRank:
         """The masses of each role's strategies, [n_r] each."""
         axes = range(self.masses.ndim)
         return tuple(self.masses.sum(tuple(a for a in axes if a != role)) for role in axes)
-
-    def as_summary(self) -> dict[str, object]:
-        """Return plain data; `alpha` is None in the limit."""
-        return {
-            "masses": plain(self.masses),
-            "alpha": plain(self.alpha),
-            "population": self.population,
-            "settled": self.settled,
-        }
 
 
 def alpha_rank(
@@ -103,7 +94,7 @@ def alpha_rank(
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Summary):
     """The masses at one intensity of selection after another, each twice the one before.
 
     Attributes:
@@ -122,15 +113,6 @@ class Sweep:
     def last(self) -> AlphaRank:
         """The masses at the greatest intensity."""
         return AlphaRank(self.masses[-1], float(self.alphas[-1]), self.population, self.settled)
-
-    def as_summary(self) -> dict[str, object]:
-        """Return plain data."""
-        return {
-            "alphas": plain(self.alphas),
-            "masses": plain(self.masses),
-            "settled": self.settled,
-            "population": self.population,
-        }
 
 
 def sweep(

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from remuda.analysis.payoff import Numbers, Payoffs, check_level
-from remuda.analysis.plain import plain
+from remuda.analysis.plain import Summary
 from remuda.errors import UsageError
 
 Plain = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Summary):
     """A value estimated from noisy numbers.
 
     Attributes:
@@ -43,18 +43,6 @@ class Estimate:
     null_share: float = float("nan")
     draws: int = 0
     level: float = 0.95
-
-    def as_summary(self) -> Plain:
-        """Return plain data; None: unknown."""
-        return {
-            "value": plain(self.value),
-            "corrected": plain(self.corrected),
-            "interval": [plain(end) for end in self.interval],
-            "null_interval": [plain(end) for end in self.null_interval],
-            "null_share": plain(self.null_share),
-            "draws": self.draws,
-            "level": self.level,
-        }
 
 
 def estimate_from(

@@ -8,13 +8,14 @@ exact. The longest cycle is hard to find in general; `longest_is_certain` says w
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy import sparse, stats
 from scipy.sparse import csgraph
 
 from remuda.analysis.payoff import KNOWN, Numbers, Payoffs, check_level
-from remuda.analysis.plain import plain
+from remuda.analysis.plain import Summary
 from remuda.analysis.structure import margin_variances
 from remuda.errors import UsageError
 from remuda.kernels import njit
@@ -27,7 +28,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Cycle:
+class Cycle(Summary):
     """Strategies of which each beats the next, and the last the first.
 
     Attributes:
@@ -45,18 +46,13 @@ class Cycle:
         """The least margin: the strength of the cycle."""
         return float(self.margins.min())
 
-    def as_summary(self) -> dict[str, object]:
+    def as_summary(self) -> dict[str, Any]:
         """Return plain data."""
-        return {
-            "names": list(self.names),
-            "margins": plain(self.margins),
-            "intervals": plain(self.intervals),
-            "weakest": self.weakest,
-        }
+        return super().as_summary() | {"weakest": self.weakest}
 
 
 @dataclass(frozen=True)
-class Cycles:
+class Cycles(Summary):
     """The cycles of a game among sure edges.
 
     Attributes:
@@ -81,21 +77,6 @@ class Cycles:
     num_triangles: int
     level: float
     joint: bool
-
-    def as_summary(self) -> dict[str, object]:
-        """Return plain data."""
-        return {
-            "edges": self.edges,
-            "pairs": self.pairs,
-            "groups": [list(group) for group in self.groups],
-            "strongest": None if self.strongest is None else self.strongest.as_summary(),
-            "longest": None if self.longest is None else self.longest.as_summary(),
-            "longest_is_certain": self.longest_is_certain,
-            "triangles": [cycle.as_summary() for cycle in self.triangles],
-            "num_triangles": self.num_triangles,
-            "level": self.level,
-            "joint": self.joint,
-        }
 
 
 def cycles(

@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from remuda.analysis.extreme_equilibria import EQUAL, STRATEGIES, number_of_base
 from remuda.analysis.lemke_howson import complementary
 from remuda.analysis.maximum_entropy import TIGHT
 from remuda.analysis.payoff import Numbers
+from remuda.analysis.plain import Summary
 from remuda.analysis.regret import as_two_roles, regret, to_distribution, values
 from remuda.errors import UsageError
 from remuda.types import Integers
@@ -37,7 +39,7 @@ LENGTHS = (1_000, 10_000, 1_000_000)
 
 
 @dataclass(frozen=True)
-class Equilibrium:
+class Equilibrium(Summary):
     """An equilibrium of two roles, or none.
 
     Attributes:
@@ -57,19 +59,13 @@ class Equilibrium:
         """True if there is an answer."""
         return bool(self.mixtures)
 
-    def as_summary(self) -> dict[str, object]:
+    def as_summary(self) -> dict[str, Any]:
         """Return plain data."""
-        return {
-            "found": self.found,
-            "mixtures": [mixture.tolist() for mixture in self.mixtures],
-            "values": self.values.tolist(),
-            "regret": self.regret.tolist(),
-            "note": self.note,
-        }
+        return super().as_summary() | {"found": self.found}
 
 
 @dataclass(frozen=True)
-class AllEquilibria:
+class AllEquilibria(Summary):
     """All extreme equilibria of a game of two roles.
 
     Attributes:
@@ -103,17 +99,9 @@ class AllEquilibria:
             f"these {len(self)} are the extreme ones"
         )
 
-    def as_summary(self) -> dict[str, object]:
+    def as_summary(self) -> dict[str, Any]:
         """Return plain data."""
-        return {
-            "rows": self.rows.tolist(),
-            "columns": self.columns.tolist(),
-            "values": self.values.tolist(),
-            "regrets": self.regrets.tolist(),
-            "components": self.components.tolist(),
-            "infinite": self.infinite,
-            "note": self.note,
-        }
+        return super().as_summary() | {"note": self.note}
 
 
 def can_enumerate(rows: int, columns: int, bases: int = BASES) -> bool:

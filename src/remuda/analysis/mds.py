@@ -17,7 +17,7 @@ import numpy.typing as npt
 from remuda.analysis.bias import check_draws
 from remuda.analysis.diversity import payoff_distances
 from remuda.analysis.payoff import Numbers, Payoffs
-from remuda.analysis.plain import plain
+from remuda.analysis.plain import Summary
 from remuda.errors import UsageError
 
 TIED = 1e-8
@@ -25,7 +25,7 @@ TIED = 1e-8
 
 
 @dataclass(frozen=True)
-class PolicyMap:
+class PolicyMap(Summary):
     """Policies as points in a picture.
 
     Attributes:
@@ -47,13 +47,8 @@ class PolicyMap:
         return float(self.shares.sum())
 
     def as_summary(self) -> dict[str, Any]:
-        """All of it as plain data."""
-        return {
-            "positions": plain(self.positions),
-            "shares": plain(self.shares),
-            "share": self.share,
-            "spread": plain(self.spread),
-        }
+        """Return plain data."""
+        return super().as_summary() | {"share": self.share}
 
 
 def check_distances(distances: npt.ArrayLike) -> Numbers:

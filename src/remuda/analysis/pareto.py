@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from remuda.analysis.bias import Estimate, check_draws, estimate_from
 from remuda.analysis.payoff import Numbers
-from remuda.analysis.plain import plain
+from remuda.analysis.plain import Summary
 from remuda.errors import UsageError
 from remuda.kernels import njit
 from remuda.types import Bools, Integers
@@ -85,7 +85,7 @@ def hypervolume(
 
 
 @dataclass(frozen=True)
-class UncertainFront:
+class UncertainFront(Summary):
     """Which points are on the front, where their objectives are known by samples only.
 
     Attributes:
@@ -101,16 +101,6 @@ class UncertainFront:
     ranks: Integers
     expected_ranks: Numbers
     draws: int
-
-    def as_summary(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {
-            "probabilities": plain(self.probabilities),
-            "errors": plain(self.errors),
-            "ranks": self.ranks.tolist(),
-            "expected_ranks": plain(self.expected_ranks),
-            "draws": self.draws,
-        }
 
 
 def uncertain_front(

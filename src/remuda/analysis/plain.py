@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -21,3 +23,24 @@ def figures(value: float, digits: int = 3) -> str:
     if 10.0**digits - 0.5 <= abs(value) < 1e15:
         return f"{value:,.0f}"
     return f"{value:.{digits}g}"
+
+
+class Summary:
+    """A dataclass that returns its fields as plain data."""
+
+    def as_summary(self) -> dict[str, Any]:
+        """Return plain data; None: unknown."""
+        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
+        return {name: _plain_field(getattr(self, name)) for name in names}
+
+
+def _plain_field(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.dtype.kind != "f":
+        return value.tolist()
+    if isinstance(value, np.ndarray | float):
+        return plain(value)
+    if isinstance(value, Mapping):
+        return {name: _plain_field(each) for name, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain_field(each) for each in value]
+    return value.as_summary() if hasattr(value, "as_summary") else value

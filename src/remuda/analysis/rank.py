@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from remuda.analysis.draws import draws, with_own
 from remuda.analysis.payoff import Numbers, Payoffs, check_level
-from remuda.analysis.plain import plain
+from remuda.analysis.plain import Summary, plain
 from remuda.analysis.shrinkage import shrink
 from remuda.errors import UsageError
 from remuda.types import Integers
@@ -67,7 +67,7 @@ def beaten_share(matrix: Numbers) -> Numbers:
 
 
 @dataclass(frozen=True)
-class NashAverage:
+class NashAverage(Summary):
     """The evaluation of agents against each other by Nash averaging.
 
     Attributes:
@@ -79,14 +79,6 @@ class NashAverage:
     skills: Numbers
     mixture: Numbers
     regret: float
-
-    def as_summary(self) -> dict[str, object]:
-        """Plain data."""
-        return {
-            "skills": plain(self.skills),
-            "mixture": plain(self.mixture),
-            "regret": float(self.regret),
-        }
 
 
 def nash_average(matrix: npt.ArrayLike, mixture: npt.ArrayLike) -> NashAverage:

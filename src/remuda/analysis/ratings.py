@@ -20,7 +20,7 @@ from scipy import special
 
 from remuda.analysis.meetings import KEY, LedgerReader, keys_of, parents_of
 from remuda.analysis.payoff import KNOWN, Numbers, Payoffs, check_level
-from remuda.analysis.plain import plain
+from remuda.analysis.plain import Summary, plain
 from remuda.errors import UsageError
 from remuda.kernels import njit
 from remuda.population.ratings import TAU, rate_all, sides_there
@@ -243,7 +243,7 @@ def _information(skills: Numbers, met: Numbers, prior: float) -> Numbers:
 
 
 @dataclass(frozen=True)
-class RatingHistory:
+class RatingHistory(Summary):
     """Ratings after some numbers of matches, on openskill's scale.
 
     Attributes:
@@ -265,16 +265,6 @@ class RatingHistory:
         check_level(level)
         half = float(special.ndtri(0.5 + level / 2.0)) * self.uncertainties
         return np.stack([self.ratings - half, self.ratings + half])
-
-    def as_summary(self) -> dict[str, object]:
-        """Plain data."""
-        return {
-            "names": list(self.names),
-            "matches": self.matches.tolist(),
-            "ratings": plain(self.ratings),
-            "uncertainties": plain(self.uncertainties),
-            "played": self.played.tolist(),
-        }
 
 
 def plackett_luce(

@@ -18,12 +18,12 @@ from scipy import stats
 
 from remuda.analysis.overall import Analysis
 from remuda.analysis.payoff import Payoffs, check_level
-from remuda.analysis.plain import figures, plain
+from remuda.analysis.plain import Summary, figures
 from remuda.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Spread:
+class Spread(Summary):
     """A measure over several runs.
 
     Attributes:
@@ -39,16 +39,6 @@ class Spread:
     deviation: float
     interval: tuple[float, float]
     level: float = 0.95
-
-    def as_summary(self) -> dict[str, Any]:
-        """Return plain data; None: unknown."""
-        return {
-            "values": [plain(value) for value in self.values],
-            "mean": plain(self.mean),
-            "deviation": plain(self.deviation),
-            "interval": [plain(end) for end in self.interval],
-            "level": self.level,
-        }
 
 
 def spread(values: Sequence[float], level: float = 0.95) -> Spread:

@@ -16,7 +16,7 @@ from scipy import linalg
 
 from remuda.analysis.draws import draws, with_own
 from remuda.analysis.payoff import Numbers, Payoffs, check_level
-from remuda.analysis.plain import plain
+from remuda.analysis.plain import Summary, plain
 from remuda.analysis.rank import SAMPLES
 from remuda.errors import UsageError
 
@@ -200,7 +200,7 @@ def _pooled(payoffs: Payoffs) -> Payoffs:
 
 
 @dataclass(frozen=True)
-class Disc:
+class Disc(Summary):
     """A game drawn in planes, in which the angle between two strategies decides who wins.
 
     The margin of i against j is the sum over planes of x_i y_j - y_i x_j: i beats strategies up to
@@ -223,14 +223,6 @@ class Disc:
         x, y = self.coordinates[..., 0], self.coordinates[..., 1]
         found: Numbers = np.einsum("pi,pj->ij", x, y) - np.einsum("pi,pj->ij", y, x)
         return found
-
-    def as_summary(self) -> dict[str, object]:
-        """Return plain data."""
-        return {
-            "coordinates": plain(self.coordinates),
-            "strengths": plain(self.strengths),
-            "explained": plain(self.explained),
-        }
 
 
 def disc(matrix: npt.ArrayLike, planes: int = 1) -> Disc:
@@ -260,61 +252,3 @@ def disc(matrix: npt.ArrayLike, planes: int = 1) -> Disc:
     size = float((of_pairs**2).sum())
     explained = 2.0 * strengths**2 / size if size > 0.0 else np.full(planes, np.nan)
     return Disc(np.stack([points.real, points.imag], -1), strengths, explained)
-
-
-@dataclass(frozen=True)
-class DiscIntervals:
-    """A game drawn in planes, with the uncertainty of the picture.
-
-    Attributes:
-        names: of the n strategies.
-        found: the picture of the mean payoffs.
-        errors: [P, n] the root mean squared distance of a strategy's position between draws,
-            rotated to fit. Planes of about equal weight mix, and their errors are as large as the
-            picture.
-        explained_intervals: [2, P] of the share of a plane, at probability `level`.
-    """
-
-    names: tuple[str, ...]
-    found: Disc = field(repr=False)
-    errors: Numbers = field(repr=False)
-    explained_intervals: Numbers
-    samples: int
-    level: float
-
-    def as_summary(self) -> dict[str, object]:
-        """Plain data."""
-        return {
-            "names": list(self.names),
-            **self.found.as_summary(),
-            "errors": plain(self.errors),
-            "explained_intervals": plain(self.explained_intervals),
-            "samples": self.samples,
-            "level": self.level,
-        }
-
-
-def disc_intervals(
-    payoffs: Payoffs,
-    rng: np.random.Generator,
-    samples: int = 200,
-    level: float = 0.95,
-    planes: int = 1,
-) -> DiscIntervals:
-    """Draw a game in planes, and tell how sure the places are."""
-    check_level(level)
-    whole = _pooled(payoffs)
-    found = disc(whole.matrix, planes)
-    points = found.coordinates[..., 0] + 1j * found.coordinates[..., 1]
-    squares, explained = np.zeros(points.shape), np.zeros((samples, planes))
-    for place, each in enumerate(draws(payoffs, samples, rng)):
-        drawn = disc(each[0], planes)
-        others = drawn.coordinates[..., 0] + 1j * drawn.coordinates[..., 1]
-        # Rotate the draw towards the mean; a mirror image would reverse who wins.
-        turn = (others.conj() * points).sum(1, keepdims=True)
-        others = others * np.exp(1j * np.angle(turn))
-        squares += np.abs(others - points) ** 2 / samples
-        explained[place] = drawn.explained
-    ends = (0.5 - level / 2.0, 0.5 + level / 2.0)
-    intervals = np.quantile(explained, ends, axis=0)
-    return DiscIntervals(whole.names, found, np.sqrt(squares), intervals, samples, level)

@@ -9,20 +9,19 @@ simple one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from remuda.analysis.payoff import Numbers
-from remuda.analysis.plain import plain
+from remuda.analysis.plain import Summary
 from remuda.analysis.returns import known
 from remuda.errors import UsageError
 from remuda.types import Bools, Integers
 
 
 @dataclass(frozen=True)
-class Measure:
+class Measure(Summary):
     """A value over episodes, with its standard error.
 
     Attributes:
@@ -37,18 +36,9 @@ class Measure:
     corrected: float
     episodes: int
 
-    def as_summary(self) -> dict[str, Any]:
-        """Return plain data; None: unknown."""
-        return {
-            "value": plain(self.value),
-            "error": plain(self.error),
-            "corrected": plain(self.corrected),
-            "episodes": self.episodes,
-        }
-
 
 @dataclass(frozen=True)
-class SocialOutcomes:
+class SocialOutcomes(Summary):
     """The social outcome metrics of some episodes.
 
     Attributes:
@@ -64,13 +54,6 @@ class SocialOutcomes:
     long_run_equality: Measure
     sustainability: Measure | None = None
     peace: Measure | None = None
-
-    def as_summary(self) -> dict[str, Any]:
-        """Return plain data; None: unknown."""
-        return {
-            name: None if measure is None else measure.as_summary()
-            for name, measure in vars(self).items()
-        }
 
 
 def social_outcomes(

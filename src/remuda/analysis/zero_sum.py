@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from scipy.optimize import linprog
 from remuda.analysis.lemke_howson import complementary
 from remuda.analysis.maximum_entropy import TIGHT, Face, find_face, maximize
 from remuda.analysis.payoff import Numbers
+from remuda.analysis.plain import Summary
 from remuda.analysis.regret import as_two_roles, regret, to_distribution
 from remuda.errors import UsageError
 from remuda.types import Bools
@@ -34,7 +36,7 @@ APART = 1e-8
 
 
 @dataclass(frozen=True)
-class ZeroSum:
+class ZeroSum(Summary):
     """An equilibrium of a zero-sum game.
 
     Attributes:
@@ -56,16 +58,9 @@ class ZeroSum:
         """True if it is known that the game has no other equilibrium."""
         return bool(self.dimensions) and not any(self.dimensions)
 
-    def as_summary(self) -> dict[str, object]:
+    def as_summary(self) -> dict[str, Any]:
         """Return plain data."""
-        return {
-            "value": self.value,
-            "mixtures": [mixture.tolist() for mixture in self.mixtures],
-            "regret": self.regret.tolist(),
-            "dimensions": list(self.dimensions),
-            "unique": self.unique,
-            "note": self.note,
-        }
+        return super().as_summary() | {"unique": self.unique}
 
 
 def solve(matrix: npt.ArrayLike) -> ZeroSum:
