@@ -5,7 +5,7 @@ import torch
 from hypothesis import strategies as some
 
 from remuda.config import NetworkConfig
-from remuda.evolution.layout import Layout
+from remuda.evolution.layout import WeightLayout
 from remuda.evolution.numbers import Evolvable
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.networks.actor_critic import ActorCritic
@@ -57,4 +57,8 @@ def values(hidden=(8, 6), inputs=5, actions=3, **options):
 
 def alien(network, seed=1):
     """Weights whose every number differs from those of `drawn`."""
-    return np.random.default_rng(seed).normal(5.0, 1.0, Layout.of(network).size).astype(np.float32)
+    return (
+        np.random.default_rng(seed)
+        .normal(5.0, 1.0, WeightLayout.of(network).size)
+        .astype(np.float32)
+    )

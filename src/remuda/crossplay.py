@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.plain import plain
+from remuda.analysis.as_json import as_json
 from remuda.analysis.returns import known, standard_error
 from remuda.config import Config
 from remuda.envs.registry import find_game, make_env
@@ -80,8 +80,8 @@ class Tournament:
         """Return plain data; None: unknown."""
         summary: dict[str, object] = {
             "entrants": list(self.entrants),
-            "means": plain(self.means),
-            "standard_errors": plain(self.errors),
+            "means": as_json(self.means),
+            "standard_errors": as_json(self.errors),
             "episodes": self.episodes,
             "cut": self.cut,
         }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from remuda.analysis.meetings import read_payoffs as payoffs_of_ledger
+from remuda.analysis.from_ledger import read_payoffs as payoffs_of_ledger
 from remuda.analysis.payoff import Payoffs
 from remuda.config import Config
 from remuda.coordinator.run_directory import RunDirectory

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from remuda.analysis import zero_sum
-from remuda.analysis.equilibrium import nash
 from remuda.analysis.payoff import from_sums
 from remuda.analysis.rank import mean_payoff, rank_intervals, ranks
 from remuda.analysis.sums import ROWS, add_up
+from remuda.analysis.uncertain_equilibrium import nash
 from synthetic_populations import KINDS, SHAPES, population
 
 SEEDS = range(200)

@@ -85,7 +85,7 @@ def test_who_cannot_be_asked_is_named():
     weights = first_weights(spec, torch.Generator().manual_seed(0))
     found = policy_behaviour(players | {"c": (spec, weights)}, states(), np.random.default_rng(0))
     assert found.names == ("a", "b")
-    assert "earlier observations" in found.untold["c"]
+    assert "earlier observations" in found.not_measured["c"]
     with pytest.raises(
         UsageError,
         match=r"cannot be compared by their actions: the policy .* goes by earlier observations",

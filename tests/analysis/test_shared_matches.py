@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from remuda.analysis.meetings import mean_against_others, read_payoffs
-from remuda.analysis.overall import analyse
+from remuda.analysis.from_ledger import mean_against_others, read_payoffs
+from remuda.analysis.match_counts import count_matches
 from remuda.analysis.payoff import exact, from_sums
+from remuda.analysis.population_report import analyse
 from remuda.analysis.sums import ROWS, add_up
-from remuda.analysis.told_matches import count_matches
 from remuda.coordinator.population_measures import measure
 from remuda.coordinator.recent_payoffs import RECENT, RecentPayoffs
 from remuda.population.ledger import MATCH, LedgerFile, record_type

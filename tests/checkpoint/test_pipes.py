@@ -7,7 +7,7 @@ import signal
 import numpy as np
 import pytest
 
-from remuda.analysis.meetings import LedgerReader
+from remuda.analysis.from_ledger import LedgerReader
 from remuda.checkpoint.state import save_tensors
 from remuda.code_paths import read_beside
 from remuda.coordinator.recent_payoffs import RecentPayoffs

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from remuda.analysis.meetings import read_payoffs
+from remuda.analysis.from_ledger import read_payoffs
 from remuda.analysis.payoff import exact
 from remuda.config import load_config
 from remuda.coordinator.population_measures import gapless, measure

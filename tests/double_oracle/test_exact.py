@@ -18,7 +18,7 @@ from remuda.double_oracle import exact
 from remuda.double_oracle.exact import ExactSetup, iterate, run_exact
 from remuda.double_oracle.games import ByHistory, tree_of
 from remuda.double_oracle.iterations import CONVERGED, ENOUGH, INTERRUPTED, NOTHING_NEW, SPENT
-from remuda.double_oracle.meta_solvers import MetaStrategy, Target, solve
+from remuda.double_oracle.meta_solvers import MetaStrategy, ResponseTarget, solve
 from remuda.double_oracle.record import Record, read
 from remuda.errors import ConfigError, RunDirectoryError, UnknownGameError, UsageError
 
@@ -389,7 +389,7 @@ def test_a_solver_of_ones_own_says_what_is_responded_to():
 
     def newest(payoffs):
         mixtures = tuple(np.eye(n)[-1] for n in payoffs.shape[1:])
-        return MetaStrategy(mixtures, (Target(0, mixtures),))
+        return MetaStrategy(mixtures, (ResponseTarget(0, mixtures),))
 
     found = iterate(tree, newest, 2)
     assert [each.policies for each in found] == [(1, 1), (2, 1), (3, 1)]

@@ -11,11 +11,11 @@ from hypothesis import strategies as some
 from evolving import actor_critic, alien, drawn, values
 from remuda.errors import UsageError
 from remuda.evolution.crossover import cross_hyperparameters, cross_layers, warm_start
-from remuda.evolution.layout import Layout, outputs_of
+from remuda.evolution.layout import WeightLayout, outputs_of
 from remuda.policies.networks.actor_critic import MEAN
 
 NETWORK = actor_critic(normalised=True)
-LAYOUT = Layout.of(NETWORK)
+LAYOUT = WeightLayout.of(NETWORK)
 ONE, OTHER = drawn(NETWORK), alien(NETWORK)
 
 names = some.sampled_from("abcdef")
@@ -93,7 +93,7 @@ def test_layers_are_as_likely_as_was_asked():
 def test_a_policy_of_another_width_has_what_fits(widths, others, recurrent):
     old = actor_critic(widths, recurrent=recurrent[0], normalised=True)
     new = actor_critic(others, recurrent=recurrent[1], normalised=True)
-    before, after = Layout.of(old), Layout.of(new)
+    before, after = WeightLayout.of(old), WeightLayout.of(new)
     fresh = alien(new)
     found = warm_start(drawn(old), before, fresh, after)
     told = (*found.copied, *found.overlapping, *found.fresh)
@@ -117,7 +117,10 @@ def test_a_policy_of_another_width_has_what_fits(widths, others, recurrent):
 
 
 def test_overlaps_worked_out_by_hand():
-    old, new = Layout({"a.weight": (2, 3)}), Layout({"a.weight": (3, 2), "b.bias": (1, 2)})
+    old, new = (
+        WeightLayout({"a.weight": (2, 3)}),
+        WeightLayout({"a.weight": (3, 2), "b.bias": (1, 2)}),
+    )
     found = warm_start(np.arange(1.0, 7.0), old, -np.arange(1.0, 9.0), new)
     tensors = new.tensors(found.weights)
     assert tensors["a.weight"].tolist() == [[1.0, 2.0], [4.0, 5.0], [-5.0, -6.0]]
@@ -130,7 +133,10 @@ def test_overlaps_worked_out_by_hand():
 
 
 def test_gates_of_a_recurrent_layer_meet_their_own():
-    old, new = Layout({"gates_memory.weight": (1, 3)}), Layout({"gates_memory.weight": (2, 6)})
+    old, new = (
+        WeightLayout({"gates_memory.weight": (1, 3)}),
+        WeightLayout({"gates_memory.weight": (2, 6)}),
+    )
     found = warm_start(np.array([1.0, 2.0, 3.0]), old, np.zeros(12), new)
     assert new.tensors(found.weights)["gates_memory.weight"].tolist() == [
         [1.0, 0.0, 2.0, 0.0, 3.0, 0.0],
@@ -149,7 +155,7 @@ def test_a_wider_policy_whose_new_units_say_nothing_plays_as_before():
     """Where fresh weights are 0, the overlapping block computes what the old network did."""
     old, new = values((6, 4), recurrent=3), values((9, 8), recurrent=5)
     found = warm_start(
-        drawn(old), Layout.of(old), np.zeros(Layout.of(new).size), Layout.of(new)
+        drawn(old), WeightLayout.of(old), np.zeros(WeightLayout.of(new).size), WeightLayout.of(new)
     ).weights
     states = torch.randn(5, 5, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -160,7 +166,7 @@ def test_a_wider_policy_whose_new_units_say_nothing_plays_as_before():
 
 
 def test_tensors_with_other_axes_stay_fresh():
-    old, new = Layout({"a.weight": (4,), "b": (1, 1)}), Layout({"a.weight": (2, 2)})
+    old, new = WeightLayout({"a.weight": (4,), "b": (1, 1)}), WeightLayout({"a.weight": (2, 2)})
     found = warm_start(np.ones(5), old, np.zeros(4), new)
     assert not found.weights.any()
     assert found.fresh == ("a.weight",)

@@ -7,8 +7,13 @@ from hypothesis import strategies as some
 
 from evolution_stages import FOUR, MATCHMAKERS, RATE, SIZE, Stage
 from remuda.config import Config, EvolutionConfig
+from remuda.evolution.fitness_estimates import (
+    FitnessEstimate,
+    FitnessEstimates,
+    estimate_fitness,
+    unjudged,
+)
 from remuda.evolution.setup import always_one_team, selection
-from remuda.evolution.worth import Estimate, Worth, unjudged, worth_of
 from remuda.population.director import Birth, Retire
 from remuda.population.matchmakers import SelfPlay
 from remuda.population.records import FRESH, GAMES, REWARD, SQUARES, Member, PolicyRef
@@ -195,7 +200,7 @@ def test_equal_returns_are_equal_however_their_sums_are_rounded():
     for name, games, squares in (("a", 100, 0.01), ("b", 130, 0.01)):
         member = Member(PolicyRef(name))
         member.numbers[[GAMES, REWARD, SQUARES]] = games, 0.1 * games, squares * games
-        worths[name] = worth_of(member, unjudged(member), ("return",))
+        worths[name] = estimate_fitness(member, unjudged(member), ("return",))
     worths["b"] = worths["b"]._replace(
         objectives=(worths["b"].objectives[0]._replace(value=0.1 + 1e-15),)
     )
@@ -260,8 +265,8 @@ def test_policies_are_judged_by_several_objectives(fitness):
 def test_none_is_replaced_that_is_better_in_one_of_two_objectives():
     """`b` earns more, and is beaten more often: neither takes over from the other."""
     worths = {
-        "a": Worth((Estimate(1.0, 0.01), Estimate(0.9, 0.01)), 50),
-        "b": Worth((Estimate(2.0, 0.01), Estimate(0.4, 0.01)), 50),
+        "a": FitnessEstimates((FitnessEstimate(1.0, 0.01), FitnessEstimate(0.9, 0.01)), 50),
+        "b": FitnessEstimates((FitnessEstimate(2.0, 0.01), FitnessEstimate(0.4, 0.01)), 50),
     }
     for objectives, expected in (
         (("return",), [("a", "b")]),
@@ -273,7 +278,7 @@ def test_none_is_replaced_that_is_better_in_one_of_two_objectives():
         )
         kept = [("return", "win_rate").index(each) for each in objectives]
         seen = {
-            name: Worth(tuple(worth.objectives[i] for i in kept), worth.games)
+            name: FitnessEstimates(tuple(worth.objectives[i] for i in kept), worth.games)
             for name, worth in worths.items()
         }
         assert selection(config)(seen, np.random.default_rng(0)) == expected

@@ -10,7 +10,7 @@ from evolving import alien
 from remuda.config import IQNConfig, NetworkConfig, PolicyConfig
 from remuda.errors import UsageError
 from remuda.evolution.grow import grow, network_family
-from remuda.evolution.layout import Layout
+from remuda.evolution.layout import WeightLayout
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.networks.actor_critic import ActorCritic
 from remuda.policies.networks.convolutions import Convolutions
@@ -62,8 +62,8 @@ HAS_GATES = ("ppo", "dqn", "iqn")
 def trained(network, seed=1):
     """Weights of which none is special, and none so large that sums lose their digits."""
     random = np.random.default_rng(seed)
-    weights = random.normal(0.0, 0.5, Layout.of(network).size).astype(np.float32)
-    for name, tensor in Layout.of(network).tensors(weights).items():
+    weights = random.normal(0.0, 0.5, WeightLayout.of(network).size).astype(np.float32)
+    for name, tensor in WeightLayout.of(network).tensors(weights).items():
         if name in network.buffers:
             tensor[...] = np.abs(tensor) + 0.5
     return weights
@@ -71,7 +71,7 @@ def trained(network, seed=1):
 
 def computed(network, weights, steps=3):
     """All that a network says of some states, step after step where it remembers."""
-    layout = Layout.of(network)
+    layout = WeightLayout.of(network)
     flat = torch.from_numpy(np.array(weights, np.float32))
     parameters = {n: flat[layout.slices[n]].reshape(1, *s) for n, s in network.shapes.items()}
     generator = torch.Generator().manual_seed(0)
@@ -95,7 +95,9 @@ def computed(network, weights, steps=3):
 
 
 def grown(parent, child, seed=1):
-    return grow(trained(parent, seed), Layout.of(parent), alien(child), Layout.of(child))
+    return grow(
+        trained(parent, seed), WeightLayout.of(parent), alien(child), WeightLayout.of(child)
+    )
 
 
 def assert_same_function(parent, child):
@@ -124,7 +126,7 @@ def test_a_wider_network_computes_what_the_narrower_did(kind, before, more, recu
     parent = KINDS[kind](tuple(before), units)
     child = KINDS[kind](after, units and units + extra)
     found = assert_same_function(parent, child)
-    assert found.taken == Layout.of(parent).size
+    assert found.taken == WeightLayout.of(parent).size
 
 
 @settings(deadline=None, max_examples=25)
@@ -147,7 +149,7 @@ def test_after_tanh_a_wider_network_computes_the_same_and_a_deeper_one_nearly():
     assert_same_function(parent, ppo((9, 7), activation="tanh"))
     child = ppo((6, 4, 4), activation="tanh")
     weights = 0.1 * trained(parent)  # where tanh is nearly the identity
-    found = grow(weights, Layout.of(parent), alien(child), Layout.of(child)).weights
+    found = grow(weights, WeightLayout.of(parent), alien(child), WeightLayout.of(child)).weights
     pairs = zip(computed(child, found), computed(parent, weights), strict=True)
     assert all(torch.allclose(mine, theirs, atol=0.05) for mine, theirs in pairs)
 
@@ -162,9 +164,9 @@ def test_a_narrower_network_has_the_first_units_and_nothing_else_fresh(kind):
     parent, child = KINDS[kind]((6, 5)), KINDS[kind]((3, 2))
     found = grown(parent, child)
     assert not found.exact
-    assert found.taken == Layout.of(child).size
-    theirs = Layout.of(parent).tensors(trained(parent))
-    for name, tensor in Layout.of(child).tensors(found.weights).items():
+    assert found.taken == WeightLayout.of(child).size
+    theirs = WeightLayout.of(parent).tensors(trained(parent))
+    for name, tensor in WeightLayout.of(child).tensors(found.weights).items():
         block = tuple(slice(size) for size in tensor.shape)
         np.testing.assert_array_equal(tensor, theirs[name][block])
 
@@ -178,11 +180,11 @@ def test_what_reads_another_layer_than_before_is_drawn_anew():
         "own": ("policy", "q"),
     }.items():
         parent, child = KINDS[kind]((6, 5, 4)), KINDS[kind]((6, 5))
-        found, layout = grown(parent, child), Layout.of(child)
+        found, layout = grown(parent, child), WeightLayout.of(child)
         assert not found.exact
         fresh, theirs = (
             layout.tensors(alien(child)),
-            Layout.of(parent).tensors(trained(parent)),
+            WeightLayout.of(parent).tensors(trained(parent)),
         )
         drawn = 0
         for name, tensor in layout.tensors(found.weights).items():
@@ -191,17 +193,17 @@ def test_what_reads_another_layer_than_before_is_drawn_anew():
             drawn += wanted is fresh and tensor.size
         assert found.taken == layout.size - drawn
     parent, child = ppo((6, 5), recurrent=3), ppo((6,), recurrent=3)
-    tensors = Layout.of(child).tensors(grown(parent, child).weights)
-    fresh = Layout.of(child).tensors(alien(child))
+    tensors = WeightLayout.of(child).tensors(grown(parent, child).weights)
+    fresh = WeightLayout.of(child).tensors(alien(child))
     np.testing.assert_array_equal(tensors["gates_in.weight"], fresh["gates_in.weight"])
-    theirs = Layout.of(parent).tensors(trained(parent))
+    theirs = WeightLayout.of(parent).tensors(trained(parent))
     np.testing.assert_array_equal(tensors["policy.weight"], theirs["policy.weight"])
 
 
 def test_new_units_are_heard_after_an_update():
     """Their weights are drawn; the gradient of what others hear of them is not zero."""
     parent, child = KINDS["dqn"]((6, 4)), KINDS["dqn"]((9, 7))
-    found, layout = grown(parent, child), Layout.of(child)
+    found, layout = grown(parent, child), WeightLayout.of(child)
     tensors = layout.tensors(found.weights)
     fresh = layout.tensors(alien(child))
     np.testing.assert_array_equal(tensors["hidden0.weight"][:, 6:], fresh["hidden0.weight"][:, 6:])
@@ -225,7 +227,7 @@ def test_between_equal_networks_all_is_copied():
 def test_weights_of_another_size_are_refused():
     parent, child = ppo((6, 4)), ppo((7, 4))
     with pytest.raises(UsageError, match="weights of the parent"):
-        grow(trained(child), Layout.of(parent), alien(child), Layout.of(child))
+        grow(trained(child), WeightLayout.of(parent), alien(child), WeightLayout.of(child))
 
 
 def family(observation=(4,), actions=3, **tree):

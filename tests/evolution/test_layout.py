@@ -7,7 +7,7 @@ import torch
 from evolving import actor_critic, drawn, values
 from remuda.config import IQNConfig, NetworkConfig
 from remuda.errors import UsageError
-from remuda.evolution.layout import Layout, outputs_of
+from remuda.evolution.layout import WeightLayout, outputs_of
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE
 from remuda.policies.networks.iqn import IQNetwork
 from remuda.policies.stack import ParameterStack
@@ -27,7 +27,7 @@ every_network = pytest.mark.parametrize("network", NETWORKS.values(), ids=list(N
 
 @every_network
 def test_a_vector_has_the_tensors_where_a_stack_has_them(network):
-    stack, layout = ParameterStack(network.shapes, 1), Layout.of(network)
+    stack, layout = ParameterStack(network.shapes, 1), WeightLayout.of(network)
     network.initialise(stack.parameters, torch.Generator().manual_seed(0))
     found = layout.tensors(stack.flat[0].numpy())
     assert layout.size == stack.flat.shape[1]
@@ -57,13 +57,13 @@ def test_gradients_flow_to_what_outputs_depend_on(network):
     vector = torch.from_numpy(drawn(network)).requires_grad_()
     outputs = outputs_of(network)(vector, torch.ones(3, 5))
     (slopes,) = torch.autograd.grad(outputs.square().sum(), vector)
-    found = Layout.of(network).tensors(slopes.numpy())
+    found = WeightLayout.of(network).tensors(slopes.numpy())
     assert found[f"{network.layers[0]}.weight"].any()
     assert not any(found[name].any() for name in found if name.startswith("value"))
 
 
 def test_buffers_are_not_learned_and_belong_to_the_first_layer():
-    layout = Layout.of(NETWORKS["ppo, normalised"])
+    layout = WeightLayout.of(NETWORKS["ppo, normalised"])
     learned = layout.tensors(layout.learned)
     for name in (MEAN, VARIANCE, COUNT):
         assert not learned[name].any()
@@ -74,7 +74,7 @@ def test_buffers_are_not_learned_and_belong_to_the_first_layer():
 
 
 def test_buffers_of_a_layer_stay_with_it():
-    layout = Layout(
+    layout = WeightLayout(
         {"a.weight": (2, 2), "a.running_mean": (1, 2), "b.weight": (2, 1), "scale": (1, 1)},
         frozenset({"a.running_mean"}),
     )
@@ -86,13 +86,13 @@ def test_buffers_of_a_layer_stay_with_it():
 
 
 def test_a_layout_of_buffers_alone_has_nothing_to_learn():
-    layout = Layout({"a.mean": (1, 2)}, frozenset({"a.mean"}))
+    layout = WeightLayout({"a.mean": (1, 2)}, frozenset({"a.mean"}))
     assert layout.layers == {"a": ("a.mean",)}
     assert not layout.learned.any()
 
 
 def test_weights_of_another_size_are_refused():
-    layout = Layout.of(NETWORKS["ppo"])
+    layout = WeightLayout.of(NETWORKS["ppo"])
     with pytest.raises(UsageError, match=r"those of a are \(4,\); this layout has"):
         layout.checked(np.zeros(4), "those of a")
     kept = np.zeros(layout.size, np.float32)

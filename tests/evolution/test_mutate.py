@@ -9,12 +9,12 @@ from hypothesis import strategies as some
 
 from evolving import actor_critic, drawn
 from remuda.errors import UsageError
-from remuda.evolution.layout import Layout
+from remuda.evolution.layout import WeightLayout
 from remuda.evolution.mutate import add_noise_by_layer
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE
 
 NETWORK = actor_critic(normalised=True)
-LAYOUT = Layout.of(NETWORK)
+LAYOUT = WeightLayout.of(NETWORK)
 
 
 def rng(seed=0):
@@ -54,7 +54,9 @@ def test_strength_0_is_the_identity_bit_for_bit():
 
 
 def test_noise_by_layer_is_in_proportion_to_each_tensor():
-    layout = Layout({"a.weight": (50, 40), "b.weight": (40, 50), "b.bias": (1, 50), "c": (1, 1)})
+    layout = WeightLayout(
+        {"a.weight": (50, 40), "b.weight": (40, 50), "b.bias": (1, 50), "c": (1, 1)}
+    )
     random = rng()
     weights = np.concatenate(
         [random.normal(0.0, 0.5, 2000), random.normal(7.0, 0.01, 2000), np.zeros(50), [4.0]]

@@ -6,7 +6,7 @@ import torch
 
 from population.birth_worlds import World
 from remuda.errors import RemudaError
-from remuda.evolution.layout import Layout, outputs_of
+from remuda.evolution.layout import WeightLayout, outputs_of
 from remuda.policies.spec import first_weights
 from remuda.population.director import Birth
 from remuda.population.records import PolicyRef
@@ -65,9 +65,11 @@ def test_a_wider_newborn_plays_as_its_parent_does_and_learns_on():
     # And it may be a parent itself, of one in a place like its parent's.
     world.command(Birth("born_1", PolicyRef("born_0")), learn=False)
     theirs = world.assembly.published.reader().newest("born_0").weights
-    mine = Layout.of(spec_of(world, "born_1").network())
+    mine = WeightLayout.of(spec_of(world, "born_1").network())
     first = mine.tensors(world.table.births.newborn_weights("born_1"))["policy_hidden0.weight"]
-    other = Layout.of(spec_of(world, "born_0").network()).tensors(theirs)["policy_hidden0.weight"]
+    other = WeightLayout.of(spec_of(world, "born_0").network()).tensors(theirs)[
+        "policy_hidden0.weight"
+    ]
     np.testing.assert_array_equal(first, other[:, :4])
 
 
@@ -77,7 +79,7 @@ def test_what_is_not_its_parents_is_drawn_as_its_place_has_it():
         world.command(Birth(policy, PolicyRef("policy_2")), learn=False)
         spec = spec_of(world, policy)
         drawn = first_weights(spec, torch_rng(world.config.seed, "weights", policy, 1))
-        layout = Layout.of(spec.network())
+        layout = WeightLayout.of(spec.network())
         begun = layout.tensors(world.table.births.newborn_weights(policy))
         fresh = layout.tensors(drawn)
         # Of two hidden layers the newborn has the first; what reads it read the second before.

@@ -7,7 +7,7 @@ import remuda
 from population.birth_worlds import World
 from remuda.config import load_config, overlay
 from remuda.evolution import director
-from remuda.evolution.worth import worth_of
+from remuda.evolution.fitness_estimates import estimate_fitness
 from remuda.population.director import Vacate
 from remuda.population.feasibility import can_stand_in
 from remuda.population.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, read_records
@@ -170,9 +170,9 @@ def test_the_best_of_all_is_no_parent_and_the_worst_is_not_replaced(
 
     def judge(member, *how):
         judged.append(str(member.ref))
-        return worth_of(member, *how)
+        return estimate_fitness(member, *how)
 
-    monkeypatch.setattr(director, "worth_of", judge)
+    monkeypatch.setattr(director, "estimate_fitness", judge)
     population = {"evolution": {"fitness": fitness, "select": select}}
     members = evolved(tmp_path / "r", population=population).record.members
     policies = {f"policy_{i}" for i in range(4)}

@@ -5,7 +5,7 @@ import pytest
 
 from population.birth_worlds import World
 from remuda.errors import RemudaError
-from remuda.evolution.layout import Layout
+from remuda.evolution.layout import WeightLayout
 from remuda.population.director import Birth, Freeze, Vacate
 from remuda.population.ledger import BIRTH
 from remuda.population.records import PolicyRef
@@ -152,7 +152,7 @@ def test_each_layer_of_a_newborn_is_one_of_its_two_parents(crossover):
     parents = [world.actor.seats.look(ref.policy).weights for ref in (one, other)]
     assert not np.isclose(*parents).all()
     policy_group = world.actor.seats.policy_groups[0]
-    layout = Layout.of(policy_group.stack.network)
+    layout = WeightLayout.of(policy_group.stack.network)
     taken = []
     for names in layout.layers.values():
         parts = [layout.slices[name] for name in names]

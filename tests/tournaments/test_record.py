@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import remuda
-from remuda.analysis.meetings import read_payoffs
+from remuda.analysis.from_ledger import read_payoffs
 from remuda.crossplay import play_across, setup_of_entrants
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger import read_records

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from remuda.analysis.plan import parse_until
-from remuda.tournaments.doubt import share_of
+from remuda.analysis.next_matches import parse_until
 from remuda.tournaments.entrants import Participant
 from remuda.tournaments.record import MatchResults
 from remuda.tournaments.schedule import Schedule
+from remuda.tournaments.sequential_test import share_of
 from remuda.tournaments.until import _Rounds
 
 TOP_THREE, BEST = "rank of the top 3 is 95% sure", "the best is 95% sure"
@@ -119,7 +119,9 @@ QUICK = ("two, nearly alike", "two near, one far")
 def test_no_more_tournaments_end_wrong_than_said(strengths, until, tournaments, monkeypatch):
     """Over all tournaments, whatever the differences: also those that would end by luck alone."""
     if tournaments < 400:
-        monkeypatch.setattr("remuda.analysis.plan.WORLDS", 3)  # a rougher plan, and a quick one
+        monkeypatch.setattr(
+            "remuda.analysis.next_matches.WORLDS", 3
+        )  # a rougher plan, and a quick one
     wins = of_strengths(strengths)
     most = 3000 if tournaments < 400 else 10_000
     wrong = sum(claimed(seed, wins, until, most)[1] for seed in range(tournaments))

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from remuda.analysis.files import read_file
-from remuda.analysis.overall import analyse
+from remuda.analysis.from_files import read_file
 from remuda.analysis.payoff import from_sums
+from remuda.analysis.population_report import analyse
 from remuda.analysis.society import society
 from remuda.analysis.sums import ROWS, add_up
 from remuda.crossplay import Tournament
-from remuda.exploiting.bounds import Candidate, LowerBound, Mean, SeatBound
+from remuda.exploiting.bounds import Candidate, LowerBound, MeanReturn, SeatBound
 from remuda.ui.analysing import Report, _directories, print_report
 from remuda.ui.analysis_sources import AnalysisSource, _labels
 from remuda.ui.cli import run
@@ -59,10 +59,11 @@ def test_names_of_wide_letters_fit_into_the_terminal():
 
 
 def test_exploited_seats_of_odd_names():
-    mean = Mean(1.0, 0.1, 100)
+    mean = MeanReturn(1.0, 0.1, 100)
     chosen = Candidate("[/red]", True, mean)
     seats = tuple(
-        SeatBound(name, Mean(0.0, 0.1, 100), (chosen,), chosen, mean) for name in ("[/a]", "[b]")
+        SeatBound(name, MeanReturn(0.0, 0.1, 100), (chosen,), chosen, mean)
+        for name in ("[/a]", "[b]")
     )
     found = LowerBound("own:[/Game]", "[/t]", {}, 2, seats, 0.1, directory="[/x]")
     shown = screen(lambda console: print_bound(found, console))

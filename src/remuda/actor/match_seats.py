@@ -23,7 +23,7 @@ from remuda.checkpoint.fitting import MOST, SHARE, Range, branch, fitting, whole
 from remuda.envs.vector_env import VectorEnv
 from remuda.evolution.crossover import cross_layers
 from remuda.evolution.grow import grow, network_family
-from remuda.evolution.layout import Layout
+from remuda.evolution.layout import WeightLayout
 from remuda.evolution.mutate import add_noise_by_layer
 from remuda.experience.writer import BlockWriter
 from remuda.policies.initial import InitialWeights
@@ -276,7 +276,7 @@ class MatchSeats(StreamSeats):
         """Add noise to weights, in standard deviations of those of each layer: [size]."""
         policy_group, _ = self._policy_group(self.league.table.policies.index(policy))
         rng = make_rng(self._seed, "mutation", policy, generation)
-        layout = Layout.of(policy_group.stack.network)
+        layout = WeightLayout.of(policy_group.stack.network)
         return add_noise_by_layer(weights, layout, strength, rng)
 
     def cross(
@@ -285,7 +285,7 @@ class MatchSeats(StreamSeats):
         """Cross weights: each layer is the second parent's with this probability: [size]."""
         policy_group, _ = self._policy_group(self.league.table.policies.index(policy))
         rng = make_rng(self._seed, "crossover", policy, generation)
-        layout = Layout.of(policy_group.stack.network)
+        layout = WeightLayout.of(policy_group.stack.network)
         return cross_layers(weights, second, layout, rng, share=share).weights
 
     def fits(self, policy: str, other: str) -> bool:
@@ -302,7 +302,7 @@ class MatchSeats(StreamSeats):
             return None
         spec = next(spec for spec in own.specs if spec.name == policy)
         fresh = first_weights(spec, torch_rng(self._seed, "weights", policy, generation))
-        layouts = [Layout.of(each.stack.network) for each in (others, own)]
+        layouts = [WeightLayout.of(each.stack.network) for each in (others, own)]
         return grow(weights, layouts[0], fresh, layouts[1]).weights
 
     def _groups_of(self, policy: str, other: str) -> tuple[PolicyGroup, PolicyGroup]:

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.draws import draws, with_own
+from remuda.analysis.as_json import Summary, as_json
 from remuda.analysis.payoff import Numbers, Payoffs, check_level
-from remuda.analysis.plain import Summary, plain
 from remuda.analysis.rank import Score, ranks
+from remuda.analysis.sampling import draws, with_own
 from remuda.errors import UsageError
 from remuda.kernels import njit
 
@@ -176,9 +176,9 @@ class AlphaRankIntervals:
         return {
             "strategies": [list(names) for names in self.strategies],
             **self.found.as_summary(),
-            "intervals": plain(self.intervals),
-            "means": plain(self.means),
-            "first": plain(self.first),
+            "intervals": as_json(self.intervals),
+            "means": as_json(self.means),
+            "first": as_json(self.first),
             "samples": self.samples,
             "level": self.level,
         }

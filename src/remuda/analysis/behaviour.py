@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import entr
 
+from remuda.analysis.as_json import as_json
 from remuda.analysis.bias import check_draws
 from remuda.analysis.payoff import Numbers, check_level
-from remuda.analysis.plain import plain
 from remuda.errors import UsageError
 from remuda.types import Integers
 
@@ -55,12 +55,12 @@ class BehaviourDistances:
     def as_summary(self) -> dict[str, Any]:
         """Return plain data; None: unknown."""
         return {
-            "distances": plain(self.distances),
-            "low": plain(self.intervals[0]),
-            "high": plain(self.intervals[1]),
-            "overlap": plain(self.overlap),
-            "mean": plain(self.mean),
-            "mean_interval": [plain(end) for end in self.mean_interval],
+            "distances": as_json(self.distances),
+            "low": as_json(self.intervals[0]),
+            "high": as_json(self.intervals[1]),
+            "overlap": as_json(self.overlap),
+            "mean": as_json(self.mean),
+            "mean_interval": [as_json(end) for end in self.mean_interval],
             "level": self.level,
         }
 

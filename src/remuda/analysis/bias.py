@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from remuda.analysis.as_json import Summary
 from remuda.analysis.payoff import Numbers, Payoffs, check_level
-from remuda.analysis.plain import Summary
 from remuda.errors import UsageError
 
 Plain = dict[str, Any]

@@ -14,9 +14,9 @@ import numpy as np
 from scipy import sparse, stats
 from scipy.sparse import csgraph
 
+from remuda.analysis.as_json import Summary
 from remuda.analysis.payoff import KNOWN, Numbers, Payoffs, check_level
-from remuda.analysis.plain import Summary
-from remuda.analysis.structure import margin_variances
+from remuda.analysis.transitivity import margin_variances
 from remuda.errors import UsageError
 from remuda.kernels import njit
 from remuda.types import Bools, Integers

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from remuda.analysis.as_json import figures
 from remuda.analysis.exploitability import Exploitability, measure
-from remuda.analysis.network_play import probabilities
 from remuda.analysis.open_spiel_games import OpenSpielGame
-from remuda.analysis.plain import figures
 from remuda.analysis.played_trees import played_rules
+from remuda.analysis.policy_adapter import probabilities
 from remuda.analysis.tree_games import MatrixGame
 from remuda.analysis.tree_walk import flatten
 from remuda.analysis.trees import Tree
@@ -138,23 +138,23 @@ class ExactExploitability:
 
     Attributes:
         found: by policy, or by the names of those that play together.
-        untold: by policy, why it is missing.
+        not_measured: by policy, why it is missing.
     """
 
     found: Mapping[str, Exploitability]
-    untold: Mapping[str, str]
+    not_measured: Mapping[str, str]
 
     def as_summary(self) -> dict[str, Any]:
         """Return plain data."""
         return {
             "policies": {name: each.as_summary() for name, each in self.found.items()},
-            "untold": dict(self.untold),
+            "not_measured": dict(self.not_measured),
         }
 
     def in_words(self) -> str:
         """Return one sentence."""
         if not self.found:
-            return next(iter(self.untold.values()), "There is no policy to be measured.")
+            return next(iter(self.not_measured.values()), "There is no policy to be measured.")
         best = min(self.found, key=lambda name: self.found[name].nash_conv)
         worst = max(self.found, key=lambda name: self.found[name].nash_conv)
         told = f"{best} has exploitability {figures(self.found[best].exploitability)}"
@@ -164,9 +164,9 @@ class ExactExploitability:
         if worst != best:
             told += f"; {worst} has the most, {figures(self.found[worst].exploitability)}"
         told += "; 0 is an equilibrium"
-        if self.untold:
-            told += f" ({len(self.found)} of {len(self.found) + len(self.untold)}; "
-            reasons = list(self.untold.values())
+        if self.not_measured:
+            told += f" ({len(self.found)} of {len(self.found) + len(self.not_measured)}; "
+            reasons = list(self.not_measured.values())
             if all("goes by earlier observations too" in each for each in reasons):
                 told += "the others go by earlier observations too)"
             else:
@@ -183,12 +183,12 @@ def exact_exploitability(
     listed for each.
     """
     found: dict[str, Exploitability] = {}
-    untold: dict[str, str] = {}
+    not_measured: dict[str, str] = {}
     for name, seats in profiles.items():
         try:
             policies = [game.play(player, *seat) for player, seat in enumerate(seats)]
         except UsageError as error:
-            untold[name] = str(error)
+            not_measured[name] = str(error)
             continue
         found[name] = measure(game.tree, policies)
-    return ExactExploitability(found, untold)
+    return ExactExploitability(found, not_measured)

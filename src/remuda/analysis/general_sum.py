@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
 
+from remuda.analysis.as_json import Summary
 from remuda.analysis.extreme_equilibria import EQUAL, STRATEGIES, number_of_bases, pairs
 from remuda.analysis.lemke_howson import complementary
 from remuda.analysis.maximum_entropy import TIGHT
 from remuda.analysis.payoff import Numbers
-from remuda.analysis.plain import Summary
 from remuda.analysis.regret import as_two_roles, regret, to_distribution, values
 from remuda.errors import UsageError
 from remuda.types import Integers
@@ -39,7 +39,7 @@ LENGTHS = (1_000, 10_000, 1_000_000)
 
 
 @dataclass(frozen=True)
-class Equilibrium(Summary):
+class BimatrixEquilibrium(Summary):
     """An equilibrium of two roles, or none.
 
     Attributes:
@@ -148,7 +148,7 @@ def _components(rows: Numbers, columns: Numbers) -> Integers:
 
 def solve(
     a: npt.ArrayLike, b: npt.ArrayLike, seconds: float = 10.0, symmetric: bool = False
-) -> Equilibrium:
+) -> BimatrixEquilibrium:
     """Search for an equilibrium of a game of two roles within a time limit.
 
     Lemke and Howson's algorithm starts from every strategy in turn, then on slightly perturbed
@@ -181,8 +181,8 @@ def solve(
     if best is None or least > ENOUGH:
         late = time.monotonic() > deadline
         why = f"no answer within {seconds:g} s" if late else "no answer: rounding errors prevail"
-        return Equilibrium((), np.zeros(0), np.zeros(0), why)
-    return Equilibrium(best, values(game, best), regret(game, best), how)
+        return BimatrixEquilibrium((), np.zeros(0), np.zeros(0), why)
+    return BimatrixEquilibrium(best, values(game, best), regret(game, best), how)
 
 
 def _candidates(

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from remuda.analysis.as_json import Summary
 from remuda.analysis.bias import check_draws
 from remuda.analysis.diversity import payoff_distances
 from remuda.analysis.payoff import Numbers, Payoffs
-from remuda.analysis.plain import Summary
 from remuda.errors import UsageError
 
 TIED = 1e-8

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from remuda.analysis.as_json import Summary
 from remuda.analysis.bias import Estimate, check_draws, estimate_from
 from remuda.analysis.payoff import Numbers
-from remuda.analysis.plain import Summary
 from remuda.errors import UsageError
 from remuda.kernels import njit
 from remuda.types import Bools, Integers

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.network_play import probabilities
+from remuda.analysis.policy_adapter import probabilities
 from remuda.analysis.tree_games import KuhnPoker, LeducPoker, TicTacToe
 from remuda.analysis.trees import InformationSet, Tree, TreeGame
 from remuda.envs import kuhn_poker, leduc_poker

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from remuda.analysis.behaviour import BehaviourDistances, hellinger, jensen_shannon
-from remuda.analysis.network_play import gaussians, joint_probabilities
+from remuda.analysis.policy_adapter import gaussians, joint_probabilities
 from remuda.envs.recorded import ObservedStates
 from remuda.errors import UsageError
 from remuda.types import Array, Floats
@@ -30,14 +30,14 @@ class PolicyBehaviour:
         distances: between each two of them, on the same states.
         measure: `Jensen-Shannon` for discrete actions, `Hellinger` for continuous ones.
         states: number of common states.
-        untold: by policy, why it was left out.
+        not_measured: by policy, why it was left out.
     """
 
     names: tuple[str, ...]
     distances: BehaviourDistances
     measure: str
     states: int
-    untold: Mapping[str, str]
+    not_measured: Mapping[str, str]
 
     def as_summary(self) -> dict[str, Any]:
         """Return plain data."""
@@ -46,7 +46,7 @@ class PolicyBehaviour:
             "measure": self.measure,
             "states": self.states,
             **self.distances.as_summary(),
-            "untold": dict(self.untold),
+            "not_measured": dict(self.not_measured),
         }
 
     def in_words(self) -> str:
@@ -81,7 +81,7 @@ def policy_behaviour(
     observations = states.observations[chosen]
     masks = None if states.masks is None else states.masks[chosen]
     answers: dict[str, Any] = {}
-    untold: dict[str, str] = {}
+    not_measured: dict[str, str] = {}
     for name, (spec, weights) in players.items():
         try:
             seen = _as_seen(spec, observations, frames)
@@ -92,13 +92,13 @@ def policy_behaviour(
             else:
                 answers[name] = gaussians(spec, weights, seen)
         except UsageError as error:
-            untold[name] = str(error)
+            not_measured[name] = str(error)
     if len(answers) < 2:
-        why = next(iter(untold.values()), "there are fewer than two policies")
+        why = next(iter(not_measured.values()), "there are fewer than two policies")
         raise UsageError(f"policies cannot be compared by their actions: {why}")
     episodes = states.episodes[chosen]
     found, measure = _distances(list(answers.values()), episodes, rng)
-    return PolicyBehaviour(tuple(answers), found, measure, len(chosen), untold)
+    return PolicyBehaviour(tuple(answers), found, measure, len(chosen), not_measured)
 
 
 def _as_seen(spec: PolicySpec, observations: Array, frames: int) -> Array:

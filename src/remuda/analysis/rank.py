@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.draws import draws, with_own
+from remuda.analysis.as_json import Summary, as_json
 from remuda.analysis.payoff import Numbers, Payoffs, check_level
-from remuda.analysis.plain import Summary, plain
+from remuda.analysis.sampling import draws, with_own
 from remuda.analysis.shrinkage import shrink
 from remuda.errors import UsageError
 from remuda.types import Integers
@@ -191,8 +191,8 @@ class RankIntervals:
                     "rank_interval": self.intervals[:, place].tolist(),
                     "rank_interval_held": float(self.held[place]),
                     "first": float(self.first[place]),
-                    "score": plain(self.scores[place]),
-                    "score_interval": plain(self.score_intervals[:, place]),
+                    "score": as_json(self.scores[place]),
+                    "score_interval": as_json(self.score_intervals[:, place]),
                 }
                 for place in order
             ],
@@ -290,10 +290,10 @@ class Agreement:
 
     def as_summary(self) -> dict[str, object]:
         """Plain data."""
-        intervals = None if self.intervals is None else plain(self.intervals)
+        intervals = None if self.intervals is None else as_json(self.intervals)
         return {
             "rankings": list(self.names),
-            "taus": plain(self.taus),
+            "taus": as_json(self.taus),
             "intervals": intervals,
             "level": self.level,
         }

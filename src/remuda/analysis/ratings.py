@@ -4,7 +4,7 @@ Elo here is the model of Bradley and Terry (1952, "Rank analysis of incomplete b
 the scale of chess: 400 points are odds of ten to one. All results are fitted at once; their order
 does not matter, which suits policies that do not change. For strategies that change, ratings are
 updated match by match (`plackett_luce`, Weng and Lin 2011). Neither shows cycles: see
-`remuda.analysis.structure`.
+`remuda.analysis.transitivity`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from remuda.analysis.meetings import KEY, LedgerReader, keys_of, parents_of
+from remuda.analysis.as_json import Summary, as_json
+from remuda.analysis.from_ledger import KEY, LedgerReader, keys_of, parents_of
 from remuda.analysis.payoff import KNOWN, Numbers, Payoffs, check_level
-from remuda.analysis.plain import Summary, plain
 from remuda.errors import UsageError
 from remuda.kernels import njit
 from remuda.population.ratings import TAU, rate_all, sides_there
@@ -87,9 +87,9 @@ class Elo:
             "ratings": [
                 {
                     "name": self.names[place],
-                    "rating": plain(self.ratings[place]),
-                    "interval": plain(self.intervals[:, place]),
-                    "matches": plain(self.matches[place]),
+                    "rating": as_json(self.ratings[place]),
+                    "interval": as_json(self.intervals[:, place]),
+                    "matches": as_json(self.matches[place]),
                 }
                 for place in order
             ],

@@ -30,7 +30,7 @@ MAX_SEQUENCES = 20_000
 
 
 @dataclass(frozen=True)
-class Equilibrium:
+class SequenceFormEquilibrium:
     """A Nash equilibrium of a two-player zero-sum game, with bounds that prove its accuracy.
 
     Player 0's policy earns `lower` at least, and player 1's policy concedes `upper` at most, by
@@ -60,7 +60,7 @@ class Equilibrium:
         }
 
 
-def equilibrium(tree: Tree, max_sequences: int = MAX_SEQUENCES) -> Equilibrium:
+def equilibrium(tree: Tree, max_sequences: int = MAX_SEQUENCES) -> SequenceFormEquilibrium:
     """Return a Nash equilibrium, and with it the value of the game to player 0.
 
     Games of perfect information are solved from their end, and may be large; others by a linear
@@ -83,7 +83,7 @@ def equilibrium(tree: Tree, max_sequences: int = MAX_SEQUENCES) -> Equilibrium:
         value, policies = _solve_program(tree)
     lower = 0.0 - best_response(tree, 1, policies).value
     upper = best_response(tree, 0, policies).value
-    return Equilibrium(value, lower, upper, policies)
+    return SequenceFormEquilibrium(value, lower, upper, policies)
 
 
 def equilibrium_value(tree: Tree) -> float:

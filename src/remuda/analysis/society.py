@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from remuda.analysis.as_json import figures
 from remuda.analysis.payoff import Numbers
-from remuda.analysis.plain import figures
 from remuda.analysis.returns import known, mean_of, standard_error
 from remuda.analysis.welfare import Measure, SocialOutcomes, social_outcomes
 from remuda.errors import UsageError

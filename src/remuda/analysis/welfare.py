@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from remuda.analysis.as_json import Summary
 from remuda.analysis.payoff import Numbers
-from remuda.analysis.plain import Summary
 from remuda.analysis.returns import known
 from remuda.errors import UsageError
 from remuda.types import Bools, Integers

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
 
+from remuda.analysis.as_json import Summary
 from remuda.analysis.lemke_howson import complementary
 from remuda.analysis.maximum_entropy import TIGHT, Face, find_face, maximize
 from remuda.analysis.payoff import Numbers
-from remuda.analysis.plain import Summary
 from remuda.analysis.regret import as_two_roles, regret, to_distribution
 from remuda.errors import UsageError
 from remuda.types import Bools

@@ -8,9 +8,9 @@ import numpy as np
 
 from remuda.analysis import general_sum, zero_sum
 from remuda.analysis.diversity import response_diversity
-from remuda.analysis.equilibrium import USED
 from remuda.analysis.payoff import Numbers, Payoffs
-from remuda.analysis.structure import split_intervals
+from remuda.analysis.transitivity import split_intervals
+from remuda.analysis.uncertain_equilibrium import USED
 from remuda.coordinator.population_record import AnalysisNumbers
 from remuda.errors import UsageError
 from remuda.types import Bools, Integers

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.meetings import KEY, PIECE, LedgerReader
+from remuda.analysis.from_ledger import KEY, PIECE, LedgerReader
 from remuda.analysis.payoff import Numbers, Payoffs, from_sums
 from remuda.analysis.sums import ROWS, add_up
 from remuda.checkpoint.opening import open_stream

@@ -35,7 +35,7 @@ from remuda.double_oracle.meta_solvers import (
     OF_SETS,
     MetaStrategy,
     Mixtures,
-    Target,
+    ResponseTarget,
     check_players,
     check_zero_sum,
     solve,
@@ -238,7 +238,7 @@ class _Loop:
         self.found: list[Iteration] = []
         self._added: list[tuple[int, list[int]]] = []
         """The policies to add in the next iteration, as players and their actions."""
-        self._targets: tuple[Target, ...] = ()
+        self._targets: tuple[ResponseTarget, ...] = ()
         """The targets of the last meta-game, if it was solved here."""
         self._begun, self._before = time.monotonic(), 0.0
 

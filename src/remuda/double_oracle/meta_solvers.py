@@ -37,7 +37,7 @@ SUMS = 1e-9
 
 
 @dataclass(frozen=True)
-class Target:
+class ResponseTarget:
     """The target of one best response."""
 
     player: int
@@ -51,7 +51,7 @@ class MetaStrategy:
     """The result of a meta-solver."""
 
     mixtures: Mixtures
-    targets: tuple[Target, ...]
+    targets: tuple[ResponseTarget, ...]
     """The next best responses' targets, at least one for each player."""
 
 
@@ -65,7 +65,9 @@ def solve(name: str, payoffs: npt.ArrayLike, tolerance: float = SUMS) -> MetaStr
     mixtures = tuple(to_distribution(each) for each in find(name)(game, tolerance))
     if name == RECTIFIED:
         return MetaStrategy(mixtures, rectified_targets(game, mixtures))
-    return MetaStrategy(mixtures, tuple(Target(player, mixtures) for player in range(len(game))))
+    return MetaStrategy(
+        mixtures, tuple(ResponseTarget(player, mixtures) for player in range(len(game)))
+    )
 
 
 def find(name: str) -> Callable[[Numbers, float], Sequence[Numbers]]:
@@ -168,7 +170,7 @@ def replicate(
     return tuple(to_distribution(row[:count]) for row, count in zip(mean, shape, strict=True))
 
 
-def rectified_targets(payoffs: Numbers, mixtures: Sequence[Numbers]) -> tuple[Target, ...]:
+def rectified_targets(payoffs: Numbers, mixtures: Sequence[Numbers]) -> tuple[ResponseTarget, ...]:
     """Return the targets of rectified best responses: one for each policy in the support.
 
     Each is the Nash mixture of the opponents that the policy beats or draws with (Balduzzi et al.
@@ -189,11 +191,13 @@ def rectified_targets(payoffs: Numbers, mixtures: Sequence[Numbers]) -> tuple[Ta
                 shares = mixtures[other]
             both = [mixtures[0], mixtures[1]]
             both[other] = to_distribution(shares)
-            found.append(Target(player, (both[0], both[1])))
+            found.append(ResponseTarget(player, (both[0], both[1])))
     return tuple(found)
 
 
-def to_beat(name: str, payoffs: Numbers, mixtures: Sequence[Numbers], target: Target) -> float:
+def to_beat(
+    name: str, payoffs: Numbers, mixtures: Sequence[Numbers], target: ResponseTarget
+) -> float:
     """Return the payoff that a best response to a target has to exceed.
 
     It is that of the player's own mixture against the target; for the solvers of `OF_SETS` that of

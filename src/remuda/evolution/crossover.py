@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from remuda.errors import UsageError
-from remuda.evolution.layout import Layout
+from remuda.evolution.layout import WeightLayout
 from remuda.types import Array, Floats
 
 
@@ -45,7 +45,7 @@ class Crossed:
 
 
 def cross_layers(
-    one: Array, other: Array, layout: Layout, rng: np.random.Generator, *, share: float = 0.5
+    one: Array, other: Array, layout: WeightLayout, rng: np.random.Generator, *, share: float = 0.5
 ) -> Crossed:
     """Take each layer whole, with weights, biases and buffers, from either of two parents.
 
@@ -89,7 +89,7 @@ class WarmStart:
         )
 
 
-def warm_start(weights: Array, layout: Layout, fresh: Array, new: Layout) -> WarmStart:
+def warm_start(weights: Array, layout: WeightLayout, fresh: Array, new: WeightLayout) -> WarmStart:
     """Start a policy of another width with trained weights.
 
     A tensor of the same name and shape is copied; of one with as many axes the common block, from

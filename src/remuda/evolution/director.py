@@ -11,13 +11,13 @@ import numpy as np
 from remuda.checkpoint.fitting import branch, real_number, where_is, whole, whole_number
 from remuda.config import EvolutionConfig
 from remuda.evolution.exploring import Explorer
-from remuda.evolution.worth import Worth, unjudged, worth_of
+from remuda.evolution.fitness_estimates import FitnessEstimates, estimate_fitness, unjudged
 from remuda.population.director import Birth, Command, Vacate
 from remuda.population.ledger import MET, Ledger
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.types import State
 
-Select = Callable[[Mapping[str, Worth], np.random.Generator], list[tuple[str, str]]]
+Select = Callable[[Mapping[str, FitnessEstimates], np.random.Generator], list[tuple[str, str]]]
 """From fitness estimates to takeovers: (policy, parent)."""
 
 QUORUM = 0.75
@@ -98,7 +98,7 @@ class Evolution:
         commands: list[Command] = []
         # A policy that could not leave, since it is indispensable, is judged again.
         self._planned = {p: t for p, t in self._planned.items() if PolicyRef(p) not in population}
-        compared: dict[str, Worth] = {}
+        compared: dict[str, FitnessEstimates] = {}
         for kind in dict.fromkeys(self._kinds.values()):
             alike = {name: worth for name, worth in judged.items() if self._kinds[name] == kind}
             there = sum(self._kinds.get(m.ref.policy) == kind for m in population.learning)
@@ -129,19 +129,22 @@ class Evolution:
         return commands
 
     def _second(
-        self, others: Sequence[str], judged: Mapping[str, Worth], random: np.random.Generator
+        self,
+        others: Sequence[str],
+        judged: Mapping[str, FitnessEstimates],
+        random: np.random.Generator,
     ) -> str | None:
         """Return a second parent for a newborn: the better of two others that stay."""
         drawn = random.permutation(len(others))[:2].tolist()
         return max((others[i] for i in drawn), key=lambda name: judged[name].value, default=None)
 
-    def _judge(self, population: Population, ledger: Ledger) -> dict[str, Worth]:
+    def _judge(self, population: Population, ledger: Ledger) -> dict[str, FitnessEstimates]:
         """Return the fitness of each policy that has played enough since it was last judged."""
         found, objectives = {}, self._config.objectives
         for member in population.learning:
             if member.ref.policy in self._kinds:
                 met = ledger.pairs[MET, member.place, : ledger.pairs.shape[1]]
-                worth = worth_of(member, self._numbers_before(member), objectives, met)
+                worth = estimate_fitness(member, self._numbers_before(member), objectives, met)
                 if worth is not None and worth.games >= self._config.games:
                     found[member.ref.policy] = worth
         return found
@@ -190,7 +193,7 @@ class Evolution:
         """Return the best candidate as a parent."""
         values = {}
         for member in self._like(name, population):
-            worth = worth_of(member, unjudged(member), self._config.objectives)
+            worth = estimate_fitness(member, unjudged(member), self._config.objectives)
             values[member.ref.policy] = worth.value if worth is not None else -math.inf
         return max(values, key=values.__getitem__) if values else None
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from remuda.evolution.crossover import warm_start
-from remuda.evolution.layout import Layout
+from remuda.evolution.layout import WeightLayout
 from remuda.policies.compatibility import stream_shape
 from remuda.policies.networks.recurrent import GATES
 from remuda.policies.spec import PolicySpec
@@ -72,7 +72,7 @@ class Grown:
     exact: bool
 
 
-def grow(weights: Array, parent: Layout, fresh: Array, child: Layout) -> Grown:
+def grow(weights: Array, parent: WeightLayout, fresh: Array, child: WeightLayout) -> Grown:
     """Start a network with the weights of another of its family.
 
     Wider layers, also gated recurrent ones, keep their outputs, and so do additional hidden layers,
@@ -138,7 +138,7 @@ def _pass_on(tensors: dict[str, Floats], layer: str, width: int) -> int:
     return kept
 
 
-def _depths(parent: Layout, child: Layout) -> dict[str, tuple[int, int]]:
+def _depths(parent: WeightLayout, child: WeightLayout) -> dict[str, tuple[int, int]]:
     """Return the numbers of hidden layers of parent and child, by tower."""
     counts = []
     for layout in (parent, child):
@@ -150,7 +150,7 @@ def _depths(parent: Layout, child: Layout) -> dict[str, tuple[int, int]]:
     }
 
 
-def _read_by(tower: str, layout: Layout) -> Iterator[str]:
+def _read_by(tower: str, layout: WeightLayout) -> Iterator[str]:
     """Return the tensors of the layers that read the last hidden layer of a tower."""
     own = tower.removesuffix("hidden").removesuffix("_")
     gated = f"{GATES[0]}.weight" in layout.shapes and "quantile.weight" not in layout.shapes

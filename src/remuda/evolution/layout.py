@@ -24,7 +24,7 @@ Outputs = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Layout:
+class WeightLayout:
     """The tensors of one policy, one after another in a vector [P] of float32.
 
     Attributes:
@@ -37,7 +37,7 @@ class Layout:
     buffers: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, network: Network) -> Layout:
+    def of(cls, network: Network) -> WeightLayout:
         """Return the layout of a policy's network."""
         return cls(dict(network.shapes), network.buffers)
 
@@ -98,7 +98,7 @@ def outputs_of(network: Network) -> Outputs:
 
     A recurrent network sees every state as the first of an episode. Noisy layers use their means.
     """
-    layout = Layout.of(network)
+    layout = WeightLayout.of(network)
 
     def outputs(weights: Tensor, states: Tensor) -> Tensor:
         parameters = {

@@ -7,12 +7,12 @@ import math
 import numpy as np
 
 from remuda.errors import UsageError
-from remuda.evolution.layout import Layout
+from remuda.evolution.layout import WeightLayout
 from remuda.types import Array, Floats
 
 
 def add_noise_by_layer(
-    weights: Array, layout: Layout, strength: float, rng: np.random.Generator
+    weights: Array, layout: WeightLayout, strength: float, rng: np.random.Generator
 ) -> Floats:
     """Return weights [P] with Gaussian noise in proportion to each tensor's standard deviation.
 

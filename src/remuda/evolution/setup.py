@@ -13,10 +13,10 @@ from remuda.errors import ConfigError
 from remuda.evolution.director import Evolution, Select
 from remuda.evolution.exploring import Explorer
 from remuda.evolution.fitness import LEAST
+from remuda.evolution.fitness_estimates import FitnessEstimates, fitness_of
 from remuda.evolution.grow import network_family
 from remuda.evolution.numbers import Evolvable, check_numbers
 from remuda.evolution.select import binary_tournament, non_dominated, t_test, truncation
-from remuda.evolution.worth import Worth, fitness_of
 from remuda.hyperparameters import with_values
 from remuda.policies.compatibility import network_layout, stream_shape
 from remuda.policies.spec import PolicySpec
@@ -63,7 +63,9 @@ def with_first_numbers(config: Config, specs: Sequence[PolicySpec]) -> tuple[Pol
 def selection(config: EvolutionConfig) -> Select:
     """Return the configured selection."""
 
-    def select(worths: Mapping[str, Worth], random: np.random.Generator) -> list[tuple[str, str]]:
+    def select(
+        worths: Mapping[str, FitnessEstimates], random: np.random.Generator
+    ) -> list[tuple[str, str]]:
         fitness, confidence = fitness_of(worths), config.confidence
         if config.select == "tournament":
             found = binary_tournament(fitness, random, confidence=confidence)

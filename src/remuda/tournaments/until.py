@@ -1,12 +1,12 @@
 """Play a tournament in rounds until a question is answered.
 
-Each round plays the pairs that decide the answer (`remuda.analysis.plan.allocate`) and looks again.
-Rounds are planned in `rounds.jsonl` before they are played, so that an interrupted tournament plays
-the same matches on resume.
+Each round plays the pairs that decide the answer (`remuda.analysis.next_matches.allocate`) and
+looks again. Rounds are planned in `rounds.jsonl` before they are played, so that an interrupted
+tournament plays the same matches on resume.
 
 Repeated looks inflate the chance of a wrong answer. There are few, since the matches grow by
 `GROWTH` from one to the next, and the error probability is divided among them
-(`remuda.tournaments.doubt`).
+(`remuda.tournaments.sequential_test`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from remuda.analysis.next_matches import Question, allocate, parse_until
 from remuda.analysis.payoff import Payoffs, from_sums
-from remuda.analysis.plan import Question, allocate, parse_until
 from remuda.analysis.sums import ROWS, add_up
 from remuda.checkpoint.opening import open_to_append, read_file
 from remuda.envs.registry import make_env
@@ -31,9 +31,9 @@ from remuda.evaluation import Limits
 from remuda.population.ledger import read_records
 from remuda.population.ratings import sides_of
 from remuda.rng import make_rng
-from remuda.tournaments.doubt import look_at
 from remuda.tournaments.engine import OpenTournament, Played, open_tournament
 from remuda.tournaments.record import LEDGER
+from remuda.tournaments.sequential_test import answer_at_look
 from remuda.tournaments.setup import TournamentSetup
 from remuda.types import AgentSpec, Integers
 
@@ -217,7 +217,7 @@ class _Rounds:
         """Answer the question from the finished matches."""
         payoffs = self.payoffs()
         over = not len(self._opened.results.left_of(self.planned()))
-        found = look_at(payoffs, self._question, self.number)
+        found = answer_at_look(payoffs, self._question, self.number)
         return Look(
             rounds=self.number,
             matches=self._opened.results.done,

@@ -46,7 +46,7 @@ ENDING = 10.0
 
 
 @dataclass(frozen=True)
-class Share:
+class WorkerShare:
     """A process's first message."""
 
     setup: TournamentSetup
@@ -82,7 +82,7 @@ class Workers:
         for part in range(len(self._processes), count):
             ours, theirs = Pipe()
             self._connections.append(ours)
-            args = (theirs, Share(self._setup, self._episodes, part, pickles))
+            args = (theirs, WorkerShare(self._setup, self._episodes, part, pickles))
             try:
                 started = forkserver.start(
                     work, args, name=f"tournament-{part}", lifeline=self._lifeline
@@ -200,7 +200,7 @@ class _Sent(MatchResults):
             self._kept, self._sent = [], time.monotonic()
 
 
-def work(connection: Connection, share: Share) -> None:
+def work(connection: Connection, share: WorkerShare) -> None:
     """Run a process: play the matches that it is sent."""
     ignore_held_signals()
     setup = share.setup
@@ -289,4 +289,4 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-__all__: Sequence[str] = ("Share", "Workers", "available_cores", "useful_processes", "work")
+__all__: Sequence[str] = ("WorkerShare", "Workers", "available_cores", "useful_processes", "work")

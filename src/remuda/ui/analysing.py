@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from remuda.analysis.overall import Analysis
-from remuda.analysis.overall import analyse as analyse_payoffs
+from remuda.analysis.match_counts import count_matches
 from remuda.analysis.payoff import Payoffs
-from remuda.analysis.several import Several, Spread
-from remuda.analysis.told_matches import count_matches
+from remuda.analysis.population_report import Analysis
+from remuda.analysis.population_report import analyse as analyse_payoffs
+from remuda.analysis.several_runs import RunSpread, Several
 from remuda.coordinator.run_directory import write_file
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.saved import SavedPolicies
@@ -144,7 +144,7 @@ def _print_words(sentences: Mapping[str, str], console: Console) -> None:
         console.print(Text.assemble((f"{part}: ", "bold"), words))
 
 
-def _table_of_runs(several: Several, common: Mapping[str, Spread], width: int) -> Table:
+def _table_of_runs(several: Several, common: Mapping[str, RunSpread], width: int) -> Table:
     """Return a table with a row for each run; names are folded so that numbers have room."""
     table = Table(title=f"{len(several.labels)} runs of one game")
     numbers = {"of": [_matches(found.payoffs) for found in several.analyses]}

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from remuda.analysis.files import read_file
-from remuda.analysis.meetings import LedgerReader, read_payoffs
+from remuda.analysis.from_files import read_file
+from remuda.analysis.from_ledger import LedgerReader, read_payoffs
 from remuda.analysis.payoff import Payoffs
 from remuda.checkpoint.opening import read_json
 from remuda.coordinator.run_directory import RunDirectory

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from remuda.analysis.returns import known
-from remuda.analysis.several import Spread, spread
+from remuda.analysis.several_runs import RunSpread, spread
 from remuda.analysis.society import Society
 from remuda.evaluation import WAYS
 from remuda.ui.analysis_extras import society_of
@@ -36,7 +36,7 @@ class SocietyReport:
     """`greedy` or `sampled` (with exploration) for each run."""
 
     @property
-    def common(self) -> dict[str, Spread]:
+    def common(self) -> dict[str, RunSpread]:
         """The spread over runs of each measure that all runs have and some know."""
         every = [found.measures for found in self.societies]
         return {

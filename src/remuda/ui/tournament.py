@@ -20,7 +20,7 @@ from rich.progress import (
 from rich.text import Text
 
 from remuda.crossplay import Tournament
-from remuda.tournaments.doubt import in_words
+from remuda.tournaments.sequential_test import in_words
 from remuda.tournaments.until import Look
 from remuda.types import Integers
 from remuda.ui.progress import PlayProgress

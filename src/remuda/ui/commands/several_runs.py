@@ -163,7 +163,7 @@ def tournament(options: TournamentOptions) -> int:
 def _check_length(options: TournamentOptions, given: set[str]) -> None:
     """Raise an error if options about the number of matches contradict each other."""
     if options.until:
-        from remuda.analysis.plan import parse_until
+        from remuda.analysis.next_matches import parse_until
 
         parse_until(options.until)
     if options.resume is not None:

@@ -158,7 +158,7 @@ def _read_payoffs(files: RunDirectory) -> Payoffs:
 
     Only if there may be such seats, the environment is made to find them.
     """
-    from remuda.analysis.meetings import read_payoffs
+    from remuda.analysis.from_ledger import read_payoffs
     from remuda.config import read_tree
     from remuda.matches import payoffs_of
 
@@ -195,7 +195,7 @@ def _mixture(payoffs: Payoffs) -> dict[str, Any]:
     """Return the mixture of the equilibrium, or why there is none."""
     import numpy as np
 
-    from remuda.analysis.equilibrium import nash
+    from remuda.analysis.uncertain_equilibrium import nash
 
     try:
         found = nash(payoffs, np.random.default_rng(0), DRAWS, SECONDS)

@@ -149,7 +149,7 @@ def write_pictures(
 
 def matches_in_words(payoffs: Payoffs) -> str:
     """Return the number of matches, or of meetings: `12,345 matches`."""
-    from remuda.analysis.told_matches import count_matches
+    from remuda.analysis.match_counts import count_matches
 
     return count_matches(payoffs) or "payoffs that are known without matches"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from remuda.analysis.overall import Analysis
+from remuda.analysis.population_report import Analysis
 from remuda.ui.pictures.drawing import Picture, look
 from remuda.ui.pictures.maps import diversity_picture, structure_picture
 from remuda.ui.pictures.pareto import analysis_pareto_picture

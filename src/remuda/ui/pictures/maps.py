@@ -8,11 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, Ellipse, FancyArrowPatch
 
-from remuda.analysis.draws import draws
 from remuda.analysis.mds import PolicyMap, payoff_map
-from remuda.analysis.overall import Analysis
 from remuda.analysis.payoff import Numbers, Payoffs
-from remuda.analysis.structure import Disc, disc, split
+from remuda.analysis.population_report import Analysis
+from remuda.analysis.sampling import draws
+from remuda.analysis.transitivity import Disc, disc, split
 from remuda.ui.pictures.drawing import (
     BLUE,
     FAINT,
@@ -54,7 +54,7 @@ def cyclic_planes(
 ) -> CyclicPlanes:
     """Embed the cyclic part of a symmetric game of three or more policies in one or two planes.
 
-    The disc game embedding of `remuda.analysis.structure.disc`, without transitive skill.
+    The disc game embedding of `remuda.analysis.transitivity.disc`, without transitive skill.
 
     Raises:
         UsageError: two strategies never met.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from remuda.analysis.overall import Analysis
+from remuda.analysis.population_report import Analysis
 from remuda.coordinator.run_directory import write_file
 from remuda.ui.html import render, with_pictures
 from remuda.ui.pictures.drawing import Picture, matches_in_words, write_pictures

@@ -8,11 +8,11 @@ from itertools import combinations
 import numpy as np
 from matplotlib.axes import Axes
 
-from remuda.analysis.draws import draws
-from remuda.analysis.overall import Analysis
 from remuda.analysis.pareto import UncertainFront, uncertain_front
 from remuda.analysis.payoff import Numbers
+from remuda.analysis.population_report import Analysis
 from remuda.analysis.rank import mean_payoff
+from remuda.analysis.sampling import draws
 from remuda.errors import UsageError
 from remuda.ui.pictures.drawing import (
     BLUE,

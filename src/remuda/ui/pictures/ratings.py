@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
-from remuda.analysis.meetings import LedgerReader
+from remuda.analysis.from_ledger import LedgerReader
 from remuda.analysis.ratings import RatingHistory, ledger_history
 from remuda.checkpoint.opening import open_stream
 from remuda.errors import RunDirectoryError

@@ -11,9 +11,9 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from remuda.analysis.overall import Analysis
+from remuda.analysis.as_json import figures
 from remuda.analysis.payoff import Numbers, Payoffs
-from remuda.analysis.plain import figures
+from remuda.analysis.population_report import Analysis
 from remuda.types import Integers
 from remuda.ui.pictures.drawing import (
     BLUE,

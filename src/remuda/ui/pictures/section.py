@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from markupsafe import Markup
 
-from remuda.analysis.meetings import read_payoffs
-from remuda.analysis.overall import Analysis, analyse
+from remuda.analysis.from_ledger import read_payoffs
+from remuda.analysis.population_report import Analysis, analyse
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.errors import RemudaError

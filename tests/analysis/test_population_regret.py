@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from remuda.analysis.payoff import exact, from_sums
+from remuda.analysis.population_regret import within_population
 from remuda.analysis.sums import ROWS, add_up
-from remuda.analysis.within import within_population
 from remuda.errors import UsageError
 
 NAMES = ("rock", "paper", "scissors")

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from remuda.analysis.as_json import as_json, figures
 from remuda.analysis.bias import Estimate
 from remuda.analysis.cycles import Cycles, cycles
 from remuda.analysis.diversity import response_diversity
-from remuda.analysis.draws import with_own
-from remuda.analysis.equilibrium import Equilibrium, nash
 from remuda.analysis.payoff import KNOWN, Payoffs
-from remuda.analysis.plain import figures, plain
+from remuda.analysis.population_regret import WithinPopulation, within_population
 from remuda.analysis.rank import RankIntervals, mean_payoff, rank_intervals
-from remuda.analysis.structure import SplitIntervals, split_intervals
-from remuda.analysis.within import WithinPopulation, within_population
+from remuda.analysis.sampling import with_own
+from remuda.analysis.transitivity import SplitIntervals, split_intervals
+from remuda.analysis.uncertain_equilibrium import UncertainEquilibrium, nash
 from remuda.errors import UsageError
 
 SAMPLES = 400
@@ -48,7 +48,7 @@ class Analysis:
 
     payoffs: Payoffs
     ranking: RankIntervals
-    equilibrium: Equilibrium | None
+    equilibrium: UncertainEquilibrium | None
     structure: SplitIntervals
     cycles: Cycles
     diversity: Estimate | None
@@ -61,8 +61,8 @@ class Analysis:
             "analysis": 1,
             "policies": list(payoffs.names),
             "payoffs": {
-                "means": plain(payoffs.matrix),
-                "standard_errors": plain(payoffs.errors[0]),
+                "means": as_json(payoffs.matrix),
+                "standard_errors": as_json(payoffs.errors[0]),
                 "matches": [
                     [None if count >= KNOWN else int(count) for count in row]
                     for row in payoffs.met.tolist()
@@ -176,7 +176,9 @@ class Analysis:
         )
 
 
-def _equilibrium(payoffs: Payoffs, rng: np.random.Generator, samples: int) -> Equilibrium | None:
+def _equilibrium(
+    payoffs: Payoffs, rng: np.random.Generator, samples: int
+) -> UncertainEquilibrium | None:
     """Return the equilibrium; None: none was found in time."""
     try:
         return nash(payoffs, rng, samples, SECONDS)

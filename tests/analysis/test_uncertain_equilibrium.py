@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from remuda.analysis import equilibrium, general_sum
-from remuda.analysis.equilibrium import nash
+from remuda.analysis import general_sum, uncertain_equilibrium
 from remuda.analysis.payoff import KNOWN, Payoffs, exact
 from remuda.analysis.regret import correlated_regret, regret
+from remuda.analysis.uncertain_equilibrium import nash
 from remuda.errors import UsageError
 
 BIASED = np.array([[0.0, -0.25, 0.5], [0.25, 0.0, -0.05], [-0.5, 0.05, 0.0]])
@@ -95,7 +95,7 @@ def test_regret_under_each_draw():
 
 def test_large_games_are_drawn_a_few_at_a_time(monkeypatch):
     whole = nash(biased(100), np.random.default_rng(3), samples=7)
-    monkeypatch.setattr(equilibrium, "CHUNK", 40)
+    monkeypatch.setattr(uncertain_equilibrium, "CHUNK", 40)
     parts = nash(biased(100), np.random.default_rng(3), samples=7)
     assert parts.samples == 7
     assert parts.answer.mixtures[0] == pytest.approx(whole.answer.mixtures[0])

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from remuda.analysis.next_matches import Question
 from remuda.analysis.payoff import Numbers, Payoffs
-from remuda.analysis.plan import Question
 
 EVEN = 4
 """Greater values divide the error probability more evenly; see `share_of`."""
@@ -33,7 +33,7 @@ def share_of(look: int) -> float:
 
 
 @dataclass(frozen=True)
-class Known:
+class LookResult:
     """The result of a look."""
 
     words: str
@@ -49,7 +49,7 @@ def in_words(sure: float) -> str:
     return f"{min(100.0 * sure, 99.9):.1f}% sure" if sure >= 0.0005 else "undecided"
 
 
-def look_at(payoffs: Payoffs, question: Question, look: int) -> Known:
+def answer_at_look(payoffs: Payoffs, question: Question, look: int) -> LookResult:
     """Return the answer from the matches, and its confidence at this look.
 
     The error probability of the answer is at most the sum over its comparisons. (For the best of
@@ -67,7 +67,7 @@ def look_at(payoffs: Payoffs, question: Question, look: int) -> Known:
     least = int(doubts.argmax())
     better, worse = (payoffs.names[of[least]] for of in (compared.better, compared.worse))
     of_least = max(1.0 - float(doubts[least]) / allowed, 0.0)
-    return Known(
+    return LookResult(
         question.in_words(question.answers(matrix[None])[0], payoffs.names),
         max(1.0 - float(doubts.sum()) / allowed, 0.0),
         f"{better} before {worse} ({in_words(of_least)})",

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
-from remuda.analysis.draws import draws, with_own
+from remuda.analysis.as_json import Summary, as_json
 from remuda.analysis.payoff import Numbers, Payoffs, check_level
-from remuda.analysis.plain import Summary, plain
 from remuda.analysis.rank import SAMPLES
+from remuda.analysis.sampling import draws, with_own
 from remuda.errors import UsageError
 
 
@@ -42,9 +42,9 @@ class Split:
     def as_summary(self) -> dict[str, object]:
         """Return plain data, without the matrices."""
         return {
-            "ratings": plain(self.ratings),
-            "transitive": plain(self.transitive),
-            "cyclic": plain(self.cyclic),
+            "ratings": as_json(self.ratings),
+            "transitive": as_json(self.transitive),
+            "cyclic": as_json(self.cyclic),
         }
 
 
@@ -121,15 +121,15 @@ class SplitIntervals:
     def as_summary(self) -> dict[str, object]:
         """Return plain data."""
         return {
-            "transitive": plain(self.transitive),
-            "transitive_interval": plain(self.transitive_interval),
-            "cyclic": plain(self.cyclic),
-            "cyclic_interval": plain(self.cyclic_interval),
-            "noise": plain(self.noise),
-            "observed_cyclic": plain(self.observed.cyclic),
+            "transitive": as_json(self.transitive),
+            "transitive_interval": as_json(self.transitive_interval),
+            "cyclic": as_json(self.cyclic),
+            "cyclic_interval": as_json(self.cyclic_interval),
+            "noise": as_json(self.noise),
+            "observed_cyclic": as_json(self.observed.cyclic),
             "names": list(self.names),
-            "ratings": plain(self.observed.ratings),
-            "rating_intervals": plain(self.rating_intervals),
+            "ratings": as_json(self.observed.ratings),
+            "rating_intervals": as_json(self.rating_intervals),
             "samples": self.samples,
             "level": self.level,
         }

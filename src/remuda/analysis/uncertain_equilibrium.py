@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from remuda.analysis import correlated, general_sum, zero_sum
+from remuda.analysis.as_json import as_json
 from remuda.analysis.payoff import Numbers, Payoffs
-from remuda.analysis.plain import plain
 from remuda.analysis.regret import correlated_regret, regret, values
 from remuda.errors import UsageError
 from remuda.types import Bools
@@ -33,7 +33,7 @@ INTERVAL = (0.025, 0.975)
 
 
 @dataclass(frozen=True)
-class Answer:
+class Solution:
     """An equilibrium of one game.
 
     Attributes:
@@ -52,7 +52,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Equilibrium:
+class UncertainEquilibrium:
     """The equilibrium of the mean payoffs, and those of payoff draws.
 
     Attributes:
@@ -72,7 +72,7 @@ class Equilibrium:
     kind: str
     strategies: tuple[tuple[str, ...], ...]
     symmetric: bool
-    answer: Answer
+    answer: Solution
     masses: tuple[Numbers, ...]
     in_support: tuple[Numbers, ...]
     values: Numbers
@@ -87,9 +87,9 @@ class Equilibrium:
                 {
                     "strategy": name,
                     "mass": float(self.answer.mixtures[role][place]),
-                    "mean": plain(self.masses[role][0, place]),
-                    "interval": plain(self.masses[role][1:, place]),
-                    "in_support": plain(self.in_support[role][place]),
+                    "mean": as_json(self.masses[role][0, place]),
+                    "interval": as_json(self.masses[role][1:, place]),
+                    "in_support": as_json(self.in_support[role][place]),
                 }
                 for place, name in enumerate(names)
             ]
@@ -102,11 +102,11 @@ class Equilibrium:
             "roles": roles[:1] if self.symmetric else roles,
             "joint": None if joint is None else joint.tolist(),
             "values": self.answer.values.tolist(),
-            "values_mean": plain(self.values[0]),
-            "values_intervals": plain(self.values[1:].T),
+            "values_mean": as_json(self.values[0]),
+            "values_intervals": as_json(self.values[1:].T),
             "regret": self.answer.regret.tolist(),
-            "regret_if_drawn": plain(self.regrets[0]),
-            "regret_if_drawn_intervals": plain(self.regrets[1:].T),
+            "regret_if_drawn": as_json(self.regrets[0]),
+            "regret_if_drawn_intervals": as_json(self.regrets[1:].T),
             "samples": self.samples,
             "unsolved": self.unsolved,
             "note": self.answer.note,
@@ -118,7 +118,7 @@ def nash(
     rng: np.random.Generator,
     samples: int = SAMPLES,
     seconds: float = 10.0,
-) -> Equilibrium:
+) -> UncertainEquilibrium:
     """Return the equilibrium of a game's mean payoffs, with its uncertainty.
 
     A zero-sum game of two roles gets the equilibrium of the largest entropy. Another game of two
@@ -140,7 +140,7 @@ def nash(
             f"no equilibrium was found within {seconds:g} s; give more `seconds`, or leave out "
             "strategies"
         )
-    found: list[Answer] = []
+    found: list[Solution] = []
     regrets, earned = [], []
     last, latest = payoffs.means, answer
     for draw in _draws(payoffs, samples, rng):
@@ -178,8 +178,8 @@ def _value_intervals(at_means: Numbers, earned: Numbers) -> Numbers:
 
 
 def _gathered(
-    payoffs: Payoffs, kind: str, answer: Answer, found: list[Answer], regrets: Numbers
-) -> Equilibrium:
+    payoffs: Payoffs, kind: str, answer: Solution, found: list[Solution], regrets: Numbers
+) -> UncertainEquilibrium:
     """Summarise the equilibria of the draws; `regrets` [S, R] is of all draws."""
     masses, in_support = [], []
     for role, names in enumerate(payoffs.strategies):
@@ -187,7 +187,7 @@ def _gathered(
         masses.append(_summed(mixed))
         in_support.append(_mean(mixed > USED))
     earned = np.array([each.values for each in found]).reshape(-1, payoffs.num_roles)
-    return Equilibrium(
+    return UncertainEquilibrium(
         kind,
         payoffs.strategies,
         payoffs.symmetric,
@@ -201,7 +201,7 @@ def _gathered(
     )
 
 
-Solver = Callable[[Numbers, float], Answer | None]
+Solver = Callable[[Numbers, float], Solution | None]
 
 
 def _solver(payoffs: Payoffs) -> tuple[str, Solver]:
@@ -214,7 +214,7 @@ def _solver(payoffs: Payoffs) -> tuple[str, Solver]:
     return "general-sum", lambda game, seconds: _general_sum(game, symmetric, seconds)
 
 
-def _zero_sum(game: Numbers, symmetric: bool) -> Answer:
+def _zero_sum(game: Numbers, symmetric: bool) -> Solution:
     # What both earn may add up to something else than zero, as shares of wins do.
     matrix = (game[0] - game[1]) / 2.0
     if symmetric:
@@ -222,12 +222,12 @@ def _zero_sum(game: Numbers, symmetric: bool) -> Answer:
     found = zero_sum.solve_max_entropy(matrix)
     mixtures = (found.mixtures[0],) * 2 if symmetric else found.mixtures
     note = "the only equilibrium" if found.unique else "of several, the one of the largest entropy"
-    return Answer(
+    return Solution(
         mixtures, None, values(game, mixtures), regret(game, mixtures), found.note or note
     )
 
 
-def _general_sum(game: Numbers, symmetric: bool, seconds: float) -> Answer | None:
+def _general_sum(game: Numbers, symmetric: bool, seconds: float) -> Solution | None:
     a, b = game
     if symmetric:
         a = (a + b.T) / 2.0
@@ -237,7 +237,7 @@ def _general_sum(game: Numbers, symmetric: bool, seconds: float) -> Answer | Non
         if not found.found:
             return None
         note = f"there may be others; found by {found.note}"
-        return Answer(found.mixtures, None, found.values, found.regret, note)
+        return Solution(found.mixtures, None, found.values, found.regret, note)
     listed = general_sum.all_equilibria(a, b)
     if not len(listed):
         return None
@@ -249,7 +249,7 @@ def _general_sum(game: Numbers, symmetric: bool, seconds: float) -> Answer | Non
     mixtures = listed.rows[best], listed.columns[best]
     chosen = "; this is the one in which both earn the most together"
     alone = len(listed) == 1 and not listed.infinite
-    return Answer(
+    return Solution(
         mixtures,
         None,
         listed.values[best],
@@ -258,13 +258,13 @@ def _general_sum(game: Numbers, symmetric: bool, seconds: float) -> Answer | Non
     )
 
 
-def _correlated(game: Numbers, _: float) -> Answer:
+def _correlated(game: Numbers, _: float) -> Solution:
     found = correlated.solve(game)
     note = found.note or "the correlated equilibrium of the largest entropy"
-    return Answer(found.marginals, found.joint, found.values, found.regret, note)
+    return Solution(found.marginals, found.joint, found.values, found.regret, note)
 
 
-def _regret(game: Numbers, answer: Answer) -> Numbers:
+def _regret(game: Numbers, answer: Solution) -> Numbers:
     if answer.joint is None:
         return regret(game, answer.mixtures)
     return correlated_regret(game, answer.joint, False)

@@ -15,8 +15,8 @@ import numpy as np
 from scipy import stats
 
 from remuda.analysis.bias import Estimate, check_draws
-from remuda.analysis.draws import draws
 from remuda.analysis.payoff import Numbers, Payoffs, check_level
+from remuda.analysis.sampling import draws
 from remuda.errors import UsageError
 
 

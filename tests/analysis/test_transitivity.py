@@ -7,7 +7,7 @@ import pytest
 from scipy import linalg
 
 from remuda.analysis.payoff import exact, from_sums
-from remuda.analysis.structure import (
+from remuda.analysis.transitivity import (
     disc,
     margin_variances,
     margins,

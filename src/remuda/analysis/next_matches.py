@@ -16,8 +16,8 @@ from typing import Protocol
 
 import numpy as np
 
-from remuda.analysis.draws import PIECE, symmetric_draws
 from remuda.analysis.payoff import KNOWN, Numbers, Payoffs
+from remuda.analysis.sampling import PIECE, symmetric_draws
 from remuda.analysis.shrinkage import shrink
 from remuda.errors import UsageError
 from remuda.types import Bools, Integers
@@ -178,7 +178,7 @@ def answer(
     populations the confidence is valid whenever one looks (Deng, Lu and Chen 2016, "Continuous
     monitoring of A/B tests without pain"). Two policies cannot be shrunk, and for two that are
     close to each other and far from all others it is too weak: repeated looks then need the
-    stricter test of `remuda.tournaments.doubt`.
+    stricter test of `remuda.tournaments.sequential_test`.
     """
     _check_symmetric(payoffs)
     whole = _without_own(payoffs)

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from remuda.analysis.overall import analyse
 from remuda.analysis.payoff import exact, from_sums
+from remuda.analysis.population_report import analyse
 from remuda.analysis.sums import add_up
 from remuda.errors import UsageError
 
@@ -111,7 +111,7 @@ def test_what_cannot_be_analysed_is_refused():
 
 
 def test_an_equilibrium_that_is_not_found_takes_nothing_from_the_rest(monkeypatch):
-    monkeypatch.setattr("remuda.analysis.overall.SECONDS", 0.0)
+    monkeypatch.setattr("remuda.analysis.population_report.SECONDS", 0.0)
     rng = np.random.default_rng(0)
     general = played(rng.normal(size=(30, 30)), 5, zero_sum=False)
     found = analysed(general)

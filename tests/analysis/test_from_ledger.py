@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from remuda.analysis import meetings
-from remuda.analysis.meetings import LedgerReader, mean_against_others, read_payoffs
+from remuda.analysis import from_ledger
+from remuda.analysis.from_ledger import LedgerReader, mean_against_others, read_payoffs
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger import BIRTH, FREEZE, LOST, MATCH, LedgerFile, record_type
 
@@ -99,7 +99,7 @@ def test_a_long_ledger_is_read_in_pieces(ledger, monkeypatch):
         )
     ]
     whole = read_payoffs(ledger(rows))
-    monkeypatch.setattr(meetings, "PIECE", 7)
+    monkeypatch.setattr(from_ledger, "PIECE", 7)
     pieces = read_payoffs(ledger(rows))
     assert pieces.names == whole.names
     assert (pieces.counts == whole.counts).all()
@@ -124,7 +124,7 @@ def test_a_policy_earned_nothing_before_it_was_born(ledger, monkeypatch):
     file.append(born)
     file.append(records([((C, B), (2.0, 1.0)), ((B, (0, 3)), (0.0, 4.0))]))
     for piece in (1, 2, 1 << 18):
-        monkeypatch.setattr(meetings, "PIECE", piece)
+        monkeypatch.setattr(from_ledger, "PIECE", piece)
         found = read_payoffs(path)
         assert found.names == ("b", "c", "a@3"), "nobody met the newborn yet"
         assert found.met[0].tolist() == [0, 2, 1]

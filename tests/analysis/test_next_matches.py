@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from remuda.analysis.payoff import from_sums
-from remuda.analysis.plan import (
+from remuda.analysis.next_matches import (
     FIRST,
     WRONG,
     Order,
@@ -15,6 +14,7 @@ from remuda.analysis.plan import (
     answer,
     parse_until,
 )
+from remuda.analysis.payoff import from_sums
 from remuda.analysis.sums import add_up
 from remuda.errors import UsageError
 

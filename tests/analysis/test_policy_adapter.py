@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from remuda.analysis.exploitability import measure
-from remuda.analysis.network_play import probabilities
 from remuda.analysis.played_trees import KUHN, LEDUC, PLAYED, TIC_TAC_TOE, played_rules
+from remuda.analysis.policy_adapter import probabilities
 from remuda.analysis.tree_games import KuhnPoker, LeducPoker, TicTacToe
 from remuda.analysis.tree_walk import flatten
 from remuda.config import load_config

@@ -28,7 +28,7 @@ ROUNDING = 1e-7
 """The relative rounding error of returns: sums of numbers of 24 bits."""
 
 
-class Estimate(NamedTuple):
+class FitnessEstimate(NamedTuple):
     """A policy's fitness in one objective, with its uncertainty."""
 
     value: float
@@ -57,10 +57,10 @@ class Meetings(NamedTuple):
         return 1.0 + float(self.met[self.place]) / self.games if self.games else 1.0
 
 
-class Worth(NamedTuple):
+class FitnessEstimates(NamedTuple):
     """The fitness estimates of a policy."""
 
-    objectives: tuple[Estimate, ...]
+    objectives: tuple[FitnessEstimate, ...]
     """The estimate in each objective."""
     games: int
     """Games that it was judged by."""
@@ -73,12 +73,12 @@ class Worth(NamedTuple):
         return self.objectives[0].value
 
 
-def worth_of(
+def estimate_fitness(
     member: Member,
     before: Sequence[float],
     objectives: Sequence[str],
     met: Numbers | None = None,
-) -> Worth | None:
+) -> FitnessEstimates | None:
     """CheckpointPlay a policy by its games since its numbers were `before`.
 
     - `before`: [fields] earlier numbers; those of `FRESH` at its birth.
@@ -95,7 +95,7 @@ def worth_of(
     columns = _columns(objectives)
     found = [_estimate(now, before, games, seats, *each) for each in columns]
     told = tuple(each for each in found if each is not None)
-    return Worth(told, int(games), meetings) if len(told) == len(found) else None
+    return FitnessEstimates(told, int(games), meetings) if len(told) == len(found) else None
 
 
 def _columns(objectives: Sequence[str]) -> Iterator[tuple[str, int]]:
@@ -116,7 +116,7 @@ def _estimate(
     seats: float,
     objective: str,
     total: int,
-) -> Estimate | None:
+) -> FitnessEstimate | None:
     """Return the estimate of one objective; None: no data yet.
 
     For a mean over games, `total` is the column of the sum, and the next that of squares. A policy
@@ -126,7 +126,7 @@ def _estimate(
     """
     matches = games / seats
     if objective == "rating":
-        return Estimate(now[RATING], now[UNCERTAINTY], by_games=False)
+        return FitnessEstimate(now[RATING], now[UNCERTAINTY], by_games=False)
     if objective == "win_rate":
         met, won = now[MEETINGS] - before[MEETINGS], now[WINS] - before[WINS]
         if met <= 0:
@@ -134,17 +134,17 @@ def _estimate(
         # Two matches that went half and half are added, so that no error is 0 (Agresti, Coull).
         each = met / matches
         share = (won + each) / (met + 2.0 * each)
-        return Estimate(share, math.sqrt(share * (1.0 - share) / (matches + 2.0)))
+        return FitnessEstimate(share, math.sqrt(share * (1.0 - share) / (matches + 2.0)))
     square = SQUARES if total == REWARD else total + 1
     mean = (now[total] - before[total]) / games
     squares = (now[square] - before[square]) / games
     variance = max(squares - mean**2, 0.0) * games / (games - 1.0)
     error = max(math.sqrt(variance / matches), ROUNDING * abs(mean))
     value = -mean if objective.endswith(":min") else mean
-    return Estimate(value, error, max(matches - 1.0, 1.0))
+    return FitnessEstimate(value, error, max(matches - 1.0, 1.0))
 
 
-def fitness_of(worths: Mapping[str, Worth]) -> Fitness:
+def fitness_of(worths: Mapping[str, FitnessEstimates]) -> Fitness:
     """Return the fitness of policies for selection."""
     count = len(next(iter(worths.values())).objectives) if worths else 1
     columns = np.array([worth.objectives for worth in worths.values()], np.float64)
@@ -154,7 +154,7 @@ def fitness_of(worths: Mapping[str, Worth]) -> Fitness:
     return Fitness(tuple(worths), means, errors, freedom, (True,) * count, together)
 
 
-def _together(worths: Mapping[str, Worth]) -> Numbers:
+def _together(worths: Mapping[str, FitnessEstimates]) -> Numbers:
     """Return [P, P]: bounds of the correlation of two policies' means.
 
     For sums of n and m returns with l pairs from one match it is l / sqrt(n m), counted once for

@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from remuda.analysis.overall import analyse
 from remuda.analysis.payoff import exact, from_sums
-from remuda.analysis.several import Several, side_by_side, spread
+from remuda.analysis.population_report import analyse
+from remuda.analysis.several_runs import Several, side_by_side, spread
 from remuda.analysis.sums import add_up
 from remuda.errors import UsageError
 

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 
-def plain(values: npt.ArrayLike) -> Any:
+def as_json(values: npt.ArrayLike) -> Any:
     """Return numbers as nested lists, a single one as a float; None: not finite."""
     array = np.asarray(values, np.float64)
     if array.ndim:
-        return [plain(each) for each in array]
+        return [as_json(each) for each in array]
     return float(array) if np.isfinite(array) else None
 
 
@@ -31,16 +31,16 @@ class Summary:
     def as_summary(self) -> dict[str, Any]:
         """Return plain data; None: unknown."""
         names = [field.name for field in fields(self)]  # type: ignore[arg-type]
-        return {name: _plain_field(getattr(self, name)) for name in names}
+        return {name: _field_as_json(getattr(self, name)) for name in names}
 
 
-def _plain_field(value: Any) -> Any:
+def _field_as_json(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind != "f":
         return value.tolist()
     if isinstance(value, np.ndarray | float):
-        return plain(value)
+        return as_json(value)
     if isinstance(value, Mapping):
-        return {name: _plain_field(each) for name, each in value.items()}
+        return {name: _field_as_json(each) for name, each in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain_field(each) for each in value]
+        return [_field_as_json(each) for each in value]
     return value.as_summary() if hasattr(value, "as_summary") else value

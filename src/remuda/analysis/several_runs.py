@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from remuda.analysis.overall import Analysis
+from remuda.analysis.as_json import Summary, figures
 from remuda.analysis.payoff import Payoffs, check_level
-from remuda.analysis.plain import Summary, figures
+from remuda.analysis.population_report import Analysis
 from remuda.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Spread(Summary):
+class RunSpread(Summary):
     """A measure over several runs.
 
     Attributes:
@@ -41,7 +41,7 @@ class Spread(Summary):
     level: float = 0.95
 
 
-def spread(values: Sequence[float], level: float = 0.95) -> Spread:
+def spread(values: Sequence[float], level: float = 0.95) -> RunSpread:
     """Return the mean of a measure over runs, and its spread.
 
     `values`: [runs]; NaN where a run does not have it.
@@ -49,13 +49,13 @@ def spread(values: Sequence[float], level: float = 0.95) -> Spread:
     check_level(level)
     known = np.array([value for value in values if math.isfinite(value)])
     if not len(known):
-        return Spread(tuple(values), math.nan, math.nan, (math.nan, math.nan), level)
+        return RunSpread(tuple(values), math.nan, math.nan, (math.nan, math.nan), level)
     mean = float(known.mean())
     if len(known) == 1:
-        return Spread(tuple(values), mean, math.nan, (math.nan, math.nan), level)
+        return RunSpread(tuple(values), mean, math.nan, (math.nan, math.nan), level)
     deviation = float(known.std(ddof=1))
     half = float(stats.t.ppf(0.5 + level / 2.0, len(known) - 1)) * deviation / math.sqrt(len(known))
-    return Spread(tuple(values), mean, deviation, (mean - half, mean + half), level)
+    return RunSpread(tuple(values), mean, deviation, (mean - half, mean + half), level)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Several:
         )
 
     @property
-    def common(self) -> dict[str, Spread]:
+    def common(self) -> dict[str, RunSpread]:
         """The spread of each measure over the runs."""
         return {
             name: spread([measure(found) for found in self.analyses])
@@ -88,7 +88,7 @@ class Several:
         }
 
     @property
-    def by_policy(self) -> dict[str, Spread]:
+    def by_policy(self) -> dict[str, RunSpread]:
         """The spread of each policy's payoff against the others of its run.
 
         Empty if runs have different policy names.

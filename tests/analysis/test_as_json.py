@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from remuda.analysis.plain import figures, plain
+from remuda.analysis.as_json import as_json, figures
 
 
 def test_what_is_not_finite_becomes_none():
-    found = plain(np.array([[1.0, np.nan], [-np.inf, 2.5]]))
+    found = as_json(np.array([[1.0, np.nan], [-np.inf, 2.5]]))
     assert json.dumps(found) == "[[1.0, null], [null, 2.5]]"
-    assert (plain(np.float64(3)), plain(np.nan), plain([])) == (3.0, None, [])
+    assert (as_json(np.float64(3)), as_json(np.nan), as_json([])) == (3.0, None, [])
 
 
 @pytest.mark.parametrize(
