@@ -293,7 +293,7 @@ def _end(number: int, nodes: int, tree: dict[str, Any], pipe: Any) -> None:
         layout,
         Publisher,
         Counter,
-        facts=prepared.facts,
+        episode_metrics=prepared.episode_metrics,
         agents=prepared.agents,
     )
     listener = Listener.on(LOOPBACK, range(0))

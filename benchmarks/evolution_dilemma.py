@@ -101,7 +101,9 @@ def play(chosen: Dilemma, seed: int, turns: int | None) -> dict[str, float]:
             more["run"]["turns"] = turns
         result = train(load_config(overlay(dict(chosen.tree), more)), PlainView())
         assert result.evaluation is not None
-        facts = {fact: float(told.mean()) for fact, told in result.evaluation.facts.items()}
+        facts = {
+            fact: float(told.mean()) for fact, told in result.evaluation.episode_metrics.items()
+        }
         summary = read_run(directory)
         births = read_lineage(summary.files.ledger)
         newest = {birth.policy: birth.hyperparameters["share_rewards"] for birth in births}

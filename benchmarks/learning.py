@@ -256,8 +256,8 @@ def bucket_brigade(seeds: int, console: Console) -> Table:
             )
             result, _ = run(overlay(tree, dict(brigade.more)), "async", seed, 0.0)
             assert result.evaluation is not None
-            facts = result.evaluation.facts
-            reward, work = facts["team_reward_per_night"], facts["work_share"]
+            episode_metrics = result.evaluation.episode_metrics
+            reward, work = episode_metrics["team_reward_per_night"], episode_metrics["work_share"]
             found.append(float(reward.mean()))
             told = f"{found[-1]:.1f} ± {standard_error(reward):.1f}"
             minutes = f"{(time.perf_counter() - start) / 60:.1f}"
@@ -303,10 +303,12 @@ def cleanup(seeds: int, console: Console) -> Table:
             tree = overlay(CLEANUP, {"policy": {"share_rewards": share}})
             result, _ = run(tree, "async", seed, 0.0)
             assert result.evaluation is not None
-            facts = {name: float(told.mean()) for name, told in result.evaluation.facts.items()}
-            facts["return of an agent"] = float(result.evaluation.returns.mean())
+            episode_metrics = {
+                name: float(told.mean()) for name, told in result.evaluation.episode_metrics.items()
+            }
+            episode_metrics["return of an agent"] = float(result.evaluation.returns.mean())
             minutes = f"{(time.perf_counter() - start) / 60:.1f}"
-            words = [f"{facts[name]:.2f}" for name in names]
+            words = [f"{episode_metrics[name]:.2f}" for name in names]
             table.add_row("shared" if share else "own", str(seed), *words, minutes)
             console.print(f"cleanup, share {share:g}, seed {seed}: {words} in {minutes} minutes")
     return table

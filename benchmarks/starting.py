@@ -72,7 +72,7 @@ def start(config: Config) -> Found:
     env = make_env(config.game, 1, **config.env.options)
     specs = policy_specs(config, env.agents)
     layout = make_layout(config, len(specs))
-    parts = Assembly(config, specs, layout, facts=env.facts, agents=env.agents)
+    parts = Assembly(config, specs, layout, episode_metrics=env.episode_metrics, agents=env.agents)
     blocked: list[float] = []
     computed: list[float] = []
     started: dict[str, float] = {}

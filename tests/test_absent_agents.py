@@ -90,7 +90,7 @@ def test_who_took_part_is_saved_in_mid_episode(tmp_path):
         seats = make_seats(env, policy_specs(config, env.agents), board, seed=0, purpose="test")
         found = Actor(env, FixedSeats(env, seats), board.play(), np.random.default_rng(0))
         returns = []
-        found.on_episode = lambda _, earned, facts: returns.append(earned.tolist())
+        found.on_episode = lambda _, earned, episode_metrics: returns.append(earned.tolist())
         return found, returns
 
     (one, _), (other, returns) = actor(), actor()

@@ -234,7 +234,9 @@ def test_the_plan_of_what_is_shared_is_near_to_the_truth(tree):
     shared += sum(2 * 4 * parameters(spec) for spec in specs)
     frozen = sum(i.size for i in items if i.what.startswith("the frozen"))
     shared += frozen // (1 + len(layout.copies))  # the rest is what each actor holds of them
-    assembly = Assembly(config, specs, layout, facts=env.facts, agents=env.agents)
+    assembly = Assembly(
+        config, specs, layout, episode_metrics=env.episode_metrics, agents=env.agents
+    )
     made = shared_bytes(assembly)
     table = 0 if assembly.table is None else assembly.table.nbytes
     assert made - table == pytest.approx(shared, rel=0.1)
@@ -276,7 +278,9 @@ def test_the_frozen_copies_in_a_checkpoint_are_in_the_plan(tmp_path):
         return sum(item.size for item in items if item.what.startswith(words))
 
     config, specs, env, layout, _ = planned(tree)
-    assembly = Assembly(config, specs, layout, facts=env.facts, agents=env.agents)
+    assembly = Assembly(
+        config, specs, layout, episode_metrics=env.episode_metrics, agents=env.agents
+    )
     copied, _ = most_traced(assembly.table.state)
     assert copied == pytest.approx(expected(0), rel=0.1)
     run = RunDirectory(tmp_path)

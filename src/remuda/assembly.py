@@ -70,7 +70,7 @@ class Assembly:
         layout: Layout,
         learner_role: type[LearnerRole] = LearnerRole,
         actor_role: type[ActorRole] = ActorRole,
-        facts: tuple[str, ...] = (),
+        episode_metrics: tuple[str, ...] = (),
         agents: tuple[AgentSpec, ...] = (),
         initial: InitialWeights | None = None,
         imported: Sequence[Imported] = (),
@@ -90,7 +90,7 @@ class Assembly:
         self._learners = tuple(Wakeup() for _ in layout.groups)
         names = tuple(spec.name for spec in specs)
         self._shares = shares_of(specs)
-        self.scoreboard = Scoreboard(names, len(layout.copies), facts)
+        self.scoreboard = Scoreboard(names, len(layout.copies), episode_metrics)
         self.table: Table | None = None
         training = training_layouts(config, specs)
         if config.population.dealt:

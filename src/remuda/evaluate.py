@@ -238,7 +238,7 @@ class _Play:
         """True once every copy has played its episodes."""
         return all(len(p) >= wanted for p, wanted in zip(self._played, self._quota, strict=True))
 
-    def _count(self, env: int, returns: Floats, facts: Floats) -> None:
+    def _count(self, env: int, returns: Floats, episode_metrics: Floats) -> None:
         if len(self._played[env]) >= self._quota[env]:
             return
         earned = []
@@ -248,7 +248,7 @@ class _Play:
                 if plays and not np.isnan(returns[i]):
                     earned.append((policy, float(returns[i])))
         history = self.actor.env.history(env)
-        self._played[env].append(_Episode(returns, facts, history, tuple(earned)))
+        self._played[env].append(_Episode(returns, episode_metrics, history, tuple(earned)))
         self.over += 1
 
     @property
@@ -274,7 +274,13 @@ class _Play:
         return Evaluation(
             names,
             returns.reshape(count, len(names)),
-            dict(zip(env.facts, metrics.reshape(count, len(env.facts)).T, strict=True)),
+            dict(
+                zip(
+                    env.episode_metrics,
+                    metrics.reshape(count, len(env.episode_metrics)).T,
+                    strict=True,
+                )
+            ),
             {name: np.array(earned[name]) for name in policies if name in earned},
             histories=tuple(tuple(each.history) for each in episodes if each.history is not None),
         )
@@ -295,7 +301,7 @@ def record(
         actor = actor_for_play(config, snapshots, 1, seed, sampled=_explores(config, sampled))
         frames = [actor.env.render().copy()]
         episodes: list[Floats] = []
-        actor.on_episode = lambda _, returns, facts: episodes.append(returns)  # noqa: ARG005
+        actor.on_episode = lambda _, returns, episode_metrics: episodes.append(returns)  # noqa: ARG005
         while len(frames) < turns and not episodes:
             if seconds is not None and time.monotonic() - begun > seconds:
                 break

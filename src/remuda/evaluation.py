@@ -28,7 +28,7 @@ class Evaluation:
     that episode and so has no return; `returns.mean(0)` is over the episodes in which each agent
     acted. Episodes in which no agent acted, since they were over when they began, are left out.
     """
-    facts: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    episode_metrics: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     """Named metrics of each episode: [episodes]."""
     policies: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     """Returns of each policy on every seat in which it took part, if seats are dealt: [seats]."""
@@ -94,8 +94,8 @@ class Evaluation:
         return standard_error(self.filled_returns[:, agent])
 
     def metric(self, name: str) -> npt.NDArray[np.float64]:
-        """Return one of `facts`, in the episodes that have it: [N]."""
-        values = self.facts[name]
+        """Return one of `episode_metrics`, in the episodes that have it: [N]."""
+        values = self.episode_metrics[name]
         return values[np.isfinite(values)]
 
     def as_summary(self) -> dict[str, object]:
@@ -112,7 +112,9 @@ class Evaluation:
             "agents": {
                 name: _summary_of(self.filled_returns[:, i]) for i, name in enumerate(self.agents)
             },
-            "facts": {name: _summary_of(self.metric(name)) for name in self.facts},
+            "episode_metrics": {
+                name: _summary_of(self.metric(name)) for name in self.episode_metrics
+            },
             "policies": {name: _summary_of(earned) for name, earned in self.policies.items()},
         }
 

@@ -63,8 +63,8 @@ class Finish:
     def hold_room(self) -> None:
         """Reserve disk space for the final weights and the results."""
         snapshots = self.assembly.snapshots()
-        facts = HEADER + sum(len(name) + 1 for name in snapshots)
-        self.run.reserve.hold(sum(s.weights.nbytes + facts for s in snapshots.values()))
+        metadata = HEADER + sum(len(name) + 1 for name in snapshots)
+        self.run.reserve.hold(sum(s.weights.nbytes + metadata for s in snapshots.values()))
 
     def save_weights(self) -> None:
         """Save the weights of every policy that still plays, and the trace of the processes."""

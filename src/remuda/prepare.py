@@ -34,7 +34,7 @@ class Prepared:
     """The environment and policies of a run, before anything is allocated."""
 
     agents: tuple[AgentSpec, ...]
-    facts: tuple[str, ...]  # names of the episode metrics
+    episode_metrics: tuple[str, ...]  # names of the episode metrics
     specs: tuple[PolicySpec, ...]
     layout: Layout  # chosen by cores and memory; a trial may change it
     copy_size: int  # bytes of one more environment copy
@@ -91,7 +91,7 @@ def _inspected(config: Config, env: VectorEnv) -> Prepared:
     if config.population.dealt:
         check_population(config, Roster.of(config, agents))
         check_births(config, specs)
-        check_evolution(config, specs, Roster.of(config, agents), env.facts)
+        check_evolution(config, specs, Roster.of(config, agents), env.episode_metrics)
         specs = with_first_numbers(config, specs)
     elif all(agent.name in config.env.scripted for agent in agents):
         raise ConfigError(
@@ -106,4 +106,4 @@ def _inspected(config: Config, env: VectorEnv) -> Prepared:
     cores = 1 if config.cluster.used else None  # made again once the nodes are known
     devices = [spec.config.device for spec in specs]
     layout = make_layout(config, len(specs), own_devices=devices, cores=cores)
-    return Prepared(agents, env.facts, specs, layout, 0)
+    return Prepared(agents, env.episode_metrics, specs, layout, 0)

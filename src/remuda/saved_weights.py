@@ -33,13 +33,13 @@ def save_weights(
         with torch.no_grad():
             stack.flat[0].copy_(torch.from_numpy(snapshot.weights))
         tensors = {name: view[0].numpy().copy() for name, view in stack.parameters.items()}
-        facts = {
+        metadata = {
             "version": str(snapshot.version),
             "learner_step": str(snapshot.learner_step),
             "policies": "\n".join(spec.name for spec in specs),  # that are saved together
             "remuda": __version__,
         }
-        run.save_weights(spec.name, tensors, facts)
+        run.save_weights(spec.name, tensors, metadata)
     run.keep_weights([spec.name for spec in specs])
 
 
@@ -72,11 +72,11 @@ def _at_the_end(
 ) -> dict[str, Snapshot]:
     snapshots = {}
     for spec in _ended_with(run, config, specs):
-        tensors, facts = run.load_weights(spec.name)
+        tensors, metadata = run.load_weights(spec.name)
         snapshots[spec.name] = Snapshot(
             weights=_flatten(spec, tensors, run),
-            version=_count(facts, "version"),
-            learner_step=_count(facts, "learner_step"),
+            version=_count(metadata, "version"),
+            learner_step=_count(metadata, "learner_step"),
             epsilon=0.0,
         )
     return snapshots
@@ -142,8 +142,8 @@ def _plays(config: Config, population: State, place: int, policies: int) -> bool
     return bool(there[places].any())
 
 
-def _count(facts: Mapping[str, str], name: str) -> int:
-    found = facts.get(name, "")
+def _count(metadata: Mapping[str, str], name: str) -> int:
+    found = metadata.get(name, "")
     return int(found) if found.isdecimal() else 0
 
 

@@ -63,7 +63,7 @@ class Policy(IntEnum):
     HIGH = 11
 
 
-class Facts(IntEnum):
+class EpisodeTotals(IntEnum):
     """Counters of whole episodes; after these, the sum of each episode metric."""
 
     EPISODES = 0
@@ -132,15 +132,18 @@ class Scoreboard:
     """A row for each actor, one of each actor for each policy, and one of each policy's learner."""
 
     def __init__(
-        self, policies: tuple[str, ...], num_actors: int = 1, facts: tuple[str, ...] = ()
+        self, policies: tuple[str, ...], num_actors: int = 1, episode_metrics: tuple[str, ...] = ()
     ) -> None:
-        self.policies, self.num_actors, self.fact_names = policies, num_actors, facts
+        self.policies, self.num_actors, self.episode_metrics = policies, num_actors, episode_metrics
         self._shared = SharedArrays(
             {
                 "play": ((num_actors, len(Play)), np.float64),
                 "policy": ((num_actors, len(policies), len(Policy)), np.float64),
                 "learn": ((len(policies), len(Learn)), np.float64),
-                "facts": ((num_actors, len(Facts) + 2 * len(facts)), np.float64),
+                "episode_totals": (
+                    (num_actors, len(EpisodeTotals) + 2 * len(episode_metrics)),
+                    np.float64,
+                ),
                 "mark": ((1,), np.float64),
                 "notes": ((num_actors, NOTES, NOTE_WORDS), np.int64),
             }
@@ -149,18 +152,18 @@ class Scoreboard:
 
     @property
     def arrays(self) -> SharedArrays:
-        """The arrays `play`, `policy`, `learn`, `facts`, `notes` and `mark`."""
+        """The arrays `play`, `policy`, `learn`, `episode_totals`, `notes` and `mark`."""
         return self._shared
 
     def state(self) -> State:
         """Return all rows, those of the actors added up."""
-        metrics = len(Facts) + len(self.fact_names)
+        metrics = len(EpisodeTotals) + len(self.episode_metrics)
         return {
             "play": self.played(),
             "policy": self.all_acted(),
             "learn": self._shared["learn"].copy(),
-            "facts": self.told()[:metrics],
-            "facts_told": self.told()[metrics:],
+            "episode_totals": self.all_episode_totals()[:metrics],
+            "metric_counts": self.all_episode_totals()[metrics:],
         }
 
     def restore(self, state: State) -> None:
@@ -168,11 +171,11 @@ class Scoreboard:
 
         The first actor counts on, whatever the number of actors was.
         """
-        shared, metrics = self._shared, len(Facts) + len(self.fact_names)
-        facts, acted = shared["facts"][0], shared["policy"][0][:, : Policy.MARK]
+        shared, metrics = self._shared, len(EpisodeTotals) + len(self.episode_metrics)
+        totals, acted = shared["episode_totals"][0], shared["policy"][0][:, : Policy.MARK]
         shared["play"][0] = fitting(state, "play", shared["play"][0], COUNT)
-        facts[:metrics] = fitting(state, "facts", facts[:metrics], FINITE_64)
-        facts[metrics:] = fitting(state, "facts_told", facts[metrics:], COUNT)
+        totals[:metrics] = fitting(state, "episode_totals", totals[:metrics], FINITE_64)
+        totals[metrics:] = fitting(state, "metric_counts", totals[metrics:], COUNT)
         acted[...] = fitting(state, "policy", acted, COUNT, POLICY_COUNTS)
         shared["learn"][...] = fitting_learned(state, "learn", shared["learn"])
 
@@ -211,13 +214,13 @@ class Scoreboard:
         rows: Row = self._shared["policy"].copy()
         return rows
 
-    def facts(self, actor: int = 0) -> Row:
+    def episode_totals(self, actor: int = 0) -> Row:
         """Return an actor's row of whole episodes.
 
-        Columns by `Facts`; then the sums of episode metrics, and in how many episodes each had a
-        value.
+        Columns by `EpisodeTotals`, then the sums of episode metrics, and the number of episodes in
+        which each had a value.
         """
-        row: Row = self._shared["facts"][actor]
+        row: Row = self._shared["episode_totals"][actor]
         return row
 
     def note(self, key: str, text: str, actor: int = 0) -> None:
@@ -244,9 +247,9 @@ class Scoreboard:
                 found.setdefault(*note)
         return found
 
-    def told(self) -> Row:
+    def all_episode_totals(self) -> Row:
         """Return the rows of all actors' episodes added up."""
-        total: Row = self._shared["facts"].sum(0)
+        total: Row = self._shared["episode_totals"].sum(0)
         return total
 
     def turns(self) -> float:

@@ -179,7 +179,7 @@ class _Launch:
             found = self._note_resume(assembly, resumed)
             runtime = cluster.runtime(
                 assembly,
-                prepared.facts,
+                prepared.episode_metrics,
                 prepared.agents,
                 run.imported.read(len(config.population.members_from)),
                 run.logs,
@@ -280,7 +280,7 @@ class _Launch:
             config,
             self.prepared.specs,
             layout,
-            facts=self.prepared.facts,
+            episode_metrics=self.prepared.episode_metrics,
             agents=self.prepared.agents,
             initial=self.run.initial,
             imported=self.run.imported.read(len(config.population.members_from)),

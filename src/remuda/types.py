@@ -80,8 +80,8 @@ class TurnResult:
     truncated: Bools
     """[num_envs, num_agents]: the episode was cut off; bootstrap from the final observation."""
     info: Mapping[str, Array] = field(default_factory=dict)
-    """Episode metrics named by `VectorEnv.facts`, each [num_envs]: those of the whole episode in
-    copies that are over now; other entries are meaningless.
+    """Episode metrics named by `VectorEnv.episode_metrics`, each [num_envs]: those of the whole
+    episode in copies that are over now; other entries are meaningless.
     """
 
 

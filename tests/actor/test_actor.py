@@ -129,7 +129,7 @@ def test_counts_and_returns():
     env = Tape(num_envs=2, num_agents=2, lengths=(3, 5))
     actor, _, board, _ = make(env)
     ended = []
-    actor.on_episode = lambda copy, returns, facts: ended.append((copy, returns.tolist()))
+    actor.on_episode = lambda copy, returns, episode_metrics: ended.append((copy, returns.tolist()))
     for _ in range(15):
         actor.work()
     assert (board.play()[Play.TURNS], board.play()[Play.AGENT_STEPS]) == (30, 60)
@@ -268,7 +268,7 @@ def test_what_the_game_tells_of_its_episodes_is_counted_when_they_are_over():
     """By hand: copies of 3 and 5 turns tell their length; means come from the sums."""
 
     class Telling(Tape):
-        facts = ("length", "copy")
+        episode_metrics = ("length", "copy")
 
         def end_turn(self):
             result = super().end_turn()
@@ -277,25 +277,31 @@ def test_what_the_game_tells_of_its_episodes_is_counted_when_they_are_over():
 
     env = Telling(2, 1)
     specs = policy_specs(load_config({"policy": {"network": {"hidden": (8,)}}}), env.agents)
-    board = Scoreboard(("agent_0",), facts=env.facts)
+    board = Scoreboard(("agent_0",), episode_metrics=env.episode_metrics)
     seats = make_seats(env, specs, board, seed=0, purpose="actor")
     actor = Actor(
-        env, FixedSeats(env, seats), board.play(), make_rng(0, "env"), episode_metrics=board.facts()
+        env,
+        FixedSeats(env, seats),
+        board.play(),
+        make_rng(0, "env"),
+        episode_totals=board.episode_totals(),
     )
     heard = []
-    actor.on_episode = lambda copy, returns, facts: heard.append((copy, *facts.tolist()))
+    actor.on_episode = lambda copy, returns, episode_metrics: heard.append(
+        (copy, *episode_metrics.tolist())
+    )
     for _ in range(15):
         actor.turn()
     sums, told = [5 * 3 + 3 * 5, 5 * 1 + 3 * 2], [5 + 3] * 2
-    assert board.told().tolist() == [5 + 3, *sums, *told]
+    assert board.all_episode_totals().tolist() == [5 + 3, *sums, *told]
     assert sorted(heard) == [(0, 3, 1)] * 5 + [(1, 5, 2)] * 3
-    other = Scoreboard(("agent_0",), facts=env.facts)
+    other = Scoreboard(("agent_0",), episode_metrics=env.episode_metrics)
     other.restore(board.state())
-    assert other.told().tolist() == board.told().tolist()
+    assert other.all_episode_totals().tolist() == board.all_episode_totals().tolist()
     saved = board.state()
-    for facts in (("x",), ("x", "y", "z", "u")):
+    for episode_metrics in (("x",), ("x", "y", "z", "u")):
         with pytest.raises(CheckpointError):
-            Scoreboard(("agent_0",), facts=facts).restore(board.state())
-    del saved["facts"]
-    with pytest.raises(CheckpointError, match="facts is missing"):
+            Scoreboard(("agent_0",), episode_metrics=episode_metrics).restore(board.state())
+    del saved["episode_totals"]
+    with pytest.raises(CheckpointError, match="episode_totals is missing"):
         other.restore(saved)

@@ -25,7 +25,7 @@ class NodeRun:
             self.config,
             prepared.specs,
             Layout(copies, groups, ("cpu",) * count),
-            facts=prepared.facts,
+            episode_metrics=prepared.episode_metrics,
             agents=prepared.agents,
             sparse=True,
         )
@@ -34,7 +34,7 @@ class NodeRun:
         cluster.place = lambda _: Placement(*placement)
         self.runtime = cluster.runtime(
             self.assembly,
-            prepared.facts,
+            prepared.episode_metrics,
             prepared.agents,
             (),
             path / "logs",

@@ -40,7 +40,7 @@ class MoveCounts:
             config,
             prepared.specs,
             layout,
-            facts=prepared.facts,
+            episode_metrics=prepared.episode_metrics,
             agents=prepared.agents,
             sparse=True,
         )

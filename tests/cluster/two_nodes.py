@@ -63,7 +63,11 @@ class TwoNodes:
     def assemble(self):
         found = self.prepared
         return Assembly(
-            self.config, found.specs, self.layout, facts=found.facts, agents=found.agents
+            self.config,
+            found.specs,
+            self.layout,
+            episode_metrics=found.episode_metrics,
+            agents=found.agents,
         )
 
     @staticmethod

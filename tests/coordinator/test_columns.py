@@ -74,7 +74,7 @@ def test_the_page_names_all_columns_of_a_record_and_no_others():
 
 
 def test_every_number_of_a_record_is_described():
-    containers = {"shares", "policies", "facts", "members", "population"}
+    containers = {"shares", "policies", "episode_metrics", "members", "population"}
     assert {field.name for field in fields(Record)} - containers == set(RUN_COLUMNS)
     assert [field.name for field in fields(PolicyRecord)] == list(POLICY_COLUMNS)
     for columns in (RUN_COLUMNS, POLICY_COLUMNS, MEMBER_COLUMNS, POPULATION_COLUMNS):

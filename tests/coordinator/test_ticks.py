@@ -338,7 +338,7 @@ def test_a_copy_that_is_being_frozen_is_left_out_until_it_is_whole():
 def test_events_are_those_of_protobuf_byte_by_byte():
     _, board = crowd(3, 1)
     record = board.between(board.start, board.read())
-    record.facts["chests"], record.facts["none"] = 2.5, None
+    record.episode_metrics["chests"], record.episode_metrics["none"] = 2.5, None
     record.shares["much"], record.shares["no number"] = 1e300, float("nan")
     record.policies["p" * 200] = record.policies["p1"]
     for at in (0, 1, 300, 2**40):

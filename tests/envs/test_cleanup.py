@@ -278,7 +278,7 @@ def test_facts_of_an_episode():
         "apples_eaten": 1,
         "equality": 0.5,
     }
-    assert set(told) == set(env.facts)
+    assert set(told) == set(env.episode_metrics)
 
 
 def test_the_dilemma():

@@ -193,7 +193,7 @@ class SharesItsMap(Small):
 
 
 class ForgetsFacts(Small):
-    facts = ("gems",)
+    episode_metrics = ("gems",)
 
     def end_turn(self):
         result = super().end_turn()
@@ -201,7 +201,7 @@ class ForgetsFacts(Small):
 
 
 class InfiniteFacts(Small):
-    facts = ("gems",)
+    episode_metrics = ("gems",)
 
     def end_turn(self):
         result = super().end_turn()

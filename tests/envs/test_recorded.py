@@ -85,8 +85,8 @@ def test_returns_and_facts_are_those_of_greedy_play(game):
     assert found.asked == found.over == found.counted == 6
     played = found.played()
     np.testing.assert_allclose(played.returns, wanted.returns, rtol=1e-5, atol=1e-5)
-    for name, told in wanted.facts.items():
-        np.testing.assert_allclose(sorted(played.facts[name]), sorted(told))
+    for name, told in wanted.episode_metrics.items():
+        np.testing.assert_allclose(sorted(played.episode_metrics[name]), sorted(told))
     seen = found.game.observed([0])
     assert seen.observations.shape[2:] == specs[0].observation
     assert (seen.masks is not None) == specs[0].masked

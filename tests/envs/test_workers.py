@@ -53,7 +53,7 @@ def test_facts_come_along():
             result = env.end_turn()
         told.append({name: values.copy() for name, values in result.info.items()})
         env.close()
-    assert set(told[0]) == set(envs[0].facts)
+    assert set(told[0]) == set(envs[0].episode_metrics)
     for name in told[0]:
         assert (told[0][name] == told[1][name]).all()
 

@@ -135,7 +135,7 @@ def test_games_that_hold_their_copies_take_none(game, around):
 def test_numbers_of_info_over_an_episode():
     asked = {"turn": "sum", "deep/turn": "mean", "is_success": "last"}
     env = made("telling_games:Telling", 2, episode_metrics=asked)
-    assert env.facts == ("turn", "deep/turn", "is_success")
+    assert env.episode_metrics == ("turn", "deep/turn", "is_success")
     for _ in range(2):  # nothing is left of the episode before
         result, _ = played(env)
         told = {name: values.tolist() for name, values in result.info.items()}
@@ -301,12 +301,12 @@ def test_metrics_that_only_some_episodes_tell_are_means_of_these(tmp_path, capsy
     run = remuda.load(result)
     rare = run.metrics()["game/rare"]
     assert np.nanmin(rare) == np.nanmax(rare) == 7.0  # and not half of it
-    told = result.evaluation.facts["rare"]
+    told = result.evaluation.episode_metrics["rare"]
     assert np.isnan(told).any()
     assert np.nanmax(told) == 7.0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert summary["evaluation"]["facts"]["rare"]["mean"] == 7.0
-    assert summary["evaluation"]["facts"]["never"]["mean"] is None
+    assert summary["evaluation"]["episode_metrics"]["rare"]["mean"] == 7.0
+    assert summary["evaluation"]["episode_metrics"]["never"]["mean"] is None
     capsys.readouterr()
     assert command(["evaluate", str(tmp_path / "run"), "--episodes", "8"]) == 0
     shown = capsys.readouterr().out
@@ -328,5 +328,5 @@ def test_metrics_and_wrappers_in_a_run(tmp_path):
     )
     run = remuda.load(result)
     assert np.nanmax(run.metrics()["game/turn"]) == 6.0
-    assert result.evaluation.facts["turn"].tolist() == [6.0] * 4
-    assert run.evaluate(2).facts["turn"].tolist() == [6.0] * 2
+    assert result.evaluation.episode_metrics["turn"].tolist() == [6.0] * 4
+    assert run.evaluate(2).episode_metrics["turn"].tolist() == [6.0] * 2

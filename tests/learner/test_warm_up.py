@@ -229,7 +229,7 @@ def test_nothing_is_compiled_once_a_role_is_ready(case, kind, tmp_path):
     env = make_env(game, 1, **config.env.options)
     specs = policy_specs(config, env.agents)
     layout = make_layout(config, len(specs))
-    parts = Assembly(config, specs, layout, facts=env.facts, agents=env.agents)
+    parts = Assembly(config, specs, layout, episode_metrics=env.episode_metrics, agents=env.agents)
     gate = SharedArrays({"open": ((1,), "int64")})
     actor, learner = parts.roles()
     watched, other = (actor, learner) if kind == "actor" else (learner, actor)

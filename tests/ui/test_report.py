@@ -47,7 +47,7 @@ def a_policy(i: int, mean_return: float | None = None) -> PolicyRecord:
     )
 
 
-def a_record(i: int, names: list[str], facts: Any = None) -> Record:
+def a_record(i: int, names: list[str], episode_metrics: Any = None) -> Record:
     return Record(
         seconds=5.0 * i,
         turns=1000 * i,
@@ -59,12 +59,12 @@ def a_record(i: int, names: list[str], facts: Any = None) -> Record:
         overtaken=0,
         shares={"env": 0.3, "infer": 0.5, "write": 0.1, "weights": 0.05, "wait": 0.0},
         policies={name: a_policy(i, float(i + k)) for k, name in enumerate(names)},
-        facts=dict(facts or {}),
+        episode_metrics=dict(episode_metrics or {}),
     )
 
 
 def a_run(
-    path: Path, names: list[str], records: int = 40, evaluated: bool = True, **facts: Any
+    path: Path, names: list[str], records: int = 40, evaluated: bool = True, **episode_metrics: Any
 ) -> Path:
     """A run directory as training leaves it."""
     path.mkdir(exist_ok=True)
@@ -91,7 +91,7 @@ def a_run(
         "earlier": 0.0,
         "evaluation": {"episodes": 200, "agents": agents} if evaluated else None,
     }
-    (path / "summary.json").write_text(json.dumps(summary | facts))
+    (path / "summary.json").write_text(json.dumps(summary | episode_metrics))
     return path
 
 
@@ -231,7 +231,9 @@ def test_what_the_game_tells_of_its_episodes_is_shown(tmp_path: Path) -> None:
     lines = [a_record(i, ["red"], told[i - 1]).to_json() + "\n" for i in range(1, 41)]
     (run / "metrics.jsonl").write_text("".join(lines))
     summary = json.loads((run / "summary.json").read_text())
-    summary["evaluation"]["facts"] = {"apples_eaten": {"mean": 12.5, "standard_error": 0.25}}
+    summary["evaluation"]["episode_metrics"] = {
+        "apples_eaten": {"mean": 12.5, "standard_error": 0.25}
+    }
     (run / "summary.json").write_text(json.dumps(summary))
     page = write_report(run).read_text()
     for words in ("game.png", "Apples eaten", "12.5 ± 0.25", "38.0", "Equality", "0.50"):

@@ -20,7 +20,7 @@ from remuda.experience.backpressure import ActorBackpressure
 from remuda.kernels import njit
 from remuda.memory.atomic import warm_up
 from remuda.publish.weight_store import WeightReader
-from remuda.scoreboard import Facts, Play, Row
+from remuda.scoreboard import EpisodeTotals, Play, Row
 from remuda.timeline import Span, Timeline
 from remuda.types import Bools, Floats, Integers, State, TurnResult
 
@@ -92,7 +92,7 @@ class Actor:
         turns: Callable[[], float] | None = None,  # returns the turns played by all actors
         parts: tuple[str, ...] = (),  # saved in checkpoints
         timeline: Timeline | None = None,
-        episode_metrics: Row | None = None,  # its row of them on the scoreboard
+        episode_totals: Row | None = None,  # its row of them on the scoreboard
         exact: bool = True,  # a successor continues its episodes
         check: bool = True,  # raise where the environment breaks its contract
         on_note: Callable[[str, str], None] | None = None,  # takes the environment's notes
@@ -101,7 +101,7 @@ class Actor:
         self._reader, self._rng, self._play = reader, rng, play
         self._max_turns = max_turns
         self._turns = turns if turns is not None else lambda: float(play[Play.TURNS])
-        self._episode_metrics, self._exact = episode_metrics, exact
+        self._episode_totals, self._exact = episode_totals, exact
         self.timer = TurnTimer(play, timeline)  # times the sections of its turns
         self.parts = parts  # what it saves in a checkpoint: itself, or nothing
         self._over: Bools = np.ones(env.num_envs, np.bool_)
@@ -297,12 +297,12 @@ class Actor:
         """Count finished episodes with a decision; raise ContractError after too many without."""
         over: Bools = self._over & self._took_part.any(axis=1)
         self._count_empty(over)
-        metrics = np.zeros((len(self.env.facts), self.env.num_envs), np.float32)
-        for i, name in enumerate(self.env.facts):
+        metrics = np.zeros((len(self.env.episode_metrics), self.env.num_envs), np.float32)
+        for i, name in enumerate(self.env.episode_metrics):
             metrics[i] = result.info[name]
-        if self._episode_metrics is not None:
-            self._episode_metrics[Facts.EPISODES] += over.sum()
-            sums, counts = np.split(self._episode_metrics[len(Facts) :], 2)
+        if self._episode_totals is not None:
+            self._episode_totals[EpisodeTotals.EPISODES] += over.sum()
+            sums, counts = np.split(self._episode_totals[len(EpisodeTotals) :], 2)
             sums += np.nansum(metrics[:, over], axis=1)
             counts += np.isfinite(metrics[:, over]).sum(1)
         cut: Bools = np.any(result.truncated, axis=1)

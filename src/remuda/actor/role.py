@@ -97,7 +97,7 @@ class ActorRole:
             self.scoreboard.turns,
             self.parts,
             self.timeline,
-            self.scoreboard.facts(self.index) if self.scoreboard.fact_names else None,
+            self.scoreboard.episode_totals(self.index) if self.scoreboard.episode_metrics else None,
             exact=config.exact,
             check=config.env.check,
             on_note=partial(self.scoreboard.note, actor=self.index),
@@ -187,7 +187,7 @@ class ActorRole:
             roster.with_imported(table.places.origins),
             sits_once(config.population, roster),
             config.population.memory,
-            [env.facts.index(n) for n in config.population.evolution.episode_metrics],
+            [env.episode_metrics.index(n) for n in config.population.evolution.episode_metrics],
         )
         if self.index:
             return FollowingLeague(table, self.index, matchmaker, matches, *alike)

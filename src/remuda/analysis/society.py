@@ -35,14 +35,14 @@ class Society:
     Attributes:
         returns: [E, N] of each agent in each episode; NaN: it took no part.
         lengths: [E] turns of the episodes.
-        facts: the mean of an episode metric with its standard error.
+        episode_metrics: the mean of an episode metric with its standard error.
     """
 
     agents: tuple[str, ...]
     returns: Numbers = field(repr=False)
     lengths: Integers = field(repr=False)
     outcomes: SocialOutcomes
-    facts: Mapping[str, Measure]
+    episode_metrics: Mapping[str, Measure]
 
     @property
     def earned(self) -> tuple[Measure, ...]:
@@ -55,7 +55,7 @@ class Society:
         outcomes = {
             name: measure for name, measure in vars(self.outcomes).items() if measure is not None
         }
-        return outcomes | {"episode_length": _mean(self.lengths)} | dict(self.facts)
+        return outcomes | {"episode_length": _mean(self.lengths)} | dict(self.episode_metrics)
 
     @property
     def is_constant_sum(self) -> bool:
@@ -80,7 +80,9 @@ class Society:
                 for name, earned in zip(self.agents, self.earned, strict=True)
             },
             "welfare": self.outcomes.as_summary(),
-            "facts": {name: told.as_summary() for name, told in self.facts.items()},
+            "episode_metrics": {
+                name: told.as_summary() for name, told in self.episode_metrics.items()
+            },
             "episode_length": _mean(self.lengths).as_summary(),
             "in_words": self.in_words(),
         }
@@ -99,8 +101,8 @@ class Society:
                 "says nothing here; who is better shows in `remuda tournament`."
             )
             del told["equality"], told["sustainability"]
-        if self.facts:
-            few = list(self.facts.items())[:SAID]
+        if self.episode_metrics:
+            few = list(self.episode_metrics.items())[:SAID]
             told["episode metrics"] = (
                 ", ".join(f"{name.replace('_', ' ')} {_words(each)}" for name, each in few) + "."
             )
@@ -162,7 +164,7 @@ def society(
     agents: tuple[str, ...],
     rewards: npt.ArrayLike,
     lengths: npt.ArrayLike,
-    facts: Mapping[str, npt.ArrayLike] | None = None,
+    episode_metrics: Mapping[str, npt.ArrayLike] | None = None,
     took_part: npt.ArrayLike | None = None,
 ) -> Society:
     """Measure the outcome of a group of agents.
@@ -170,7 +172,7 @@ def society(
     - `agents`: [N].
     - `rewards`: [E, T, N].
     - `lengths`: [E] turns.
-    - `facts`: episode metrics, [E] each.
+    - `episode_metrics`: episode metrics, [E] each.
     - `took_part`: [E, N]; None: all did.
     """
     given = np.asarray(rewards, np.float64)
@@ -182,7 +184,10 @@ def society(
         np.where(there, given.sum(1), np.nan),
         np.asarray(lengths, np.int64),
         social_outcomes(given, lengths=lengths, took_part=there),
-        {name: _mean(np.asarray(told, np.float64)) for name, told in (facts or {}).items()},
+        {
+            name: _mean(np.asarray(told, np.float64))
+            for name, told in (episode_metrics or {}).items()
+        },
     )
 
 

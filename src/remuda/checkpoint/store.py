@@ -332,9 +332,9 @@ class Checkpoints:
             return None
         return best if math.isfinite(best["mean_return"]) else None
 
-    def mark_best(self, facts: Mapping[str, Any]) -> None:
+    def mark_best(self, metadata: Mapping[str, Any]) -> None:
         """Record which checkpoint is the best: `checkpoint`, `mean_return`, and more to read."""
-        write_whole(self.path / BEST, json.dumps(facts, indent=1).encode())
+        write_whole(self.path / BEST, json.dumps(metadata, indent=1).encode())
 
     def directory(self, number: int) -> Path:
         """Return the directory of a checkpoint."""

@@ -68,7 +68,7 @@ class NodeRecipe:
     config: Config
     specs: tuple[PolicySpec, ...]
     layout: Layout
-    facts: tuple[str, ...]
+    episode_metrics: tuple[str, ...]
     agents: tuple[AgentSpec, ...]
     imported: tuple[Imported, ...]
     number: int
@@ -189,7 +189,7 @@ class NodeAgent:
             recipe.config,
             recipe.specs,
             recipe.layout,
-            facts=recipe.facts,
+            episode_metrics=recipe.episode_metrics,
             agents=recipe.agents,
             initial=self._initial(),
             imported=recipe.imported,

@@ -69,7 +69,7 @@ class Cluster:
     def runtime(
         self,
         assembly: Assembly,
-        facts: tuple[str, ...],
+        episode_metrics: tuple[str, ...],
         agents: tuple[AgentSpec, ...],
         imported: tuple[Imported, ...],
         logs: Path,
@@ -90,7 +90,7 @@ class Cluster:
             config,
             assembly.specs,
             assembly.layout,
-            facts,
+            episode_metrics,
             agents,
             imported,
             HEAD,

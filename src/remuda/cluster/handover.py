@@ -119,7 +119,10 @@ def handover_state_of(
         {name: board.learn(name).copy() for name in names},
         {spec.name: assembly.experience[spec.name].counters.copy() for spec in assembly.specs},
         {
-            actor: {name: board.arrays[name][actor].copy() for name in ("play", "policy", "facts")}
+            actor: {
+                name: board.arrays[name][actor].copy()
+                for name in ("play", "policy", "episode_totals")
+            }
             for actor in actors
         },
         rings,

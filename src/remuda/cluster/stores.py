@@ -184,7 +184,8 @@ class Stores:
             for actor, at in enumerate(placement.actors):
                 if at == home:
                     parts += [
-                        (board[name][actor], ALL) for name in ("play", "policy", "facts", "notes")
+                        (board[name][actor], ALL)
+                        for name in ("play", "policy", "episode_totals", "notes")
                     ]
             for policy, name in enumerate(self.policies):
                 learns_here = self._learns_at(placement, policy) == home

@@ -67,7 +67,7 @@ def groups(record: Record) -> Iterator[tuple[str, Mapping[str, float | None]]]:
     """Iterate over a record's numbers by group and name, as in TensorBoard; None: no value."""
     yield "run", {name: getattr(record, name) for name in SHOWN_OF_RUN}
     yield "actor", record.shares
-    yield "game", record.facts
+    yield "game", record.episode_metrics
     if record.population:
         yield "population", record.population
     for name, member in record.members.items():

@@ -251,7 +251,7 @@ class Record:
     shares: dict[str, float] = part()
     """Shares of the actors' time, by the names of `SHARES`."""
     policies: dict[str, PolicyRecord] = part()
-    facts: dict[str, float | None] = part()
+    episode_metrics: dict[str, float | None] = part()
     """Mean episode metrics of the environment in the interval; None without a value."""
     members: dict[str, MemberRecord] = part()
     """Members of a population whose seats are dealt: `policy`, or `policy@version` for a frozen
@@ -321,7 +321,7 @@ class Record:
             members = _records(MemberRecord, kinds_of(MemberRecord), data.pop("members", {}))
             record = Record(policies=policies, members=members, **data)
             checked(vars(record), kinds_of(Record))
-            for numbers in (record.facts, record.population):
+            for numbers in (record.episode_metrics, record.population):
                 checked(numbers, dict.fromkeys(numbers, (int, float, NoneType)))
             if record.seconds - record.seconds != 0.0:  # infinite, or not a number
                 raise ValueError("seconds are not finite")

@@ -293,10 +293,10 @@ class RunDirectory:
             raise RunDirectoryError(f"{self.metrics} is damaged: {error}") from None
 
     def save_weights(
-        self, policy: str, tensors: Mapping[str, Floats], facts: dict[str, str]
+        self, policy: str, tensors: Mapping[str, Floats], metadata: dict[str, str]
     ) -> None:
         """Write a policy's named parameters atomically."""
-        write_file(self._weights_of(policy), save_tensors(tensors, facts))
+        write_file(self._weights_of(policy), save_tensors(tensors, metadata))
 
     def has_weights(self, policy: str) -> bool:
         """Return whether a policy's final parameters were saved."""
@@ -364,7 +364,7 @@ def _checked(data: object) -> dict[str, Any]:
     evaluation = summary["evaluation"]
     if evaluation is not None:
         checked(evaluation, {"episodes": int, "agents": dict})
-        for name in ("agents", "facts", "policies"):
+        for name in ("agents", "episode_metrics", "policies"):
             if name in evaluation:
                 checked_all(evaluation[name], dict.fromkeys(MEASURED, (*NUMBER, NoneType)))
     return summary

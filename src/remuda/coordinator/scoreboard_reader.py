@@ -20,7 +20,7 @@ from remuda.experience.store import ExperienceStore
 from remuda.population.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
 from remuda.population.table import MemberRow, Table
 from remuda.population.table_layout import MATCHES
-from remuda.scoreboard import Facts, Learn, Play, Policy, Row, Scoreboard, added_up
+from remuda.scoreboard import EpisodeTotals, Learn, Play, Policy, Row, Scoreboard, added_up
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Reading:
     """The same added up: [policies, fields by `Policy` before `MARK`]."""
     learn: Row
     """[policies, fields by `Learn`]."""
-    facts: Row
+    episode_totals: Row
     mark: float
     """The interval in which it was read..."""
     begun: float
@@ -80,7 +80,7 @@ class ScoreboardReader:
             rows,
             added_up(rows),
             board.all_learned(),
-            board.told(),
+            board.all_episode_totals(),
             float(board.mark[0]),
             self._begun,
             self.traffic,
@@ -102,7 +102,7 @@ class ScoreboardReader:
         change = play - earlier.play
         policies, members = self._policies(earlier, later, seconds), self._members(whole)
         matches = self._table.word(MATCHES) if self._table is not None else 0
-        metrics = len(self.scoreboard.fact_names)
+        metrics = len(self.scoreboard.episode_metrics)
         return Record(
             seconds=self.seconds(later),
             turns=int(play[Play.TURNS]),
@@ -117,9 +117,13 @@ class ScoreboardReader:
                 for name, share in SHARES.items()
             },
             policies=policies,
-            facts={
-                name: _mean(later.facts - earlier.facts, len(Facts) + i, len(Facts) + metrics + i)
-                for i, name in enumerate(self.scoreboard.fact_names)
+            episode_metrics={
+                name: _mean(
+                    later.episode_totals - earlier.episode_totals,
+                    len(EpisodeTotals) + i,
+                    len(EpisodeTotals) + metrics + i,
+                )
+                for i, name in enumerate(self.scoreboard.episode_metrics)
             },
             members=members,
             frozen=self._table.occupants.frozen if self._table is not None else 0,

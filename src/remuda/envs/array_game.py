@@ -30,8 +30,8 @@ class ArrayGame(VectorEnv):
         self._rewards: Floats = np.zeros(shape, np.float32)
         self._terminated: Bools = np.zeros(shape, np.bool_)
         self._truncated: Bools = np.zeros(shape, np.bool_)
-        self._metrics = np.zeros((len(self.facts), num_envs))
-        metrics = dict(zip(self.facts, self._metrics, strict=True))
+        self._metrics = np.zeros((len(self.episode_metrics), num_envs))
+        metrics = dict(zip(self.episode_metrics, self._metrics, strict=True))
         self._result = TurnResult(self._rewards, self._terminated, self._truncated, metrics)
 
     @abstractmethod

@@ -13,7 +13,7 @@ class BlankEnv(VectorEnv):
 
     def __init__(self, env: VectorEnv) -> None:
         self.num_envs, self.agents, self.turn_groups = env.num_envs, env.agents, env.turn_groups
-        self.facts = env.facts
+        self.episode_metrics = env.episode_metrics
         self.active = env.active
         shape = (self.num_envs, self.num_agents)
         if env.rewards_so_far is not None:
@@ -22,7 +22,7 @@ class BlankEnv(VectorEnv):
             np.zeros(shape, np.float32),
             np.zeros(shape, np.bool_),
             np.zeros(shape, np.bool_),
-            {name: np.zeros(self.num_envs) for name in self.facts},
+            {name: np.zeros(self.num_envs) for name in self.episode_metrics},
         )
 
     def reset(self, seeds: Integers, mask: Bools) -> None:

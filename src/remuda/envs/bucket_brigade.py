@@ -155,7 +155,7 @@ class BucketBrigade(ArrayGame):
     ruined houses in the end, and the number of nights.
     """
 
-    facts = ("team_reward_per_night", "work_share", "ruined_houses", "nights")
+    episode_metrics = ("team_reward_per_night", "work_share", "ruined_houses", "nights")
 
     def __init__(
         self,

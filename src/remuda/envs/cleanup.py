@@ -60,7 +60,7 @@ BEAM_LENGTH = 3
 LONG_AGO = -(2**62)
 
 POLLUTED, CLEANED, EATEN, EQUAL = range(4)
-FACTS = ("polluted_share", "cleaning_actions", "apples_eaten", "equality")
+EPISODE_METRICS = ("polluted_share", "cleaning_actions", "apples_eaten", "equality")
 """The mean polluted share of the river, how often agents cleaned, how many apples were eaten, and
 1 - Gini of the returns (those below 0 count as 0), after Perolat et al. 2017."""
 
@@ -68,7 +68,7 @@ FACTS = ("polluted_share", "cleaning_actions", "apples_eaten", "equality")
 class Cleanup(GridGame):
     """Copies of Cleanup; see the rules at the top of this module."""
 
-    facts = FACTS
+    episode_metrics = EPISODE_METRICS
     wall = WALL
     action_names = ("up", "down", "left", "right", "clean", "zap")
 
@@ -120,7 +120,7 @@ class Cleanup(GridGame):
         self.polluted: Integers = np.zeros(num_envs, np.int64)
         """[num_envs]: polluted tiles of the river."""
         self._turns: Integers = np.zeros(num_envs, np.int64)
-        self._sums = np.zeros((num_envs, len(FACTS)), np.float64)
+        self._sums = np.zeros((num_envs, len(EPISODE_METRICS)), np.float64)
         self._returns = np.zeros(self.active.shape, np.float64)
 
     def _make_maps(self) -> None:

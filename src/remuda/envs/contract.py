@@ -241,7 +241,7 @@ class VectorEnvContract:
         env = self.make(3)
         trace = play(env, seed=16)
         for info, over in zip(trace.info, trace.over, strict=True):
-            for name in env.facts:
+            for name in env.episode_metrics:
                 require(
                     name in info and info[name].shape == (3,),
                     f"13. every `end_turn` returns the fact {name!r}, as [num_envs]",

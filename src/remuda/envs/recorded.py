@@ -25,14 +25,14 @@ class PlayedEpisodes:
         rewards: [E, T, N] of each turn; 0 after an episode's end.
         took_part: [E, N] agents that made a decision in each episode.
         lengths: [E] turns of each episode.
-        facts: each metric of each episode: [E].
+        episode_metrics: each metric of each episode: [E].
     """
 
     agents: tuple[str, ...]
     rewards: Numbers = field(repr=False)
     took_part: Bools = field(repr=False)
     lengths: Integers = field(repr=False)
-    facts: dict[str, Numbers] = field(repr=False)
+    episode_metrics: dict[str, Numbers] = field(repr=False)
 
     @property
     def returns(self) -> Numbers:
@@ -136,7 +136,9 @@ class Recorded(Wrapped):
                 if over[copy] and self._took_part[copy].any():
                     self._players[copy].append(self._took_part[copy].copy())
                     self._over[copy].append(np.array(self._going[copy], np.float32))
-                    self._metrics[copy].append([float(result.info[n][copy]) for n in self.facts])
+                    self._metrics[copy].append(
+                        [float(result.info[n][copy]) for n in self.episode_metrics]
+                    )
                 if over[copy]:
                     self._going[copy] = []
         return result
@@ -157,9 +159,9 @@ class Recorded(Wrapped):
         took_part = np.array(players, np.bool_).reshape(len(rewards), len(self.agents))
         rows = [row for of_copy in self._metrics for row in of_copy[:most]]
         metrics = np.array(rows, np.float64)
-        columns = metrics.reshape(len(rewards), len(self.facts)).T
+        columns = metrics.reshape(len(rewards), len(self.episode_metrics)).T
         names = tuple(agent.name for agent in self.agents)
-        facts_of = dict(zip(self.facts, columns, strict=True))
+        facts_of = dict(zip(self.episode_metrics, columns, strict=True))
         return PlayedEpisodes(names, whole, took_part, lengths, facts_of)
 
     def observed(self, agents: Sequence[int]) -> ObservedStates | None:

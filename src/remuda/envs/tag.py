@@ -47,7 +47,7 @@ CHANNELS = 3
 class Tag(GridGame):
     """Copies of Tag; see the rules at the top of this module."""
 
-    facts = ("tags",)
+    episode_metrics = ("tags",)
     wall = WALL
     action_names = ("up", "down", "left", "right")
 

@@ -65,7 +65,7 @@ class VectorEnv(ABC):
     """[num_envs, num_agents] float32: rewards since `begin_turn`. Always the same array, up to date
     whenever an agent has observed. Rewards before an agent acts belong to its action before. None:
     rewards only come in `end_turn`."""
-    facts: tuple[str, ...] = ()
+    episode_metrics: tuple[str, ...] = ()
     """Names of the metrics in `TurnResult.info`, of each episode that is over. Runs show their
     means over episodes."""
 

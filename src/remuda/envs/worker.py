@@ -129,8 +129,8 @@ def _serve(env: VectorEnv, shared: SharedArrays, share: Share) -> None:
         result = env.end_turn()
         shared["rewards"][own] = result.rewards
         shared["terminated"][own], shared["truncated"][own] = result.terminated, result.truncated
-        for i, name in enumerate(env.facts):
-            shared["facts"][i, own] = result.info[name]
+        for i, name in enumerate(env.episode_metrics):
+            shared["episode_metrics"][i, own] = result.info[name]
     for agent in np.flatnonzero(shared["observes"]).tolist():
         env.observe(agent, shared[f"observations {agent}"][own])
         if env.agents[agent].masked:

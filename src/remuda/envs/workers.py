@@ -123,7 +123,10 @@ class WorkerEnvs(VectorEnv):
 
     def _describe(self, one: VectorEnv) -> None:
         self.agents, self.turn_groups = one.agents, one.turn_groups
-        self.facts, self.can_observe_together = one.facts, one.can_observe_together
+        self.episode_metrics, self.can_observe_together = (
+            one.episode_metrics,
+            one.can_observe_together,
+        )
         self.may_return_at_once = one.may_return_at_once
         self._options = one.options()
         self._group_of = {agent: group for group in self.turn_groups for agent in group}
@@ -135,7 +138,7 @@ class WorkerEnvs(VectorEnv):
         self.active: Bools = shared["active"]
         if rewards_early:
             self.rewards_so_far = shared["rewards"]
-        info = {name: shared["facts"][i] for i, name in enumerate(self.facts)}
+        info = {name: shared["episode_metrics"][i] for i, name in enumerate(self.episode_metrics)}
         self._result = TurnResult(
             shared["rewards"], shared["terminated"], shared["truncated"], info
         )
@@ -341,7 +344,7 @@ class WorkerEnvs(VectorEnv):
             "rewards": (each, np.float32),
             "terminated": (each, np.bool_),
             "truncated": (each, np.bool_),
-            "facts": ((len(self.facts), num_envs), np.float64),
+            "episode_metrics": ((len(self.episode_metrics), num_envs), np.float64),
         }
         for i, spec in enumerate(self.agents):
             observed, acts = spec.observation_space, spec.action_space

@@ -21,7 +21,7 @@ class Wrapped(VectorEnv):
     def __init__(self, game: VectorEnv) -> None:
         self.game = game
         self.num_envs, self.agents, self.turn_groups = game.num_envs, game.agents, game.turn_groups
-        self.active, self.facts = game.active, game.facts
+        self.active, self.episode_metrics = game.active, game.episode_metrics
         self.can_observe_together = game.can_observe_together
         self.may_return_at_once = game.may_return_at_once
         self.rewards_so_far = game.rewards_so_far

@@ -134,7 +134,7 @@ def always_one_team(
 
 
 def check_evolution(
-    config: Config, specs: Sequence[PolicySpec], roster: Roster, facts: Sequence[str] = ()
+    config: Config, specs: Sequence[PolicySpec], roster: Roster, episode_metrics: Sequence[str] = ()
 ) -> None:
     """Refuse what cannot evolve, before anything is made."""
     if not config.population.evolution.on:
@@ -159,7 +159,7 @@ def check_evolution(
         except ConfigError as error:
             raise ConfigError(f"{NUMBERS}.{error}") from None
     by_policy = kinds_of(config, specs, roster)
-    _check_objectives(config, by_policy, roster, facts)
+    _check_objectives(config, by_policy, roster, episode_metrics)
     _check_kinds(list(by_policy.values()), config.population.evolution)
     if config.population.evolution.networks == "any":
         _check_networks(specs, by_policy)
@@ -214,7 +214,7 @@ def _check_places(config: Config, roster: Roster) -> None:
 
 
 def _check_objectives(
-    config: Config, kinds: Mapping[str, Hashable], roster: Roster, facts: Sequence[str]
+    config: Config, kinds: Mapping[str, Hashable], roster: Roster, episode_metrics: Sequence[str]
 ) -> None:
     """Refuse objectives that policies cannot be judged by."""
     key, population = "population.evolution", config.population
@@ -226,9 +226,9 @@ def _check_objectives(
         )
     if len(set(objectives)) < len(objectives):
         raise ConfigError(f"{key}.fitness names {', '.join(objectives)}; name each of them once")
-    missing = [n for n in population.evolution.episode_metrics if n not in facts]
+    missing = [n for n in population.evolution.episode_metrics if n not in episode_metrics]
     if missing:
-        told = ", ".join(f"game/{name}" for name in facts) or "nothing"
+        told = ", ".join(f"game/{name}" for name in episode_metrics) or "nothing"
         raise ConfigError(
             f"{key}.fitness is game/{missing[0]}, and of its episodes {config.game} tells {told}; "
             f"name one of these, or one of {', '.join(OBJECTIVES)}"

@@ -119,9 +119,13 @@ def society_of(
     if played.cut:
         _check_counted(run, played, seconds)
         extras["cut"] = CutPlay(EPISODES, played.over, played.counted, played.cut)
-    facts = {name: each[np.isfinite(each)] for name, each in episodes.facts.items()}
-    facts = {name: each for name, each in facts.items() if len(each)}
-    found = society(episodes.agents, episodes.rewards, episodes.lengths, facts, episodes.took_part)
+    episode_metrics = {
+        name: each[np.isfinite(each)] for name, each in episodes.episode_metrics.items()
+    }
+    episode_metrics = {name: each for name, each in episode_metrics.items() if len(each)}
+    found = society(
+        episodes.agents, episodes.rewards, episodes.lengths, episode_metrics, episodes.took_part
+    )
     names, walked = _walked(config)
     if walked is not None and not config.env.scripted:
         seats = [_seat(players[name]) for name in names]

@@ -110,7 +110,9 @@ def game_chart(summary: RunSummary) -> Figure:
     titles = [title_of(metric) for metric in metrics]
     figure, panels = new_panels(*titles, heights=(1.2,) * len(metrics))
     for axes, metric in zip(panels, metrics, strict=True):
-        means = [(record.turns, record.facts.get(metric.name)) for record in summary.records]
+        means = [
+            (record.turns, record.episode_metrics.get(metric.name)) for record in summary.records
+        ]
         _curve(axes, ((x, y, 1) for x, y in means if y is not None), INK, "")
     count_along_x(panels[0], summary.ending["turns"])  # and the others
     _finish(figure, "turns", named=panels[0])

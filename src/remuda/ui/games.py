@@ -96,7 +96,7 @@ def print_game(game: Game, console: Console | None = None) -> None:
             name + (f", {game.reference[name]:g} an episode" if name in game.reference else "")
             for name in ("random", *game.scripted)
         ),
-        "facts": ", ".join(fact.replace("_", " ") for fact in env.facts),
+        "episode_metrics": ", ".join(fact.replace("_", " ") for fact in env.episode_metrics),
     }
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")

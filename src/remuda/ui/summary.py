@@ -134,12 +134,12 @@ def read_run(path: Path) -> RunSummary:
 
 
 def _episode_metrics(ending: dict[str, Any], records: Sequence[Record]) -> Iterator[EpisodeMetric]:
-    evaluated = (ending.get("evaluation") or {}).get("facts", {})
-    trained = records[-1].facts if records else {}
+    evaluated = (ending.get("evaluation") or {}).get("episode_metrics", {})
+    trained = records[-1].episode_metrics if records else {}
     for name in trained or evaluated:
         found = evaluated.get(name, {})
         begin = (1 - END) * records[-1].turns if records else 0
-        at_end = [r.facts.get(name) for r in records if r.turns >= begin]
+        at_end = [r.episode_metrics.get(name) for r in records if r.turns >= begin]
         yield EpisodeMetric(
             name,
             _finite(found.get("mean")),

@@ -350,7 +350,7 @@ def test_names_are_never_html(dashboard, tmp_path):
             "agent_steps": 10,
             "policies": {name: {"mean_return": i}},
         }
-        record |= {"facts": {name: 1.0}, "shares": {name: 0.5}}
+        record |= {"episode_metrics": {name: 1.0}, "shares": {name: 0.5}}
         (run / "metrics.jsonl").write_text((json.dumps(record) + "\n") * 3)
         (run / "logs").mkdir()
         (run / "logs" / "a.log").write_text(name)

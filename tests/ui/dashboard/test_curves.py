@@ -204,7 +204,7 @@ def test_a_file_that_was_written_anew_in_its_place_is_read_anew(tmp_path, record
 def test_what_a_game_calls_mean_return_is_no_return(tmp_path):
     path = tmp_path / "metrics.jsonl"
     (record,) = (json.loads(line) for line in lines_of(1, mean_return=3.0))
-    record |= {"facts": {"mean_return": 100.0}, "population": {"mean_return": 100.0}}
+    record |= {"episode_metrics": {"mean_return": 100.0}, "population": {"mean_return": 100.0}}
     write(path, [json.dumps(record) + "\n"])
     found = RunCurves(path)
     found.read_on()

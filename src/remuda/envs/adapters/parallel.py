@@ -116,7 +116,7 @@ class Copies(VectorEnv):
         self._playing: Bools = np.zeros(shape, np.bool_)  # whether an agent is in an episode
         self.wrapping = wrapping
         self._metrics = wrapping.reading([spec.name for spec in self.agents], self.num_envs)
-        self.facts = self._metrics.names if self._metrics is not None else ()
+        self.episode_metrics = self._metrics.names if self._metrics is not None else ()
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         for e in np.flatnonzero(mask).tolist():

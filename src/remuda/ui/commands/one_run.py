@@ -143,7 +143,7 @@ def _print_evaluation(options: EvaluateOptions, game: str, evaluation: Evaluatio
     for name, earned in evaluation.policies.items():
         earns = f"{number(earned.mean()):>8} ± {number(standard_error(earned))}"
         print(f"  {name:<{width}}  return {earns}  on {len(earned)} seats")
-    for name in evaluation.facts:
+    for name in evaluation.episode_metrics:
         values = evaluation.metric(name)
         what = "in no episode"
         if len(values):

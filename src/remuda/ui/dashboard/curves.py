@@ -200,7 +200,11 @@ def numbers_of(record: Any) -> Iterator[tuple[str, float]]:
         yield from _number(axis, record.get(name))
     for name in SHOWN_OF_RUN:
         yield from _number(f"run/{name}", record.get(name))
-    for group, key in (("actor", "shares"), ("game", "facts"), ("population", "population")):
+    for group, key in (
+        ("actor", "shares"),
+        ("game", "episode_metrics"),
+        ("population", "population"),
+    ):
         for name, value in (record.get(key) or {}).items():
             yield from _number(f"{group}/{name}", value)
     for member, values in (record.get("members") or {}).items():
