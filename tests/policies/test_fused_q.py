@@ -81,7 +81,7 @@ def test_gradients_and_what_is_told_are_those_of_torch(
         part = algorithm._part(0, POLICIES)
         metrics = [x.clone() for x in way(algorithm, batch, part)]
         found.append([algorithm.online.gradients.clone(), *metrics])
-        found[-1] += [stream.get_state() for stream in algorithm._streams]
+        found[-1] += [stream.get_state() for stream in algorithm._rngs]
     theirs, ours = found
     assert theirs[0].abs().max() > 1e-3
     for mine, its in zip(ours, theirs, strict=True):
@@ -92,7 +92,7 @@ def test_gradients_and_what_is_told_are_those_of_torch(
 def test_updates_of_some_of_a_stack_touch_no_others(kind):
     algorithm, alone = made(kind=kind), made(policies=1, kind=kind)
     before = algorithm.online.flat.detach().clone()
-    alone._streams[0].set_state(algorithm._streams[1].get_state())
+    alone._rngs[0].set_state(algorithm._rngs[1].get_state())
     batch = drawn()
     own = Transitions(*(getattr(batch, f)[1:2] for f in batch.__dataclass_fields__))
     algorithm.update(own, 1, 2)

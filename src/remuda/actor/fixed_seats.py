@@ -219,7 +219,7 @@ class FixedSeats(Seats):
         returns: np.ndarray,
         truncated: Bools,  # noqa: ARG002
         turns: Integers,
-        told: Floats,  # noqa: ARG002
+        metrics: Floats,  # noqa: ARG002
     ) -> None:
         """Count the episodes of the copies that are over."""
         lengths = turns[over]

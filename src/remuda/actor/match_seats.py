@@ -138,7 +138,7 @@ class MatchSeats(StreamSeats):
             self._stepped = False
 
     def close(
-        self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers, told: Floats
+        self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers, metrics: Floats
     ) -> None:
         """Count finished episodes and the results of their matches; let the director work."""
         over = over & ~np.isnan(returns).all(axis=1)
@@ -148,7 +148,7 @@ class MatchSeats(StreamSeats):
         self._counter.count(seated[live], earned[live], lengths[live])
         newest = self._versions[self.league.seated]
         league = self.league
-        league.close(over, returns, self._oldest, newest, truncated, told)
+        league.close(over, returns, self._oldest, newest, truncated, metrics)
         self._step()
 
     def _step(self) -> None:

@@ -207,8 +207,8 @@ class PolicyGroup:
         return self._outputs
 
     def _pass(self, plan: BatchPlan, first: int, end: int, width: int) -> Floats:
-        room, forward = self.stack.padded_pass(first, end, width)
-        _gather(self.inputs, plan.begins, plan.streams, first, end, width, room)
+        inputs, forward = self.stack.padded_pass(first, end, width)
+        _gather(self.inputs, plan.begins, plan.streams, first, end, width, inputs)
         if not self.stack.network.memory:
             return forward()
         recurrent_states = np.zeros((end - first, width, self.stack.network.memory), np.float32)
@@ -254,13 +254,13 @@ def _gather(
     first: int,
     end: int,
     width: int,
-    room: Floats,
+    out: Floats,
 ) -> None:
     """Copy the streams of rows `first` to `end - 1` together, `width` places for each row."""
     for k in range(first, end):
         at = (k - first) * width
         for i in range(begins[k], begins[k + 1]):
-            row, copy = source[streams[i]], room[at]
+            row, copy = source[streams[i]], out[at]
             for j in range(row.size):
                 copy[j] = row[j]
             at += 1

@@ -57,13 +57,13 @@ class Seats:
         """Write the outcome of a turn to the rings."""
 
     def close(
-        self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers, told: Floats
+        self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers, metrics: Floats
     ) -> None:
         """Count the episodes of the copies that are over [num_envs].
 
         `returns` [num_envs, num_agents] are NaN for agents that took no part. `truncated`
         [num_envs] is whether any agent's episode was truncated, `turns` [num_envs] its length.
-        `told` [metrics, num_envs] are the environment's episode metrics.
+        `metrics` [metrics, num_envs] are the environment's episode metrics.
         """
 
     def begin(self, over: Bools) -> None:

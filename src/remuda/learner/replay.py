@@ -125,11 +125,11 @@ class ReplayLearner(Learner):
         device = self.algorithm.device
         transitions = self._batches.moved(first, end, size, self._scales, device)
         learned = self.algorithm.update(transitions, first, end)
-        told = torch.stack(learned[:3], 1).cpu().tolist()
+        metrics = torch.stack(learned[:3], 1).cpu().tolist()
         errors = learned.errors.cpu().numpy() if self._weighed else None
         updated = clock()
         self._budget.spent(updated - start)
-        for k, (loss, norm, value) in zip(range(first, end), told, strict=True):
+        for k, (loss, norm, value) in zip(range(first, end), metrics, strict=True):
             self.trainers[k].row[Learn.SECONDS_UPDATE] += (updated - start) / count
             if self._judge(k, loss, norm, value, size) and errors is not None:
                 self.replays[k].learn(errors[k - first])

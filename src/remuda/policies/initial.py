@@ -63,8 +63,8 @@ class InitialWeights:
             for policy, found in beginnings.items():
                 state = {"weights": found.weights, "optimizer": found.optimizer}
                 write_whole(self._file(policy), pack(state))
-            told = {policy: asdict(found.source) for policy, found in beginnings.items()}
-            write_whole(self.path / "sources.json", json.dumps(told, indent=1).encode())
+            sources = {policy: asdict(found.source) for policy, found in beginnings.items()}
+            write_whole(self.path / "sources.json", json.dumps(sources, indent=1).encode())
         except OSError as error:
             raise RunDirectoryError(f"cannot write {self.path}: {error.strerror}") from None
 

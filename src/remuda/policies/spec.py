@@ -157,10 +157,10 @@ class PolicySpec:
         """Return the configured layout of an image, else the environment's, else a guess."""
         from remuda.policies.networks.pictures import Guess, guess_layout
 
-        told = self.layout if self.config.network.layout == "auto" else self.config.network.layout
+        layout = self.layout if self.config.network.layout == "auto" else self.config.network.layout
         if len(part.shape) == 2:
             return Guess("chw", True)
-        return Guess(told, True) if told else guess_layout(part.shape, part.is_pixels)
+        return Guess(layout, True) if layout else guess_layout(part.shape, part.is_pixels)
 
     def described(self, part: Part) -> str:
         """Describe a part for messages."""

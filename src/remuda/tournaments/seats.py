@@ -149,7 +149,7 @@ class TournamentSeats(StreamSeats):
         returns: np.ndarray,
         truncated: Bools,
         turns: Integers,  # noqa: ARG002
-        told: Floats,  # noqa: ARG002
+        metrics: Floats,  # noqa: ARG002
     ) -> None:
         """Store the finished matches, and deal their copies the next."""
         copies = np.flatnonzero(over & (self.numbers >= 0))

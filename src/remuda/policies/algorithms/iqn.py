@@ -76,8 +76,8 @@ class IQN(DQN):
         """Step by kernels; quantiles are drawn in the order of `loss`."""
         shape = 2, batch.a_tm1.shape[1], self.config.iqn.quantiles
         quantiles = torch.empty(part.end - part.first, *shape, dtype=torch.float32)
-        for room, stream in zip(quantiles, self._streams[part.first : part.end], strict=True):
-            torch.rand(shape, generator=stream, out=room)
+        for values, rng in zip(quantiles, self._rngs[part.first : part.end], strict=True):
+            torch.rand(shape, generator=rng, out=values)
         return self._fused_iqn.step(part.online, part.target, batch, quantiles)
 
     @cached_property
@@ -96,8 +96,8 @@ class IQN(DQN):
             shape = (batch.after.shape[1], batch.longest, count)
         drawn = torch.stack(
             [
-                torch.rand(shape, generator=stream, dtype=torch.float32)
-                for stream in self._streams[part.first : part.end]
+                torch.rand(shape, generator=rng, dtype=torch.float32)
+                for rng in self._rngs[part.first : part.end]
             ]
         )
         if isinstance(batch, TransitionSequences):

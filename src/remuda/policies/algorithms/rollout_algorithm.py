@@ -71,12 +71,12 @@ class RolloutAlgorithm(Algorithm):
         self,
         configs: Sequence[PolicyConfig],
         network: ActorCritic,
-        streams: Sequence[np.random.Generator],
+        rngs: Sequence[np.random.Generator],
         device: str | torch.device = "cpu",
     ) -> None:
         super().__init__(configs, network, device)
         self.network = network
-        self._streams = tuple(streams)
+        self._rngs = tuple(rngs)
         self._trained = [0] * len(self.configs)
         self._returns = [RunningReturns() for _ in self.configs]
         ppo = self.configs[0].ppo
@@ -316,7 +316,7 @@ class RolloutAlgorithm(Algorithm):
         """Run one epoch and add its metrics; return the policies that continue, or None."""
         parts = group.minibatches
         order = {
-            i: self._streams[k].permutation(samples.units[i])
+            i: self._rngs[k].permutation(samples.units[i])
             for i, k in zip(group.going, group.members, strict=True)
         }
         # Added up apart: to look up the places of a group in each step costs more than to add.
@@ -420,12 +420,12 @@ class RolloutAlgorithm(Algorithm):
 
     def state(self, policy: int) -> State:
         """Return all that a successor needs to continue exactly: `learned` and the random state."""
-        return self.learned(policy) | {"stream": rng_state(self._streams[policy])}
+        return self.learned(policy) | {"stream": rng_state(self._rngs[policy])}
 
     def restore(self, policy: int, state: State) -> None:
         """Restore what `state` returned."""
         self.restore_learned(policy, state)
-        restore_rng(self._streams[policy], state["stream"])
+        restore_rng(self._rngs[policy], state["stream"])
 
 
 def _number(ppo: PPOConfig, name: str) -> float:

@@ -129,12 +129,12 @@ class TransitionAlgorithm(Algorithm):
         self,
         configs: Sequence[PolicyConfig],
         network: Network,
-        streams: Sequence[torch.Generator],
+        rngs: Sequence[torch.Generator],
         device: str | torch.device = "cpu",
     ) -> None:
         super().__init__(configs, network, device)
         self.config, self.network = self.configs[0], network
-        self._streams = tuple(streams)
+        self._rngs = tuple(rngs)
         self.target = ParameterStack(network.shapes, len(self.configs), device)
 
     @classmethod
@@ -262,7 +262,7 @@ class TransitionAlgorithm(Algorithm):
 
     def state(self, policy: int) -> State:
         """Return all that a successor needs to continue exactly: `learned` and the random state."""
-        return self.learned(policy) | {"stream": self._streams[policy].get_state().numpy()}
+        return self.learned(policy) | {"stream": self._rngs[policy].get_state().numpy()}
 
     def learned(self, policy: int) -> State:
         """Return a policy's weights, optimizer state and counters."""
@@ -272,7 +272,7 @@ class TransitionAlgorithm(Algorithm):
     def restore(self, policy: int, state: State) -> None:
         """Restore what `state` returned."""
         self.restore_learned(policy, state)
-        restore_torch(self._streams[policy], state, "stream")
+        restore_torch(self._rngs[policy], state, "stream")
 
     def restore_learned(self, policy: int, state: State) -> None:
         """Restore what `learned` returned, without the random state."""
@@ -286,4 +286,4 @@ class TransitionAlgorithm(Algorithm):
         return Part(first, end, online, target)
 
     def _noise(self, part: Part) -> torch.Generator | None:
-        return self._streams[part.first] if self.config.network.noisy else None
+        return self._rngs[part.first] if self.config.network.noisy else None

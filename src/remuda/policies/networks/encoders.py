@@ -61,19 +61,19 @@ def _shape_of(spec: PolicySpec) -> tuple[int, ...]:
 def _check_recurrent(spec: PolicySpec) -> None:
     """Refuse a recurrent module where `network.recurrent` is refused, or is set as well."""
     config, network = spec.config, spec.config.network
-    told = f"policy.network.module {network.module} has a state_size"
+    problem = f"policy.network.module {network.module} has a state_size"
     if network.recurrent:
-        raise ConfigError(f"{told}, and network.recurrent is {network.recurrent}; set that to 0")
+        raise ConfigError(f"{problem}, and network.recurrent is {network.recurrent}; set that to 0")
     if config.shares_network is False:
-        raise ConfigError(f"{told}, which needs network.shared true: there is one memory")
+        raise ConfigError(f"{problem}, which needs network.shared true: there is one memory")
     if config.experience.group:
         raise ConfigError(
-            f"{told}, and experience.group is for policies without a memory: what another kept in "
-            "mind is of no use"
+            f"{problem}, and experience.group is for policies without a memory: what another kept "
+            "in mind is of no use"
         )
     if config.rollout_length and config.ppo.anchor_cost:
-        raise ConfigError(f"{told}, and ppo.anchor_cost is for policies without a memory")
+        raise ConfigError(f"{problem}, and ppo.anchor_cost is for policies without a memory")
     try:
         config.check_waiting(recurrent=True)
     except ValueError as error:
-        raise ConfigError(f"{told}, so that batches are whole segments, and {error}") from None
+        raise ConfigError(f"{problem}, so that batches are whole segments, and {error}") from None

@@ -155,25 +155,25 @@ class LiftedModule(Encoder):
         """Return what the module returns for K policies, each part [K, B, ...]."""
         policies, batch, _ = inputs.shape
         own = self._own(tower, weights)
-        given = (inputs.reshape(policies, batch, *self._shape), *state)
+        arguments = (inputs.reshape(policies, batch, *self._shape), *state)
         few = policies <= FEW or not self._in_one_pass
         bound = self._bound.of(own) if few and torch.is_inference_mode_enabled() else None
         if bound is not None:  # they act
-            made = [module(*(x[k] for x in given)) for k, module in enumerate(bound)]
+            made = [module(*(x[k] for x in arguments)) for k, module in enumerate(bound)]
             if not self.memory:
                 return (torch.stack(made),)
             return tuple(torch.stack(parts) for parts in zip(*made, strict=True))
         others = self._others_on(inputs.device)
         if policies > 1 and self._in_one_pass:
 
-            def call(own: Mapping[str, Tensor], *given: Tensor) -> Outputs:
-                return self._call_liftable({**own, **others}, *given)
+            def call(own: Mapping[str, Tensor], *arguments: Tensor) -> Outputs:
+                return self._call_liftable({**own, **others}, *arguments)
 
-            found: Outputs = vmap(call)(own, *given)
+            found: Outputs = vmap(call)(own, *arguments)
             return found
         each = [
             self._call(
-                {name: w[k] for name, w in own.items()} | others, *(part[k] for part in given)
+                {name: w[k] for name, w in own.items()} | others, *(part[k] for part in arguments)
             )
             for k in range(policies)
         ]
@@ -199,15 +199,15 @@ class LiftedModule(Encoder):
                 self._moved[device] = {name: t.to(device) for name, t in self._others.items()}
         return self._moved[device]
 
-    def _call(self, weights: Mapping[str, Tensor], *given: Tensor) -> Outputs:
+    def _call(self, weights: Mapping[str, Tensor], *arguments: Tensor) -> Outputs:
         with self._calling:
-            found = functional_call(self._pattern, dict(weights), given)
+            found = functional_call(self._pattern, dict(weights), arguments)
         return tuple(found) if self.memory else (found,)
 
-    def _call_liftable(self, weights: Mapping[str, Tensor], *given: Tensor) -> Outputs:
+    def _call_liftable(self, weights: Mapping[str, Tensor], *arguments: Tensor) -> Outputs:
         """Call it with parts that `vmap` supports, as far as there are replacements."""
         with self._calling:
-            found = functional_call(self._liftable, dict(weights), given)
+            found = functional_call(self._liftable, dict(weights), arguments)
         return tuple(found) if self.memory else (found,)
 
     def _make(self) -> nn.Module:
@@ -230,15 +230,18 @@ class LiftedModule(Encoder):
 
     def _try(self) -> int:
         """Try two observations; return the number of features."""
-        given: Outputs = (torch.zeros(2, *self._shape),)
+        arguments: Outputs = (torch.zeros(2, *self._shape),)
         how = f"on {[2, *self._shape]} float32"
         if self.memory:
-            given, how = (*given, torch.zeros(2, self.memory)), f"{how} and a state {self._state}"
+            arguments, how = (
+                (*arguments, torch.zeros(2, self.memory)),
+                f"{how} and a state {self._state}",
+            )
         with torch.no_grad():
-            found = self._of_user(lambda: self._pattern(*given), how)
+            found = self._of_user(lambda: self._pattern(*arguments), how)
         if self.memory:
             found = self._checked(found)
-        zeros = given[0]
+        zeros = arguments[0]
         if not isinstance(found, Tensor) or found.dim() != 2 or found.shape[0] != 2:
             shape = [*found.shape] if isinstance(found, Tensor) else type(found).__name__
             raise ContractError(

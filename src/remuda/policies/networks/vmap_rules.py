@@ -97,10 +97,11 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[int | None, ...], *given: Tensor | None
+        info: Any, in_dims: tuple[int | None, ...], *arguments: Tensor | None
     ) -> tuple[Tensor, int]:
         inputs, weight, bias = (
-            _stacked(part, dim, info.batch_size) for part, dim in zip(given, in_dims, strict=True)
+            _stacked(part, dim, info.batch_size)
+            for part, dim in zip(arguments, in_dims, strict=True)
         )
         assert inputs is not None
         assert weight is not None
@@ -159,9 +160,9 @@ class _Tanh(torch.autograd.Function):
     def vmap(
         info: Any,  # noqa: ARG004
         in_dims: tuple[int | None, ...],
-        *given: Tensor,
+        *arguments: Tensor,
     ) -> tuple[Tensor, int | None]:
-        return tanh(given[0]), in_dims[0]
+        return tanh(arguments[0]), in_dims[0]
 
 
 def lstm_step(cell: nn.LSTMCell, inputs: Tensor, state: LSTMState | None = None) -> LSTMState:
