@@ -71,8 +71,7 @@ class Change:
     key: str
     before: Any
     after: Any
-    allowed: bool
-    """True if a resumed run may change it."""
+    allowed: bool  # true if a resumed run may change it
 
     def __str__(self) -> str:
         return f"{self.key} was {self.before} and is {self.after}"

@@ -48,8 +48,7 @@ class Events:
         for callback in (*named, *given):
             check_callback(callback)
         self._callbacks: list[object] = [*named, *given, *made]
-        self._left: list[object] = []
-        """Failed callbacks, which only receive the end."""
+        self._left: list[object] = []  # failed callbacks, which only receive the end
         self._slow: set[tuple[str, str]] = set()
         self._before: Row | None = None
         self._run: ActiveRun | None = None

@@ -35,8 +35,7 @@ LOOKS = 1.0
 class PopulationAnalysis:
     """An analysis of the population."""
 
-    asked: float
-    """When it was requested, by `time.monotonic`."""
+    asked: float  # when it was requested, by `time.monotonic`
     numbers: AnalysisNumbers
     of_members: Mapping[str, tuple[float | None, float | None]]
     """The mean payoff of each analysed member, and its probability in the equilibrium."""

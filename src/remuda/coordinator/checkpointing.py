@@ -46,14 +46,10 @@ class Saver(Protocol):
 class Contents:
     """Contents of the checkpoints of a run."""
 
-    parts: tuple[str, ...]
-    """All parts of all processes."""
-    gather: Callable[[], State]
-    """Returns the coordinator's current part."""
-    config: Mapping[str, Any]
-    """The configuration that a resumed run must share."""
-    exact: bool
-    """True if all parts must be of the same moment."""
+    parts: tuple[str, ...]  # all parts of all processes
+    gather: Callable[[], State]  # returns the coordinator's current part
+    config: Mapping[str, Any]  # the configuration that a resumed run must share
+    exact: bool  # true if all parts must be of the same moment
 
 
 class Checkpointer:
@@ -74,8 +70,7 @@ class Checkpointer:
             say,
         )
         self._turns = turns  # at the last checkpoint
-        self.failed = ""
-        """Why the newest could not be written; empty: it was."""
+        self.failed = ""  # why the newest could not be written; empty: it was
 
     def take(self, runtime: Saver, turns: int, seconds: float) -> int | None:
         """Write a checkpoint now; returns its number, or None if there is none.
@@ -129,12 +124,9 @@ class Checkpointer:
 class Outcome:
     """The result of measuring a checkpoint in another process."""
 
-    found: tuple[dict[str, Any], ...]
-    """The measurement; empty if it was cut short or failed."""
-    failed: bool
-    """True if it raised, so that no other checkpoint is measured."""
-    words: tuple[str, ...]
-    """Messages for the user."""
+    found: tuple[dict[str, Any], ...]  # the measurement; empty if it was cut short or failed
+    failed: bool  # true if it raised, so that no other checkpoint is measured
+    words: tuple[str, ...]  # messages for the user
 
 
 class Elsewhere(Protocol):

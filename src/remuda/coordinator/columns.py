@@ -14,8 +14,7 @@ class Mean:
     """The mean of a learner's counts over the interval; None without counts."""
 
     of: Learn
-    over: Learn = Learn.ACCEPTED
-    """The count to divide by; by default updates."""
+    over: Learn = Learn.ACCEPTED  # the count to divide by; by default updates
 
 
 @dataclass(frozen=True)
@@ -53,16 +52,11 @@ class Column:
     name: str
     meaning: str
     unit: str
-    over: str
-    """Its extent: `TOTAL`, `NEWEST`, `INTERVAL`, `EPISODES` or `UPDATES`."""
-    source: Source | None
-    """Its source; None: `coordinator/scoreboard_reader.py` computes it."""
-    kind: str
-    """The algorithms that report it."""
-    axis: str | None
-    """Its name if other columns are drawn over it."""
-    shown: bool
-    """True if it is a column and a tag; else it is only in `metrics.jsonl`."""
+    over: str  # its extent: `TOTAL`, `NEWEST`, `INTERVAL`, `EPISODES` or `UPDATES`
+    source: Source | None  # its source; None: `coordinator/scoreboard_reader.py` computes it
+    kind: str  # the algorithms that report it
+    axis: str | None  # its name if other columns are drawn over it
+    shown: bool  # true if it is a column and a tag; else it is only in `metrics.jsonl`
 
 
 def column(

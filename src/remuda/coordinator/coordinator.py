@@ -119,15 +119,11 @@ class Ending:
     """The end of a session of a run."""
 
     words: str
-    finished: bool
-    """True if it reached its limit, so that nothing is left to resume."""
+    finished: bool  # true if it reached its limit, so that nothing is left to resume
     record: Record
-    earlier: float
-    """Seconds of play in the sessions before it."""
-    restarts: dict[str, int]
-    """Restarts of each process that was restarted."""
-    processors: dict[str, float]
-    """Processors that each process had on average, if known."""
+    earlier: float  # seconds of play in the sessions before it
+    restarts: dict[str, int]  # restarts of each process that was restarted
+    processors: dict[str, float]  # processors that each process had on average, if known
     notes: tuple[str, ...] = ()
     unsaved: tuple[str, ...] = ()
 

@@ -33,8 +33,7 @@ class FrozenTexts:
         """[copies]: whether the copy in the place has a text."""
         self._texts: dict[int, str] = {}
         self._next = 0
-        self.complete = False
-        """True if exactly the copies of the last poll have a text."""
+        self.complete = False  # true if exactly the copies of the last poll have a text
 
     def look(self, most: int = AT_ONCE) -> None:
         """Update up to so many texts."""

@@ -13,8 +13,7 @@ ITS_OWN = 1_000
 class _State:
     """State of this process, for its main thread only."""
 
-    laid_aside = False
-    """True if a run froze objects in addition to others' and left them frozen."""
+    laid_aside = False  # true if a run froze objects in addition to others' and left them frozen
 
 
 def is_laid_aside_by_others() -> bool:

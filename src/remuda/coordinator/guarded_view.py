@@ -28,8 +28,7 @@ class GuardedView:
                 f"this is {view!r}; leave it out to have the usual one"
             )
         self._view = view
-        self.failed = ""
-        """The failure as a message; empty: there was none."""
+        self.failed = ""  # the failure as a message; empty: there was none
 
     def start(self, goal: Goal) -> None:
         """The run is about to begin."""

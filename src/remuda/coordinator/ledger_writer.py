@@ -27,8 +27,7 @@ class LedgerWriter:
         self._next = table.word(RECORDS)
         self._file = LedgerFile(path, table.names, table.seats, table.hyperparameters.names)
         self._failed = False
-        self.lost = 0
-        """Records that came faster than they were fetched."""
+        self.lost = 0  # records that came faster than they were fetched
         self._told = self._told_of_others = 0
 
     def begin(self) -> None:

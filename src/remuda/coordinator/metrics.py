@@ -97,8 +97,7 @@ class Goal:
     directory: Path
     turns: int | None
     seconds: float | None
-    layout: str
-    """One line: the processes, their policies and devices."""
+    layout: str  # one line: the processes, their policies and devices
 
     def share_done(self, record: Record) -> float:
         """Return the share of the run that is done, 0 to 1, by the nearer limit."""

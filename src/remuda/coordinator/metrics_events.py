@@ -27,8 +27,7 @@ class EventEncoder:
     def __init__(self) -> None:
         """Begin without tags."""
         self._tags: dict[tuple[str, tuple[str, ...]], list[bytes]] = {}
-        self._known = 0
-        """Cached tags; a new one costs as much as a value in JSON."""
+        self._known = 0  # cached tags; a new one costs as much as a value in JSON
 
     def encode(self, record: Record, event: Any, found: list[bytes]) -> Work:
         """Encode a record as one event, in pieces."""

@@ -38,8 +38,7 @@ class MetricsLog:
         self._resumed_at = resumed_at
         self._encoder = EventEncoder()
         self._failing = False
-        self.failed = ""
-        """Why the last records are missing; empty: they are there."""
+        self.failed = ""  # why the last records are missing; empty: they are there
         self.work = Pieces()
 
     def begin(self, record: Record, frozen: FrozenTexts | None = None) -> None:

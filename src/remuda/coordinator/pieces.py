@@ -12,8 +12,7 @@ policies fits into one tick."""
 RECORD = 18  # computing the record of a policy takes as long as encoding so many values
 ROWS = 16  # records in a piece
 
-Work = Iterator[int]
-"""Each step does a piece and yields how many values it had."""
+Work = Iterator[int]  # each step does a piece and yields how many values it had
 
 
 class Pieces:

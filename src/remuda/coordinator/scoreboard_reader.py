@@ -27,22 +27,16 @@ from remuda.scoreboard import EpisodeTotals, Learn, Play, Policy, Row, Scoreboar
 class Reading:
     """All counters at one moment."""
 
-    time: float
-    """Seconds on a monotonic clock."""
+    time: float  # seconds on a monotonic clock
     play: Row
-    actors: Row
-    """[actors, policies, fields by `Policy`]."""
-    policy: Row
-    """The same added up: [policies, fields by `Policy` before `MARK`]."""
-    learn: Row
-    """[policies, fields by `Learn`]."""
+    actors: Row  # [actors, policies, fields by `Policy`]
+    policy: Row  # the same added up: [policies, fields by `Policy` before `MARK`]
+    learn: Row  # [policies, fields by `Learn`]
     episode_totals: Row
-    mark: float
-    """The interval in which it was read..."""
+    mark: float  # the interval in which it was read...
     begun: float
     """...and the time of the reading that began it."""
-    traffic: tuple[int, int] | None
-    """Bytes and messages between nodes so far; None with one node."""
+    traffic: tuple[int, int] | None  # bytes and messages between nodes so far; None with one node
 
 
 FEW = 100  # so many frozen copies are in every record; more only on request

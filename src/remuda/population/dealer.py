@@ -30,8 +30,7 @@ class Dealer(ABC):
     Matches are numbered across actors: the n-th of actor i is `n * actors + i`.
     """
 
-    population: Population
-    """The members that this actor may deal, as far as it knows."""
+    population: Population  # the members that this actor may deal, as far as it knows
     ledger: Ledger
 
     def __init__(

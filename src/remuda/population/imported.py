@@ -19,14 +19,10 @@ from remuda.types import Floats
 class Origin:
     """The origin of an imported member."""
 
-    name: str
-    """Its name in this run, without its version; no policy of this run has it."""
-    version: int
-    """Its published version in the other run."""
-    like: str
-    """A policy of this run with an equal network, whose seats it may take."""
-    run: str
-    """The absolute directory of the other run."""
+    name: str  # its name in this run, without its version; no policy of this run has it
+    version: int  # its published version in the other run
+    like: str  # a policy of this run with an equal network, whose seats it may take
+    run: str  # the absolute directory of the other run
     policy: str
     learner_step: int
     epsilon: float
@@ -37,8 +33,7 @@ class Imported:
     """An imported member."""
 
     origin: Origin
-    weights: Floats
-    """[P] float32: all parameters and buffers."""
+    weights: Floats  # [P] float32: all parameters and buffers
 
     @property
     def snapshot(self) -> Snapshot:

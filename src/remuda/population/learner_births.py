@@ -16,8 +16,7 @@ class Newborn:
 
     weights: Floats
     hyperparameters: dict[str, float]
-    training: TrainingState | None = None
-    """Training state; None: a fresh one."""
+    training: TrainingState | None = None  # training state; None: a fresh one
 
 
 class LearnerBirths:

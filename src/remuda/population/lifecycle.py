@@ -59,14 +59,11 @@ class Lifecycle:
         self._seated, self._roster, self._once = seated, roster, once
         self._followers = table.followers
         self._leaving = table.occupants.leaving
-        self.postponed: list[str] = []
-        """Policies to freeze once there is a place for their copy."""
+        self.postponed: list[str] = []  # policies to freeze once there is a place for their copy
         spare = [table.places.stand_in_of(policy) for policy in table.policies]
         self._stand_ins = np.array([place for place in spare if place is not None], np.int64)
-        self._left: set[PolicyRef] = set()
-        """Members that left since the directors' last step."""
-        self._standing_in: list[int] = []
-        """The places of copies that stand in from now on."""
+        self._left: set[PolicyRef] = set()  # members that left since the directors' last step
+        self._standing_in: list[int] = []  # the places of copies that stand in from now on
 
     def carry_out(self, command: Command, acting: ActingPolicies, matchmaker: Matchmaker) -> None:
         """Carry out a command; `settle` freezes copies."""

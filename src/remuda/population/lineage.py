@@ -28,28 +28,20 @@ from remuda.population.ledger_header import LONGEST_HEADER, parse_header
 class Born:
     """A policy that was born in a run."""
 
-    policy: str
-    """The place of its birth, which gives it its name."""
-    generation: int
-    """How many policies were in this place before it."""
-    matches: int
-    """Finished matches at its birth."""
+    policy: str  # the place of its birth, which gives it its name
+    generation: int  # how many policies were in this place before it
+    matches: int  # finished matches at its birth
     parent: str | None
     """The policy that it is a copy of; None: random weights, or an initial policy."""
-    parent_generation: int
-    """The parent's generation in its place."""
-    parent_version: int
-    """The version of its initial weights."""
+    parent_generation: int  # the parent's generation in its place
+    parent_version: int  # the version of its initial weights
     hyperparameters: dict[str, float] = field(default_factory=dict)
     fitness: float | None = None
     """Fitness of the previous policy in its place; None: it was not evaluated."""
     parent_fitness: float | None = None
-    second: str | None = None
-    """A second parent, whose hyperparameters or layers it has in part."""
-    second_generation: int = 0
-    """The second parent's generation in its place."""
-    optimizer_steps: int = 0
-    """Steps behind the optimizer moments that it inherited; 0: none."""
+    second: str | None = None  # a second parent, whose hyperparameters or layers it has in part
+    second_generation: int = 0  # the second parent's generation in its place
+    optimizer_steps: int = 0  # steps behind the optimizer moments that it inherited; 0: none
 
     def __str__(self) -> str:
         return f"{self.policy} (generation {self.generation})"

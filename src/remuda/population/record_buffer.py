@@ -21,8 +21,7 @@ class RecordBuffer:
         """Write into the arrays of `table_fields`, for so many seats."""
         self._shared = shared
         self.size = newest_of(seats)
-        self._at_once = self.size // 4
-        """The most records written before they are counted."""
+        self._at_once = self.size // 4  # the most records written before they are counted
         self._empty = np.zeros(1, record_type(seats))
         for name in ("policy", "version"):
             self._empty[name] = NO_POLICY

@@ -22,11 +22,9 @@ SPARE = 2
 class Roster:
     """Possible participants in the matches of a run."""
 
-    agents: tuple[str, ...]
-    """The name of each seat's agent."""
+    agents: tuple[str, ...]  # the name of each seat's agent
     first: tuple[str, ...] = ()
-    unborn: tuple[str, ...] = ()
-    """Policies that may be born later: places that are empty at first."""
+    unborn: tuple[str, ...] = ()  # policies that may be born later: places that are empty at first
     seats: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """Allowed seats of each policy, scripted ones too, that may not take all."""
     teams: tuple[str, ...] = ()

@@ -16,8 +16,7 @@ from remuda.population.records import Member, PolicyRef, Population
 
 Seating = tuple[PolicyRef, ...]
 Who = TypeVar("Who", bound=Hashable)
-Group = tuple[Sequence[Who], list[int]]
-"""Members, and the seats that they may take."""
+Group = tuple[Sequence[Who], list[int]]  # members, and the seats that they may take
 
 DRAWS = 8  # seatings that are drawn seat by seat before one is matched
 EXCHANGES = 20  # exchanges for each seat of a seating that was matched

@@ -75,8 +75,7 @@ from remuda.publish.snapshot import Snapshot
 from remuda.publish.training_state import TrainingLayout
 from remuda.types import Array, Floats, Integers, State
 
-Row = list[float]
-"""A member's numbers, by `GAMES` and so on."""
+Row = list[float]  # a member's numbers, by `GAMES` and so on
 MemberRow = tuple[PolicyRef, PolicyRef | None, int, int, Row]
 """A member, its parent, its birth, its place and its numbers."""
 TRIES = 1000
