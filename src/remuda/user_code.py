@@ -85,17 +85,17 @@ def where_raised(error: BaseException, libraries: bool = True) -> str | None:
 
 
 @contextmanager
-def naming_user_code(log: Logger | None = None) -> Iterator[None]:
+def naming_user_code(log: Logger | None = None, libraries: bool = True) -> Iterator[None]:
     """Raise exceptions of the user's code as a `UserCodeError` that names the line.
 
-    Also a decorator. `log` gets the whole traceback.
+    Also a decorator. `log` gets the whole traceback; `libraries` is that of `where_raised`.
     """
     try:
         yield
     except RemudaError:
         raise
     except Exception as error:
-        message = where_raised(error)
+        message = where_raised(error, libraries)
         if message is None:
             raise
         if log is not None:

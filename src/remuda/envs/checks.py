@@ -15,9 +15,8 @@ from numbers import Real
 from typing import Any, NoReturn
 
 import numpy as np
-from gymnasium.spaces import MultiDiscrete
 
-from remuda.envs.scripted import possibilities
+from remuda.envs.scripted import choice_sizes
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
 from remuda.kernels import njit
@@ -237,9 +236,7 @@ def first_stuck(masks: Bools, ends: Integers, acts: Bools) -> int:
 
 def ends_of_choices(spec: AgentSpec) -> Integers:
     """Return the end of each choice in a mask: [choices]."""
-    space = spec.action_space
-    sizes = space.nvec.ravel() if isinstance(space, MultiDiscrete) else [possibilities(spec)]
-    ends: Integers = np.cumsum(sizes, dtype=np.int64)
+    ends: Integers = np.cumsum(choice_sizes(spec), dtype=np.int64)
     return ends
 
 

@@ -13,8 +13,8 @@ from remuda import loading, pickled
 from remuda.envs import own_games
 from remuda.envs.adapters.wrapping import METRICS, NOTHING, WRAPPERS, Wrapping
 from remuda.envs.libraries import LIBRARIES
-from remuda.errors import ConfigError, RemudaError, UnknownGameError, UsageError, UserCodeError
-from remuda.user_code import where_raised
+from remuda.errors import ConfigError, RemudaError, UnknownGameError, UsageError
+from remuda.user_code import naming_user_code
 
 if TYPE_CHECKING:
     from remuda.envs.scripted import ScriptedPolicy
@@ -149,16 +149,12 @@ class Game:
             return own_games.make_copies(factory, num_envs, options, self.name, wrapping)
         around = {"wrapping": wrapping} if wrapping != NOTHING else {}
         try:
-            made: VectorEnv = factory(num_envs=num_envs, **around, **options)
+            with naming_user_code(libraries=False):  # a user may have registered the environment
+                made: VectorEnv = factory(num_envs=num_envs, **around, **options)
         except RemudaError:
             raise
-        except Exception as error:
-            told = where_raised(error, libraries=False)
-            if told is not None:  # of an environment that the user registered with a library
-                raise UserCodeError(told) from error
-            if isinstance(error, TypeError | ValueError):
-                raise ConfigError(f"env.options: {self.name} refuses them: {error}") from error
-            raise
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"env.options: {self.name} refuses them: {error}") from error
         return made
 
 

@@ -34,21 +34,24 @@ def masks_of(env: VectorEnv, agent: int) -> Bools | None:
     return masks
 
 
-def possibilities(spec: AgentSpec) -> int:
-    """Return the number of actions, summed over the choices of a `MultiDiscrete`."""
+def choice_sizes(spec: AgentSpec) -> list[int]:
+    """Return the number of actions of each choice; a `Discrete` is one choice."""
     space = spec.action_space
     if isinstance(space, MultiDiscrete):
-        return int(space.nvec.sum())
+        sizes: list[int] = space.nvec.ravel().tolist()
+        return sizes
     assert isinstance(space, Discrete), f"actions in {space} are not counted"
-    return int(space.n)
+    return [int(space.n)]
+
+
+def possibilities(spec: AgentSpec) -> int:
+    """Return the number of actions, summed over the choices of a `MultiDiscrete`."""
+    return sum(choice_sizes(spec))
 
 
 def allows_something(spec: AgentSpec, masks: Bools) -> Bools:
     """Return in which rows each choice has an allowed action: [num_envs] bool."""
-    space = spec.action_space
-    sizes = (
-        space.nvec.ravel().tolist() if isinstance(space, MultiDiscrete) else [possibilities(spec)]
-    )
+    sizes = choice_sizes(spec)
     ends = np.cumsum(sizes)
     parts = [masks[:, end - size : end].any(1) for size, end in zip(sizes, ends, strict=True)]
     allowed: Bools = np.all(parts, axis=0)
@@ -97,12 +100,7 @@ def turns(
     """
     acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
     over: Bools = np.ones(env.num_envs, np.bool_)
-    seen = [
-        np.zeros(
-            (env.num_envs, *(spec.observation_space.shape or ())), spec.observation_space.dtype
-        )
-        for spec in env.agents
-    ]
+    seen = [room_for(env, agent) for agent in range(env.num_agents)]
     while True:
         if over.any():
             env.reset(rng.integers(2**62, size=env.num_envs), over)

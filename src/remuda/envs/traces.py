@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -63,26 +64,10 @@ class Trace:
         return all(np.array_equal(a[env], b[other_env]) for a, b in pairs)
 
 
-def play(
-    env: VectorEnv,
-    seed: int,
-    *,
-    others_act_differently: bool = False,
-    inactive_action: int | None = None,
-    spoil_actions: bool = False,
-    meanwhile: Callable[[], object] | None = None,
-) -> Trace:
-    """Play `TURNS` turns with random actions; the first copy's depend on the seed alone."""
+def play(env: VectorEnv, seed: int, *, others_act_differently: bool = False, **how: Any) -> Trace:
+    """Play `TURNS` turns by `play_turns`; the first copy's actions depend on the seed alone."""
     env.reset(seeds_of(env.num_envs, seed), np.ones(env.num_envs, np.bool_))
-    trace = play_turns(
-        env,
-        TURNS,
-        seed=seed,
-        others=1 if others_act_differently else 0,
-        inactive_action=inactive_action,
-        spoil_actions=spoil_actions,
-        meanwhile=meanwhile,
-    )
+    trace = play_turns(env, TURNS, seed=seed, others=int(others_act_differently), **how)
     env.close()
     return trace
 

@@ -106,6 +106,7 @@ class WorkerEnvs(VectorEnv):
         self._status, self._stream = status, stream
         self._wakeup = Wakeup()
         self._lifeline = Lifeline()
+        self._words = self._shared["words"].reshape(-1)
         self._requests = 1  # to make its copies
         self._shared["words"][:, REQUESTED] = 1
         self._wakeups = [Wakeup() for _ in range(workers)]
@@ -222,7 +223,7 @@ class WorkerEnvs(VectorEnv):
         self._requests += 1
         for i, wakeup in enumerate(self._wakeups):
             self._shared["todo"][i, STOP] = True
-            store(self._shared["words"].reshape(-1), 3 * i + REQUESTED, self._requests)
+            store(self._words, 3 * i + REQUESTED, self._requests)
             wakeup.ring()
         limit = time.monotonic() + ENDING
         for process in self._processes:
@@ -259,7 +260,7 @@ class WorkerEnvs(VectorEnv):
             todo[:, each] = True
         self._requests += 1
         for i, wakeup in enumerate(self._wakeups):
-            store(self._shared["words"].reshape(-1), 3 * i + REQUESTED, self._requests)
+            store(self._words, 3 * i + REQUESTED, self._requests)
             wakeup.ring()
         self._await()
         todo[:] = False
@@ -269,12 +270,9 @@ class WorkerEnvs(VectorEnv):
 
     def _await(self) -> None:
         """Sleep until every worker has answered; kill all and raise a RemudaError if one fails."""
-        words = self._shared["words"].reshape(-1)
 
         def all_done() -> bool:
-            return all(
-                load(words, 3 * i + DONE) == self._requests for i in range(len(self._wakeups))
-            )
+            return not any(map(self._owes, range(len(self._wakeups))))
 
         waited = False
         while not self._wakeup.wait(all_done, GLANCE):
@@ -309,8 +307,7 @@ class WorkerEnvs(VectorEnv):
         self._fail(worker, why or f"ended with exit code {code}")
 
     def _owes(self, worker: int) -> bool:
-        words = self._shared["words"].reshape(-1)
-        return load(words, 3 * worker + DONE) != self._requests
+        return load(self._words, 3 * worker + DONE) != self._requests
 
     def _look_for_failure(self, worker: int) -> None:
         failed = self._shared["words"][worker, FAILED]

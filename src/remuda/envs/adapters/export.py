@@ -27,78 +27,16 @@ except ImportError as error:
 
 from remuda.envs.adapters.spaces import MASK, OBSERVATION
 from remuda.envs.registry import make_env
-from remuda.envs.scripted import masks_of, possibilities
+from remuda.envs.scripted import masks_of, possibilities, room_for
 from remuda.envs.vector_env import VectorEnv
 from remuda.types import Array, Floats
 
 EVERY = np.ones(1, np.bool_)
 
 
-class _Table:
+class _Exported:
     """One copy of a game, addressed by agents' names."""
 
-    def __init__(self, game: VectorEnv) -> None:
-        if game.num_envs != 1:
-            raise ValueError(f"one copy becomes an environment, not {game.num_envs}")
-        self.game = game
-        self.names = [spec.name for spec in game.agents]
-        self.index = {name: i for i, name in enumerate(self.names)}
-        self.sees = {spec.name: _sees(spec) for spec in game.agents}
-        self.acts = {spec.name: spec.action_space for spec in game.agents}
-        self._random = np.random.default_rng()
-        self._paid: Floats = np.zeros(len(self.names), np.float32)
-
-    def reset(self, seed: int | None) -> None:
-        if seed is not None:
-            self._random = np.random.default_rng(seed)
-        self.game.reset(self._random.integers(2**62, size=1), EVERY)
-
-    def begin_turn(self) -> None:
-        self.game.begin_turn()
-        self._paid[:] = 0.0
-
-    def newly_given(self, rewards: Array | None = None) -> dict[str, float]:
-        """Return each agent's reward since the last call, in mid-turn or at its end (`rewards`)."""
-        if rewards is None:
-            rewards = self.game.rewards_so_far
-        if rewards is None:
-            return dict.fromkeys(self.names, 0.0)
-        given = rewards[0] - self._paid
-        self._paid[:] = rewards[0]
-        return dict(zip(self.names, given.tolist(), strict=True))
-
-    def look(self, name: str) -> Any:
-        """Return an agent's observation, with its mask if it has one."""
-        agent = self.index[name]
-        spec = self.game.agents[agent]
-        space = spec.observation_space
-        seen: Array = np.zeros((1, *(space.shape or ())), space.dtype)
-        self.game.observe(agent, seen)
-        masks = masks_of(self.game, agent)
-        return seen[0] if masks is None else {OBSERVATION: seen[0], MASK: masks[0].astype(np.int8)}
-
-    def act(self, name: str, action: Any) -> None:
-        self.game.act(self.index[name], np.asarray(action)[None])
-
-    def live(self) -> list[str]:
-        """Return the agents that act."""
-        return [name for i, name in enumerate(self.names) if self.game.active[0, i]]
-
-    def picture(self, mode: str | None) -> Array | None:
-        if mode is None:
-            return None
-        return self.game.render()
-
-
-def _sees(spec: Any) -> spaces.Space[Any]:
-    if not spec.masked:
-        space: spaces.Space[Any] = spec.observation_space
-        return space
-    allowed = spaces.Box(0, 1, (possibilities(spec),), np.int8)
-    return spaces.Dict({OBSERVATION: spec.observation_space, MASK: allowed})
-
-
-class _Exported:
     def __init__(self, game: VectorEnv, name: str = "game", render_mode: str | None = None) -> None:
         """Take one copy of a game.
 
@@ -107,28 +45,76 @@ class _Exported:
             name: of the environment, in its metadata.
             render_mode: `rgb_array`: `render` returns a picture; None: nothing.
         """
-        self._table = _Table(game)
-        self.render_mode = render_mode
+        if game.num_envs != 1:
+            raise ValueError(f"one copy becomes an environment, not {game.num_envs}")
+        self._game, self.render_mode = game, render_mode
+        self._names = [spec.name for spec in game.agents]
+        self._index = {name: i for i, name in enumerate(self._names)}
+        self._rng = np.random.default_rng()
+        self._paid: Floats = np.zeros(len(self._names), np.float32)
         self.metadata = {
             "name": name,
             "render_modes": ["rgb_array"],
             "is_parallelizable": game.can_observe_together,
         }
-        self.possible_agents = list(self._table.names)
+        self.possible_agents = list(self._names)
         self.agents: list[str] = []
+        self._spaces = {spec.name: _observation_space(spec) for spec in game.agents}
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
-        return self._table.sees[agent]
+        return self._spaces[agent]
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
-        return self._table.acts[agent]
+        return self._game.agents[self._index[agent]].action_space
 
     def render(self) -> Array | None:
         """Return a picture: [height, width, 3] uint8."""
-        return self._table.picture(self.render_mode)
+        return None if self.render_mode is None else self._game.render()
 
     def close(self) -> None:
-        self._table.game.close()
+        self._game.close()
+
+    def _reset_game(self, seed: int | None) -> None:
+        if seed is not None:
+            self._rng = np.random.default_rng(seed)
+        self._game.reset(self._rng.integers(2**62, size=1), EVERY)
+
+    def _begin_game_turn(self) -> None:
+        self._game.begin_turn()
+        self._paid[:] = 0.0
+
+    def _newly_given(self, rewards: Array | None = None) -> dict[str, float]:
+        """Return each agent's reward since the last call, in mid-turn or at its end (`rewards`)."""
+        if rewards is None:
+            rewards = self._game.rewards_so_far
+        if rewards is None:
+            return dict.fromkeys(self._names, 0.0)
+        given = rewards[0] - self._paid
+        self._paid[:] = rewards[0]
+        return dict(zip(self._names, given.tolist(), strict=True))
+
+    def _look(self, name: str) -> Any:
+        """Return an agent's observation, with its mask if it has one."""
+        agent = self._index[name]
+        seen = room_for(self._game, agent)
+        self._game.observe(agent, seen)
+        masks = masks_of(self._game, agent)
+        return seen[0] if masks is None else {OBSERVATION: seen[0], MASK: masks[0].astype(np.int8)}
+
+    def _act(self, name: str, action: Any) -> None:
+        self._game.act(self._index[name], np.asarray(action)[None])
+
+    def _live(self) -> list[str]:
+        """Return the agents that act."""
+        return [name for i, name in enumerate(self._names) if self._game.active[0, i]]
+
+
+def _observation_space(spec: Any) -> spaces.Space[Any]:
+    if not spec.masked:
+        space: spaces.Space[Any] = spec.observation_space
+        return space
+    allowed = spaces.Box(0, 1, (possibilities(spec),), np.int8)
+    return spaces.Dict({OBSERVATION: spec.observation_space, MASK: allowed})
 
 
 class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
@@ -151,11 +137,11 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         options: dict[str, Any] | None = None,  # noqa: ARG002
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         """Begin an episode, and return observations and infos."""
-        self._table.reset(seed)
-        self.agents = self._table.live()
-        self._table.begin_turn()
-        seen = {name: self._table.look(name) for name in self.agents}
-        self._table.newly_given()  # before any agent decided
+        self._reset_game(seed)
+        self.agents = self._live()
+        self._begin_game_turn()
+        seen = {name: self._look(name) for name in self.agents}
+        self._newly_given()  # before any agent decided
         self._owed = dict.fromkeys(self.agents, 0.0)
         return seen, _nothing(self.agents)
 
@@ -166,24 +152,24 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         episode has ended gets its final observation, or, if it is back at once, the first of its
         next episode.
         """
-        table, game, played = self._table, self._table.game, self.agents
+        game, played = self._game, self.agents
         for group in game.turn_groups:
             for i in group:
-                if table.names[i] in actions:
-                    table.act(table.names[i], actions[table.names[i]])
+                if self._names[i] in actions:
+                    self._act(self._names[i], actions[self._names[i]])
         result = game.end_turn()
-        self._earn(table.newly_given(result.rewards))
+        self._earn(self._newly_given(result.rewards))
         terminated = self._flags(result.terminated)
         truncated = self._flags(result.truncated)
-        self.agents = table.live()
+        self.agents = self._live()
         ended = [name for name in self._owed if terminated[name] or truncated[name]]
-        last = {name: table.look(name) for name in ended if name not in self.agents}
+        last = {name: self._look(name) for name in ended if name not in self.agents}
         if self.agents:
-            table.begin_turn()
+            self._begin_game_turn()
         told = [*played, *(name for name in [*ended, *self.agents] if name not in played)]
-        seen = {name: last[name] if name in last else table.look(name) for name in told}
+        seen = {name: last[name] if name in last else self._look(name) for name in told}
         if self.agents:
-            self._earn(table.newly_given())
+            self._earn(self._newly_given())
         # Agents that begin an episode now have earned nothing.
         paid = [name for name in told if name in self._owed]
         rewards = {name: self._owed[name] for name in paid}
@@ -199,7 +185,7 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
             self._owed[name] += given[name]
 
     def _flags(self, flags: Array) -> dict[str, bool]:
-        return {name: bool(flags[0, self._table.index[name]]) for name in self._owed}
+        return {name: bool(flags[0, self._index[name]]) for name in self._owed}
 
 
 class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
@@ -211,8 +197,8 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         options: dict[str, Any] | None = None,  # noqa: ARG002
     ) -> None:
         """Begin an episode."""
-        self._table.reset(seed)
-        self.agents = self._table.live()
+        self._reset_game(seed)
+        self.agents = self._live()
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
         self.terminations = dict.fromkeys(self.agents, False)
@@ -227,7 +213,7 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         """Return an observation. Agents of one group observe the world before any of them acted."""
         if agent in self._last and (self.terminations.get(agent) or self.truncations.get(agent)):
             return self._last[agent]
-        return self._seen[agent] if agent in self._seen else self._table.look(agent)
+        return self._seen[agent] if agent in self._seen else self._look(agent)
 
     def step(self, action: Any) -> None:
         """Let the selected agent act.
@@ -236,18 +222,18 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         """
         if self.terminations[self.agent_selection] or self.truncations[self.agent_selection]:
             self._was_dead_step(action)
-            self._join(self._table.live())  # the dead may have come back meanwhile
+            self._join(self._live())  # the dead may have come back meanwhile
             return
         self._cumulative_rewards[self.agent_selection] = 0.0
         self._clear_rewards()
-        self._table.act(self.agent_selection, action)
+        self._act(self.agent_selection, action)
         if not self._next_agent():
             self._end_turn()
         self._accumulate_rewards()
 
     def _begin_turn(self) -> None:
-        self._table.begin_turn()
-        self._groups = iter(self._table.game.turn_groups)
+        self._begin_game_turn()
+        self._groups = iter(self._game.turn_groups)
         self._waiting: list[str] = []
         self._next_agent()
 
@@ -258,11 +244,11 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
             if group is None:
                 self._seen: dict[str, Any] = {}
                 return False
-            live = self._table.live()
+            live = self._live()
             self._join(live)
-            self._waiting = [name for i in group if (name := self._table.names[i]) in live]
-            self._seen = {name: self._table.look(name) for name in self._waiting}
-            self._pay(self._table.newly_given())
+            self._waiting = [name for i in group if (name := self._names[i]) in live]
+            self._seen = {name: self._look(name) for name in self._waiting}
+            self._pay(self._newly_given())
         self.agent_selection = self._waiting.pop(0)
         return True
 
@@ -276,15 +262,15 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
                 self.infos[name] = {}
 
     def _end_turn(self) -> None:
-        result = self._table.game.end_turn()
-        index = self._table.index
-        self._pay(self._table.newly_given(result.rewards))
+        result = self._game.end_turn()
+        index = self._index
+        self._pay(self._newly_given(result.rewards))
         for name in self.agents:
             self.terminations[name] = bool(result.terminated[0, index[name]])
             self.truncations[name] = bool(result.truncated[0, index[name]])
             if self.terminations[name] or self.truncations[name]:
-                self._last[name] = self._table.look(name)
-        if self._table.live():
+                self._last[name] = self._look(name)
+        if self._live():
             self._begin_turn()
             self._deads_step_first()
         else:

@@ -18,10 +18,10 @@ import numpy as np
 from remuda import pickled
 from remuda.envs.checks import BadValueError, number, short
 from remuda.envs.kinds import SINGLE, article, kind_of
-from remuda.errors import ConfigError, RemudaError, UserCodeError
+from remuda.errors import ConfigError, RemudaError
 from remuda.loading import load
 from remuda.types import Array, Bools
-from remuda.user_code import where_raised
+from remuda.user_code import naming_user_code
 
 HOW = ("last", "sum", "mean", "min", "max")
 """The ways in which the numbers of an episode's steps are combined."""
@@ -91,13 +91,11 @@ class _Wrapper:
     def __call__(self, env: Any) -> Any:
         """Wrap an environment."""
         try:
-            made = self.make(env, *self.values, **self.named)
+            with naming_user_code(libraries=False):
+                made = self.make(env, *self.values, **self.named)
         except RemudaError:
             raise
         except Exception as error:
-            own = where_raised(error, libraries=False)
-            if own is not None:
-                raise UserCodeError(own) from error
             line = " ".join(str(error).split()) or type(error).__name__
             raise ConfigError(
                 f"{WRAPPERS}: {self.text} refuses {article(env)}: {line}; the wrappers of a list "
