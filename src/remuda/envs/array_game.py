@@ -45,7 +45,7 @@ class ArrayGame(VectorEnv):
         """Raise a CheckpointError for numbers in range that would lead compiled rules astray."""
 
     def warm_up(self) -> None:
-        """Compile what a turn takes, by playing one; the first reset restarts all copies."""
+        """Compile the functions of a turn by playing one; the first reset restarts all copies."""
         copies = self.num_envs
         self.reset(np.zeros(copies, np.int64), np.ones(copies, np.bool_))
         self.begin_turn()

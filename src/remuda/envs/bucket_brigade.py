@@ -214,7 +214,7 @@ class BucketBrigade(ArrayGame):
         self._actions_of = [self.actions[:, agent] for agent in range(num_agents)]
         self._seen: Floats = np.zeros((num_envs, size - num_agents), np.float32)
         self._seen[:, -FACTS:] = self._facts
-        """[num_envs, size - num_agents]: what everybody sees alike since the last night."""
+        """[num_envs, size - num_agents]: the shared part of observations since the last night."""
         self._before: Array = np.zeros_like(self.houses)
         self._nights: Integers = np.zeros(num_envs, np.int64)
         self._sums = np.zeros((num_envs, 2), np.float64)
@@ -307,7 +307,7 @@ def make_rules(scenario: Scenario, num_agents: int) -> Rules:
 def _each(name: str, scenario: Scenario, num_agents: int) -> Array:
     values = np.array(getattr(scenario, name), np.float64)
     if values.shape not in ((), (num_agents,)):
-        raise ValueError(f"{name} is one number, or {num_agents} for so many agents")
+        raise ValueError(f"{name} is one number, or {num_agents}, one for each agent")
     return np.broadcast_to(values, num_agents).copy()
 
 

@@ -62,7 +62,7 @@ def _float(value: Any) -> float:
         return float(value)
     except OverflowError:
         fault = f"the reward is {short(value)}, which is beyond any float"
-    except Exception:  # whatever it is, it says that this is no number
+    except Exception:  # any error means that this is no number
         fault = f"the reward is {short(value)}, not a number"
     raise UntakeableError(fault) from None
 
@@ -77,7 +77,7 @@ def flag(name: str, value: Any, check: bool = True) -> bool:
     said = f"`{name}` is {short(value)}, not true or false"
     try:
         truth = bool(value)
-    except Exception:  # whatever it is, it says that this has no truth
+    except Exception:  # any error means that this has no truth value
         raise UntakeableError(said) from None
     if check:
         raise BadValueError(said)
@@ -87,7 +87,7 @@ def flag(name: str, value: Any, check: bool = True) -> bool:
 def write_checked(what: str, value: Any, out: Array) -> None:
     """Write a value into its row."""
     if type(value) is np.ndarray and value.shape == out.shape and out.dtype.kind == "f":
-        # No number is refused for not fitting; what becomes infinite is found later.
+        # Any number fits into a float; infinite ones are found later.
         if value.dtype.kind in "biu" or value.dtype == out.dtype:
             out[...] = value
             return
@@ -150,7 +150,7 @@ def broken(
     return ContractError(
         f"the game breaks its contract: {whose}copy {env.first_copy + copy}, turn {turn} of "
         f"the episode: {fault}. Fix the game{_tester(env.checker, fault)}"
-        f"{', or train on whatever it gives by --env.check false' if lets_pass else ''}"
+        f"{', or train without checks by --env.check false' if lets_pass else ''}"
     )
 
 

@@ -78,7 +78,7 @@ def close(call: Callable[[], object], whose: object, limit: float | None = None)
 
 @contextmanager
 def _ended_after(limit: float) -> Iterator[None]:
-    """Raise `_TooLong` after so many seconds, unless the signal is in use."""
+    """Raise `_TooLong` after `limit` seconds, unless the signal is in use."""
     done, lock = threading.Event(), threading.Lock()
     main = threading.main_thread()
     is_free = signal.getsignal(signal.SIGURG) in (signal.SIG_DFL, signal.SIG_IGN)

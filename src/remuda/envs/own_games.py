@@ -1,4 +1,4 @@
-"""Games of users: whatever makes environments becomes a `VectorEnv`.
+"""Users' games: a class or function that makes environments becomes a `VectorEnv`.
 
 A class or a function that takes `num_envs` makes all copies at once, as a `VectorEnv`. Any other
 makes a single environment of Gymnasium's or PettingZoo's kind at each call, and an adapter holds

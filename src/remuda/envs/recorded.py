@@ -149,7 +149,7 @@ class Recorded(Wrapped):
         return tuple(len(of_copy) for of_copy in self._over)
 
     def played(self, most: int | None = None) -> PlayedEpisodes:
-        """Return the recorded episodes that are over, at most so many of each copy."""
+        """Return the recorded episodes that are over, `most` of each copy at most."""
         rewards = [episode for of_copy in self._over for episode in of_copy[:most]]
         lengths = np.array([len(episode) for episode in rewards], np.int64)
         whole = np.zeros((len(rewards), int(lengths.max(initial=0)), len(self.agents)))

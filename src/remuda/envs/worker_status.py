@@ -40,7 +40,7 @@ class WorkerStatus:
 
     @staticmethod
     def of_all(actors: int, workers: int) -> tuple[WorkerStatus, ...]:
-        """Make those of all actors, with at most so many workers each, in one block."""
+        """Make those of all actors, with at most `workers` workers each, in one block."""
         names = "waited_for", "started", "answered", "compiling", "compiled", "signs"
         words = *names, "process", "began"
         shared = SharedArrays(dict.fromkeys(words, ((actors, workers), np.int64)))

@@ -69,7 +69,7 @@ class Wrapped(VectorEnv):
 
 
 class SeatsTaken(Wrapped):
-    """A game in which scripted policies act for some agents, whatever actions others pass."""
+    """A game in which scripted policies act for some agents, in place of any other actions."""
 
     def __init__(
         self, game: VectorEnv, scripted: Mapping[int, ScriptedPolicy], rng: np.random.Generator

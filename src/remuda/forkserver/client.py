@@ -345,6 +345,6 @@ def _is_open(descriptor: int) -> bool:
 
 
 def _surroundings() -> tuple[object, ...]:
-    """Return what a server is made for."""
+    """Return the settings that a server is made for."""
     early = tuple(sorted((k, v) for k, v in os.environ.items() if k.startswith(READ_EARLY)))
     return sys.executable, tuple(util._args_from_interpreter_flags()), early  # type: ignore[attr-defined]

@@ -28,7 +28,7 @@ def tell(reply: socket.socket, what: bytes, number: int = 0) -> None:
 
 
 def receive_descriptors(source: socket.socket, most: int) -> tuple[bytes, list[int], bool]:
-    """Receive a short message with at most so many descriptors, which no program started later has.
+    """Receive a short message with `most` descriptors at most; later programs do not inherit them.
 
     `socket.recv_fds` leaves them inheritable: in Python 3.11 it ignores its flags.
 

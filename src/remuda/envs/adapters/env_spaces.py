@@ -54,7 +54,7 @@ class EnvSpaces:
         mask = observation[MASK] if comes_with else None
         part = self._observations.part
         if part is None and comes_with and self.is_array:
-            part = OBSERVATION  # PettingZoo's form, whatever the space is
+            part = OBSERVATION  # PettingZoo's form, in any space
         has_part = part is not None and part in observation
         return observation[part] if has_part else observation, mask
 
