@@ -64,7 +64,7 @@ _HOMES = {
     "Comparison": "ui.comparison_groups",
     "ConfigError": "errors",
     "EpisodeSummary": "callbacks",
-    "Evaluation": "evaluate",
+    "Evaluation": "evaluation",
     "Frame": "frame",
     "LowerBound": "exploiting.bounds",
     "Payoffs": "analysis.payoff",

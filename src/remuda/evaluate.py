@@ -178,8 +178,8 @@ def play_episodes(
 ) -> Evaluation:
     """Play equally many episodes in each copy, and return what each agent earned.
 
-    `make_actor` makes an actor with so many copies; `policies` are those whose returns are reported
-    by name; policies of `silent` agents do not play.
+    `make_actor` makes an actor with so many copies; `policies` are those with reported returns;
+    policies of `silent` agents do not play.
     """
     begun = time.monotonic()
 
