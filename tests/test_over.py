@@ -183,17 +183,6 @@ def test_nothing_is_looked_for_that_only_training_needs(tmp_path, monkeypatch):
     assert again.ended == first.ended
 
 
-def test_what_an_older_summary_lacks_is_not_taken_from_the_checkpoint(tmp_path):
-    """Red before: all of the run was taken for what was played before its last session."""
-    first = trained(tmp_path, "sequential", "fixed", turns=300)
-    path = first.directory / "summary.json"
-    told = json.loads(path.read_text())
-    del told["earlier"]
-    path.write_text(json.dumps(told))
-    remuda.train(resume=first, view=PlainView())
-    assert json.loads(path.read_text())["earlier"] == 0.0
-
-
 def test_a_summary_that_is_damaged_is_made_anew(tmp_path):
     """Red before, nested without end: a RecursionError."""
     first = trained(tmp_path, "sequential", "fixed", turns=300)
