@@ -95,12 +95,7 @@ class _Sink(io.RawIOBase):
         """Do nothing: the process may print until it ends."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write all data, or queue it inside `unfailing()`.
-
-        Raises:
-            OutputError: the disk is full; only outside of `unfailing()`.
-            OSError: the reader is gone; only outside of `unfailing()`.
-        """
+        """Write all data, or raise an error; inside `unfailing()` queue it."""
         whole = bytes(data)
         if _open or self._size:
             self._enqueue(whole)
@@ -211,10 +206,8 @@ os.register_at_fork(after_in_child=_forget_all)
 def install() -> dict[str, tuple[TextIO, TextIO]]:
     """Put sinks behind `sys.stdout` and `sys.stderr`, and move log handlers to them.
 
-    A stream of another kind, such as a notebook's or a test's, is left alone.
-
-    Returns:
-        For each name in `sys`, the stream before and the stream now.
+    A stream of another kind, such as a notebook's or a test's, is left alone. Return the stream
+    before and the stream now for each name in `sys`.
     """
     changed: dict[str, tuple[TextIO, TextIO]] = {}
     for name in ("stdout", "stderr"):
@@ -274,10 +267,7 @@ def _sink_like(stream: io.TextIOWrapper, descriptor: int) -> tuple[_Sink, TextIO
 
 @contextmanager
 def unfailing() -> Iterator[None]:
-    """Inside the `with`, printing neither raises nor blocks for longer than a moment.
-
-    Its end writes the queue, unless the reader takes nothing for `PATIENCE` seconds.
-    """
+    """Inside the `with`, printing neither raises nor blocks; the end calls `finish`."""
     with _lock:
         changed = install()
         _open.append(changed)

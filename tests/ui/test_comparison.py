@@ -11,7 +11,7 @@ from remuda.config import by_leaf
 from remuda.ui.cli import run as command
 from remuda.ui.comparison import compare
 from remuda.ui.comparison_groups import MEAN, Score
-from remuda.ui.comparison_page import band_of, curve_of, draw_curves, page_of
+from remuda.ui.comparison_page import POINTS, band_of, curve_of, draw_curves, page_of
 from ui.made_runs import a_run
 
 
@@ -85,11 +85,11 @@ def test_many_policies_are_told_by_their_mean(tmp_path):
 def test_a_band_is_the_standard_error_where_all_seeds_are_known():
     turns = np.array([0.0, 10.0, 20.0])
     curves = [(turns, turns * 1.0), (turns[1:], turns[1:] * 3.0), (turns, turns * 2.0)]
-    at, mean, error = band_of(curves)
+    at, mean, error = band_of(curves, POINTS)
     assert (at[0], at[-1]) == (10.0, 20.0)
     assert mean == pytest.approx(2.0 * at)
     assert error == pytest.approx(at / 3**0.5)  # the sample deviation of 1, 2, 3 is 1
-    assert band_of([(turns[:1], turns[:1]), (turns[2:], turns[2:])])[0].size == 0
+    assert band_of([(turns[:1], turns[:1]), (turns[2:], turns[2:])], POINTS)[0].size == 0
 
 
 def test_a_curve_is_of_one_policy_or_of_the_mean_of_all(six):

@@ -20,8 +20,7 @@ from remuda.ui.cli import run
 from remuda.ui.exploiting import print_bound
 from remuda.ui.numbers import number
 from remuda.ui.pictures.drawing import FORMATS
-from remuda.ui.pictures.gallery import draw_pictures
-from remuda.ui.pictures.page import page_of
+from remuda.ui.pictures.page import draw_pictures, page_of
 from remuda.ui.society_report import SocietyReport, print_societies
 from remuda.ui.tournament import MatchProgress, print_tournament
 

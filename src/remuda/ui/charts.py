@@ -10,6 +10,7 @@ import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
@@ -43,24 +44,16 @@ SHARE_COLOURS = {
 
 def draw_charts(summary: RunSummary) -> dict[str, Picture]:
     """Draw all charts that there are data for, by their names."""
+    captions = {
+        "learning": "Return and loss of each policy over the turns played.",
+        "throughput": "Speed of the actor and the learners over time.",
+        "game": "Episode metrics over the turns played.",
+    }
+    draw = {"learning": learning_chart, "throughput": throughput_chart}
+    if summary.episode_metrics:
+        draw["game"] = game_chart
     with look():
-        found = [
-            Picture(
-                "learning",
-                "Learning",
-                "Return and loss of each policy over the turns played.",
-                learning_chart(summary),
-            ),
-            Picture(
-                "throughput",
-                "Throughput",
-                "Speed of the actor and the learners over time.",
-                throughput_chart(summary),
-            ),
-        ]
-        if summary.episode_metrics:
-            caption = "Episode metrics over the turns played."
-            found.append(Picture("game", "Episodes", caption, game_chart(summary)))
+        found = [Picture(n, captions[n], captions[n], chart(summary)) for n, chart in draw.items()]
         if summary.files.ledger.is_file():
             found.append(payoffs_picture(summary))
     return {picture.name: picture for picture in found}
@@ -69,7 +62,8 @@ def draw_charts(summary: RunSummary) -> dict[str, Picture]:
 def learning_chart(summary: RunSummary) -> Figure:
     """Draw return over turns, with the evaluation at its end, above the losses."""
     records, colours = summary.records, colours_of(summary)
-    losses = LOSSES if _has_parts(records) else LOSSES[:1]
+    policies = [policy for record in records for policy in record.policies.values()]
+    losses = LOSSES if any(policy.policy_loss is not None for policy in policies) else LOSSES[:1]
     titles = ("Return per episode", *(title for title, _ in losses))
     figure, (top, *panels) = new_panels(*titles, heights=(3.2, *(1.1 for _ in losses)))
     crowded = len(colours) > FEW
@@ -96,12 +90,6 @@ LOSSES: tuple[tuple[str, Callable[[PolicyRecord], float | None]], ...] = (
     ("Value loss", lambda policy: policy.value_loss),
 )
 """The charts below the return: the total, and its parts where a learner records them."""
-
-
-def _has_parts(records: Sequence[Record]) -> bool:
-    return any(
-        policy.policy_loss is not None for record in records for policy in record.policies.values()
-    )
 
 
 def game_chart(summary: RunSummary) -> Figure:
@@ -176,19 +164,13 @@ def _mark_evaluation(axes: Axes, summary: RunSummary, turns: int) -> bool:
     size = 6.5 if len(marked) <= FEW else 3.5
     places = np.linspace(1.01, 1.10, len(marked) + 2)[1:-1] * turns
     for place, policy in zip(places, marked, strict=True):
-        axes.errorbar(
-            [place],
-            [policy.evaluated_return or 0.0],
-            yerr=[policy.standard_error or 0.0],
-            fmt="o",
-            markersize=size,
-            markeredgecolor="white",
-            markeredgewidth=0.6,
-            color=colours[policy.name],
-            elinewidth=1.3,
-            capsize=size / 2.5,
-            zorder=4,
-        )
+        value, error = policy.evaluated_return or 0.0, policy.standard_error or 0.0
+        style: dict[str, Any] = {
+            "color": colours[policy.name],
+            "markersize": size,
+            "capsize": size / 2.5,
+        }
+        axes.errorbar([place], [value], [error], fmt="o", elinewidth=1.3, zorder=4, **style)
     return True
 
 
@@ -280,10 +262,9 @@ def _curve(
 
 
 def smooth(values: Numbers, weights: Numbers) -> Numbers:
-    """Return the weighted mean of each value and its neighbours, a twentieth of all values.
+    """Return the weighted mean in a centred window of a twentieth of all values.
 
-    The window is centred, so a rise is not shown late, and cut off at the ends. Fewer than 40
-    values are returned unchanged.
+    The window is cut off at the ends. Fewer than 40 values are returned unchanged.
     """
     place = np.arange(len(values))
     reach = len(values) // 40
@@ -312,12 +293,10 @@ def _finish(figure: Figure, unit: str, named: Axes) -> None:
     figure.axes[-1].set_xlabel(unit)
     handles, labels = named.get_legend_handles_labels()
     labels = [x if len(x) <= LONGEST else x[: LONGEST - 1] + "…" for x in labels]
-    if len(handles) > FEW:
-        handles, labels = handles[-1:], labels[-1:]  # the mean
-        shown = labels[0].startswith("mean of")
-    else:
-        shown = bool(handles)
-    if shown:
+    if len(handles) > FEW:  # the last is the mean, if there is one
+        first = -1 if labels[-1].startswith("mean of") else len(labels)
+        handles, labels = handles[first:], labels[first:]
+    if handles:
         named.legend(handles, labels, handlelength=1.2, **BESIDE)
     legends = [axes.get_legend() for axes in figure.axes]
     words = [text.get_text() for legend in legends if legend for text in legend.get_texts()]
@@ -350,10 +329,14 @@ def _time_unit(seconds: float) -> tuple[str, float]:
     return ("minutes", 60.0) if seconds < 3 * 3600 else ("hours", 3600.0)
 
 
-def colours_of(summary: RunSummary) -> dict[str, Any]:
+def colours_of(summary: RunSummary) -> dict[str, str]:
     """Return a colour for each policy."""
     names = [policy.name for policy in summary.policies]
-    if len(names) <= FEW:
-        return dict(zip(names, PALETTE, strict=False))
-    shades = mpl.colormaps["viridis"](np.linspace(0.0, 0.92, len(names)))
-    return dict(zip(names, shades, strict=True))
+    return dict(zip(names, palette(len(names)), strict=True))
+
+
+def palette(count: int) -> list[str]:
+    """Return so many colours, distinct if there are few."""
+    if count <= FEW:
+        return list(PALETTE[:count])
+    return [to_hex(shade) for shade in mpl.colormaps["viridis"](np.linspace(0.0, 0.92, count))]

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from remuda.ui.charts import (
-    FEW,
-    PALETTE,
     Numbers,
     mean_returns,
     new_panels,
+    palette,
     say_if_empty,
     smooth,
 )
 from remuda.ui.comparison_groups import MEAN, Comparison, RunGroup, rows_of, same_seeds, way_words
+from remuda.ui.dashboard.curves import band_of
 from remuda.ui.html import render
 from remuda.ui.numbers import NOTHING, clock, number
-from remuda.ui.pictures.drawing import QUIET, count_along_x, encoded, look
+from remuda.ui.pictures.drawing import QUIET, Picture, count_along_x, look
 from remuda.ui.summary import RunSummary, returns
 
 POINTS = 240
@@ -52,14 +50,14 @@ def draw_curves(comparison: Comparison) -> bytes:
         if len(handles) > 1:
             columns = max(1, min(3, LINE // (max(map(len, labels)) + 8)))
             figure.legend(handles, labels, loc="outside lower left", ncols=columns)
-        return encoded(figure)
+        return Picture("learning", "Learning", "Return over turns", figure).encoded("png")
 
 
 def _draw_panel(axes: Axes, comparison: Comparison, name: str) -> None:
     if any(len(group.runs) > 1 for group in comparison.groups):
         note = "mean over seeds, ± its standard error; thin: each seed"
         axes.set_title(note, loc="right", color=QUIET, fontsize=8.5, fontweight="normal")
-    for group, colour in zip(comparison.groups, colours_of(comparison), strict=True):
+    for group, colour in zip(comparison.groups, palette(len(comparison.groups)), strict=True):
         label = _label(group)
         seeds = [curve for run in group.runs if (curve := curve_of(run, name)) is not None]
         if len(seeds) == 1:
@@ -69,7 +67,7 @@ def _draw_panel(axes: Axes, comparison: Comparison, name: str) -> None:
             continue
         for turns, values in seeds:
             axes.plot(turns, values, color=colour, lw=0.7, alpha=0.35, zorder=2)
-        turns, mean, error = band_of(seeds)
+        turns, mean, error = band_of(seeds, POINTS)
         if turns.size:
             ends = mean - error, mean + error
             axes.fill_between(turns, *ends, color=colour, alpha=0.2, lw=0, zorder=3)
@@ -87,52 +85,30 @@ def curve_of(run: RunSummary, policy: str) -> tuple[Numbers, Numbers] | None:
     return turns, smooth(values, weights)
 
 
-def band_of(curves: list[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers, Numbers]:
-    """Return the mean of curves and its standard error, at common turns, each [points].
-
-    Only where all curves are known: a mean over some of them would jump where one ends.
-    """
-    first = max((turns[0] for turns, _ in curves), default=0.0)
-    last = min((turns[-1] for turns, _ in curves), default=-1.0)
-    if last < first:
-        return np.zeros(0), np.zeros(0), np.zeros(0)
-    turns = np.linspace(first, last, POINTS)
-    values = np.array([np.interp(turns, *curve) for curve in curves])
-    error = values.std(axis=0, ddof=1) / np.sqrt(len(curves))
-    return turns, values.mean(axis=0), error
-
-
 def _label(group: RunGroup) -> str:
     name = group.name if len(group.name) <= LONGEST else group.name[: LONGEST - 1] + "…"
     count = len(group.runs)
     return name if count == 1 else f"{name} ({count} seeds)"
 
 
-def colours_of(comparison: Comparison) -> list[str]:
-    """Return a colour for each group."""
-    count = len(comparison.groups)
-    if count <= FEW:
-        return list(PALETTE[:count])
-    return [to_hex(shade) for shade in mpl.colormaps["viridis"](np.linspace(0.0, 0.92, count))]
-
-
 def page_of(comparison: Comparison) -> str:
     """Return the whole page as HTML; its picture is the file beside it."""
     games = dict.fromkeys(str(run.ending["game"]) for g in comparison.groups for run in g.runs)
-    colours = iter(colours_of(comparison))
+    colours = palette(len(comparison.groups))
+    unused = iter(colours)
     return render(
         "comparison.html",
         title=", ".join(games),
         groups=len(comparison.groups),
         way=way_words(comparison),
         returns=[
-            (next(colours) if name else "", name, [policy, *cells])
+            (next(unused) if name else "", name, [policy, *cells])
             for name, policy, cells in rows_of(comparison)
         ],
         warnings=same_seeds(comparison),
         runs=[
             (colour, run.files.path, _cells(run, way_words(comparison)))
-            for group, colour in zip(comparison.groups, colours_of(comparison), strict=True)
+            for group, colour in zip(comparison.groups, colours, strict=True)
             for run in group.runs
         ],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import sys
@@ -20,6 +21,8 @@ ENTER, BACKSPACE, END = "enter", "backspace", ""
 """`END`: the terminal is gone, or the user typed Ctrl-D."""
 SEQUENCE_SECONDS = 0.1
 """The longest wait for the rest of an arrow key."""
+KEY = re.compile(r"(\x1b[\[O][^A-Za-z~]*[A-Za-z~]?)|(.)", re.DOTALL)
+"""An escape sequence or a character."""
 NAMED = {"\n": ENTER, "\r": ENTER, "\x7f": BACKSPACE, "\b": BACKSPACE, "\x04": END}
 
 
@@ -71,22 +74,13 @@ class Keyboard:
             if not more:
                 break
             data += more
-        text = data.decode("ascii", "ignore")
-        at = 0
-        while at < len(text):
-            if text[at] == "\x1b" and text[at + 1 : at + 2] in ("[", "O"):
-                end = at + 2
-                while end < len(text) - 1 and not text[end].isalpha() and text[end] != "~":
-                    end += 1
-                if text[end : end + 1] in ARROWS:
-                    yield ARROWS[text[end]]
-                at = end + 1
-                continue
-            if text[at] in NAMED:
-                yield NAMED[text[at]]
-            elif text[at].isprintable():
-                yield text[at]
-            at += 1
+        for sequence, character in KEY.findall(data.decode("ascii", "ignore")):
+            if sequence[-1:] in ARROWS:
+                yield ARROWS[sequence[-1]]
+            elif character in NAMED:
+                yield NAMED[character]
+            elif character.isprintable() and character:
+                yield character
 
 
 @contextmanager

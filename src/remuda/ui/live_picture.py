@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.padding import Padding
@@ -104,25 +105,16 @@ class LivePicture:
             (percent(share).rjust(4), "bold"),
             (f"   {clock(record.seconds)} gone, {clock(left)} left", "dim"),
         )
-        bar = ProgressBar(
-            total=1.0,
-            completed=share,
-            width=max(width - words.cell_len - GAP, 1),
-            complete_style="cyan",
-            finished_style="green",
-        )
-        return _side_by_side(bar, words)
+        room = max(width - words.cell_len - GAP, 1)
+        colours: Any = {"complete_style": "cyan", "finished_style": "green"}
+        line = Table.grid(padding=(0, GAP, 0, 0))
+        line.add_row(ProgressBar(1.0, share, room, **colours), words)
+        return line
 
     def _speed(self, record: Record) -> Text:
-        return Text.assemble(
-            (f"{record.turns:,}", "bold"),
-            (" turns   ", "dim"),
-            (rate(self._turns.value), "bold"),
-            (" turns/s   ", "dim"),
-            (rate(self._steps.value), "bold"),
-            (" agent-steps/s   ", "dim"),
-            (waited(record.waits), "yellow" if record.waits else "dim"),
-        )
+        turns, steps = rate(self._turns.value), rate(self._steps.value)
+        numbers = {"turns": f"{record.turns:,}", "turns/s": turns, "agent-steps/s": steps}
+        return _line(numbers).append(waited(record.waits), "yellow" if record.waits else "dim")
 
     def _time(self, width: int) -> Text:
         """Draw how the actor spent its time: a bar and its legend."""
@@ -143,14 +135,9 @@ class LivePicture:
         return bar + legend
 
     def _population(self, record: Record) -> Text:
-        return Text.assemble(
-            (f"{record.matches:,}", "bold"),
-            (" matches   ", "dim"),
-            (f"{record.num_live}", "bold"),
-            (" policies that learn   ", "dim"),
-            (f"{record.num_frozen}", "bold"),
-            (" frozen copies", "dim"),
-        )
+        learning, frozen = str(record.num_live), str(record.num_frozen)
+        numbers = {"matches": f"{record.matches:,}", "policies that learn": learning}
+        return _line(numbers | {"frozen copies": frozen})
 
     def _policies(self, width: int, shown: int) -> Table:
         longest = max((len(name) for name in self._courses), default=0)
@@ -175,7 +162,8 @@ class LivePicture:
         return table
 
 
-def _side_by_side(bar: ProgressBar, words: Text) -> Table:
-    row = Table.grid(padding=(0, GAP, 0, 0))
-    row.add_row(bar, words)
-    return row
+def _line(numbers: Mapping[str, str]) -> Text:
+    line = Text()
+    for name, number in numbers.items():
+        line.append(number, "bold").append(f" {name}   ", "dim")
+    return line

@@ -34,11 +34,7 @@ class PlayedGame:
     """A line for each other run that learned in another game."""
 
     def notes(self, seats: Sequence[str]) -> list[str]:
-        """Return lines about choices that the run made, and not the user.
-
-        Args:
-            seats: agents whose players are those of the run.
-        """
+        """Return lines about options, and players of these seats, that are from the run."""
         if not self.run:
             return []
         taken = [f"{agent} played by {self.scripted[agent]}" for agent in seats]
@@ -53,17 +49,10 @@ def game_of(
     seats: Mapping[str, str],
     are_all_seated: bool = False,
 ) -> PlayedGame:
-    """Return the named game, or that of the first run with a policy in the seats.
-
-    Args:
-        name: of the game.
-        options: set by the user; they override those of the run.
-        seats: by agent, its player.
-        are_all_seated: whether the user chose all players.
+    """Return the named game, or that of the first run in the seats; options override the run's.
 
     Raises:
-        ConfigError: no game is named, and a seat names no known run, or a name that may be either a
-            run's policy or a scripted one.
+        ConfigError: a seat names no known run, or both a run's policy and a scripted one.
         RunDirectoryError: there is no such run.
     """
     words = [player for player in seats.values() if is_policy_of_run(player)]

@@ -67,19 +67,10 @@ def play(
     seats: Mapping[str, str] | None = None,
     sampled: bool = False,
 ) -> None:
-    """Show one episode, or its first turns.
+    """Show one episode, or its first turns, in the terminal or in the file `out`.
 
-    Args:
-        game: its name; None: the game of the runs whose policies have seats.
-        policy: the scripted policy on all seats not in `seats`; None: `random`.
-        turns: the most to show.
-        seed: of the game and the policies.
-        frames_per_second: turns shown in a second.
-        out: the GIF or film to write; None: show the episode in the terminal.
-        options: the game's own; they override those of the run.
-        console: the terminal.
-        seats: by agent its player: `me`, `RUN:policy`, or a scripted policy.
-        sampled: whether policies of runs explore as at the end of training.
+    Without `game`, the game and options are those of the runs in `seats`. Each seat has a player:
+    `me`, `RUN:policy`, or a scripted policy; `policy` plays the other seats (default: `random`).
 
     Raises:
         ConfigError: there is no such agent or policy, no picture to write, or no terminal to play
@@ -174,10 +165,7 @@ def episode(
     turns: int,
     seed: int,
 ) -> Iterator[Moment]:
-    """Yield the start of an episode of one copy, and the end of each turn.
-
-    `policy` plays all seats, or each of them has its own.
-    """
+    """Yield the start of an episode of one copy, and the end of each turn."""
     policies = [policy] * env.num_agents if callable(policy) else list(policy)
     rng = np.random.default_rng(seed)
     for _ in range(MOST_EMPTY):  # some episodes may be over when they begin

@@ -8,8 +8,6 @@ from rich.text import Text
 
 from remuda.ui.numbers import number, percent
 
-GAP = "   "
-
 
 def population_line(numbers: Mapping[str, float | None], width: int) -> Text:
     """Return as many known numbers of a `PopulationRecord` as fit into `width` characters."""
@@ -29,7 +27,7 @@ def population_line(numbers: Mapping[str, float | None], width: int) -> Text:
             parts.append((word, words(number_)))
     line = Text()
     for name, value in parts:
-        gap = GAP if line.cell_len else ""
+        gap = "   " if line.cell_len else ""
         if line.cell_len + len(gap) + len(name) + 1 + len(value) > width:
             break
         line.append(f"{gap}{name} ", "dim")

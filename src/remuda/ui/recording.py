@@ -24,12 +24,7 @@ SAMPLES = 16
 
 
 def write_recording(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -> None:
-    """Write frames as the GIF or film that the file's name asks for, whole or not at all.
-
-    Args:
-        frames: each [height, width, 3] uint8, all of one size; at least one.
-        path: of a `.gif`, or of an `.mp4`; an older file is replaced.
-        frames_per_second: of a GIF at most 50.
+    """Write frames, [height, width, 3] uint8 of one size, as `.gif` or `.mp4`, whole or not at all.
 
     Raises:
         UsageError: there is no such format, or its library is not installed.
@@ -70,11 +65,7 @@ def write_gif(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -
 
 
 def check_format(path: Path) -> None:
-    """Refuse a file that cannot be written, before anything is played for it.
-
-    Raises:
-        UsageError: there is no such format, or its library is not installed.
-    """
+    """Refuse a file that cannot be written, before anything is played for it."""
     kind = path.suffix.lower()
     if kind not in FORMATS:
         raise UsageError(f"{path}: recordings are written as {' or '.join(FORMATS)}")

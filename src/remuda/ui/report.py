@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from matplotlib.colors import to_hex
-
 from remuda.checkpoint.opening import read_file
 from remuda.coordinator.metrics import with_all_members
 from remuda.coordinator.run_directory import write_file
@@ -17,9 +15,6 @@ from remuda.ui.pictures.drawing import write_pictures
 from remuda.ui.remarks import remarks
 from remuda.ui.results import cells_of, columns_of, population_words
 from remuda.ui.summary import RunSummary, read_run
-
-Row = tuple[str, str, list[str]]
-"""A line of a table: the colour of its dot, its name, and its other cells."""
 
 
 def write_report(run: Path) -> Path:
@@ -34,7 +29,7 @@ def write_report(run: Path) -> Path:
     sections: dict[str, Any] = {"charts": charts, "lineage": None, "analysis": "", "prefix": ""}
     if summary.files.ledger.is_file():
         # A run without a population does not need these libraries, which load slowly.
-        from remuda.ui.pictures.section import PREFIX, draw_lineage, write_section
+        from remuda.ui.pictures.page import PREFIX, draw_lineage, write_section
 
         lineage = draw_lineage(summary.files)
         analysis = write_section(summary.files)
@@ -54,7 +49,7 @@ def _page(summary: RunSummary, sections: dict[str, Any]) -> str:
         terms=_terms(ending),
         columns=[heading for heading, _ in columns],
         policies=[
-            (to_hex(colours[policy.name]), policy.title, list(cells_of(policy, columns)))
+            (colours[policy.name], policy.title, list(cells_of(policy, columns)))
             for policy in summary.policies
         ],
         remarks=remarks(summary),
@@ -93,7 +88,7 @@ def _population(summary: RunSummary) -> dict[str, Any]:
     whole = with_all_members(summary.records) or record
     frozen = [(name, m) for name, m in whole.members.items() if not m.learns]
     frozen.sort(key=lambda pair: -pair[1].rating)
-    rows: list[Row] = []
+    rows = []  # the colour of a dot, a name, and other cells
     for name, m in frozen[:MOST]:
         rating = f"{m.rating:.1f} ± {m.uncertainty:.1f}"
         cells = [rating, percent(m.win_rate), f"{m.games:,}", number(m.mean_return)]

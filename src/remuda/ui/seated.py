@@ -72,10 +72,7 @@ class TrainedPlayer(StatefulPlayer):
 
 @dataclass
 class HumanPlayer:
-    """A person at the keyboard, as a `ScriptedPolicy` of one copy.
-
-    If only one action is allowed it is taken without a question.
-    """
+    """A person at the keyboard, as a `ScriptedPolicy`; a single allowed action is taken."""
 
     console: Console
     keyboard: Keyboard
@@ -89,11 +86,7 @@ class HumanPlayer:
         observations: Array,
         random: np.random.Generator,  # noqa: ARG002
     ) -> Array:
-        """Ask for an action.
-
-        Raises:
-            LeftError: the person leaves.
-        """
+        """Ask for an action; raise `LeftError` if the person leaves."""
         spec = env.agents[agent]
         space = spec.action_space
         assert isinstance(space, Discrete), "other seats are refused"
@@ -186,16 +179,7 @@ def take_seats(
     console: Console,
     scripted: Mapping[str, str] | None = None,
 ) -> Players:
-    """Find the player of each agent.
-
-    Args:
-        game: its scripted policies may play.
-        env: one copy of it.
-        seats: by agent: `me`, `RUN:policy`, or a scripted policy.
-        policy: the scripted policy of all other seats; None: those of `scripted`, else `random`.
-        sampled: whether policies of runs explore as at the end of training.
-        console: the terminal of a person.
-        scripted: by agent, the scripted policy in the run that the game is from.
+    """Find the player of each agent: that of `seats`, else `policy`, else `scripted`, or `random`.
 
     Raises:
         ConfigError: there is no such agent or policy, or no terminal for a person.

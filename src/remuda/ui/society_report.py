@@ -66,12 +66,7 @@ class SocietyReport:
 def report_societies(
     sources: Sequence[AnalysisSource], rng: np.random.Generator, seconds: float, seed: int
 ) -> SocietyReport:
-    """Play fresh episodes of each run, and analyse the returns of its agents.
-
-    Raises:
-        RunDirectoryError: weights are missing or damaged.
-        UsageError: no episode was over in time.
-    """
+    """Play fresh episodes of each run, and analyse the returns of its agents."""
     found, ways = [], []
     for source in sources:
         assert source.run is not None

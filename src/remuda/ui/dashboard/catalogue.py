@@ -76,8 +76,7 @@ class Catalogue:
     """The runs of one directory; one thread writes it, and any thread may read it."""
 
     def __init__(self, base: Path, between: Callable[[], None] = lambda: None) -> None:
-        """Start empty; the thread calls `between` at least every second between two scans."""
-        self.between = between
+        self.between = between  # called at least every second between two scans
         self.base = base.absolute()
         self._real = base.resolve()
         self._runs: dict[str, CataloguedRun] = {}
@@ -104,22 +103,14 @@ class Catalogue:
         return sorted(known, key=lambda run: (-(run.found.last or 0.0), run.id))
 
     def find(self, run: str) -> CataloguedRun:
-        """Return a run by its id; nothing outside the directory has one.
-
-        Raises:
-            UnknownRunError: no run has this id.
-        """
+        """Return a run by its id; nothing outside the directory has one."""
         found = self._runs.get(run)
         if found is None:
             raise UnknownRunError(f"there is no run {run!r} in {self.base}")
         return found
 
     def files(self, run: str) -> RunDirectory:
-        """Return the files of a run.
-
-        Raises:
-            UnknownRunError: no run has this id, or it has moved out of the directory.
-        """
+        """Return the files of a run, unless it has moved out of the directory."""
         path = self.find(run).found.path
         if not self._is_inside(path):
             raise UnknownRunError(f"{run!r} is not in {self.base} any more")

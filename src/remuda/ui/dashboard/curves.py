@@ -9,7 +9,7 @@ import threading
 import time
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,6 @@ class RunCurves:
     """The records of one metrics file by column; each read continues where the last one ended."""
 
     def __init__(self, path: Path) -> None:
-        """Start before the first record."""
         self._path = path
         self._lock = threading.Lock()
         self._columns: dict[str, array[float]] = {}
@@ -49,23 +48,17 @@ class RunCurves:
 
     def _forget(self) -> None:
         self._columns.clear()
-        self._at, self._rows, self._lines, self._step = 0, 0, 0, 1
+        self._rows = self._lines = 0
+        self.every = 1
+        """The number of records of which one is kept."""
+        self.read_bytes = 0
+        """The bytes read so far: equal bytes, equal curves."""
         self._file: tuple[int, int] | None = None
         self._seam = b""
         self.damaged = 0
         """Lines that are no records."""
         self.complete = False
         """True if the last read reached the end of the file."""
-
-    @property
-    def every(self) -> int:
-        """The number of records of which one is kept."""
-        return self._step
-
-    @property
-    def read_bytes(self) -> int:
-        """The bytes read so far: equal bytes, equal curves."""
-        return self._at
 
     @property
     def size(self) -> int:
@@ -79,7 +72,7 @@ class RunCurves:
             try:
                 with open_stream(self._path) as file:
                     self._check(file.fileno())
-                    file.seek(self._at)
+                    file.seek(self.read_bytes)
                     self.complete = False
                     while time.monotonic() < until:
                         if not self._take(file.read(PIECE), file):
@@ -94,8 +87,8 @@ class RunCurves:
         status = os.fstat(descriptor)
         file = status.st_dev, status.st_ino
         # A new file may get the inode of a deleted one, so the bytes before the seam are compared.
-        size = min(self._at, SEAM)
-        seam = os.pread(descriptor, size, self._at - size)
+        size = min(self.read_bytes, SEAM)
+        seam = os.pread(descriptor, size, self.read_bytes - size)
         if (self._file is not None and self._file != file) or seam != self._seam[-size or None :]:
             self._forget()
         self._file = file
@@ -113,9 +106,9 @@ class RunCurves:
             return False
         for line in data[:end].splitlines():
             self._add(line)
-        self._at += end
+        self.read_bytes += end
         self._seam = (self._seam + data[:end])[-SEAM:]
-        file.seek(self._at)
+        file.seek(self.read_bytes)
         return True
 
     def _add(self, line: bytes) -> None:
@@ -129,7 +122,7 @@ class RunCurves:
             self.damaged += 1
             return
         self._lines += 1
-        if self._lines % self._step:
+        if self._lines % self.every:
             return
         for name in row:
             if name not in self._columns:
@@ -139,7 +132,7 @@ class RunCurves:
         self._rows += 1
         if self.size > MOST and self._rows > 2 * POINTS:
             self._columns = {name: column[1::2] for name, column in self._columns.items()}
-            self._rows, self._step = self._rows // 2, self._step * 2
+            self._rows, self.every = self._rows // 2, self.every * 2
 
     def names(self) -> list[str]:
         """Return the names of the columns."""
@@ -191,10 +184,7 @@ class Curves:
 def numbers_of(record: Any) -> Iterator[tuple[str, float]]:
     """Yield the numbers in a line of `metrics.jsonl`, by the names of `remuda.Run.metrics`.
 
-    Anything else is skipped: to validate a record takes many times as long.
-
-    Raises:
-        AttributeError: the line is no record.
+    Anything else is skipped. A line that is no record raises an `AttributeError`.
     """
     for name, axis in AXES.items():
         yield from _number(axis, record.get(name))
@@ -256,21 +246,29 @@ def thinned(x: Numbers, y: Numbers, points: int = POINTS) -> Mapping[str, list[f
     }
 
 
+def band_of(
+    curves: Sequence[tuple[Numbers, Numbers]], points: int
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return places, the mean of curves and its standard error, each [points].
+
+    Only where all curves are known: a mean over some of them would jump where one ends.
+    """
+    first = max((x[0] for x, _ in curves), default=0.0)
+    last = min((x[-1] for x, _ in curves), default=-1.0)
+    if last < first:
+        return np.zeros(0), np.zeros(0), np.zeros(0)
+    grid = np.linspace(first, last, points)
+    values = np.array([np.interp(grid, *curve) for curve in curves])
+    return grid, values.mean(0), values.std(0, ddof=1) / math.sqrt(len(curves))
+
+
 def band(curves: list[tuple[Numbers, Numbers]], points: int = POINTS) -> Mapping[str, list[Any]]:
-    """Return the mean of curves (x and y) with its standard error, where all of them are known."""
+    """Return the mean of curves (x and y) with its standard error, for the page."""
     curves = [(x, y) for x, y in curves if len(x)]
-    if not curves:
-        return {"x": [], "y": []}
     if len(curves) == 1:
         return thinned(*curves[0], points)
-    low, high = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
-    if high < low:
-        return {"x": [], "y": []}
-    longest = max(len(x) for x, _ in curves)
-    grid = np.linspace(low, high, min(points, max(longest, 2)))
-    values = np.array([np.interp(grid, x, y) for x, y in curves])
-    mean = values.mean(0)
-    error = values.std(0, ddof=1) / math.sqrt(len(curves))
+    longest = max((len(x) for x, _ in curves), default=0)
+    grid, mean, error = band_of(curves, min(points, max(longest, 2)))
     return {
         "x": rounded(grid),
         "y": rounded(mean),

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -42,7 +41,6 @@ class Pages:
     """The API: each public method answers a request of that name with plain data."""
 
     def __init__(self, base: Path, control: bool = False) -> None:
-        """Serve the runs in a directory; with `control`, pages may send requests to runs."""
         self.watches = Watches()
         self.catalogue, self._control = Catalogue(base, self.watches.end_idle), control
         self._curves, self._populations, self._traces = Curves(), PopulationPages(), SpanCache()
@@ -102,13 +100,7 @@ class Pages:
     def compare(
         self, run: Several = (), axis: str = "turns", column: str = MEAN_RETURN
     ) -> dict[str, Any]:
-        """Return a column of several runs over an axis; runs that differ by their seed are a band.
-
-        Args:
-            run: the names of the runs.
-            axis: one of `AXES`.
-            column: a column of their metrics.
-        """
+        """Return a column of several runs over an axis; seeds of one configuration are a band."""
         _check_axis(axis)
         groups: dict[str, list[tuple[CataloguedRun, RunCurves]]] = {}
         for name in run:
@@ -170,11 +162,7 @@ class Pages:
         values: Any = None,
         policy: Any = None,
     ) -> dict[str, Any]:
-        """Send a request to a running run, as `remuda.requests.ask` does.
-
-        Raises:
-            UsageError: the dashboard is read-only, the run has ended, or it refuses.
-        """
+        """Send a request to a run, as `remuda.requests.ask` does."""
         if not self._control:
             raise UsageError(
                 "this dashboard is read-only; start it with --control to send requests to runs"
@@ -193,12 +181,7 @@ class Pages:
         sampled: bool = False,
         live: bool = False,
     ) -> dict[str, Any]:
-        """Start an episode of policies of a run.
-
-        Raises:
-            UsageError: a seat names a policy elsewhere, or unsaved weights are needed and the
-                dashboard is read-only.
-        """
+        """Start an episode of policies of a run."""
         seats = seats or {}
         if any("/" in player or ":" in player for player in seats.values()):
             raise UsageError(
@@ -294,14 +277,5 @@ def as_json(data: Any) -> bytes:
     try:
         return json.dumps(data, allow_nan=False, separators=(",", ":"), default=str).encode()
     except ValueError:
-        return json.dumps(_without_nan(data), allow_nan=False, default=str).encode()
-
-
-def _without_nan(data: Any) -> Any:
-    if isinstance(data, Mapping):
-        return {str(key): _without_nan(value) for key, value in data.items()}
-    if isinstance(data, Iterable) and not isinstance(data, str | bytes):
-        return [_without_nan(value) for value in data]
-    if isinstance(data, float) and not math.isfinite(data):
-        return None
-    return data
+        plain = json.loads(json.dumps(data, default=str), parse_constant=lambda _: None)
+        return json.dumps(plain, separators=(",", ":")).encode()

@@ -127,13 +127,12 @@ def main() -> None:
 
 
 def played(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield who sits where, and then each turn, as plain data.
+    """Yield the players, and then each turn, as plain data.
 
-    Args:
-        request: `run`, its path; `seats`, by agent a policy of the run, `policy@version` or a
-            scripted one (default: each agent's own); `seed`; `turns`, the most of them; `sampled`,
-            whether policies explore; `live`, whether policies without a version play with the
-            weights of this moment; `may_ask`, whether the run may be sent a request for these.
+    The request has `run`, its path; `seats`, by agent a policy of the run, `policy@version` or a
+    scripted one (default: each agent's own); `seed`; `turns`, the most of them; `sampled`, whether
+    policies explore; `live`, whether policies without a version play with the weights of this
+    moment; `may_ask`, whether the run may be sent a request for these.
     """
     run = RunDirectory.open(Path(request["run"]))
     config = run.read_config()

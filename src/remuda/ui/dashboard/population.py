@@ -14,16 +14,16 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RemudaError
+from remuda.ui.dashboard.curves import rounded
 
 if TYPE_CHECKING:
     from remuda.analysis.payoff import Payoffs
-    from remuda.population.lineage import Born
 
 MEMBERS = 60
 """The most members that are shown: the live ones, then the newest copies."""
@@ -57,11 +57,18 @@ class PopulationPages:
     def of(self, files: RunDirectory) -> dict[str, Any]:
         """Return the page of one run; if it is empty, `none` says why."""
         with self._lock:
-            kept = self._kept.pop(files.ledger, None) or _Kept(lambda: self._compute(files))
+            kept = self._kept.pop(files.ledger, None) or _Kept()
             self._kept[files.ledger] = kept
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
-        return kept.answer(_mark(files.ledger))
+        mark = _mark(files.ledger)
+        with kept.lock:
+            begun = time.monotonic()
+            if mark != kept.mark and begun >= kept.good_until:
+                kept.answer, kept.mark = self._compute(files), mark
+                now = time.monotonic()
+                kept.good_until = now + PATIENCE * (now - begun)
+            return kept.answer
 
     def _compute(self, files: RunDirectory) -> dict[str, Any]:
         """Return the answer of a child process."""
@@ -100,24 +107,14 @@ class PopulationPages:
         return found if isinstance(found, dict) else {}
 
 
+@dataclass
 class _Kept:
-    """An answer and its age."""
+    """An answer, and the state of the ledger that it is of."""
 
-    def __init__(self, make: Callable[[], dict[str, Any]]) -> None:
-        self._make = make
-        self._lock = threading.Lock()
-        self._answer: dict[str, Any] = {}
-        self._mark: object = None
-        self._good_until = -math.inf
-
-    def answer(self, mark: object) -> dict[str, Any]:
-        with self._lock:
-            begun = time.monotonic()
-            if mark != self._mark and begun >= self._good_until:
-                self._answer, self._mark = self._make(), mark
-                now = time.monotonic()
-                self._good_until = now + PATIENCE * (now - begun)
-            return self._answer
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    answer: dict[str, Any] = field(default_factory=dict)
+    mark: object = None
+    good_until: float = -math.inf
 
 
 def _mark(path: Path) -> object:
@@ -134,7 +131,7 @@ def population_of(files: RunDirectory) -> dict[str, Any]:
     from remuda.population.lineage import read_lineage
 
     try:
-        births = [_birth(born) for born in read_lineage(files.ledger)]
+        births = [asdict(born) for born in read_lineage(files.ledger)]
     except (RemudaError, ValueError, OSError) as error:
         return {"none": f"The ledger cannot be read: {error}"}
     try:
@@ -169,26 +166,8 @@ def _read_payoffs(files: RunDirectory) -> Payoffs:
     return read_payoffs(files.ledger, most=MEMBERS)
 
 
-def _birth(born: Born) -> dict[str, Any]:
-    return {
-        "policy": born.policy,
-        "generation": born.generation,
-        "matches": born.matches,
-        "parent": born.parent,
-        "parent_generation": born.parent_generation,
-        "second": born.second,
-        "second_generation": born.second_generation,
-        "fitness": _known(born.fitness),
-        "hyperparameters": {n: _known(v) for n, v in born.hyperparameters.items()},
-    }
-
-
-def _known(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
-
-
-def _table(values: Any) -> list[list[float | None]]:
-    return [[_known(float(value)) for value in row] for row in values.tolist()]
+def _table(values: Any) -> list[list[float]]:
+    return [rounded(row) for row in values]
 
 
 def _mixture(payoffs: Payoffs) -> dict[str, Any]:
@@ -201,10 +180,10 @@ def _mixture(payoffs: Payoffs) -> dict[str, Any]:
         found = nash(payoffs, np.random.default_rng(0), DRAWS, SECONDS)
     except (RemudaError, ValueError) as error:
         return {"mixture_none": str(error)}
-    return {"mixture": [_known(float(each)) for each in found.answer.mixtures[0]]}
+    return {"mixture": rounded(found.answer.mixtures[0])}
 
 
-def _map(payoffs: Payoffs) -> list[list[float | None]] | None:
+def _map(payoffs: Payoffs) -> list[list[float]] | None:
     """Place members with similar payoffs near each other, [members, 2]; None: too few met."""
     import numpy as np
 

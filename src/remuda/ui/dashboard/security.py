@@ -46,7 +46,6 @@ class Guard(BaseHTTPMiddleware):
     """The outermost layer of the server, which refuses foreign requests."""
 
     def __init__(self, app: ASGIApp, pages: Pages, host: str, token: str = "") -> None:
-        """Guard an application that is bound to a host; an empty token admits every client."""
         super().__init__(app)
         self.pages = pages
         self._names, self._token = names_of(host), token
@@ -91,11 +90,7 @@ class Guard(BaseHTTPMiddleware):
 
 
 def names_of(host: str) -> Collection[str] | None:
-    """Return the host names of a server bound to this host; None: any name.
-
-    A server that listens on all addresses of a machine cannot know their names; the token protects
-    it.
-    """
+    """Return the names of a server bound to this host; None: any, the token protects it."""
     try:
         if ipaddress.ip_address(host).is_unspecified:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from importlib import resources
 from pathlib import Path
@@ -34,9 +34,9 @@ ANSWERS = (
 )
 """HTTP method and path below `/api/`. Each is a method of `Pages`; its arguments are the query."""
 KINDS = {
-    ".html": "text/html",
-    ".js": "text/javascript",
-    ".css": "text/css",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
 LARGEST = 64 * 1024
@@ -66,8 +66,7 @@ def make_app(
             await run_in_threadpool(pages.catalogue.stop)
 
     routes = [
-        Route("/", _asset("index.html")),
-        *(Route(f"/assets/{name}", _asset(name)) for name in _assets()),
+        *_asset_routes(),
         *(
             Route(f"/api/{name}", _answer(getattr(pages, name)), methods=[method])
             for method, name in ANSWERS
@@ -80,7 +79,6 @@ class Server(uvicorn.Server):
     """A server that ends its child processes before it waits for answers that need them."""
 
     def __init__(self, app: Guard, **settings: Any) -> None:
-        """Serve an application with uvicorn's settings."""
         super().__init__(uvicorn.Config(app, log_level="warning", access_log=False, **settings))
         self._pages = app.pages
 
@@ -139,16 +137,14 @@ def _refused(status: int, words: str) -> Response:
     return Response(as_json({"error": words}), status, media_type="application/json")
 
 
-def _assets() -> list[str]:
-    folder = resources.files("remuda.ui.dashboard") / "assets"
-    return [each.name for each in folder.iterdir() if Path(each.name).suffix in KINDS]
+def _asset_routes() -> Iterator[Route]:
+    """Serve the files of the page itself, which stay in memory."""
+    for file in (resources.files("remuda.ui.dashboard") / "assets").iterdir():
+        if kind := KINDS.get(Path(file.name).suffix):
+            path = "/" if file.name == "index.html" else f"/assets/{file.name}"
+            headers = {"content-type": kind, "cache-control": "no-cache"}
+            yield Route(path, _constant(file.read_bytes(), headers))
 
 
-def _asset(name: str) -> Callable[[Request], Response]:
-    data = (resources.files("remuda.ui.dashboard") / "assets" / name).read_bytes()
-    kind = KINDS[Path(name).suffix]
-
-    def respond(_: Request) -> Response:
-        return Response(data, media_type=kind, headers={"cache-control": "no-cache"})
-
-    return respond
+def _constant(data: bytes, headers: Mapping[str, str]) -> Callable[[Request], Response]:
+    return lambda _: Response(data, headers=headers)

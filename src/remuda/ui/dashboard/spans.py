@@ -62,11 +62,7 @@ class SpanCache:
         self._trace: Spans | None = None
 
     def of(self, path: Path) -> Spans:
-        """Return the trace in a file.
-
-        Raises:
-            RunDirectoryError: the file is no trace, or too large.
-        """
+        """Return the trace in a file."""
         try:
             status = os.stat(path)
         except OSError as error:

@@ -29,10 +29,9 @@ READ_ONLY = (
 
 
 class Episode:
-    """One episode and the process that plays it; threads take turns."""
+    """One episode and the process that plays it (`remuda.ui.dashboard.player`)."""
 
     def __init__(self, request: Mapping[str, Any]) -> None:
-        """Start an episode; the request is that of `remuda.ui.dashboard.player`."""
         self._lock = threading.Lock()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
@@ -106,11 +105,7 @@ class Watches:
         return name
 
     def lines(self, name: str, first: int, count: int) -> tuple[list[dict[str, Any]], bool]:
-        """Return lines of an episode, as `Episode.lines`.
-
-        Raises:
-            UsageError: no episode has this name, or it was idle and ended.
-        """
+        """Return lines of an episode, as `Episode.lines`."""
         with self._lock:
             found = self._episodes.get(name)
             if found is None:

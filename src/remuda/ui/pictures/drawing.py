@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import matplotlib as mpl
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
@@ -23,7 +22,7 @@ from matplotlib.transforms import Bbox
 from remuda.coordinator.run_directory import write_file
 
 if TYPE_CHECKING:
-    from remuda.analysis.payoff import Payoffs
+    from remuda.analysis.payoff import Numbers, Payoffs
     from remuda.types import Integers
 
 INK, QUIET, FAINT = "#33373d", "#666c75", "#e4e6e9"
@@ -66,10 +65,7 @@ LOOK: dict[Any, Any] = {
 
 @contextmanager
 def look() -> Iterator[None]:
-    """Draw in this style inside the `with`.
-
-    A letter that the font lacks becomes a box, and matplotlib does not warn about it.
-    """
+    """Draw in this style inside the `with`; warn of no letter that the font lacks."""
     with mpl.rc_context(LOOK), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "(?s)Glyph .* missing from", UserWarning)
         yield
@@ -111,15 +107,10 @@ class Picture:
             "svg": {"Description": self.caption, "Date": None},
             "pdf": {"Subject": self.caption, "CreationDate": None},
         }
-        return encoded(self.figure, kind, {"Title": self.heading} | about[kind])
-
-
-def encoded(figure: Figure, kind: str = "png", about: dict[str, Any] | None = None) -> bytes:
-    """Return the content of a file with a figure."""
-    data = io.BytesIO()
-    with look():
-        figure.savefig(data, format=kind, dpi=DOTS, metadata=about)
-    return data.getvalue()
+        data, metadata = io.BytesIO(), {"Title": self.heading} | about[kind]
+        with look():
+            self.figure.savefig(data, format=kind, dpi=DOTS, metadata=metadata)
+        return data.getvalue()
 
 
 def write_pictures(
@@ -128,13 +119,7 @@ def write_pictures(
     formats: Sequence[str] = FORMATS,
     prefix: str = "",
 ) -> tuple[Path, ...]:
-    """Write pictures into a directory, and return the paths.
-
-    Older files of pictures that are not drawn now are removed.
-
-    Raises:
-        RunDirectoryError: the disk is full or not writable.
-    """
+    """Write pictures into a directory, and return the paths; remove those that are not drawn."""
     written = []
     for picture in pictures:
         for kind in FORMATS:
@@ -194,17 +179,9 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def add_panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Add axes to a figure at a place in inches from its upper left corner.
-
-    matplotlib's own layout takes longer than all the rest.
-    """
-    whole = figure.get_size_inches()
-    box = (
-        left / whole[0],
-        1.0 - (top + height) / whole[1],
-        width / whole[0],
-        height / whole[1],
-    )
+    """Add axes at a place in inches from the upper left; matplotlib's own layout is slow."""
+    wide, high = figure.get_size_inches()
+    box = left / wide, 1.0 - (top + height) / high, width / wide, height / high
     return figure.add_axes(box)
 
 
@@ -240,28 +217,33 @@ def row_size(height: float) -> tuple[float, int]:
     return SMALLEST, int(np.ceil(SMALLEST / wanted))
 
 
+def mark_points(axes: Axes, points: Numbers, colour: str, count: int, shape: str = "o") -> None:
+    """Draw points, [N, 2] in data, smaller if there are many policies."""
+    axes.plot(
+        *points.T,
+        shape,
+        color=colour,
+        markersize=6.4 if count <= FEW else 4.2,
+        markeredgecolor="white",
+        markeredgewidth=0.4,
+        zorder=3,
+    )
+
+
 SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
 """Directions from a point to its name, the best to read first."""
 
 
 def name_points(
-    axes: Axes, points: npt.ArrayLike, names: Sequence[str], order: Sequence[int] | Integers
+    axes: Axes, points: Numbers, names: Sequence[str], order: Sequence[int] | Integers
 ) -> int:
-    """Name points, the most important first; leave out names that would cover others.
+    """Name points, [N, 2], in this order, but for names that would cover others; return how many.
 
-    Args:
-        axes: with their final limits.
-        points: [N, 2] in data.
-        names: [N].
-        order: places of the names.
-
-    Returns:
-        The number of points that are named.
+    The axes must have their final limits.
     """
     few = len(names) <= FEW
     size, away = (7.5, 6.0) if few else (5.5, 4.0)
-    where = np.asarray(points, np.float64)
-    centres = axes.transData.transform(where)
+    centres = axes.transData.transform(points)
     marker = away / 2.0 * axes.figure.dpi / 72.0
     taken = [Bbox([centre - marker, centre + marker]) for centre in centres]
     frame, named = axes.get_window_extent(), 0
@@ -269,7 +251,7 @@ def name_points(
         for x, y in SIDES:
             text = axes.annotate(
                 names[place],
-                tuple(where[place]),
+                tuple(points[place]),
                 (away * x, away * y),
                 textcoords="offset points",
                 fontsize=size,

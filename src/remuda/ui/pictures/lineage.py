@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from matplotlib.ticker import LogLocator, NullFormatter
@@ -56,7 +56,11 @@ def lineage_picture(births: Sequence[Born], matches: int) -> Picture:
     axes = add_panel(figure, left, 0.38, wide, tall)
     name_rows(axes, names, tall / len(rows))
     axes.set_title("Lineage of policies")
-    _draw_lives(axes, births, shown, colours, matches)
+    _draw_lives(axes, births, lambda life: shown.get(life[0]), colours, matches, 2.2)
+    for born in later:
+        if born.policy in shown:
+            colour = colours.get((born.policy, born.generation), QUIET)
+            axes.plot(born.matches, shown[born.policy], "o", color=colour, ms=3.0, zorder=3.0)
     panels = [add_panel(figure, left, top, wide, 1.1) for top in tops]
     for panel, number in zip(panels, numbers, strict=True):
         _draw_number(panel, births, number, colours, matches)
@@ -116,79 +120,57 @@ def _colours(births: Sequence[Born]) -> tuple[dict[Life, str], int]:
 
 def _numbers(births: Sequence[Born]) -> list[str]:
     """Return the hyperparameters that differ between policies."""
-    found: dict[str, set[float]] = {}
-    for born in births:
-        for number, value in born.hyperparameters.items():
-            found.setdefault(number, set()).add(value)
-    return [number for number, values in found.items() if len(values) > 1][:MOST_NUMBERS]
+    pairs = dict.fromkeys(pair for born in births for pair in born.hyperparameters.items())
+    values = Counter(number for number, _ in pairs)
+    return [number for number, count in values.items() if count > 1][:MOST_NUMBERS]
 
 
 def _draw_lives(
     axes: Axes,
     births: Sequence[Born],
-    rows: dict[str, int],
+    height: Callable[[Life], float | None],
     colours: dict[Life, str],
     matches: int,
+    width: float,
 ) -> None:
-    """Draw a line for each policy in the row of its place, and one from its parent at birth."""
+    """Draw a line at the height of each policy while it is alive, and one from its parent."""
     ends = _ends(births, matches)
     for life, born in _lives(births).items():
-        if born.policy not in rows:
+        y, parent = height(life), _parent(born)
+        if y is None:
             continue
-        row, colour = rows[born.policy], colours.get(life, QUIET)
-        alive = life in colours
+        colour, alive = colours.get(life, QUIET), life in colours
+        above = None if parent is None else height(parent)
+        if above is not None and above != y:
+            x = [born.matches, born.matches]
+            axes.plot(x, [above, y], color=colour, lw=0.4 * width, alpha=0.6, zorder=1.5)
         axes.plot(
             [born.matches, ends[life]],
-            [row, row],
+            [y, y],
             color=colour,
-            lw=2.2 if alive else 1.0,
+            lw=width if alive else 0.5 * width,
             alpha=1.0 if alive else 0.45,
             solid_capstyle="butt",
-            zorder=2.0,
+            zorder=2.0 if alive else 1.5,
         )
-        if born.generation == 0:
-            continue
-        axes.plot(born.matches, row, "o", color=colour, markersize=3.0, zorder=3.0)
-        if born.parent in rows:
-            axes.plot(
-                [born.matches, born.matches],
-                [rows[born.parent], row],
-                color=colour,
-                lw=0.8,
-                alpha=0.8 if alive else 0.35,
-                zorder=1.5,
-            )
 
 
 def _draw_number(
     axes: Axes, births: Sequence[Born], number: str, colours: dict[Life, str], matches: int
 ) -> None:
     """Draw the value of a hyperparameter of each policy while it is alive."""
-    ends = _ends(births, matches)
-    lives = _lives(births)
-    values = [b.hyperparameters[number] for b in births if number in b.hyperparameters]
-    if min(values) > 0.0 and max(values) >= DECADES * min(values):
+    values = {
+        life: born.hyperparameters[number]
+        for life, born in _lives(births).items()
+        if number in born.hyperparameters
+    }
+    low, high = min(values.values()), max(values.values())
+    if low > 0.0 and high >= DECADES * low:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(numticks=5))
         axes.yaxis.set_minor_formatter(NullFormatter())
-    for life, born in lives.items():
-        value = born.hyperparameters.get(number)
-        if value is None:
-            continue
-        colour, alive = colours.get(life, QUIET), life in colours
-        parent = _parent(born)
-        above = lives[parent].hyperparameters.get(number) if parent in lives else None
-        if above is not None and above != value:
-            axes.plot([born.matches, born.matches], [above, value], color=colour, lw=0.6, alpha=0.5)
-        axes.plot(
-            [born.matches, ends[life]],
-            [value, value],
-            color=colour,
-            lw=1.5 if alive else 0.8,
-            alpha=0.9 if alive else 0.4,
-            zorder=2.0 if alive else 1.5,
-        )
-    # Not as powers: a policy may be called $, so that nothing here is read as a formula.
+    _draw_lives(axes, births, values.get, colours, matches, 1.5)
+    # No powers: a policy may be called $, so nothing here is read as a formula.
     axes.yaxis.set_major_formatter(lambda at, _: f"{at:g}")
     axes.set_title(number, color=INK)
     axes.grid(axis="y")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import Circle, Ellipse, FancyArrowPatch
+from matplotlib.patches import Circle, Ellipse
 
 from remuda.analysis.mds import PolicyMap, payoff_map
 from remuda.analysis.payoff import Numbers, Payoffs
@@ -21,6 +21,7 @@ from remuda.ui.pictures.drawing import (
     QUIET,
     Picture,
     add_panel,
+    mark_points,
     matches_in_words,
     name_points,
     new_figure,
@@ -105,25 +106,28 @@ def _draw_plane(axes: Axes, found: Analysis, planes: CyclicPlanes, plane: int) -
     points, errors = planes.found.coordinates[plane], planes.errors[plane]
     names = shorten(found.payoffs.names)
     count = len(names)
-    radius = 3.2 if count <= FEW else 2.0
     scale = float(np.abs(points).max()) or 1.0
-    _set_square(axes, 1.32 * scale if count <= FEW else 1.22 * scale)
+    reach = (1.32 if count <= FEW else 1.22) * scale
+    axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xticks=[], yticks=[])
+    axes.spines[:].set_visible(True)
+    axes.spines[:].set_color(FAINT)
     part = planes.found.explained[plane]
     axes.set_title(f"Plane {plane + 1}: {part:.0%} of the cycles", pad=16.0)
-    _quiet_frame(axes)
     for share in (0.5, 1.0):
         axes.add_patch(Circle((0, 0), share * scale, fill=False, edgecolor=FAINT, linewidth=0.8))
     axes.plot(0, 0, "+", color=QUIET, markersize=6)
     if count <= FEW:
         for point, error in zip(points, errors, strict=True):
             axes.add_patch(Circle(point, error, color=BLUE, alpha=0.10, linewidth=0))
-    axes.plot(*points.T, "o", color=BLUE, markersize=2 * radius, markeredgewidth=0, zorder=3)
+    mark_points(axes, points, BLUE, count)
     order = np.argsort(-np.linalg.norm(points, axis=1), kind="stable")
     cycle = found.cycles.strongest
     if plane == 0 and cycle is not None:
         loop = [found.payoffs.names.index(name) for name in cycle.names]
         order = np.array([*loop, *(place for place in order if place not in loop)])
-        _draw_cycle(axes, points[loop], radius)
+        arrow = {"arrowstyle": "-|>", "color": ORANGE, "shrinkA": 5.0, "shrinkB": 5.0}
+        for begin, end in zip(points[loop], np.roll(points[loop], -1, axis=0), strict=True):
+            axes.annotate("", tuple(end), tuple(begin), arrowprops=arrow, zorder=2.5)
     axes.annotate(
         "beats those counterclockwise  ↺",
         (0.0, 1.0),
@@ -136,45 +140,13 @@ def _draw_plane(axes: Axes, found: Analysis, planes: CyclicPlanes, plane: int) -
     return name_points(axes, points, names, order)
 
 
-def _draw_cycle(axes: Axes, points: Numbers, radius: float) -> None:
-    """Draw arrows from each point to the next."""
-    for begin, end in zip(points, np.roll(points, -1, axis=0), strict=True):
-        axes.add_patch(
-            FancyArrowPatch(
-                tuple(begin),
-                tuple(end),
-                arrowstyle="-|>",
-                mutation_scale=9.0,
-                shrinkA=radius + 2.0,
-                shrinkB=radius + 2.0,
-                color=ORANGE,
-                linewidth=1.1,
-                zorder=2.5,
-            )
-        )
-
-
-def _set_square(axes: Axes, reach: float, middle: tuple[float, float] = (0.0, 0.0)) -> None:
-    axes.set_xlim(middle[0] - reach, middle[0] + reach)
-    axes.set_ylim(middle[1] - reach, middle[1] + reach)
-
-
-def _quiet_frame(axes: Axes) -> None:
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.spines[:].set_visible(True)
-    axes.spines[:].set_color(FAINT)
-
-
 def diversity_picture(found: Analysis, rng: np.random.Generator) -> Picture:
-    """Draw policies as points that are near each other where they fare alike."""
+    """Draw policies as points, near each other if their payoffs are similar."""
     name, heading = "diversity", "Diversity"
     payoffs, count = found.payoffs, len(found.payoffs.names)
     if count < 3:
         return Picture(name, heading, "Two policies lie on a line, whatever they do.")
-    if found.diversity is None:
-        return Picture(name, heading, found.in_words()["diversity"])
-    if found.diversity.null_share > 1.0 - found.diversity.level:
+    if found.diversity is None or found.diversity.null_share > 1.0 - found.diversity.level:
         return Picture(name, heading, found.in_words()["diversity"])
     where = payoff_map(payoffs, rng, draws=SAMPLES)
     extents = np.ptp(where.positions, axis=0)
@@ -195,26 +167,16 @@ def _draw_map(axes: Axes, where: PolicyMap, found: Analysis) -> int:
     points = where.positions
     names = shorten(found.payoffs.names)
     count = len(names)
-    radius = 3.4 if count <= FEW else 2.3
     middle = (points.max(0) + points.min(0)) / 2.0
     reach = float(np.abs(points - middle).max()) or 1.0
     reach *= 1.3 if count <= FEW else 1.2
-    _set_square(axes, reach, tuple(middle.tolist()))
     lower = reach * float(axes.bbox.height / axes.bbox.width)  # a unit is as long both ways
+    axes.set_xlim(middle[0] - reach, middle[0] + reach)
     axes.set_ylim(middle[1] - lower, middle[1] + lower)
     number_axes(axes, 8)
     axes.set_title("Similarity of policies")
     axes.grid()
-    axes.plot(
-        *points.T,
-        "o",
-        color=BLUE,
-        markersize=2 * radius,
-        markeredgecolor="white",
-        markeredgewidth=0.4,
-        linestyle="none",
-        zorder=3,
-    )
+    mark_points(axes, points, BLUE, count)
     if count <= FEW:
         for point, spread in zip(points, where.spread, strict=True):
             axes.add_patch(_ellipse(point, spread))

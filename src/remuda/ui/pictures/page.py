@@ -1,20 +1,66 @@
-"""The pictures of `remuda analyse`, and a page of them."""
+"""All pictures of an analysis, on a page and in a section of a run's report."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from remuda.analysis.population_report import Analysis
-from remuda.coordinator.run_directory import write_file
-from remuda.ui.html import render, with_pictures
-from remuda.ui.pictures.drawing import Picture, matches_in_words, write_pictures
-from remuda.ui.pictures.gallery import draw_pictures
-from remuda.ui.pictures.ratings import read_ratings
-from remuda.ui.pictures.section import HEADING, section_of
+import numpy as np
+from markupsafe import Markup
 
-PAGE = "analysis.html"
+from remuda.analysis.from_ledger import read_payoffs
+from remuda.analysis.population_report import Analysis, analyse
+from remuda.coordinator.run_directory import RunDirectory, write_file
+from remuda.envs.registry import make_env
+from remuda.errors import RemudaError
+from remuda.population.lineage import read_lineage, read_matches
+from remuda.population.ratings import sides_of
+from remuda.population.roster import Roster
+from remuda.ui.html import render, with_pictures
+from remuda.ui.pictures.drawing import Picture, look, matches_in_words, write_pictures
+from remuda.ui.pictures.lineage import lineage_picture
+from remuda.ui.pictures.maps import diversity_picture, structure_picture
+from remuda.ui.pictures.pareto import analysis_pareto_picture
+from remuda.ui.pictures.ratings import Ratings, ratings_picture, read_ratings
+from remuda.ui.pictures.rows import equilibrium_picture, payoffs_picture, ranking_picture
+
+log = logging.getLogger(__name__)
+
+PREFIX = "report_"
+"""Begins the names of a report's pictures, to tell them from those of `remuda analyse`."""
+HEADING = "Strengths and exploitation"
 NOTE = "Each picture is here as PNG, SVG and PDF; all numbers are in analysis.json."
+SAMPLES = 100
+"""Draws of the payoffs in a report; `remuda analyse` makes more and takes longer."""
+MOST = 64
+"""The most policies that a report analyses."""
+IN_TRAINING = Markup(
+    "These matches were played in training; a policy is one member, whatever its version. "
+    f"At most {MOST} policies. <code>remuda tournament</code> compares the final policies, and "
+    "<code>remuda analyse</code> also writes these pictures as SVG and PDF."
+)
+
+
+def draw_pictures(
+    found: Analysis | None, ratings: Ratings | str | None = None, seed: int = 0
+) -> tuple[Picture, ...]:
+    """Draw all pictures of an analysis and of ratings; those that would show nothing say why."""
+    pictures = []
+    with look():
+        if found is not None:
+            rng = np.random.default_rng(seed)
+            pictures += [
+                payoffs_picture(found),
+                ranking_picture(found),
+                equilibrium_picture(found),
+                structure_picture(found, rng),
+                diversity_picture(found, rng),
+                analysis_pareto_picture(found, rng),
+            ]
+        if ratings is not None:
+            pictures.append(ratings_picture(ratings))
+    return tuple(pictures)
 
 
 def draw_into(
@@ -22,11 +68,7 @@ def draw_into(
 ) -> Path:
     """Write all pictures of an analysis and a page of them into a directory; return its path.
 
-    Args:
-        directory: must exist.
-        found: the analysis.
-        ledger: matches in training, for ratings over time.
-        sides: the team of each seat of the ledger; empty: every seat for itself.
+    Ratings over time are those of the ledger, whose seats play for these sides.
 
     Raises:
         RunDirectoryError: the disk is full or not writable, or the ledger is damaged.
@@ -34,7 +76,7 @@ def draw_into(
     """
     pictures = draw_pictures(found, None if ledger is None else read_ratings(ledger, sides))
     write_pictures(pictures, directory)
-    page = directory / PAGE
+    page = directory / "analysis.html"
     write_file(page, with_pictures(page_of(found, pictures), directory).encode())
     return page
 
@@ -46,5 +88,71 @@ def page_of(found: Analysis, pictures: Sequence[Picture]) -> str:
         heading=HEADING,
         count=len(found.payoffs.names),
         matches=matches_in_words(found.payoffs),
-        section=section_of(found, pictures, note=NOTE),
+        section=_section(found, pictures, note=NOTE),
+    )
+
+
+def write_section(run: RunDirectory) -> Markup:
+    """Analyse the ledger of a run, write the pictures, and return the section of its report."""
+    try:
+        meeting, rated = _sides_of(run)
+    except Exception as error:  # the user's environment knows the sides
+        log.error("no analysis", exc_info=error)
+        words = " ".join(f"the game cannot be made: {type(error).__name__}: {error}".split())
+        return _section(None, (), words)
+    found, why = None, ""
+    try:
+        payoffs = read_payoffs(
+            run.ledger, sides=meeting, keep=lambda ref: not ref.is_frozen, most=MOST
+        )
+        found = analyse(payoffs, np.random.default_rng(0), SAMPLES)
+    except RemudaError as error:
+        why = str(error)
+    try:
+        ratings = read_ratings(run.ledger, rated)
+    except RemudaError as error:
+        ratings = f"{error}."
+    pictures = draw_pictures(found, ratings)
+    write_pictures(pictures, run.path, ("png",), PREFIX)
+    return _section(found, pictures, why, prefix=PREFIX)
+
+
+def draw_lineage(run: RunDirectory) -> Picture | None:
+    """Write the lineage of a run as a picture; return None if no policy was born."""
+    births = read_lineage(run.ledger)
+    if not births:
+        return None
+    with look():
+        picture = lineage_picture(births, read_matches(run.ledger))
+    write_pictures([picture], run.path, ("png",), PREFIX)
+    return picture
+
+
+def _sides_of(run: RunDirectory) -> tuple[list[int], list[int]]:
+    """Return the team of each seat: of those that meet others, and of all that are rated."""
+    config = run.read_config()
+    env = make_env(config.game, 1, **config.env.made_with)
+    env.close()
+    roster = Roster.of(config, env.agents)
+    count = len(env.agents)
+    meeting, rated = sides_of(roster.teams, count, roster.taken), sides_of(roster.teams, count)
+    return meeting.tolist(), rated.tolist()
+
+
+def _section(
+    found: Analysis | None,
+    pictures: Sequence[Picture],
+    why: str = "",
+    note: str = IN_TRAINING,
+    prefix: str = "",
+) -> Markup:
+    """Return sentences and pictures as HTML, or why there is no analysis."""
+    return render(
+        "section.html",
+        heading=HEADING,
+        sentences=found.in_words() if found is not None else None,
+        why=why,
+        note=note,
+        pictures=pictures,
+        prefix=prefix,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,6 +21,7 @@ from remuda.ui.pictures.drawing import (
     ORANGE,
     Picture,
     add_panel,
+    mark_points,
     matches_in_words,
     name_points,
     new_figure,
@@ -87,13 +89,7 @@ def analysis_pareto_picture(found: Analysis, rng: np.random.Generator) -> Pictur
 def pareto_picture(objectives: Objectives, front: UncertainFront, source: str) -> Picture:
     """Draw two or three objectives, each pair of them in a panel, and their Pareto front.
 
-    Args:
-        objectives: of the policies.
-        front: of these objectives.
-        source: the origin of the numbers, such as `of 1,000 matches`.
-
-    Raises:
-        UsageError: there are fewer than two objectives, or more than three.
+    `source` is the origin of the numbers, such as `of 1,000 matches`.
     """
     number = objectives.points.shape[1]
     if number not in (2, 3):
@@ -122,11 +118,9 @@ def pareto_picture(objectives: Objectives, front: UncertainFront, source: str) -
 def _draw_pair(axes: Axes, objectives: Objectives, front: UncertainFront, x: int, y: int) -> int:
     """Draw one objective over another; return how many policies are named."""
     points, count = objectives.points[:, [x, y]], len(objectives.names)
-    radius = 3.2 if count <= FEW else 2.2
     first = front.ranks == 0
     spread = np.sqrt(np.diagonal(objectives.covariances, axis1=1, axis2=2)[:, [x, y]])
-    if count > FEW:
-        spread = np.zeros_like(spread)
+    spread *= count <= FEW
     low, high = (points - spread).min(0), (points + spread).max(0)
     # Names stand beside points, so they take more room to the sides.
     room = np.where(high > low, high - low, 1.0) * ((0.26, 0.14) if count <= FEW else 0.14)
@@ -137,27 +131,11 @@ def _draw_pair(axes: Axes, objectives: Objectives, front: UncertainFront, x: int
         _draw_staircase(axes, points[first])
     if spread.any():
         for own, colour in ((first, ORANGE), (~first, BLUE)):
-            axes.errorbar(
-                points[own, 0],
-                points[own, 1],
-                xerr=spread[own, 0],
-                yerr=spread[own, 1],
-                fmt="none",
-                ecolor=colour,
-                elinewidth=0.7,
-                alpha=0.45,
-                zorder=2,
-            )
-    for own, colour, shape in ((~first, BLUE, "o"), (first, ORANGE, "D")):
-        axes.plot(
-            *points[own].T,
-            shape,
-            color=colour,
-            markersize=2 * radius,
-            markeredgecolor="white",
-            markeredgewidth=0.4,
-            zorder=3,
-        )
+            bars: dict[str, Any] = {"ecolor": colour, "elinewidth": 0.7, "alpha": 0.45, "zorder": 2}
+            (xs, ys), (dx, dy) = points[own].T, spread[own].T
+            axes.errorbar(xs, ys, dy, dx, fmt="none", **bars)
+    mark_points(axes, points[~first], BLUE, count)
+    mark_points(axes, points[first], ORANGE, count, "D")
     axes.set_xlabel(f"{objectives.titles[x]} (a match)")
     axes.set_ylabel(f"{objectives.titles[y]} (a match)")
     number_axes(axes)

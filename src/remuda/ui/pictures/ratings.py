@@ -22,6 +22,7 @@ from remuda.ui.pictures.drawing import (
     Picture,
     add_panel,
     count_along_x,
+    mark_points,
     new_figure,
     shorten,
     widest,
@@ -48,11 +49,7 @@ class Ratings:
 
 
 def read_ratings(ledger: Path, sides: Sequence[int] = ()) -> Ratings | str:
-    """Rate the matches of a ledger in their order, or return why not.
-
-    Args:
-        ledger: its path.
-        sides: the team of each seat; empty: every seat for itself.
+    """Rate the matches of a ledger in their order, or return why not; seats play for these sides.
 
     Raises:
         RunDirectoryError: there is no ledger, or it is damaged.
@@ -143,17 +140,8 @@ def _draw_copies(axes: Axes, found: Ratings, copies: Integers, colours: dict[int
         name = history.names[place]
         first_match = int(history.matches[int((history.played[:, place] > 0).argmax())])
         when = found.frozen.get(name, first_match)
-        axes.plot(
-            when,
-            history.ratings[-1, place],
-            "o",
-            color=by_name.get(name.rpartition("@")[0], QUIET),
-            markersize=4.0,
-            markeredgecolor="white",
-            markeredgewidth=0.5,
-            clip_on=False,
-            zorder=3,
-        )
+        point = np.array([[when, history.ratings[-1, place]]], np.float64)
+        mark_points(axes, point, by_name.get(name.rpartition("@")[0], QUIET), COPIES)
         if len(copies) <= WHISKERS:
             ends = history.intervals()[:, -1, place]
             axes.plot([when, when], ends, color=QUIET, lw=0.6, alpha=0.5, zorder=1.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import matplotlib as mpl
@@ -63,13 +64,62 @@ def draw_payoffs(payoffs: Payoffs, order: Integers, ranked: str = "") -> Figure:
     """Draw the mean payoffs as a heat map in this order, with their standard errors."""
     matrix = payoffs.matrix[np.ix_(order, order)]
     errors = payoffs.errors[0][np.ix_(order, order)]
-    norm, map_name = _colours_of(matrix, payoffs.is_zero_sum)
+    count, few = len(order), len(order) <= NUMBERED
     names = shorten([payoffs.names[place] for place in order])
     labels = [f"{name}  {row + 1}" for row, name in enumerate(names)]
-    draw = _payoffs_with_numbers if len(order) <= NUMBERED else _payoffs_of_many
-    figure = draw(matrix, errors, labels, norm, map_name)
-    figure.axes[0].set_xlabel(f"opponent, by its place{ranked}")
+    cell = float(np.clip(5.4 / count, 0.02, 0.24))
+    wide, high = (float(np.clip(4.6 / count, 0.56, 0.9)), 0.44) if few else (cell, cell)
+    left, side, tall = 0.2 + widest(labels, row_size(high)[0]), count * wide, count * high
+    right = left + side + 1.15
+    size = (max(right, 4.2), tall) if few else (right + 2.1 + 0.75, max(tall, 2.1))
+    figure = new_figure(size[0], TOP + size[1] + BOTTOM)
+    axes = add_panel(figure, left, TOP, side, tall)
+    norm, map_name = _colours_of(matrix, payoffs.is_zero_sum)
+    image = axes.imshow(matrix, cmap=map_name, norm=norm, aspect="auto", interpolation="nearest")
+    axes.set_title("Mean payoff of the row against the column")
+    axes.set_xlabel(f"opponent, by its place{ranked}")
+    axes.tick_params(axis="x", length=0)
+    axes.spines[:].set_visible(False)
+    name_rows(axes, labels, high)
+    _colour_bar(figure, image, left + side + 0.15, tall, "mean payoff a match")
+    if few:
+        axes.set_xticks(range(count), [str(place + 1) for place in range(count)])
+        _write_numbers(axes, matrix, errors, lambda value: mpl.colormaps[map_name](norm(value)))
+        return figure
+    lower = add_panel(figure, right, TOP, 2.1, 2.1)
+    spread = np.where(np.eye(count, dtype=np.bool_), np.nan, errors)
+    most = float(np.nanmax(spread, initial=0.0, where=np.isfinite(spread)))
+    image = lower.imshow(spread, cmap="cividis", norm=Normalize(0.0, most or 1.0), aspect="auto")
+    lower.set_title("Standard errors")
+    lower.set_xlabel("opponent, by its place")
+    lower.tick_params(length=0, labelcolor=QUIET)
+    for axis in (axes.xaxis, lower.xaxis, lower.yaxis):
+        places = [0, *range(9, count, 10)]
+        axis.set_ticks(places, [str(place + 1) for place in places])
+    _colour_bar(figure, image, right + 2.1 + 0.1, 2.1, "")
     return figure
+
+
+def _colour_bar(figure: Figure, image: Any, left: float, height: float, words: str) -> None:
+    axes = add_panel(figure, left, TOP, 0.12, height)
+    figure.colorbar(image, cax=axes)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(labelsize=7.5, length=2, labelcolor=QUIET)
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.set_ylabel(words)
+
+
+def _write_numbers(
+    axes: Axes, matrix: Numbers, errors: Numbers, colour_of: Callable[[float], Any]
+) -> None:
+    digits = _digits(matrix, errors)
+    for row, column in np.argwhere(np.isfinite(matrix)).tolist():
+        value, error = _words(matrix[row, column], digits), errors[row, column]
+        if row == column and not error > 0.0:
+            value = value.rstrip("0").rstrip(".") if "." in value else value
+        words = f"{value}\n±{_words(error, digits)}" if error > 0.0 else value
+        colour = _on(colour_of(matrix[row, column]))
+        axes.text(column, row, words, ha="center", va="center", fontsize=7, color=colour)
 
 
 def best_first(found: Analysis) -> Integers:
@@ -87,83 +137,6 @@ def _colours_of(matrix: Numbers, zero_sum: bool) -> tuple[Normalize, str]:
         reach = max(high - even, even - low) or 1.0
         return Normalize(even - reach, even + reach), "RdBu"
     return Normalize(low, high if high > low else low + 1.0), "viridis"
-
-
-def _payoffs_with_numbers(
-    matrix: Numbers, errors: Numbers, labels: list[str], norm: Normalize, map_name: str
-) -> Figure:
-    count = len(labels)
-    wide, high = float(np.clip(4.6 / count, 0.56, 0.9)), 0.44
-    left = 0.2 + widest(labels, 8.5)
-    figure = new_figure(max(left + count * wide + 1.15, 4.2), TOP + count * high + BOTTOM)
-    axes = add_panel(figure, left, TOP, count * wide, count * high)
-    image = _heat(axes, matrix, labels, norm, map_name, high)
-    digits = _digits(matrix, errors)
-    axes.set_xticks(range(count), [str(place + 1) for place in range(count)])
-    for row, column in np.argwhere(np.isfinite(matrix)).tolist():
-        colour = _on(mpl.colormaps[map_name](norm(matrix[row, column])))
-        value, error = _words(matrix[row, column], digits), errors[row, column]
-        if row == column and not error > 0.0:
-            value = value.rstrip("0").rstrip(".") if "." in value else value
-        words = f"{value}\n±{_words(error, digits)}" if error > 0.0 else value
-        axes.text(column, row, words, ha="center", va="center", fontsize=7, color=colour)
-    bar = add_panel(figure, left + count * wide + 0.15, TOP, 0.12, count * high)
-    figure.colorbar(image, cax=bar)
-    _quiet_bar(bar, "mean payoff a match")
-    return figure
-
-
-def _payoffs_of_many(
-    matrix: Numbers, errors: Numbers, labels: list[str], norm: Normalize, map_name: str
-) -> Figure:
-    """Draw the means, and beside them small the colour bar and the standard errors."""
-    count = len(labels)
-    cell = float(np.clip(5.8 / count, 0.02, 0.24))
-    side, small = cell * count, 2.1
-    left = 0.2 + widest(labels, row_size(cell)[0])
-    beside = left + side + 0.35
-    high = TOP + max(side, 0.85 + TOP + small + 0.85) + BOTTOM
-    figure = new_figure(beside + small + 0.25, high)
-    axes = add_panel(figure, left, TOP, side, side)
-    image = _heat(axes, matrix, labels, norm, map_name, cell)
-    bar = add_panel(figure, beside, TOP, small, 0.12)
-    figure.colorbar(image, cax=bar, orientation="horizontal")
-    _quiet_bar(bar, "mean payoff a match")
-    spread = np.where(np.eye(count, dtype=np.bool_), np.nan, errors)
-    lower = add_panel(figure, beside, TOP + 0.85 + TOP, small, small)
-    known = spread[np.isfinite(spread)]
-    shades = Normalize(0.0, float(known.max()) if known.size and known.max() > 0.0 else 1.0)
-    image = lower.imshow(spread, cmap="cividis", norm=shades, aspect="auto")
-    lower.set_title("Standard errors")
-    for tick in (axes.xaxis, lower.xaxis, lower.yaxis):
-        places = [0, *range(9, count, 10)]
-        tick.set_ticks(places, [str(place + 1) for place in places])
-    lower.tick_params(length=0, labelcolor=QUIET)
-    lower.set_xlabel("opponent, by its place")
-    bar = add_panel(figure, beside, TOP + 0.85 + TOP + small + 0.5, small, 0.12)
-    figure.colorbar(image, cax=bar, orientation="horizontal")
-    _quiet_bar(bar, "")
-    return figure
-
-
-def _heat(
-    axes: Axes, matrix: Numbers, labels: list[str], norm: Normalize, map_name: str, height: float
-) -> Any:
-    image = axes.imshow(matrix, cmap=map_name, norm=norm, aspect="auto", interpolation="nearest")
-    axes.set_title("Mean payoff of the row against the column")
-    axes.tick_params(axis="x", length=0)
-    axes.spines[:].set_visible(False)
-    name_rows(axes, labels, height)
-    return image
-
-
-def _quiet_bar(axes: Axes, words: str) -> None:
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    axes.tick_params(labelsize=7.5, length=2, labelcolor=QUIET)
-    upright = axes.bbox.height > axes.bbox.width
-    (axes.yaxis if upright else axes.xaxis).set_major_locator(MaxNLocator(5))
-    (axes.set_ylabel if upright else axes.set_xlabel)(words)
 
 
 def _on(colour: Any) -> str:
