@@ -263,11 +263,11 @@ def test_what_it_sees_is_checked_as_everything_is(tmp_path):
         ),
         (
             {"population": {"policies": ("prey", "one", "two")}},
-            "env.scripted.prey takes the seat .*; give that another name in population.policies",
+            "env.scripted.prey reserves the seat .*; give that another name in population.policies",
         ),
         (
             {"population": {"scripted": {"prey": "random"}}},
-            "env.scripted.prey takes the seat .*; give that another name in population.scripted",
+            "env.scripted.prey reserves the seat .*; give that another name in population.scripted",
         ),
         (
             {"env": {"scripted": dict.fromkeys(AGENTS, "random")}},
