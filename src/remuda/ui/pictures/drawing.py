@@ -237,10 +237,7 @@ SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
 def name_points(
     axes: Axes, points: Numbers, names: Sequence[str], order: Sequence[int] | Integers
 ) -> int:
-    """Name points, [N, 2], in this order, but for names that would cover others; return how many.
-
-    The axes must have their final limits.
-    """
+    """Name points, [N, 2], in this order, except names that cover others; return how many."""
     few = len(names) <= FEW
     size, away = (7.5, 6.0) if few else (5.5, 4.0)
     centres = axes.transData.transform(points)

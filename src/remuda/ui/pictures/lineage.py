@@ -36,10 +36,7 @@ DECADES = 10.0
 
 
 def lineage_picture(births: Sequence[Born], matches: int) -> Picture:
-    """Draw each place over the matches played: its births, parents and hyperparameters.
-
-    The descendants of one initial policy have one colour, if any is alive in the end.
-    """
+    """Draw each place over the matches played: its births, parents and hyperparameters."""
     name, heading = "lineage", "Lineage"
     later = [born for born in births if born.generation > 0]
     if not later:
