@@ -184,7 +184,9 @@ def test_too_few_matches_are_refused_before_anything_is_written(tmp_path):
 def test_agents_of_one_team_do_not_meet(tmp_path, monkeypatch):
     """What is looked at is what `remuda analyse` reads: meetings of two teams."""
     seen = []
-    monkeypatch.setattr(rounds_of, "look_at", lambda payoffs, *_: seen.append(payoffs) or 1 / 0)
+    monkeypatch.setattr(
+        rounds_of, "answer_at_look", lambda payoffs, *_: seen.append(payoffs) or 1 / 0
+    )
     setup = setup_of_entrants(PULL, {}, {"a": "random", "b": always(1, PULL)}, 1)
     with pytest.raises(ZeroDivisionError):
         play_until(setup, BEST, tmp_path / "t")
