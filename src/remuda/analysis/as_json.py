@@ -31,16 +31,17 @@ class Summary:
     def as_summary(self) -> dict[str, Any]:
         """Return plain data; None: unknown."""
         names = [field.name for field in fields(self)]  # type: ignore[arg-type]
-        return {name: _field_as_json(getattr(self, name)) for name in names}
+        return {name: tree_as_json(getattr(self, name)) for name in names}
 
 
-def _field_as_json(value: Any) -> Any:
+def tree_as_json(value: Any) -> Any:
+    """Return plain data of a value and all that it holds; None: not finite, or unknown."""
     if isinstance(value, np.ndarray) and value.dtype.kind != "f":
         return value.tolist()
     if isinstance(value, np.ndarray | float):
         return as_json(value)
     if isinstance(value, Mapping):
-        return {name: _field_as_json(each) for name, each in value.items()}
+        return {name: tree_as_json(each) for name, each in value.items()}
     if isinstance(value, tuple | list):
-        return [_field_as_json(each) for each in value]
+        return [tree_as_json(each) for each in value]
     return value.as_summary() if hasattr(value, "as_summary") else value

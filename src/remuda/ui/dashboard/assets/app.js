@@ -11,7 +11,7 @@ const VIEWS = { runs, run, population, watch, timeline };
 const OF_RUN = { run: "Run", population: "Population", watch: "Watch", timeline: "Timeline" };
 const main = document.getElementById("main"), nav = document.getElementById("nav"), alive = document.getElementById("alive");
 // A page may be looked at on the machine that trains: it works a fiftieth of its time, but asks every
-// ten seconds at least. What is soon over, as reading a long file is, is asked for as it comes.
+// ten seconds at least. What is soon over (such as reading a long file) is requested as it comes.
 const REST = 50, LONGEST = 10000;
 let view = null, timer = null;
 
@@ -19,7 +19,7 @@ function route() {
   const [, page, ...rest] = location.hash.split("/");
   const name = VIEWS[page] ? page : "runs";
   let id = "";
-  try { id = decodeURIComponent(rest.join("/")); } catch { /* no such run, which is told */ }
+  try { id = decodeURIComponent(rest.join("/")); } catch { /* no such run: the page says so */ }
   return { name, id };
 }
 

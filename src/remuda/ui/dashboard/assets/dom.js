@@ -27,7 +27,7 @@ export function fill(element, ...children) {
   append(element, children);
 }
 
-// Milliseconds in which this page did nothing but wait for answers; not for what it told somebody.
+// Milliseconds in which this page did nothing but wait for answers; not what it sent.
 let waited = 0, asking = 0, since = 0;
 export const waitedSoFar = () => waited + (asking ? performance.now() - since : 0);
 

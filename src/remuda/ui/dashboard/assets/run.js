@@ -113,11 +113,11 @@ export function make(main, id) {
     const value = () => { to.value = of()[what.value] ?? ""; };
     const names = () => { fill(what, Object.keys(of()).map((name) => h("option", { value: name }, name))); value(); };
     const stop = h("button", { onclick: () => {
-      if (stop.dataset.sure) tell("It is told to stop", { do: "stop" });
+      if (stop.dataset.sure) tell("Stop requested", { do: "stop" });
       else { stop.dataset.sure = "yes"; fill(stop, "Stop: sure?"); setTimeout(() => { delete stop.dataset.sure; fill(stop, "Stop in order"); }, 4000); }
     } }, "Stop in order");
     names();
-    fill(control, h("div", { class: "bar" }, h("h2", {}, "Control"), h("button", { onclick: () => tell("A checkpoint is asked for", { do: "checkpoint" }) }, "Save a checkpoint"), stop,
+    fill(control, h("div", { class: "bar" }, h("h2", {}, "Control"), h("button", { onclick: () => tell("Checkpoint requested", { do: "checkpoint" }) }, "Save a checkpoint"), stop,
       who, what, to, h("button", { onclick: () => {
         if (to.value === "") fill(said, "Give a number: nothing was set");  // what is half typed is empty too
         else tell("It is set", { do: "set", policy: who.value || null, values: { [what.value]: Number(to.value) } });
@@ -150,7 +150,7 @@ export function make(main, id) {
     return found;
   }
 
-  // What is asked for has changed: where the answer does not come, the next look asks again.
+  // The query has changed; if no answer comes, the next poll asks again.
   function redraw() {
     drawn = -1;
     curves().catch(() => {});
