@@ -92,7 +92,7 @@ def test_a_state_of_another_policy_is_refused(policies):
 def test_only_streams_that_there_are_begin(policies):
     policy = policies("recurrent")
     policy.act(observations_of(policy, 3))
-    with pytest.raises(UsageError, match=r"there are 3 streams, .* of \(2,\)"):
+    with pytest.raises(UsageError, match=r"there are 3 streams, .*shape \(2,\)"):
         policy.begin([True, False])
 
 
@@ -128,14 +128,14 @@ def test_several_threads_may_ask(policies):
 
 
 def test_batches_of_many_sizes_take_no_memory(policies, monkeypatch):
-    policy, room, passes = policies("ppo"), ActingStack.room, []
+    policy, room, passes = policies("ppo"), ActingStack.padded_pass, []
 
     def noted(stack, *sizes):
         inputs, forward = room(stack, *sizes)
         passes.append(weakref.ref(forward))
         return inputs, forward
 
-    monkeypatch.setattr(ActingStack, "room", noted)
+    monkeypatch.setattr(ActingStack, "padded_pass", noted)
     for count in range(59, 0, -1):  # with the largest first its memory is made once
         policy.act(observations_of(policy, 1).repeat(count, 0))
     gc.collect()
@@ -230,7 +230,7 @@ def test_policies_of_several_threads_leave_torch_as_it_was(policies, monkeypatch
     inside, asks, found = threading.Event(), threading.Event(), {}
     slow, other = copy.deepcopy(policies("ppo")), policies("dqn with frames")
     seen = observations_of(slow, 2), observations_of(other, 2)
-    room = ActingStack.room
+    room = ActingStack.padded_pass
 
     def waits(stack, *sizes):
         if not inside.is_set():  # the first that computes
@@ -246,7 +246,7 @@ def test_policies_of_several_threads_leave_torch_as_it_was(policies, monkeypatch
         other.act(seen[1])
         found["after"] = torch.get_num_threads()
 
-    monkeypatch.setattr(ActingStack, "room", waits)
+    monkeypatch.setattr(ActingStack, "padded_pass", waits)
     thread = threading.Thread(target=ask)
     thread.start()
     slow.act(seen[0])

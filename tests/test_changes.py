@@ -160,8 +160,7 @@ def test_all_that_may_change_can_be_gone_on_with(algorithm, tmp_path):
     result, counts = run(tmp_path / "run", resume=True, **overlay(tree, {"policy": policy}))
     assert all(np.isfinite(weights).all() for weights in result.values())
     assert counts["learn"][:, 0].min() > 10
-    silent = {"time_budget"} | (set() if algorithm == "ppo" else {"ppo.minibatches"})
-    noted = {f"policy.{key}" for key in OF_POLICY if key not in silent}
+    noted = {f"policy.{key}" for key in OF_POLICY if key != "time_budget"}
     assert set(lines(tmp_path / "run")[0]["changes"]) == {*noted, "run.turns"}
 
 

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 import remuda
-from remuda import judge
+from remuda import best_checkpoint
 from remuda.config import load_config
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs import closing
@@ -407,12 +407,12 @@ class Silent:
 def test_a_measurement_that_hangs_is_told_and_makes_room(tmp_path, monkeypatch):
     """Red before: no checkpoint was measured from then on, without a word."""
     now, silent = [0.0], Silent()
-    monkeypatch.setattr(judge.forkserver, "start", silent.start)
-    monkeypatch.setattr(judge, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(best_checkpoint.forkserver, "start", silent.start)
+    monkeypatch.setattr(best_checkpoint, "time", SimpleNamespace(monotonic=lambda: now[0]))
     config = load_config({"game": "kuhn_poker", "run": {"evaluate_seconds": 5.0}})
-    process = judge.MeasuringProcess(config, (), RunDirectory(tmp_path))
+    process = best_checkpoint.MeasuringProcess(config, (), RunDirectory(tmp_path))
     process.begin(7, {})
-    now[0] = 10.0 + judge.SLACK - 0.1
+    now[0] = 10.0 + best_checkpoint.SLACK - 0.1
     assert process.outcome(0.0) is None
     now[0] += 0.2
     outcome = process.outcome(0.0)

@@ -37,14 +37,14 @@ def test_one_full_row_does_not_widen_the_others():
 
 def all_in_one_memory(actor, stack):
     """Whether the passes of a turn are all given their inputs in the stack's own array."""
-    found, room = [], stack.room
+    found, room = [], stack.padded_pass
 
     def noted(*which):
         inputs, forward = room(*which)
         found.append(np.shares_memory(inputs, stack.inputs))
         return inputs, forward
 
-    stack.room = noted
+    stack.padded_pass = noted
     actor.work()
     return len(found) > 0 and all(found)
 

@@ -121,7 +121,7 @@ def test_an_agent_that_comes_back_acts_in_turn_too(ends, back):
         for name in env.agent_iter(60):
             _, _, terminated, truncated, _ = env.last()
             over = terminated or truncated
-            (dead if over else acted).append((int(env._table.game._turn[0]), name[-1]))
+            (dead if over else acted).append((int(env._game._turn[0]), name[-1]))
             env.step(None if over else 1)
         by_turn = ["".join(name for at, name in acted if at == turn) for turn in range(5)]
         away = "012" if ends and back == "turn" else "02"

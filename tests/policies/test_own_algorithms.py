@@ -103,7 +103,7 @@ def test_settings_of_its_own_are_known_by_name():
         load_config({"game": "tag", "policy": {"algorithm": SOFT, "settings": {"tao": 0.5}}})
     with pytest.raises(ConfigError, match=r"policy.settings.tau is 'slow': it is a number in "):
         load_config({"game": "tag", "policy": {"algorithm": SOFT, "settings": {"tau": "slow"}}})
-    with pytest.raises(ConfigError, match=r"settings.tau: ppo has no such; it has none of its own"):
+    with pytest.raises(ConfigError, match=r"settings.tau: ppo has no such; it has none"):
         load_config({"game": "tag", "policy": {"algorithm": "ppo", "settings": {"tau": 0.5}}})
 
 
