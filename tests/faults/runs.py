@@ -161,7 +161,7 @@ class StopsWhileSampling(LearnerRole):
             is_its_own = words[:2] == ("replay", "agent_0")
             return StopsWhenAsked(random, lambda: has_rehearsed) if is_its_own else random
 
-        with mock.patch.object(learner_role, "stream", stopping):
+        with mock.patch.object(learner_role, "make_rng", stopping):
             group = super().build()
         has_rehearsed.append(True)
         if self.specs[0].name == "agent_0":

@@ -82,7 +82,7 @@ sys.argv[1:] = ["train", "--schedule", "sequential", "--run.turns", "1", "--run.
 main()
 """
     done, (code, told) = start(tmp_path, script), TOLD[name]
-    again = "its report can be made by: remuda report run"
+    again = f"its report can be made by: remuda report {tmp_path / 'run'}"
     assert (done.returncode, done.stderr) == (code, f"{told}; {again}\n")
     assert "greedy return" in done.stdout
     assert (tmp_path / "run" / "summary.json").exists()
@@ -90,14 +90,14 @@ main()
 
 def test_a_second_one_in_greedy_play_tells_how_the_policies_can_be_measured(tmp_path):
     script = """
-from remuda import training
-training.evaluate = lambda *_, **__: (stubborn.swallow(), stubborn.swallow())
+from remuda import finish
+finish.evaluate = lambda *_, **__: (stubborn.swallow(), stubborn.swallow())
 from remuda.__main__ import main
 sys.argv[1:] = ["train", "--schedule", "sequential", "--run.turns", "1", "--run.directory", "run"]
 main()
 """
     done = start(tmp_path, script)
-    again = "the policies are saved; they can be measured by: remuda evaluate run"
+    again = f"the policies are saved; they can be measured by: remuda evaluate {tmp_path / 'run'}"
     assert (done.returncode, done.stderr) == (130, f"remuda: interrupted; {again}\n")
     assert done.stdout.count("went on") == 1, "the first one only ends greedy play"
     assert (tmp_path / "run" / "summary.json").exists()
