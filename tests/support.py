@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from gymnasium.spaces import Box, Discrete
 
+from remuda.envs.scripted import turns
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.transition_replay import Batch
 from remuda.types import AgentSpec, TurnResult
@@ -193,3 +194,23 @@ def assert_equal(one, other):
     for name, weights in one[1].items():
         for key, values in weights.items():
             assert (other[1][name][key] == values).all()
+
+
+def play_episodes(env, policies, episodes, seed=0):
+    """Return each agent's returns by scripted policies: [episodes * num_envs, num_agents].
+
+    They are those of the first episodes of each copy, without those that were over when they began.
+    NaN: the agent took no part.
+    """
+    returns = np.zeros((env.num_envs, env.num_agents))
+    took_part = np.zeros(returns.shape, np.bool_)
+    found = [[] for _ in range(env.num_envs)]
+    for result, over, acted in turns(env, policies, np.random.default_rng(seed)):
+        returns += result.rewards
+        took_part |= acted
+        for copy in np.flatnonzero(over & took_part.any(1)):
+            found[copy].append(np.where(took_part[copy], returns[copy], np.nan))
+        returns[over], took_part[over] = 0.0, False
+        if all(len(played) >= episodes for played in found):
+            break
+    return np.array([one for played in found for one in played[:episodes]])

@@ -17,7 +17,7 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import margin, play_across
 from remuda.double_oracle.matches import play_pairs
 from remuda.envs.registry import find_game, make_env
-from remuda.envs.scripted import at_random, play_episodes
+from remuda.envs.scripted import at_random
 from remuda.errors import UsageError
 from remuda.evaluate import play_recorded
 from remuda.evaluation import Evaluation, Limits
@@ -28,6 +28,7 @@ from remuda.saved_weights import load_run
 from remuda.ui.cli import run
 from remuda.ui.histories import write_histories
 from remuda.ui.playing import episode
+from support import play_episodes
 
 GUESTS, TWO = "absent_agents:Guests", "absent_agents:two_hosts"
 

@@ -49,7 +49,6 @@ def test_of_play_that_is_cut_as_many_episodes_of_each_copy_count(population):
         lambda copies: actor_for_play(config, weights, copies, 0),
         tuple(weights),
         400,
-        (),
         copies=100,
         limits=limits,
     )
@@ -77,7 +76,6 @@ def test_play_that_is_cut_before_each_copy_has_finished_an_episode_measures_noth
         lambda copies: actor_for_play(config, weights, copies, 0),
         tuple(weights),
         50,
-        (),
         copies=50,
         limits=Limits(interrupted=lambda: next(turns) >= 10),
     )

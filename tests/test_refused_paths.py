@@ -63,9 +63,9 @@ def test_a_name_that_is_too_long_for_the_disk_is_told(key, tmp_path, capsys):
 def test_all_seats_scripted_is_refused(tmp_path):
     tree = {"env": {"scripted": {"agent_0": "random", "agent_1": "random"}}}
     told = (
-        r"env.scripted takes all seats of rock_paper_scissors \(agent_0, agent_1\), so that no "
-        "policy learns; leave env.scripted.agent_0 out, or let them play by `remuda play "
-        "rock_paper_scissors`"
+        r"env.scripted takes all seats of rock_paper_scissors \(agent_0, agent_1\), and none is "
+        "left to policies that learn; leave env.scripted.agent_0 out, or let them play by "
+        "`remuda play rock_paper_scissors`"
     )
     with pytest.raises(ConfigError, match=told):
         remuda.train("rock_paper_scissors", run={"directory": tmp_path / "run"}, **tree)

@@ -9,7 +9,7 @@ import torch
 
 import remuda
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.envs.wrapped import Wrapped
+from remuda.envs.recorded import Wrapped
 from remuda.errors import UsageError
 from remuda.evaluate import actor_for_play
 from remuda.saved_weights import load_run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,11 +13,11 @@ from remuda.actor.actor import Actor
 from remuda.actor.fixed_seats import FixedSeats
 from remuda.actor.make_seats import make_policy_groups, make_seats
 from remuda.actor.match_seats import MatchSeats
+from remuda.actor.scripted_seats import ScriptedSeats, reserved_members
 from remuda.config import Config
 from remuda.envs.recorded import PlayedEpisodes, Recorded
 from remuda.envs.registry import GAMES, find_game, make_env
 from remuda.envs.vector_env import VectorEnv
-from remuda.envs.wrapped import with_scripted
 from remuda.evaluation import Evaluation, Limits
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.population.league import League
@@ -72,9 +72,8 @@ def evaluate(
     def make_actor(copies: int) -> Actor:
         return actor_for_play(config, snapshots, copies, seed, scripted, explores, seating)
 
-    silent = {*config.env.scripted, *(scripted or {})}
     with libraries_kept():
-        play = partial(play_episodes, make_actor, tuple(snapshots), episodes, silent)
+        play = partial(play_episodes, make_actor, tuple(snapshots), episodes)
         played = play(*_copies_within(config, episodes, limits or Limits()))
     return replace(played, sampled=explores)
 
@@ -139,9 +138,8 @@ def play_recorded(
         recorded[-1].start()
         return actor
 
-    silent = config.env.scripted
     with libraries_kept():
-        play = partial(play_episodes, make_actor, tuple(snapshots), episodes, silent)
+        play = partial(play_episodes, make_actor, tuple(snapshots), episodes)
         found = play(*_copies_within(config, episodes, Limits(seconds)))
     return RecordedPlay(recorded[-1], episodes, found.cut)
 
@@ -172,14 +170,12 @@ def play_episodes(
     make_actor: Callable[[int], Actor],
     policies: Sequence[str],
     episodes: int,
-    silent: Collection[str],
     copies: int,
     limits: Limits,
 ) -> Evaluation:
     """Play equally many episodes in each copy, and return what each agent earned.
 
-    `make_actor` makes an actor with so many copies; `policies` are those with reported returns;
-    policies of `silent` agents do not play.
+    `make_actor` makes an actor with so many copies; `policies` are those with reported returns.
     """
     begun = time.monotonic()
 
@@ -187,7 +183,7 @@ def play_episodes(
         return time.monotonic() - begun
 
     def play(copies: int) -> _Play:
-        return _Play(make_actor(copies), episodes, set(silent))
+        return _Play(make_actor(copies), episodes)
 
     cut = ""
     with threads(1):  # as actors play; more threads compete for a busy machine
@@ -223,11 +219,11 @@ class _Episode:
 class _Play:
     """Equally many episodes in each copy of an environment."""
 
-    def __init__(self, actor: Actor, episodes: int, silent: set[str]) -> None:
+    def __init__(self, actor: Actor, episodes: int) -> None:
         copies = actor.env.num_envs
         quota = np.full(copies, episodes // copies)
         quota[: episodes % copies] += 1
-        self.actor, self._quota, self._silent = actor, quota, silent
+        self.actor, self._quota = actor, quota
         self._played: list[list[_Episode]] = [[] for _ in range(copies)]
         self.over = 0  # finished episodes that count
         self._dealt = actor.seats if isinstance(actor.seats, MatchSeats) else None
@@ -243,10 +239,9 @@ class _Play:
             return
         earned = []
         if self._dealt is not None:
-            for i, policy in enumerate(self._dealt.sitting(env)):
-                plays = self.actor.env.agents[i].name not in self._silent
-                if plays and not np.isnan(returns[i]):
-                    earned.append((policy, float(returns[i])))
+            for agent, policy in self._dealt.sitting(env).items():
+                if not np.isnan(returns[agent]):
+                    earned.append((policy, float(returns[agent])))
         history = self.actor.env.history(env)
         self._played[env].append(_Episode(returns, episode_metrics, history, tuple(earned)))
         self.over += 1
@@ -326,10 +321,13 @@ def actor_for_play(
     env = make_env(config.game, copies, **config.env.made_with)
     env.check = config.env.check
     specs = policy_specs(config, env.agents)
-    random = make_rng(seed, "evaluation", "scripted")
-    env = with_scripted(
-        find_game(config.game), env, {**config.env.scripted, **(scripted or {})}, random
+    members = reserved_members(
+        find_game(config.game),
+        env,
+        {**config.env.scripted, **(scripted or {})},
+        make_rng(seed, "evaluation", "scripted"),
     )
+    handwritten = ScriptedSeats(env, members) if members else None
     env = wrap(env)
     if seating is None:  # of a population, those whose places were not empty
         specs = tuple(spec for spec in specs if spec.name in snapshots)
@@ -350,8 +348,8 @@ def actor_for_play(
     }
     scoreboard = Scoreboard(tuple(spec.name for spec in specs))
     if not config.population.dealt or seating is not None:
-        return seated_actor(env, specs, ready, seed, config.env.check)
-    seats = _dealt(config, env, specs, scoreboard, seed)
+        return seated_actor(env, specs, ready, seed, config.env.check, handwritten)
+    seats = _dealt(config, env, specs, scoreboard, seed, handwritten)
     seats.take(ready)
     random = make_rng(seed, "evaluation", "env")
     return Actor(env, seats, scoreboard.play(), random, check=config.env.check)
@@ -363,18 +361,24 @@ def seated_actor(
     snapshots: Mapping[str, Snapshot],
     seed: int,
     check: bool = True,
+    scripted: ScriptedSeats | None = None,
 ) -> Actor:
     """Return an actor with a policy on each seat, in the order of the agents, and without noise."""
     scoreboard = Scoreboard(tuple(spec.name for spec in specs))
     own = make_seats(env, specs, scoreboard, seed=seed, purpose="evaluation", noisy=False)
-    seats = FixedSeats(env, own)
+    seats = FixedSeats(env, own, scripted=scripted)
     seats.take(snapshots)
     random = make_rng(seed, "evaluation", "env")
     return Actor(env, seats, scoreboard.play(), random, check=check)
 
 
 def _dealt(
-    config: Config, env: VectorEnv, specs: tuple[PolicySpec, ...], scoreboard: Scoreboard, seed: int
+    config: Config,
+    env: VectorEnv,
+    specs: tuple[PolicySpec, ...],
+    scoreboard: Scoreboard,
+    seed: int,
+    scripted: ScriptedSeats | None,
 ) -> MatchSeats:
     """Return seats that are dealt to live policies as in training, with a separate table."""
     names = [spec.name for spec in specs]
@@ -392,4 +396,4 @@ def _dealt(
     policy_groups = make_policy_groups(
         env, specs, league, {}, seed=seed, purpose="evaluation", noisy=False
     )
-    return MatchSeats(env, policy_groups, league, scoreboard.policies_of())
+    return MatchSeats(env, policy_groups, league, scoreboard.policies_of(), scripted=scripted)

@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from remuda.actor.scripted_seats import load_scripted
+from remuda.actor.scripted_seats import load_scripted, reserved_members
 from remuda.config import Config
 from remuda.envs.adapters.lasting_state import lasting_state, lasting_words
 from remuda.envs.closing import note
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.vector_env import VectorEnv
-from remuda.envs.wrapped import with_scripted
-from remuda.errors import ConfigError
 from remuda.evolution.setup import check_evolution, with_first_numbers
 from remuda.memory_plan import check_memory, copy_size, size_of_arrays
 from remuda.minibatch_warnings import minibatch_warnings
@@ -93,15 +91,9 @@ def _inspected(config: Config, env: VectorEnv) -> Prepared:
         check_births(config, specs)
         check_evolution(config, specs, Roster.of(config, agents), env.episode_metrics)
         specs = with_first_numbers(config, specs)
-    elif all(agent.name in config.env.scripted for agent in agents):
-        raise ConfigError(
-            f"env.scripted takes all seats of {config.game} "
-            f"({', '.join(agent.name for agent in agents)}), so that no policy learns; leave "
-            f"env.scripted.{agents[0].name} out, or let them play by `remuda play {config.game}`"
-        )
     shares_of(specs)
     game = find_game(config.game)
-    with_scripted(game, env, config.env.scripted, np.random.default_rng(0))
+    reserved_members(game, env, config.env.scripted, np.random.default_rng(0))
     load_scripted(game, config.population.scripted, config.env.workers)
     cores = 1 if config.cluster.used else None  # made again once the nodes are known
     devices = [spec.config.device for spec in specs]

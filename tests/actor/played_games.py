@@ -8,9 +8,9 @@ from pettingzoo import AECEnv
 
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.spaces import observation_converter
+from remuda.envs.recorded import Wrapped
 from remuda.envs.registry import make_env
 from remuda.envs.scripted import room_for
-from remuda.envs.wrapped import Wrapped
 
 NEVER_OVER = -1.0
 """Stands in a transition's place for what was seen after a termination, which nobody reads."""

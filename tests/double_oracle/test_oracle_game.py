@@ -10,10 +10,10 @@ from exploited_policies import always
 from remuda.double_oracle.oracle_game import AgainstTargets
 from remuda.double_oracle.oracles import OracleSettings, config_of, seated_target
 from remuda.envs.contract import VectorEnvContract
-from remuda.envs.scripted import play_episodes
 from remuda.errors import ConfigError
 from remuda.exploiting.target import make_target
 from remuda.population.team_returns import sides_by_agent
+from support import play_episodes
 
 GAME = "rock_paper_scissors"
 

@@ -26,7 +26,8 @@ from remuda.envs.cleanup import (
     harvesters,
 )
 from remuda.envs.contract import VectorEnvContract
-from remuda.envs.scripted import at_random, play_episodes, turns
+from remuda.envs.scripted import at_random, turns
+from support import play_episodes
 
 EVERY = np.ones(1, bool)
 STILL = {"pollution_probability": 0.0, "growth_probability": 0.0, "start_apples": 0}

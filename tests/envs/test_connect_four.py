@@ -5,7 +5,8 @@ import pytest
 
 from remuda.envs.connect_four import ConnectFour, tactician
 from remuda.envs.contract import VectorEnvContract
-from remuda.envs.scripted import at_random, play_episodes
+from remuda.envs.scripted import at_random
+from support import play_episodes
 
 SEEDS, EVERY = np.zeros(1, np.int64), np.ones(1, bool)
 LINES = [

@@ -13,9 +13,9 @@ from envs.test_last_rewards import Odd, OnlyAccumulated, Silent
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.parallel import ParallelCopies
+from remuda.envs.recorded import Wrapped
 from remuda.envs.scripted import at_random, turns
 from remuda.envs.workers import WorkerEnvs
-from remuda.envs.wrapped import Wrapped
 from remuda.scoreboard import NOTES, Scoreboard
 
 

@@ -13,9 +13,9 @@ from remuda.envs.adapters.masks import allow_idle, write_mask
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.registry import GAMES, make_env
-from remuda.envs.scripted import at_random, play_episodes
+from remuda.envs.scripted import at_random
 from remuda.errors import ConfigError, ContractError
-from support import Tape
+from support import Tape, play_episodes
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # they import what is deprecated

@@ -3,8 +3,8 @@
 import pytest
 
 from remuda.envs.registry import GAMES, find_game, make_env
-from remuda.envs.scripted import play_episodes
 from remuda.errors import ConfigError, UnknownGameError
+from support import play_episodes
 
 
 @pytest.mark.parametrize("name", GAMES)

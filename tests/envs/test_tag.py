@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from remuda.envs.contract import VectorEnvContract
-from remuda.envs.scripted import play_episodes
 from remuda.envs.tag import AGENT, DOWN, EMPTY, LEFT, RIGHT, UP, Tag, chase_and_flee
+from support import play_episodes
 
 
 class TestTag(VectorEnvContract):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from remuda.envs.scripted import at_random, play_episodes
+from remuda.envs.scripted import at_random
 from remuda.envs.treasure_hunt import (
     AGENT,
     BONE,
@@ -18,6 +18,7 @@ from remuda.envs.treasure_hunt import (
     TreasureHunt,
     greedy_walker,
 )
+from support import play_episodes
 
 EVERY = np.ones(1, bool)
 

@@ -183,7 +183,7 @@ FREE = "population.births.every replaces policies that may take every seat"
 @pytest.mark.parametrize(
     ("population", "said"),
     [
-        ({"matchmaker": "fixed"}, "the matchmaker fixed names who plays"),
+        ({"matchmaker": "fixed"}, "births.places is for .* and fixed names who plays"),
         ({"births": {"places": 0, "every": 5}}, "population.births.every needs"),
         (
             {"director": "population.test_births:Missing"},

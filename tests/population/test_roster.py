@@ -6,8 +6,8 @@ from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.population.imported import Origin
-from remuda.population.places import Places
 from remuda.population.roster import Roster
+from remuda.population.table_layout import Places
 
 AGENTS = tuple(f"agent_{i}" for i in range(4))
 

@@ -17,10 +17,10 @@ from remuda.policies.spec import policy_specs
 from remuda.population.director import Birth, Freeze, Retire
 from remuda.population.imported import Origin
 from remuda.population.ledger import read_records
-from remuda.population.places import Places
 from remuda.population.records import FRESH, SCRIPTED, PolicyRef
 from remuda.population.roster import Roster
 from remuda.population.setup import expected_shares
+from remuda.population.table_layout import Places
 from remuda.runtime.layout import make_layout
 from remuda.training import train
 from remuda.ui.cli import run as command

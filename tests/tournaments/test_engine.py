@@ -62,7 +62,7 @@ def pair_by_pair(game, players, sampled=False, episodes=1, seed=0):
                         snapshots[agent.name] = replace(who.snapshot, epsilon=rate)
                     return seated_actor(env, tuple(specs), snapshots, seed)
 
-                played = play_episodes(make_actor, (), episodes, (), min(episodes, 100), Limits())
+                played = play_episodes(make_actor, (), episodes, min(episodes, 100), Limits())
                 found.append(played.returns[:, seat].mean())
             means[row, column] = np.mean(found)
     return means

@@ -287,3 +287,10 @@ def test_from_python(trained):
     )
     assert found.scripted == TAKEN
     assert np.max(found.means) <= 2.4 + 1e-6
+
+
+def test_what_is_no_action_is_told():
+    entrants = {"one": "hand_written:none_there_is", "two": "random"}
+    said = "the scripted policy hand_written:none_there_is chooses 1000000 for agent_."
+    with pytest.raises(ConfigError, match=said):
+        play_setup(setup_of_entrants(KUHN, {}, entrants), 1)

@@ -9,6 +9,7 @@ import numpy as np
 
 from remuda.actor.episodes import EpisodeCounter
 from remuda.actor.frames import FrameStack
+from remuda.actor.scripted_seats import ScriptedSeats
 from remuda.actor.seats import Seats
 from remuda.actor.shared_rewards import FixedShares, SharedRewards
 from remuda.actor.stream_arrays import StreamArrays, columns_of
@@ -127,6 +128,7 @@ class FixedSeats(Seats):
         seats: Sequence[Seat],
         mark: Row | None = None,
         shares: FixedShares | None = None,
+        scripted: ScriptedSeats | None = None,
     ) -> None:
         """Take a seat for each agent, in order; raise RunDirectoryError if there are fewer."""
         if len(seats) != env.num_agents:
@@ -134,7 +136,7 @@ class FixedSeats(Seats):
                 f"there are policies for {len(seats)} of the game's {env.num_agents} agents: the "
                 "configuration and the weights do not belong together"
             )
-        self.env, self.seats = env, tuple(seats)
+        self.env, self.seats, self._scripted = env, tuple(seats), scripted
         self._counters = [EpisodeCounter(seat.row[None], mark) for seat in seats]
         self.groups: Sequence[tuple[int, ...]] = env.turn_groups
         self.acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
@@ -192,8 +194,11 @@ class FixedSeats(Seats):
             batch.decide()
 
     def act(self, agent: int) -> None:
-        """Apply the choice to the environment."""
-        self.env.act(agent, self._kinds[agent].chosen(agent))
+        """Apply the choice to the environment; scripted policies choose now."""
+        actions = self._kinds[agent].chosen(agent)
+        if self._scripted is not None:
+            actions = self._scripted.chosen(agent, self._observations[agent], actions)
+        self.env.act(agent, actions)
 
     def outcome(self, result: TurnResult) -> None:
         """Write the outcome of a turn to the rings."""
@@ -249,6 +254,8 @@ class FixedSeats(Seats):
     def state(self) -> State:
         """Return the state of every seat."""
         found: State = {"shares": self._shared.shares.copy()}
+        if self._scripted is not None:
+            found["scripted"] = self._scripted.state()
         for agent, seat in enumerate(self.seats):
             batch, row = self._places[agent]
             found[str(agent)] = {
@@ -264,6 +271,8 @@ class FixedSeats(Seats):
     def restore(self, state: State) -> None:
         """Restore what `state` returned."""
         self._shared.restore(fitting(state, "shares", self._shared.shares, SHARE))
+        if self._scripted is not None:
+            self._scripted.restore(branch(state, "scripted"))
         for agent, seat in enumerate(self.seats):
             saved, (batch, row) = branch(state, str(agent)), self._places[agent]
             seat.stack.restore(seat.index, branch(saved, "acting"))

@@ -53,11 +53,11 @@ class MatchSeats(StreamSeats):
         scripted: ScriptedSeats | None = None,  # chooses for members without a network
         parents: WeightReader | None = None,  # reads what newborns take over
     ) -> None:
-        self._seed, self._initial, self._scripted = seed, initial, scripted
+        self._seed, self._initial = seed, initial
         self._parents = parents
         self._counter = EpisodeCounter(rows, mark)
         kinds = dict.fromkeys(policy_group.kind for policy_group in policy_groups)
-        super().__init__(env, tuple(policy_groups), [*kinds, *other_arrays(env, kinds)])
+        super().__init__(env, tuple(policy_groups), [*kinds, *other_arrays(env, kinds)], scripted)
         self.league, self._rows = league, rows
         self.groups: Sequence[tuple[int, ...]] = env.turn_groups
         keep = {policy_group.kind for policy_group in policy_groups if policy_group.keeps_last_mask}
@@ -91,15 +91,6 @@ class MatchSeats(StreamSeats):
         """Write observations and choices to the rings."""
         for policy_group in self.policy_groups:
             policy_group.decide(group)
-
-    def act(self, agent: int) -> None:
-        """Apply the choices to the environment; scripted policies choose now."""
-        kind = self._kind_of[agent]
-        actions = kind.chosen(agent)
-        if self._scripted is not None:
-            seen = kind.observations[kind.place_of[agent]]
-            actions = self._scripted.chosen(agent, seen, actions)
-        self.env.act(agent, actions)
 
     def observe(self, group: int) -> None:
         """Observe, with masks and rewards so far in this turn."""
@@ -227,13 +218,15 @@ class MatchSeats(StreamSeats):
         """Restore what `lasting` returned."""
         self.league.restore(branch(state, "league"), matches=False)
 
-    def sitting(self, env: int) -> list[str]:
-        """Return, by agent, the policy on its seat in a copy, frozen or not."""
+    def sitting(self, env: int) -> dict[int, str]:
+        """Return, by agent, the policy dealt to its seat in a copy; reserved seats have none."""
         table = self.league.table
-        return [
-            table.names[int(table.occupants.identity[place, POLICY])]
-            for place in self.league.seated[env]
-        ]
+        reserved = self._scripted.reserved if self._scripted is not None else ()
+        return {
+            agent: table.names[int(table.occupants.identity[place, POLICY])]
+            for agent, place in enumerate(self.league.seated[env])
+            if agent not in reserved
+        }
 
     def _shares(self) -> Floats:
         """Return the reward shares of the seated policies: [num_envs, num_agents]."""

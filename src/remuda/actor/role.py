@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from remuda.config import Config
 from remuda.envs.registry import Game, find_game
 from remuda.envs.worker_status import WorkerStatus
-from remuda.envs.wrapped import with_scripted
 from remuda.experience.experience import Experience
 from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.policies.initial import InitialWeights
@@ -24,6 +23,7 @@ from remuda.timeline import Timeline
 
 if TYPE_CHECKING:
     from remuda.actor.actor import Actor
+    from remuda.actor.scripted_seats import ScriptedSeats
     from remuda.actor.seats import Seats
     from remuda.envs.vector_env import VectorEnv
     from remuda.population.dealer import Dealer
@@ -79,14 +79,11 @@ class ActorRole:
 
         config, play, begins = self.config, self.scoreboard.play(self.index), self._begins
         seed_libraries(config.seed, begins, "made")
-        env = with_scripted(
-            self.game,
-            self.make_env(),
-            config.env.scripted,
-            make_rng(config.seed, "scripted", begins),
-        )
+        env = self.make_env()
+        scripted = self._scripted(env, begins)
         seed_libraries(config.seed, begins)  # its module may have seeded them, as in each process
-        seats = self._dealt(env, begins) if self.table is not None else self._fixed(env, begins)
+        make_seats = self._fixed if self.table is None else self._dealt
+        seats = make_seats(env, begins, scripted)
         return Actor(
             env,
             seats,
@@ -110,7 +107,26 @@ class ActorRole:
     def on_process_death(self) -> None:
         """Nothing: learners sleep until there is something to train on."""
 
-    def _fixed(self, env: VectorEnv, begins: str) -> Seats:
+    def _scripted(self, env: VectorEnv, begins: str) -> ScriptedSeats | None:
+        from remuda.actor.scripted_seats import (
+            ScriptedMember,
+            ScriptedSeats,
+            load_scripted,
+            reserved_members,
+        )
+
+        config = self.config
+        rng = make_rng(config.seed, "scripted", begins)
+        members = reserved_members(self.game, env, config.env.scripted, rng)
+        if self.table is not None:
+            found = load_scripted(self.game, config.population.scripted, config.env.workers)
+            for name, policy in found.items():
+                own = policy, make_rng(config.seed, begins, "scripted", name)
+                plays, place = dict.fromkeys(range(env.num_agents), own), self.table.places.of(name)
+                members.append(ScriptedMember(f"population.scripted.{name}", plays, place))
+        return ScriptedSeats(env, members) if members else None
+
+    def _fixed(self, env: VectorEnv, begins: str, scripted: ScriptedSeats | None) -> Seats:
         from remuda.actor.fixed_seats import FixedSeats
         from remuda.actor.make_seats import make_seats
         from remuda.actor.shared_rewards import FixedShares
@@ -134,12 +150,11 @@ class ActorRole:
             {spec.name: spec.config.share_rewards for spec in self.specs},
             self.changes,
         )
-        return FixedSeats(env, seats, self.scoreboard.mark, shares)
+        return FixedSeats(env, seats, self.scoreboard.mark, shares, scripted)
 
-    def _dealt(self, env: VectorEnv, begins: str) -> Seats:
+    def _dealt(self, env: VectorEnv, begins: str, scripted: ScriptedSeats | None) -> Seats:
         from remuda.actor.make_seats import make_policy_groups
         from remuda.actor.match_seats import MatchSeats
-        from remuda.actor.scripted_seats import ScriptedSeats, load_scripted
 
         config = self.config
         assert self.table is not None
@@ -155,10 +170,6 @@ class ActorRole:
             actor=self.index,
         )
         rows = self.scoreboard.policies_of(self.index)
-        scripted: ScriptedSeats | None = None
-        if config.population.scripted:
-            policies = load_scripted(self.game, config.population.scripted, config.env.workers)
-            scripted = ScriptedSeats(env, self.table, policies, seed=config.seed, purpose=begins)
         return MatchSeats(
             env,
             policy_groups,

@@ -1,8 +1,9 @@
-"""Scripted members of a population, on the seats that they are dealt."""
+"""Scripted policies on the seats of an actor: those of `env.scripted`, and dealt members."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
@@ -12,97 +13,91 @@ from remuda.envs.registry import RANDOM, Game
 from remuda.envs.scripted import ScriptedPolicy
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
-from remuda.population.table import Table
-from remuda.rng import make_rng
 from remuda.types import Array, Bools, Integers, State
 
 
+@dataclass(frozen=True)
+class ScriptedMember:
+    """A scripted policy that may sit on some seats of some copies."""
+
+    title: str  # for messages
+    plays: Mapping[int, tuple[ScriptedPolicy, np.random.Generator]]  # by agent
+    place: int | None = None  # in dealt matches; None: it always plays its agents
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The generator that its seats share in a run."""
+        return next(iter(self.plays.values()))[1]
+
+
 class ScriptedSeats:
-    """Chooses for scripted members, beside the networks that choose for all others.
+    """Chooses for scripted policies, beside the networks that choose for all others.
 
     1. A policy is called for an agent in a turn only if it sits there in some copy, and its choices
        count in these copies alone.
-    2. It is called when its action takes effect, so it may look at what agents before it did, as
-       the policies of `env.scripted` do.
-    3. Each has its own random generator: its draws depend on its own seats only.
+    2. It is called when its action takes effect, so it may look at what agents before it did.
+    3. Each member has its own random generators: its draws depend on its own seats only. Policies
+       of `env.scripted` share one.
     """
 
-    def __init__(
-        self,
-        env: VectorEnv,
-        table: Table,
-        policies: Mapping[str, ScriptedPolicy],
-        *,
-        seed: int,
-        purpose: str,
-    ) -> None:
-        """Start without seats; `policies` are by scripted member, and `purpose` names rngs."""
-        self._env, self._policies = env, dict(policies)
-        self._place_of = {name: table.places.of(name) for name in self._policies}
-        self._rng = {name: make_rng(seed, purpose, "scripted", name) for name in self._policies}
-        # by agent, the members that play it, and in which copies
-        self._seated: list[list[tuple[str, Bools]]] = [[] for _ in env.agents]
+    def __init__(self, env: VectorEnv, members: Sequence[ScriptedMember]) -> None:
+        self._env, self._members = env, members
+        # by agent, the policies that play it, and in which copies
+        self._seated: list[list[tuple[ScriptedMember, Bools]]] = []
+        self.reserved = {agent for each in members if each.place is None for agent in each.plays}
         self._bounds = [bounds_of(spec.action_space) for spec in env.agents]
+        self.deal(np.full((env.num_envs, env.num_agents), -1))
 
     def deal(self, seated: Integers) -> None:
-        """Find the members on the newly dealt seats [num_envs, num_agents]."""
-        self._seated = [[] for _ in self._seated]
-        for name, place in self._place_of.items():
-            theirs: Bools = seated == place
+        """Find the members on the newly dealt seats, places [num_envs, num_agents]."""
+        self._seated = [[] for _ in self._env.agents]
+        for member in self._members:
+            if member.place is None:
+                for agent in member.plays:
+                    self._seated[agent].append((member, np.ones(len(seated), np.bool_)))
+                continue
+            theirs: Bools = seated == member.place
             for agent in np.flatnonzero(theirs.any(0)).tolist():
-                self._seated[agent].append((name, theirs[:, agent]))
+                self._seated[agent].append((member, theirs[:, agent]))
 
     def chosen(self, agent: int, observations: Array, actions: Array) -> Array:
         """Return an agent's actions; raise ConfigError where a policy returns invalid ones."""
         if not self._seated[agent]:
             return actions
         actions = actions.copy()
-        for name, copies in self._seated[agent]:
-            chosen = self._ask(name, agent, observations, actions.shape, self._rng[name])
+        for member, copies in self._seated[agent]:
+            policy, rng = member.plays[agent]
+            chosen = np.asarray(policy(self._env, agent, observations, rng))
             acts: Bools = copies & self._env.active[:, agent]
-            if not self._are_actions(agent, chosen[acts]):
-                self._refuse(name, agent, chosen[acts])
+            self._check(member.title, agent, chosen, actions.shape, acts)
             actions[acts] = chosen[acts]
         return actions
 
     def state(self) -> State:
-        """Return the random state of each."""
-        return {name: rng_state(rng) for name, rng in self._rng.items()}
+        """Return the random states of the members of a run."""
+        return {member.title: rng_state(member.rng) for member in self._members}
 
     def restore(self, state: State) -> None:
         """Restore what `state` returned."""
-        for name, rng in self._rng.items():
-            restore_rng(rng, state[name])
+        for member in self._members:
+            restore_rng(member.rng, state[member.title])
 
-    def _are_actions(self, agent: int, chosen: Array) -> bool:
-        """Return whether these are valid: compiled environments do not check."""
-        low, ends = self._bounds[agent]
-        return bool(((chosen >= low) & (chosen < ends)).all())
-
-    def _refuse(self, name: str, agent: int, chosen: Array) -> None:
-        low, ends = self._bounds[agent]
-        found = chosen[~((chosen >= low) & (chosen < ends))].ravel()[0]
-        spec = self._env.agents[agent]
-        raise ConfigError(
-            f"population.scripted.{name} chooses {found} for {spec.name}, whose actions are "
-            f"{spec.action_space}; let it return one of these for each copy"
-        )
-
-    def _ask(
-        self,
-        name: str,
-        agent: int,
-        observations: Array,
-        shape: tuple[int, ...],
-        rng: np.random.Generator,
-    ) -> Array:
-        found = np.asarray(self._policies[name](self._env, agent, observations, rng))
-        if found.shape != shape or found.dtype.kind not in "biuf":
+    def _check(
+        self, title: str, agent: int, chosen: Array, shape: tuple[int, ...], acts: Bools
+    ) -> None:
+        """Refuse invalid actions: compiled environments do not check."""
+        spec, (low, ends) = self._env.agents[agent], self._bounds[agent]
+        if chosen.shape != shape or chosen.dtype.kind not in "biuf":
             raise ConfigError(
-                f"population.scripted.{name} returns {found.dtype} {found.shape} for "
-                f"{self._env.agents[agent].name}; it must return an action for each copy, {shape}"
+                f"{title} returns {chosen.dtype} {chosen.shape} for {spec.name}; it must return "
+                f"an action for each copy, {shape}"
             )
-        return found
+        valid = (chosen[acts] >= low) & (chosen[acts] < ends)
+        if not valid.all():
+            raise ConfigError(
+                f"{title} chooses {chosen[acts][~valid].ravel()[0]} for {spec.name}, whose "
+                f"actions are {spec.action_space}; let it return one of these for each copy"
+            )
 
 
 def bounds_of(space: Space[object]) -> tuple[Array, Array]:
@@ -113,6 +108,21 @@ def bounds_of(space: Space[object]) -> tuple[Array, Array]:
         return space.start, space.start + space.nvec
     assert isinstance(space, Box), f"there are no bounds of {space}"
     return np.full(space.shape, -np.inf), np.full(space.shape, np.inf)
+
+
+def reserved_members(
+    game: Game, env: VectorEnv, scripted: Mapping[str, str], rng: np.random.Generator
+) -> list[ScriptedMember]:
+    """Return the policies of `env.scripted`, which always play their agents."""
+    names, found = [spec.name for spec in env.agents], []
+    for agent, who in scripted.items():
+        if agent not in names:
+            raise ConfigError(
+                f"{game.name} has no agent {agent!r} to be scripted; it has {', '.join(names)}"
+            )
+        plays = {names.index(agent): (game.policy(who), rng)}
+        found.append(ScriptedMember(f"env.scripted.{agent}", plays))
+    return found
 
 
 def load_scripted(

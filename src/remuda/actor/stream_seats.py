@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from remuda.actor.policy_group import PolicyGroup
+from remuda.actor.scripted_seats import ScriptedSeats
 from remuda.actor.seats import Seats
 from remuda.actor.stream_arrays import StreamArrays, columns_of
 from remuda.envs.checks import NONE, first_strange
@@ -43,10 +44,14 @@ class StreamSeats(Seats):
     """Seats whose streams are observed by kind of seat, and gathered by policy to choose."""
 
     def __init__(
-        self, env: VectorEnv, policy_groups: Sequence[PolicyGroup], kinds: Iterable[StreamArrays]
+        self,
+        env: VectorEnv,
+        policy_groups: Sequence[PolicyGroup],
+        kinds: Iterable[StreamArrays],
+        scripted: ScriptedSeats | None,  # chooses for members without a network
     ) -> None:
         """Take the seats; every agent belongs to one of `kinds`."""
-        self.env, self.policy_groups = env, policy_groups
+        self.env, self.policy_groups, self._scripted = env, policy_groups, scripted
         self._kinds = tuple(kinds)
         self._kind_of = {agent: kind for kind in self._kinds for agent in kind.agents}
         places = [(kind, kind.place_of[agent]) for agent, kind in sorted(self._kind_of.items())]
@@ -113,6 +118,15 @@ class StreamSeats(Seats):
         """Run forward passes, and choose for every stream."""
         for policy_group in self.policy_groups:
             policy_group.choose(group, rng)
+
+    def act(self, agent: int) -> None:
+        """Apply the choices to the environment; scripted policies choose now."""
+        kind = self._kind_of[agent]
+        actions = kind.chosen(agent)
+        if self._scripted is not None:
+            seen = kind.observations[kind.place_of[agent]]
+            actions = self._scripted.chosen(agent, seen, actions)
+        self.env.act(agent, actions)
 
     def _forget(self, ended: Bools) -> None:
         """Reset frames and recurrent states where `ended` [num_agents, num_envs]."""

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from remuda.envs.scripted import possibilities
 from remuda.envs.vector_env import VectorEnv
-from remuda.envs.wrapped import Wrapped
 from remuda.types import Array, Bools, Floats, Integers, TurnResult
 
 Numbers = npt.NDArray[np.float64]
@@ -55,6 +54,50 @@ class ObservedStates:
     observations: Array
     masks: Bools | None
     episodes: Integers
+
+
+class Wrapped(VectorEnv):
+    """The game itself, to be played: calls go to it, except those that a subclass overrides."""
+
+    def __init__(self, game: VectorEnv) -> None:
+        self.game = game
+        self.num_envs, self.agents, self.turn_groups = game.num_envs, game.agents, game.turn_groups
+        self.active, self.episode_metrics = game.active, game.episode_metrics
+        self.can_observe_together = game.can_observe_together
+        self.may_return_at_once = game.may_return_at_once
+        self.rewards_so_far = game.rewards_so_far
+        self.first_copy, self.checker = game.first_copy, game.checker
+        self.notes = game.notes
+
+    def warm_up(self) -> None:
+        self.game.warm_up()
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        self.game.reset(seeds, mask)
+
+    def begin_turn(self) -> None:
+        self.game.begin_turn()
+
+    def observe(self, agent: int, out: Array) -> None:
+        self.game.observe(agent, out)
+
+    def mask(self, agent: int, out: Bools) -> None:
+        self.game.mask(agent, out)
+
+    def act(self, agent: int, actions: Array) -> None:
+        self.game.act(agent, actions)
+
+    def end_turn(self) -> TurnResult:
+        return self.game.end_turn()
+
+    def render(self, env: int = 0) -> Array:
+        return self.game.render(env)
+
+    def history(self, env: int = 0) -> list[int] | None:
+        return self.game.history(env)
+
+    def close(self) -> None:
+        self.game.close()
 
 
 class Recorded(Wrapped):

@@ -1,4 +1,4 @@
-"""Play without learning: random actions, handwritten policies, and episodes of them."""
+"""Play without learning: random actions, handwritten policies, and turns of them."""
 
 from __future__ import annotations
 
@@ -115,27 +115,3 @@ def turns(
         result = env.end_turn()
         over = ~np.any(env.active, axis=1)
         yield result, over, acted
-
-
-def play_episodes(
-    env: VectorEnv, policies: Sequence[ScriptedPolicy], episodes: int, seed: int = 0
-) -> Array:
-    """Return each agent's return in the first episodes of each copy.
-
-    Episodes that were over when they began are left out.
-
-    Returns:
-        [episodes * num_envs, num_agents] float64; NaN: the agent took no part.
-    """
-    returns = np.zeros((env.num_envs, env.num_agents))
-    took_part: Bools = np.zeros(returns.shape, np.bool_)
-    found: list[list[Array]] = [[] for _ in range(env.num_envs)]
-    for result, over, acted in turns(env, policies, np.random.default_rng(seed)):
-        returns += result.rewards
-        took_part |= acted
-        for copy in np.flatnonzero(over & took_part.any(1)):
-            found[copy].append(np.where(took_part[copy], returns[copy], np.nan))
-        returns[over], took_part[over] = 0.0, False
-        if all(len(played) >= episodes for played in found):
-            break
-    return np.array([one for played in found for one in played[:episodes]])

@@ -13,9 +13,8 @@ from remuda.population.inheritance import ActingPolicies
 from remuda.population.ledger import MATCH, Ledger
 from remuda.population.matchmaking import Matchmaker
 from remuda.population.records import Numbers, Population
-from remuda.population.refusals import check_seating
 from remuda.population.roster import Roster
-from remuda.population.seating import Seating
+from remuda.population.seating import Seating, check_seating
 from remuda.population.table import Table
 from remuda.population.table_layout import NO_POLICY, POLICY, VERSION
 from remuda.population.team_returns import sides_by_agent

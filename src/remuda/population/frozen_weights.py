@@ -10,8 +10,7 @@ import numpy as np
 from remuda.checkpoint.fitting import COUNT, SHARE, fitting_all
 from remuda.memory.shared import Arena, SharedArrays
 from remuda.population.imported import Imported
-from remuda.population.places import Places
-from remuda.population.table_layout import POLICY, VERSION
+from remuda.population.table_layout import POLICY, VERSION, Places
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.training_state import TrainingLayout
 from remuda.types import Array, Floats, State

@@ -60,6 +60,7 @@ class Matchmaker(ABC):
     def __init__(self, num_seats: int) -> None:
         """Match for so many seats."""
         self.num_seats = num_seats
+        self.dealt_seats: Sequence[int] = range(num_seats)
         self.name = type(self).__name__
         """Its name in messages; the configured name once it is configured."""
         self.past_share = PAST
@@ -85,19 +86,13 @@ class Matchmaker(ABC):
 
     def refuse_empty_seats(self, population: Population) -> None:
         """Raise a `ConfigError` if no policy may take a seat."""
-        nobody = population.view(("nobody", self.num_seats), lambda: self._nobodys_seat(population))
+
+        def find() -> int | None:
+            return next((s for s in self.dealt_seats if not population.for_seat(s)), None)
+
+        nobody = population.view(("nobody", self.num_seats), find)
         if nobody is not None:
             raise ConfigError(f"no policy of the population may take seat {nobody}")
-
-    def dealt_seats(self) -> Sequence[int]:
-        """Return the seats that it deals."""
-        return range(self.num_seats)
-
-    def _nobodys_seat(self, population: Population) -> int | None:
-        for seat in self.dealt_seats():
-            if not (population.live_for_seat(seat) or population.past_for_seat(seat)):
-                return seat
-        return None
 
     def expected_shares(self, population: Population) -> dict[str, float]:
         """Return the mean number of seats per match on which each live policy learns.

@@ -6,9 +6,16 @@ import numpy as np
 
 from remuda.memory.atomic import fence_acquire, fence_release, load, store
 from remuda.memory.shared import SharedArrays
-from remuda.population.places import Places
 from remuda.population.records import Member, PolicyRef
-from remuda.population.table_layout import BORN, NO_POLICY, PARENT, PARENT_VERSION, POLICY, VERSION
+from remuda.population.table_layout import (
+    BORN,
+    NO_POLICY,
+    PARENT,
+    PARENT_VERSION,
+    POLICY,
+    VERSION,
+    Places,
+)
 from remuda.types import Bools, Integers
 
 

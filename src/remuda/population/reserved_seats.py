@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -27,56 +27,44 @@ class ReservedSeats(Matchmaker):
     """
 
     def __init__(self, dealer: Matchmaker, agents: Sequence[str], taken: Sequence[int]) -> None:
-        """Deal the remaining seats."""
         super().__init__(len(agents))
-        self.dealer = dealer
+        self.dealer, self.name = dealer, dealer.name
         self._taken = {seat: PolicyRef(agents[seat], SCRIPTED) for seat in taken}
-        self._left = [seat for seat in range(len(agents)) if seat not in self._taken]
-        self._number = {seat: i for i, seat in enumerate(self._left)}
-        self.name = dealer.name
-        self.begin_at(dealer.proposed)
+        self.dealt_seats = [seat for seat in range(len(agents)) if seat not in taken]
+        self._number = {seat: i for i, seat in enumerate(self.dealt_seats)}
 
     def propose(
         self, population: Population, ledger: Ledger, count: int, rng: np.random.Generator
     ) -> list[Match]:
         """Propose the matchmaker's matches with the reserved seats filled in."""
         self.refuse_empty_seats(population)
-        found = self.dealer.propose(self._others(population), ledger, count, rng)
-        self.proposed = self.dealer.proposed
-        return [
-            Match(
-                match.id,
-                self._with_taken(match.seats),
-                None if match.learns is None else frozenset(self._left[i] for i in match.learns),
-            )
-            for match in found
-        ]
-
-    def dealt_seats(self) -> Sequence[int]:
-        """Return the seats that are not reserved."""
-        return self._left
+        dealt, found = self.dealt_seats, []
+        for match in self.dealer.propose(self._others(population), ledger, count, rng):
+            learns = match.learns and frozenset(dealt[i] for i in match.learns)
+            found.append(Match(match.id, self._with_taken(match.seats), learns))
+        return found
 
     def seat(self, population: Population, ledger: Ledger, rng: np.random.Generator) -> Seating:
         """Return the matchmaker's seating with the reserved seats filled in."""
         return self._with_taken(self.dealer.seat(self._others(population), ledger, rng))
 
     def _with_taken(self, seats: Seating) -> Seating:
-        if len(seats) != len(self._left):
+        dealt = self.dealt_seats
+        if len(seats) != len(dealt):
             raise ConfigError(
                 f"the matchmaker {self.name} deals {len(seats)} seats, and the game has "
-                f"{len(self._left)} besides those that env.scripted takes; let its `seat` return "
-                "one PolicyRef for each"
+                f"{len(dealt)} besides those that env.scripted takes; let its `seat` return one "
+                "PolicyRef for each"
             )
-        sits = self._taken | dict(zip(self._left, seats, strict=True))
+        sits = self._taken | dict(zip(dealt, seats, strict=True))
         return tuple(sits[seat] for seat in range(self.num_seats))
 
     def _others(self, population: Population) -> Population:
         def find() -> Population:
-            gone = set(self._taken.values())
-            others = [self._as_left(m) for m in population.members if m.ref not in gone]
-            found = Population(numbers=population.numbers)
-            for member in others:
-                found.add(member, member.place)
+            found, takers = Population(numbers=population.numbers), set(self._taken.values())
+            for member in population.members:
+                if member.ref not in takers:
+                    found.add(self._renumbered(member), member.place)
             return found
 
         others = population.view(("but for", tuple(self._taken)), find)
@@ -85,12 +73,12 @@ class ReservedSeats(Matchmaker):
         others.leaving = population.leaving
         return others
 
-    def _as_left(self, member: Member) -> Member:
-        """Return a member with renumbered seats; its numbers are the same memory."""
-        found, own = copy.copy(member), member.seats
-        if own is not None:
-            seats = frozenset(self._number[seat] for seat in own if seat in self._number)
-            found.seats = None if len(seats) == len(self._left) else seats
+    def _renumbered(self, member: Member) -> Member:
+        """Return a member with the remaining seats; its numbers are the same memory."""
+        found = copy.copy(member)
+        if member.seats is not None:
+            seats = frozenset(self._number[seat] for seat in member.seats if seat in self._number)
+            found.seats = None if len(seats) == len(self._number) else seats
         return found
 
     def expected_shares(self, population: Population) -> dict[str, float]:
@@ -101,14 +89,9 @@ class ReservedSeats(Matchmaker):
         """Return the matchmaker's answer."""
         return self.dealer.never_dealt(self._others(population))
 
-    def dealt_like(self, member: Member) -> Hashable:
-        """Return the matchmaker's key."""
-        return self.dealer.dealt_like(self._as_left(member))
-
     def begin_at(self, number: int) -> None:
         """Set the number of the next match."""
         self.dealer.begin_at(number)
-        self.proposed = number
 
     def state(self) -> State:
         """Return the matchmaker's state."""
@@ -117,4 +100,3 @@ class ReservedSeats(Matchmaker):
     def restore(self, state: State) -> None:
         """Continue from what `state` returned."""
         self.dealer.restore(state)
-        self.proposed = self.dealer.proposed

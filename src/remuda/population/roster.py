@@ -14,8 +14,8 @@ from remuda.population.imported import Origin
 from remuda.types import AgentSpec
 
 LONGEST = 64
+# places for frozen copies beyond those that play, since a dropped one may still be in a match
 SPARE = 2
-"""Places for frozen copies beyond those that play, since a dropped one may still be in a match."""
 
 
 @dataclass(frozen=True)
@@ -25,35 +25,31 @@ class Roster:
     agents: tuple[str, ...]  # the name of each seat's agent
     first: tuple[str, ...] = ()
     unborn: tuple[str, ...] = ()  # policies that may be born later: places that are empty at first
+    # allowed seats of each policy, scripted ones too, that may not take all
     seats: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """Allowed seats of each policy, scripted ones too, that may not take all."""
-    teams: tuple[str, ...] = ()
-    """The team of each seat; an empty name, or none at all: a side by itself."""
-    scripted: tuple[str, ...] = ()
-    taken: tuple[int, ...] = ()
-    """The seats that `env.scripted` reserves, which are never dealt. Their members are among the
-    scripted, and named after their agents."""
+    teams: tuple[str, ...] = ()  # by seat; an empty name, or none at all: a side by itself
+    scripted: tuple[str, ...] = ()  # with the members on reserved seats, named after their agents
+    taken: tuple[int, ...] = ()  # seats that `env.scripted` reserves, which are never dealt
 
     @staticmethod
     def of(config: Config, agents: Sequence[AgentSpec]) -> Roster:
-        """Resolve the roster.
-
-        If seats are not dealt, there is a policy for each agent, with its name.
-        """
-        if agents and all(agent.name in config.seats_taken for agent in agents):
+        """Resolve the roster; if seats are not dealt, each agent has a policy with its name."""
+        names = tuple(agent.name for agent in agents)
+        if names and set(names) <= set(config.env.scripted):
             raise ConfigError(
-                f"env.scripted takes all seats of {config.game}, and none is left to deal to "
-                f"policies; leave env.scripted.{agents[0].name} out"
+                f"env.scripted takes all seats of {config.game} ({', '.join(names)}), and none is "
+                f"left to policies that learn; leave env.scripted.{names[0]} out, or let them play "
+                f"by `remuda play {config.game}`"
             )
         policies, later = policy_names(config, agents), unborn(config)
         return Roster(
-            tuple(agent.name for agent in agents),
+            names,
             policies[: len(policies) - len(later)],
             later,
             _seats(config, agents, policies) if config.population.dealt else {},
             _teams(config, agents),
             tuple(config.scripted_members),
-            tuple(i for i, agent in enumerate(agents) if agent.name in config.seats_taken),
+            tuple(i for i, name in enumerate(names) if name in config.seats_taken),
         )
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,9 @@ from remuda.population.matchmaking import ForLearner, Matchmaker
 from remuda.population.mixed import Mixed, check_shares
 from remuda.population.own_director import OwnDirector
 from remuda.population.records import SCRIPTED, Member, PolicyRef, Population
-from remuda.population.refusals import check_scripted, check_seating
 from remuda.population.reserved_seats import ReservedSeats
-from remuda.population.roster import Roster
+from remuda.population.roster import Roster, check_name
+from remuda.population.seating import check_seating
 
 _DIRECTOR = "remuda.population.director"
 
@@ -134,33 +135,30 @@ def make_director(
 
 def check_population(config: Config, roster: Roster) -> None:
     """Refuse an impossible population before a run begins, by proposing a match."""
-    check_scripted(config, roster)
-    if config.population.members_from and config.population.matchmaker in ("fixed", "teams"):
-        raise ConfigError(
-            f"population.members_from is for matchmakers that deal seats to frozen copies of any "
-            f"policy, and {config.population.matchmaker} names who plays; take another "
-            "population.matchmaker"
-        )
-    births = config.population.births
-    if births.places and config.population.matchmaker in ("fixed", "teams"):
-        raise ConfigError(
-            f"population.births.places is {births.places}, and the matchmaker "
-            f"{config.population.matchmaker} names who plays; take another matchmaker, or 0"
-        )
+    population, births = config.population, config.population.births
+    if population.matchmaker in ("fixed", "teams"):
+        for key in ("scripted", "members_from", "births.places"):
+            if attrgetter(key)(population):
+                raise ConfigError(
+                    f"population.{key} is for matchmakers that deal seats to any policy, and "
+                    f"{population.matchmaker} names who plays; take another "
+                    f"population.matchmaker, such as random, or leave population.{key} out"
+                )
+    _check_scripted(config, roster)
     if births.every is not None and not births.places:
         raise ConfigError(
             "population.births.every needs population.births.places, at least 1: the weakest "
             "policy retires once the newborn plays elsewhere"
         )
-    if config.population.matchmaker == "league":
-        _check_league(config.population)
-    for name in config.population.policy_shares:
+    if population.matchmaker == "league":
+        _check_league(population)
+    for name in population.policy_shares:
         if name not in roster.policies:
             raise ConfigError(
                 f"population.policy_shares.{name}: there is no policy {name}; there are "
                 f"{', '.join(roster.policies)}"
             )
-    make_director(config.population)
+    make_director(population)
     free = [name for name in roster.policies if roster.is_free(name)]
     if births.every is not None and (
         set(roster.unborn) - set(free) or len(free) < births.places + 2
@@ -171,10 +169,59 @@ def check_population(config: Config, roster: Roster) -> None:
             "population.director choose"
         )
     _check_dealt(config, roster)
-    population = _population(roster, roster.first)
-    matchmaker = make_matchmaker(config.population, roster.among(roster.first))
-    (match,) = matchmaker.propose(population, Ledger(population), 1, np.random.default_rng(0))
-    check_seating(population, match.seats, matchmaker.name, roster.agents)
+    members = _population(roster, roster.first)
+    matchmaker = make_matchmaker(population, roster.among(roster.first))
+    (match,) = matchmaker.propose(members, Ledger(members), 1, np.random.default_rng(0))
+    check_seating(members, match.seats, matchmaker.name, roster.agents)
+
+
+def _check_scripted(config: Config, roster: Roster) -> None:
+    """Refuse scripted policies that cannot be members of a population, or would never play."""
+    population = config.population
+    for agent in roster.takers:
+        for key, names in (("policies", roster.policies), ("scripted", population.scripted)):
+            if agent in names:
+                raise ConfigError(
+                    f"env.scripted.{agent} reserves the seat of {agent} and is called {agent} in "
+                    "the population, and so is another member; give that another name in "
+                    f"population.{key}"
+                )
+    if not population.scripted:
+        return
+    for name in population.scripted:
+        check_name(name, "population.scripted")
+        if name in roster.policies:
+            raise ConfigError(
+                f"population.scripted.{name}: a policy that learns is called {name}; call the "
+                f"scripted one otherwise, as in --population.scripted.{name[:32]}_bot "
+                f"{population.scripted[name]}"
+            )
+    if len(roster.left) == 1:
+        raise ConfigError(
+            f"population.scripted: {config.game} has one seat that is dealt, which a policy that "
+            "learns takes in every match; leave population.scripted out"
+        )
+    learning = {seat for name in roster.policies for seat in roster.seats_of(name)}
+    for seat in roster.left:
+        if seat not in learning:
+            agent = roster.agents[seat]
+            raise ConfigError(
+                f"population.seats leaves {agent} to scripted policies alone; take "
+                f"--env.scripted.{agent} for one that takes it in every match, or name it in "
+                "population.seats of a policy that learns too, which takes it in other matches"
+            )
+    share = population.snapshots.share
+    if share == 0.0 and ":" not in population.matchmaker:
+        raise ConfigError(
+            "population.snapshots.share is 0, and scripted policies such as "
+            f"{next(iter(population.scripted))} take seats in that share; make it more than 0, or "
+            "leave population.scripted out"
+        )
+    if population.matchmaker == "self_play" and share is None and population.newest == 1.0:
+        raise ConfigError(
+            f"population.newest is 1, so that self_play deals no seat to "
+            f"{', '.join(population.scripted)}; make it less, or leave population.scripted out"
+        )
 
 
 def _check_league(population: PopulationConfig) -> None:

@@ -48,7 +48,6 @@ from remuda.population.ledger import forget
 from remuda.population.member_numbers import MemberNumbers
 from remuda.population.occupants import Occupants
 from remuda.population.place_hyperparameters import PlaceHyperparameters
-from remuda.population.places import Places
 from remuda.population.record_buffer import RecordBuffer
 from remuda.population.records import (
     FRESH,
@@ -69,6 +68,7 @@ from remuda.population.table_layout import (
     POLICY,
     PROPOSED,
     RECORDS,
+    Places,
     table_fields,
 )
 from remuda.publish.snapshot import Snapshot

@@ -54,18 +54,10 @@ class Schedule:
                     self.cells[row, column, place] = numbers[seating]
         self.seatings: Integers = np.array(list(numbers), np.int64)
         """[I, S]: the entrant of each seat."""
-        self._take_members(
-            [
-                *(
-                    tuple(() if s in taken else each.members[s] for s in range(num_seats))
-                    for each in participants
-                ),
-                *(
-                    tuple((who,) if s == seat else () for s in range(num_seats))
-                    for seat, who in taken.items()
-                ),
-            ]
-        )
+        members_of: list[Sequence[Sequence[Entrant]]] = [each.members for each in participants]
+        for taker, who in taken.items():
+            members_of.append([(who,) if seat == taker else () for seat in range(num_seats)])
+        self._take_members(members_of)
 
     def _take_members(self, members_of: Sequence[Sequence[Sequence[Entrant]]]) -> None:
         """Number all policies that play: their *places*."""

@@ -8,13 +8,13 @@ is written, and no policy learns.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from remuda.actor.batch_plan import STEP
 from remuda.actor.policy_group import PolicyGroup
+from remuda.actor.scripted_seats import ScriptedMember, ScriptedSeats
 from remuda.actor.stream_arrays import StreamArrays
 from remuda.actor.stream_seats import StreamSeats
 from remuda.envs.registry import Game
@@ -49,15 +49,6 @@ class TournamentGroup(PolicyGroup):
         """Run the passes, then choose actions for all streams at once."""
         self.rng.aim(self._plans[group].streams)
         super().choose(group, rng)
-
-
-@dataclass(frozen=True)
-class Scripted:
-    """A scripted policy on one seat of some copies."""
-
-    place: int
-    policy: ScriptedPolicy
-    rng: np.random.Generator
 
 
 class TournamentSeats(StreamSeats):
@@ -101,9 +92,12 @@ class TournamentSeats(StreamSeats):
         rest = make_rng(seed, "tournament", "rest", *self._part)
         self.seeds = MatchSeeds(self._matches, rest)
         """The source of the episodes' seeds."""
+        self._copies: Integers = np.arange(env.num_envs)
+        self._match_randoms: list[list[MatchRandom]] = [[] for _ in env.agents]
         kinds, groups = _policy_groups(env, schedule, keys, turns, rest)
-        super().__init__(env, groups, kinds)
-        self._scripted = self._find_scripted(game, seed)
+        members = self._scripted_members(env, game, seed)
+        scripted = ScriptedSeats(env, members) if members else None
+        super().__init__(env, groups, kinds, scripted)
         self._versions: Integers = np.array(
             [-1 if isinstance(who, str) else who.snapshot.version for who in schedule.players]
         )
@@ -120,21 +114,10 @@ class TournamentSeats(StreamSeats):
         self._dealing = False
 
     def act(self, agent: int) -> None:
-        """Apply the chosen actions; scripted policies choose here."""
-        kind = self._kind_of[agent]
-        actions = kind.chosen(agent)
-        scripted = self._scripted[agent]
-        if scripted:
-            actions = actions.copy()
-        for each in scripted:
-            theirs = self.seated[:, agent] == each.place
-            if theirs.any():
-                if isinstance(each.rng, MatchRandom):
-                    each.rng.aim(self._streams_of(agent))
-                seen = kind.observations[kind.place_of[agent]]
-                chosen = each.policy(self.env, agent, seen, each.rng)
-                actions[theirs] = np.asarray(chosen)[theirs]
-        self.env.act(agent, actions)
+        """Apply the choices to the environment; scripted policies draw by their match."""
+        for rng in self._match_randoms[agent]:
+            rng.aim(self._copies)
+        super().act(agent)
 
     def outcome(self, result: TurnResult) -> None:
         """Reset the recurrent states of agents whose own episode is over."""
@@ -182,6 +165,8 @@ class TournamentSeats(StreamSeats):
     def _plan(self) -> None:
         for group in self.policy_groups:
             group.deal(self.seated, self.groups)
+        if self._scripted is not None:
+            self._scripted.deal(self.seated)
 
     def _streams(self, copies: Integers) -> Integers:
         """Return the streams of these copies, agent by agent: [S, len(copies)]."""
@@ -189,23 +174,22 @@ class TournamentSeats(StreamSeats):
         streams: Integers = agents * self.env.num_envs + copies
         return streams
 
-    def _streams_of(self, agent: int) -> Integers:
-        return np.arange(agent * self.env.num_envs, (agent + 1) * self.env.num_envs)
-
-    def _find_scripted(self, game: Game, seed: int) -> list[list[Scripted]]:
-        """Return the scripted policies that play each seat in some match."""
-        found: list[list[Scripted]] = []
-        for agent in range(self.env.num_agents):
-            here = []
-            for place in self._schedule.may_sit(agent):
-                name = self._schedule.players[place]
-                if not isinstance(name, str):
+    def _scripted_members(self, env: VectorEnv, game: Game, seed: int) -> list[ScriptedMember]:
+        found, count = [], env.num_envs
+        for place, name in enumerate(self._schedule.players):
+            if not isinstance(name, str):
+                continue
+            plays: dict[int, tuple[ScriptedPolicy, np.random.Generator]] = {}
+            for agent in range(env.num_agents):
+                if place not in self._schedule.may_sit(agent):
                     continue
                 rng = make_rng(seed, "tournament", "scripted", name, agent, *self._part)
                 if is_of_remuda(game, name):
-                    rng = MatchRandom(self._keys, self._turns, rng)
-                here.append(Scripted(place, game.policy(name), rng))
-            found.append(here)
+                    own = slice(agent * count, (agent + 1) * count)
+                    rng = MatchRandom(self._keys[own], self._turns[own], rng)
+                    self._match_randoms[agent].append(rng)
+                plays[agent] = game.policy(name), rng
+            found.append(ScriptedMember(f"the scripted policy {name}", plays, place))
         return found
 
 

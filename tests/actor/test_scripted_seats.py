@@ -1,16 +1,13 @@
-"""Games with something about them changed."""
+"""Scripted policies on reserved seats."""
 
 import numpy as np
 import pytest
 
+from remuda.actor.scripted_seats import ScriptedSeats, reserved_members
 from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.envs.contract import VectorEnvContract
-from remuda.envs.registry import make_env
-from remuda.envs.scripted import at_random, play_episodes
-from remuda.envs.treasure_hunt import TreasureHunt, greedy_walker
-from remuda.envs.wrapped import SeatsTaken
+from remuda.envs.registry import find_game, make_env
 from remuda.errors import ConfigError
 from remuda.evaluate import evaluate
 from remuda.saved_weights import load_run
@@ -18,46 +15,39 @@ from remuda.training import train
 from remuda.ui.live import PlainView
 
 
-def up(env, agent, seen, random):
-    """A policy that draws nothing, so that copies stay independent of each other."""
-    return np.zeros(len(seen), np.int64)
+def seats_of(scripted, seed=0, copies=3):
+    game, env = find_game("treasure_hunt"), make_env("treasure_hunt", copies)
+    rng = np.random.default_rng(seed)
+    env.reset(np.arange(copies), np.ones(copies, bool))
+    return ScriptedSeats(env, reserved_members(game, env, scripted, rng))
 
 
-class TestSeatsTaken(VectorEnvContract):
-    def make(self, num_envs):
-        game = TreasureHunt(num_envs, max_turns=20)
-        return SeatsTaken(game, {1: up}, np.random.default_rng(0))
+def test_a_reserved_seat_has_its_policy_in_all_copies_and_other_seats_keep_their_actions():
+    seats = seats_of({"agent_0": "hand_written:three"})
+    observations, zeros = np.zeros((3, 5, 5, 5), np.uint8), np.zeros(3, np.int64)
+    assert seats.chosen(0, observations, zeros).tolist() == [3, 3, 3]
+    assert seats.chosen(1, observations, zeros) is zeros
 
 
-def test_scripted_policies_take_seats():
-    env = SeatsTaken(make_env("treasure_hunt", 100), {0: greedy_walker}, np.random.default_rng(0))
-    returns = play_episodes(env, [at_random] * 2, 1)
-    assert returns[:, 0].mean() > 100
-    assert returns[:, 1].mean() < 40
+def test_what_scripted_policies_draw_goes_on_from_a_saved_state():
+    one, twin = (seats_of({"agent_0": "random", "agent_1": "random"}, seed) for seed in (1, 2))
+
+    def chosen(seats):
+        observations, zeros = np.zeros((3, 5, 5, 5), np.uint8), np.zeros(3, np.int64)
+        return [seats.chosen(i % 2, observations, zeros).tolist() for i in range(40)]
+
+    assert chosen(one) != chosen(twin)
+    twin.restore(unpack(pack(one.state())))
+    assert chosen(one) == chosen(twin)
 
 
-def test_what_scripted_policies_draw_is_saved_with_the_game():
-    env, twin = (
-        SeatsTaken(make_env("treasure_hunt", 3), {0: at_random}, np.random.default_rng(seed))
-        for seed in (1, 2)
-    )
-    still = np.zeros(3, np.int64)
-
-    def turns(env):
-        rewards = []
-        for _ in range(30):
-            env.begin_turn()
-            for agent in range(2):
-                env.observe(agent, np.zeros((3, 5, 5, 5), np.uint8))
-                env.act(agent, still)
-            rewards.append(env.end_turn().rewards.tolist())
-        return rewards
-
-    for each in (env, twin):
-        each.reset(np.arange(3), np.ones(3, bool))
-    turns(env)
-    twin.restore(unpack(pack(env.state())))
-    assert turns(env) == turns(twin)
+@pytest.mark.parametrize("who", ["none_there_is", "too_few"])
+def test_what_is_no_action_is_told(who, tmp_path):
+    env = {"num_envs": 4, "scripted": {"agent_1": f"hand_written:{who}"}}
+    run = {"turns": 20, "directory": tmp_path / "run"}
+    config = load_config({"schedule": "sequential", "env": env, "run": run})
+    with pytest.raises(ConfigError, match=r"^env.scripted.agent_1 (chooses|returns) "):
+        train(config, PlainView())
 
 
 def test_a_run_may_leave_seats_to_scripted_policies(tmp_path):
