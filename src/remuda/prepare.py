@@ -17,8 +17,7 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.evolution.setup import check_evolution, with_first_numbers
 from remuda.memory_plan import check_memory, copy_size, size_of_arrays
 from remuda.minibatch_warnings import minibatch_warnings
-from remuda.policies.compatibility import check_births, shares_of
-from remuda.policies.space_notes import space_notes
+from remuda.policies.compatibility import check_births, shares_of, space_notes
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.population.roster import Roster
 from remuda.population.setup import check_population

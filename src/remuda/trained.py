@@ -341,7 +341,8 @@ class Policy:
                 state.recurrent_state[...] = after[0]
             else:
                 outputs = forward()
-        self._selector.choose(outputs[0], allowed, generator, rate, actions, log_probs)
+        rates = np.full(count, rate)
+        self._selector.choose(outputs[0], allowed, generator, rates, actions, log_probs)
         return actions
 
     def _check(self, state: PolicyState, count: int) -> None:

@@ -32,8 +32,8 @@ from remuda.finish import Finish, FinishHooks
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import check_guard
 from remuda.output import unfailing
+from remuda.policies.compatibility import space_notes
 from remuda.policies.initial import InitialState
-from remuda.policies.space_notes import space_notes
 from remuda.population.imported import Imported
 from remuda.prepare import Prepared, prepare, with_fixed_trace
 from remuda.result import Result

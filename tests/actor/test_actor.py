@@ -12,7 +12,7 @@ from remuda.errors import CheckpointError
 from remuda.experience.transition_replay import TransitionReplay
 from remuda.experience_layout import make_experience
 from remuda.memory.waiting import Wakeup
-from remuda.policies.selectors import explore
+from remuda.policies.joint_actions import explore_allowed
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.publish.snapshot import PublishedWeights, Publisher, SnapshotReader
@@ -237,7 +237,8 @@ def test_who_is_not_active_makes_no_step_and_keeps_what_it_kept():
 def test_exploration_is_uniform_and_as_frequent_as_said():
     uniforms = np.random.default_rng(0).random(100_000)
     actions = np.full(100_000, 9)
-    explore(actions, uniforms, 0.3, 4)
+    masks = np.zeros((len(actions), 0), np.bool_)
+    explore_allowed(actions[:, None], masks, np.array([4]), uniforms, 0.3)
     share = (actions != 9).mean()
     assert abs(share - 0.3) < 0.01
     counts = np.bincount(actions[actions != 9], minlength=4)

@@ -20,13 +20,13 @@ def test_plans_hold_every_stream_once_and_passes_cover_them():
             rows[random.random(200) < 0.1] = -1  # of another stack
             plan = make_plan(rows, np.arange(1000, 1200), num_rows)
             for k in range(num_rows):
-                mine = plan.streams[plan.begins[k] : plan.begins[k + 1]]
+                mine = plan.rows.streams[plan.rows.begins[k] : plan.rows.begins[k + 1]]
                 assert mine.tolist() == (1000 + np.flatnonzero(rows == k)).tolist()
             covered = [k for first, end, _ in plan.passes for k in range(first, end)]
             assert covered == sorted(set(covered))
             assert set(rows[rows >= 0]) <= set(covered)
             for first, end, width in plan.passes:
-                assert np.diff(plan.begins)[first:end].max() <= width
+                assert np.diff(plan.rows.begins)[first:end].max() <= width
 
 
 def test_one_full_row_does_not_widen_the_others():

@@ -65,7 +65,6 @@ def test_a_share_stays_until_the_episode_is_over():
     twin = SharedRewards(2, sides_by_agent(["", "", ""]))
     twin.restore(shared.shares)
     assert twin.mixed(GIVEN).tolist() == shared.mixed(GIVEN).tolist()
-    assert twin.on
 
 
 def test_a_change_while_the_run_goes_on_holds_from_the_next_episode_on():

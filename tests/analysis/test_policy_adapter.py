@@ -150,7 +150,8 @@ def test_they_are_as_likely_as_actors_draw_them(game):
     actions, log_probs = np.zeros((len(outputs), 1), np.int64), np.zeros(len(outputs), np.float32)
     for seed in range(5):
         rng = np.random.default_rng(seed)
-        spec.action_selector().choose(outputs, allowed, rng, 1.0, actions, log_probs)
+        rates = np.ones(len(outputs))
+        spec.action_selector().choose(outputs, allowed, rng, rates, actions, log_probs)
         chosen = found[np.arange(len(found)), actions[:, 0]]
         assert np.log(chosen) == pytest.approx(log_probs, abs=1e-4)
 

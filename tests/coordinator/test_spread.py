@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from remuda.actor.episodes import EpisodeCounter
+from remuda.actor.seats import EpisodeCounter
 from remuda.checkpoint.state import pack, unpack
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.scoreboard import Policy, Scoreboard

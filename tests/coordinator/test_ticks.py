@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from crowds import Slots, counted_crowd, crowd
-from remuda.actor.episodes import EpisodeCounter
+from remuda.actor.seats import EpisodeCounter
 from remuda.config import RunConfig
 from remuda.coordinator import coordinator as coordinator_module
 from remuda.coordinator import status as status_module

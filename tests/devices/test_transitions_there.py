@@ -8,8 +8,7 @@ from devices.alike import FEW, assert_alike, told
 from devices.gpus import gpus, is_there
 from remuda.config import PolicyConfig
 from remuda.policies.actions import DiscreteActions
-from remuda.policies.algorithms.sequences import TransitionSequences
-from remuda.policies.algorithms.transition_algorithm import Transitions
+from remuda.policies.algorithms.transition_algorithm import Transitions, TransitionSequences
 from remuda.policies.joint_actions import JointActions
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.rng import torch_rng

@@ -6,17 +6,21 @@ from torch.nn import functional
 
 from remuda.config import NetworkConfig, PolicyConfig
 from remuda.policies.actions import DiscreteActions
-from remuda.policies.advantages import explained_variance, generalised_advantages, vtrace
+from remuda.policies.advantages import (
+    explained_variance,
+    generalised_advantages,
+    running_sums,
+    vtrace,
+)
 from remuda.policies.algorithms.algorithm import clip
 from remuda.policies.algorithms.dqn import DQN
 from remuda.policies.algorithms.fused_kernels import BLOCK, FORBIDDEN, softmax
 from remuda.policies.algorithms.iqn import IQN
 from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm, Transitions
+from remuda.policies.joint_actions import take_best_choices
 from remuda.policies.networks.convolution import convolve
 from remuda.policies.networks.products import add_products, multiply
 from remuda.policies.optimizer import BETA_1, BETA_2, step
-from remuda.policies.running_returns import running_sums
-from remuda.policies.selectors import take_best
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.rng import torch_rng
 
@@ -302,6 +306,6 @@ def greedy(random):
     if random.random() < 0.3:
         masks = np.ones((rows, 0), np.bool_)
     chosen = np.full(rows, -1, np.int64)
-    take_best(outputs, masks, chosen)
+    take_best_choices(outputs, masks, np.array([actions]), chosen[:, None])
     exact = np.where(masks, outputs, -np.inf) if masks.shape[1] else outputs
     assert (chosen == exact.argmax(1)).all()

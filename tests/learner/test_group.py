@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from remuda.learner.budget import BatchBudget
 from remuda.learner.group import LearnerGroup
 from remuda.learner.learner import runs
+from remuda.learner.replay import BatchBudget
 from remuda.memory.waiting import Wakeup
 
 

@@ -11,7 +11,7 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config, overlay
 from remuda.coordinator.records import POLICY_COLUMNS
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
-from remuda.policies.algorithms.rollout_groups import RolloutMetrics
+from remuda.policies.algorithms.objective import RolloutMetrics
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn

@@ -21,7 +21,7 @@ def draw(actions, outputs, count, masks=None, random=None):
     chosen = np.zeros((count, actions.size), actions.dtype)
     log_probs = np.zeros(count, np.float32)
     random = np.random.default_rng(0) if random is None else random
-    Sampled(actions).choose(outputs, masks, random, 1.0, chosen, log_probs)
+    Sampled(actions).choose(outputs, masks, random, np.ones(len(outputs)), chosen, log_probs)
     learned = actions.log_probs_and_entropy(
         torch.from_numpy(outputs)[None],
         torch.from_numpy(chosen)[None],
@@ -82,7 +82,7 @@ def test_greedy_is_the_most_likely_and_draws_nothing():
     outputs = np.log(np.array([[0.2, 0.5, 0.3], [0.9, 0.05, 0.05]], np.float32))
     masks = np.array([[True, False, True], [True, True, True]])
     for rule in (Sampled(DiscreteActions((3,))), EpsilonGreedy(DiscreteActions((3,)))):
-        rule.choose(outputs, masks, random, 0.0, chosen, log_probs)
+        rule.choose(outputs, masks, random, np.zeros(2), chosen, log_probs)
         assert chosen[:, 0].tolist() == [2, 0]
     assert random.bit_generator.state == before
 

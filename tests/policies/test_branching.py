@@ -10,8 +10,7 @@ from scipy import stats
 import remuda
 from remuda.config import PolicyConfig
 from remuda.policies.actions import DiscreteActions
-from remuda.policies.algorithms.sequences import TransitionSequences
-from remuda.policies.algorithms.transition_algorithm import Part, Transitions
+from remuda.policies.algorithms.transition_algorithm import Part, Transitions, TransitionSequences
 from remuda.policies.joint_actions import BranchingActions, JointActions, valued
 from remuda.policies.losses import huber, quantile_loss
 from remuda.policies.selectors import EpsilonGreedy
@@ -29,7 +28,7 @@ def choose(sizes, outputs, masks, epsilon):
         np.asarray(outputs, np.float32),
         masks,
         np.random.default_rng(0),
-        epsilon,
+        np.full(len(outputs), epsilon),
         actions,
         np.zeros(len(outputs), np.float32),
     )

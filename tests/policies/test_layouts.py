@@ -6,7 +6,8 @@ from numba import njit
 
 from remuda.memory.shared import CACHE_LINE
 from remuda.policies.acting import ActingStack
-from remuda.policies.algorithms import batch, fused_kernels
+from remuda.policies.algorithms import fused_kernels
+from remuda.policies.algorithms.objective import Means
 from remuda.policies.networks import activations, products
 from remuda.policies.stack import ParameterStack
 
@@ -26,15 +27,11 @@ def differentiate(rng, sizes):
     rows = POLICIES, ROWS
     actions = np.stack([rng.integers(0, size, rows) for size in sizes], -1)
     outputs = draw(*rows, logits + 1)
-    totals = np.zeros((len(batch.Means._fields), POLICIES))
-    fused_kernels.differentiate(
-        outputs,
-        np.arange(POLICIES),
-        np.tile(np.arange(ROWS), (POLICIES, 1)),
-        np.full(POLICIES, ROWS),
-        actions,
-        np.zeros((*rows, 0), np.bool_),
-        sizes,
+    totals = np.zeros((len(Means._fields), POLICIES))
+    index = np.tile(np.arange(ROWS), (POLICIES, 1))
+    of_batch = fused_kernels.RowsOf(np.arange(POLICIES), index, np.full(POLICIES, ROWS))
+    masks = np.zeros((*rows, 0), np.bool_)
+    terms = fused_kernels.Terms(
         -np.abs(draw(*rows)),
         np.ones(rows, np.float32),
         draw(*rows),
@@ -46,8 +43,8 @@ def differentiate(rng, sizes):
         column(np.inf),
         column(0.01),
         np.full(POLICIES, 1 / ROWS),
-        totals,
     )
+    fused_kernels.differentiate(outputs, of_batch, actions, masks, sizes, terms, totals)
     return outputs.tobytes() + totals.tobytes()
 
 

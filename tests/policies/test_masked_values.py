@@ -29,7 +29,7 @@ def choose(sizes, outputs, masks, epsilon, seed=0):
         np.asarray(outputs, np.float32),
         np.asarray(masks, bool).reshape(len(outputs), -1),
         np.random.default_rng(seed),
-        epsilon,
+        np.full(len(outputs), epsilon),
         actions,
         np.zeros(len(outputs), np.float32),
     )

@@ -81,7 +81,7 @@ def test_iqn_acts_on_the_mean_over_the_midpoints():
     x = torch.randn(3, 6, 10)
     midpoints = ((torch.arange(5) + 0.5) / 5).expand(3, 6, 5)
     plain = network.plain(stack.parameters, None)
-    mean = network.quantile_values(plain, x, midpoints).mean(2)
+    mean = network.quantile_values_of(plain, network.features(plain, x), midpoints).mean(2)
     torch.testing.assert_close(network.values(network.acting(stack.parameters, None), x), mean)
 
 

@@ -9,9 +9,9 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.experience.segments import AFTER
 from remuda.policies.actions import ContinuousActions, DiscreteActions
 from remuda.policies.algorithms.autograd import Autograd
-from remuda.policies.algorithms.batch import RolloutBatch
 from remuda.policies.algorithms.fused import MOST_ROWS, Fused, Workspace
-from remuda.policies.algorithms.fused_kernels import standardise
+from remuda.policies.algorithms.fused_kernels import RowsOf, standardise
+from remuda.policies.algorithms.objective import RolloutBatch
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE
 
@@ -132,7 +132,8 @@ def test_advantages_without_a_deviation_are_taken_as_nothing(values):
     advantages = np.float32([[7.0, *values, 9.0]])
     index = np.arange(1, 1 + len(values))[None]
     standard = np.full((1, 2), np.nan, np.float32)
-    standardise(advantages, np.array([0]), index, np.array([len(values)]), standard)
+    rows = RowsOf(np.array([0]), index, np.array([len(values)]))
+    standardise(advantages, rows, standard)
     mean, factor = standard[0]
     assert ((advantages[0, index[0]] - mean) * factor == 0.0).all()
 

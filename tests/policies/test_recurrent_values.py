@@ -10,8 +10,7 @@ from torch import nn
 from remuda.config import PolicyConfig, load_config
 from remuda.errors import ConfigError
 from remuda.policies.actions import DiscreteActions
-from remuda.policies.algorithms.sequences import TransitionSequences
-from remuda.policies.algorithms.transition_algorithm import Part
+from remuda.policies.algorithms.transition_algorithm import Part, TransitionSequences
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.rng import torch_rng
 

@@ -287,5 +287,5 @@ def test_policies_that_draw_and_greedy_ones_share_a_stack(monkeypatch):
         ([0, 0, 1, 0.5, 1, 0, 0], [(2, False), (3, True), (2, False)]),
     ):
         seen.clear()
-        selector.choose_by_rates(outputs, masks, random, np.array(rates), actions, log_probs)
+        selector.choose(outputs, masks, random, np.array(rates), actions, log_probs)
         assert seen == expected

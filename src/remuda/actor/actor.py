@@ -162,7 +162,6 @@ class Actor:
         self._play[Play.FORCED] += left_behind > 0
 
     def finish(self) -> None:
-        """Close the environment."""
         self.env.close()
 
     def state(self, part: str) -> State:  # noqa: ARG002
@@ -255,7 +254,8 @@ class Actor:
             self._tell_notes(self.env.notes)
         if any_over:
             self._close_episodes(result)
-            self._restart()
+            self._reset()
+            self._begin_episodes()
 
     def _tell_notes(self, notes: Mapping[str, str]) -> None:
         self._noted = len(notes)
@@ -327,10 +327,6 @@ class Actor:
                 "was active after `reset`, so nothing can be trained or measured; let `reset` "
                 "begin episodes in which at least one agent acts"
             )
-
-    def _restart(self) -> None:
-        self._reset()
-        self._begin_episodes()
 
     def _reset(self) -> None:
         seeds = self._rng.integers(0, 2**63 - 1, self.env.num_envs)

@@ -1,9 +1,8 @@
 """The gathering of a group's streams into forward passes, however the seats are dealt.
 
-Small perceptrons on the CPU take each stream once, as gathered. All other stacks of K networks give
-each network the same number of streams in a pass, so that a pass costs as much as its fullest row.
-Their rows are cut into several passes where that is cheaper than padding: a policy that plays half
-of all seats should not make fifty others as wide.
+Small perceptrons on the CPU take each stream once, as gathered. All other stacks give each network
+the same number of streams in a pass. Rows are cut into several passes where that is cheaper than
+padding.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from remuda.experience.ring_arrays import StreamPlan
 from remuda.kernels import njit
 from remuda.types import Integers
 
@@ -25,8 +25,7 @@ LONGEST = 128  # most rows in a pass
 class BatchPlan:
     """Streams by row of a stack, and the passes they are gathered into."""
 
-    begins: Integers  # [K + 1] start of each row's streams
-    streams: Integers  # [M] stream numbers, sorted by row
+    rows: StreamPlan  # the streams of each row
     # (first row, one past the last, streams of each); empty if no passes are needed
     passes: tuple[tuple[int, int, int], ...]
 
@@ -39,10 +38,11 @@ def make_plan(
     ordered: Integers = np.empty(len(streams), np.int64)
     ordered = ordered[: _order(rows, streams, begins, ordered)]
     if not in_passes:
-        return BatchPlan(begins, ordered, ())
+        return BatchPlan(StreamPlan(begins, ordered), ())
     passes: Integers = np.empty((num_rows, 3), np.int64)
     found = _cut(begins, passes)
-    return BatchPlan(begins, ordered, tuple(tuple(p) for p in passes[:found].tolist()))
+    cut = tuple(tuple(p) for p in passes[:found].tolist())
+    return BatchPlan(StreamPlan(begins, ordered), cut)
 
 
 @njit(cache=True)

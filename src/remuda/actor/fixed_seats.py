@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remuda.actor.episodes import EpisodeCounter
 from remuda.actor.frames import FrameStack
 from remuda.actor.scripted_seats import ScriptedSeats
-from remuda.actor.seats import Seats
+from remuda.actor.seats import EpisodeCounter, Seats
 from remuda.actor.shared_rewards import FixedShares, SharedRewards
 from remuda.actor.stream_arrays import StreamArrays, columns_of
 from remuda.checkpoint.fitting import SHARE, branch, fitting, real, whole
@@ -47,10 +46,7 @@ class Seat:
 
 
 class _SeatBatch:
-    """Seats of policies that are neighbours in a stack and have equal spaces.
-
-    Each operation of a turn is one call for all of them. Streams are numbered seat by seat.
-    """
+    """Seats of policies that are neighbours in a stack and have equal spaces, as one call each."""
 
     def __init__(self, env: VectorEnv, seats: Sequence[Seat], agents: tuple[int, ...]) -> None:
         first = seats[0]
@@ -147,26 +143,28 @@ class FixedSeats(Seats):
         self._places = {
             agent: (batch, row) for batch in self._all for row, agent in enumerate(batch.agents)
         }  # by agent, its batch and its row there
-        self._kinds = [self._places[agent][0].kind for agent in range(len(seats))]
+        batches = [self._places[agent][0] for agent in range(len(seats))]
+        self._kind_of = {agent: batch.kind for agent, batch in enumerate(batches)}
+        self._keeps_last_mask = [
+            batch.writer is not None and batch.writer.keeps_last_mask for batch in batches
+        ]
         self._frames = [
             self._places[agent][0].frames.of(kind.streams_of(agent))
-            for agent, kind in enumerate(self._kinds)
+            for agent, kind in self._kind_of.items()
         ]
         self._observations = [
-            kind.observations[kind.place_of[agent]] for agent, kind in enumerate(self._kinds)
+            kind.observations[kind.place_of[agent]] for agent, kind in self._kind_of.items()
         ]
 
     def writers(self) -> list[BlockWriter]:
-        """Return the writers of all rings."""
         return [batch.writer for batch in self._all if batch.writer is not None]
 
     def observe(self, group: int) -> None:
-        """Observe, with masks."""
         env = self.env
         for agent in self.groups[group]:
             env.observe(agent, self._observations[agent])
             if self.seats[agent].masked:
-                kind = self._kinds[agent]
+                kind = self._kind_of[agent]
                 env.mask(agent, kind.masks[kind.streams_of(agent)])
         for batch in self._batches_of[group]:
             stream = batch.push_observations()
@@ -184,35 +182,24 @@ class FixedSeats(Seats):
                     batch.kind.rewards_before[row] = before
 
     def choose(self, group: int, rng: np.random.Generator | None = None) -> None:
-        """Run forward passes, and choose for every stream."""
         for batch in self._batches_of[group]:
             batch.choose(rng)
 
     def decide(self, group: int) -> None:
-        """Write observations and choices to the rings."""
         for batch in self._batches_of[group]:
             batch.decide()
 
     def act(self, agent: int) -> None:
         """Apply the choice to the environment; scripted policies choose now."""
-        actions = self._kinds[agent].chosen(agent)
+        actions = self._kind_of[agent].chosen(agent)
         if self._scripted is not None:
             actions = self._scripted.chosen(agent, self._observations[agent], actions)
         self.env.act(agent, actions)
 
     def outcome(self, result: TurnResult) -> None:
-        """Write the outcome of a turn to the rings."""
         ended = result.terminated | result.truncated
         if ended.any():
-            for agent in np.flatnonzero(ended.any(0)).tolist():
-                batch, row = self._places[agent]
-                last = batch.kind.final_observations[row]
-                self.env.observe(agent, last)
-                if self.checks is not None:
-                    self.checks.last(agent, last, ended[:, agent])
-                keeps = batch.writer is not None and batch.writer.keeps_last_mask
-                if keeps and result.truncated[:, agent].any():
-                    self.env.mask(agent, batch.kind.final_masks[batch.kind.streams_of(agent)])
+            self._observe_last(ended, result.truncated)
             self._forget(np.ascontiguousarray(ended.T))
         rewards = self._shared.mixed(result.rewards)
         for batch in self._all:
@@ -226,20 +213,17 @@ class FixedSeats(Seats):
         turns: Integers,
         metrics: Floats,  # noqa: ARG002
     ) -> None:
-        """Count the episodes of the copies that are over."""
         lengths = turns[over]
         only = np.zeros_like(lengths)
         for agent, counter in enumerate(self._counters):
             counter.count(only, returns[over, agent], lengths)
 
     def begin(self, over: Bools) -> None:
-        """Start new episodes in these copies."""
         if self._shares is not None:
             self._shared.begin(over, self._shares.now())
         self._forget(np.repeat(over[None], len(self.seats), 0))
 
     def take(self, news: Mapping[str, Snapshot]) -> None:
-        """Act with newer weights."""
         for agent, seat in enumerate(self.seats):
             if seat.policy in news:
                 self._load(agent, news[seat.policy])
@@ -252,7 +236,6 @@ class FixedSeats(Seats):
         seat.row[Policy.EPSILON], seat.row[Policy.VERSION] = snapshot.epsilon, snapshot.version
 
     def state(self) -> State:
-        """Return the state of every seat."""
         found: State = {"shares": self._shared.shares.copy()}
         if self._scripted is not None:
             found["scripted"] = self._scripted.state()
@@ -269,7 +252,6 @@ class FixedSeats(Seats):
         return found
 
     def restore(self, state: State) -> None:
-        """Restore what `state` returned."""
         self._shared.restore(fitting(state, "shares", self._shared.shares, SHARE))
         if self._scripted is not None:
             self._scripted.restore(branch(state, "scripted"))
@@ -284,7 +266,6 @@ class FixedSeats(Seats):
             batch.versions[row] = seat.version
 
     def holds(self, state: State) -> bool:
-        """Return whether the rings have the segments that were open when `state` was called."""
         return all(
             batch.writer is None
             or batch.writer.holds_of(row, branch(branch(state, str(agent)), "writer"))

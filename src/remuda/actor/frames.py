@@ -11,10 +11,10 @@ from remuda.types import Array, Bools, Floats, State
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})  # sums in any order, and no number is assumed
-def _push_floats(
-    stacked: Floats, observations: Array, acts: Bools, starts: Bools, size: int
+def _push(
+    stacked: Floats, observations: Array, acts: Bools, starts: Bools, size: int, checks: bool
 ) -> int:
-    """Do as `_push`; return the last stream with an observation that is not finite, or NONE."""
+    """Return the last stream with an observation that is not finite, or NONE if `checks` is not."""
     last = stacked.shape[1] - size
     zero = stacked.dtype.type(0.0)
     found = NONE
@@ -33,28 +33,11 @@ def _push_floats(
         for i in range(size):
             value = stacked.dtype.type(observed[i])
             newest[i] = value
-            total += value * zero  # 0, or not a number
+            if checks:
+                total += value * zero  # 0, or not a number
         if total != zero:
             found = stream
     return found
-
-
-@njit(cache=True)
-def _push(stacked: Floats, observations: Array, acts: Bools, starts: Bools, size: int) -> None:
-    last = stacked.shape[1] - size
-    for stream in range(observations.shape[0]):
-        if not acts[stream]:
-            continue
-        row, observed = stacked[stream], observations[stream]
-        if starts[stream]:
-            row[:last] = 0.0
-            starts[stream] = False
-        else:
-            for i in range(last):
-                row[i] = row[i + size]
-        newest = row[last:]
-        for i in range(size):
-            newest[i] = observed[i]
 
 
 class FrameStack:
@@ -63,38 +46,31 @@ class FrameStack:
     def __init__(self, stacked: Floats, size: int, starts: Bools | None = None) -> None:
         """Write network inputs into `stacked`, [num_streams, n_frames * size].
 
-        `starts` [num_streams] marks streams whose next observation starts an episode, and is kept
-        up to date; None: all do.
+        `starts` [num_streams], kept up to date, marks streams whose next observation starts an
+        episode.
         """
         self._size = size
         self._stacked = stacked
         self._starts: Bools = np.ones(len(stacked), np.bool_) if starts is None else starts
 
     def start(self, mask: Bools) -> None:
-        """Forget the frames of the streams in `mask`: an episode starts."""
         self._starts |= mask
 
     def state(self) -> State:
-        """Return the frames of the streams."""
         return {"stacked": self._stacked.copy(), "starts": self._starts.copy()}
 
     def restore(self, state: State) -> None:
-        """Restore what `state` returned."""
         self._stacked[...] = fitting(state, "stacked", self._stacked, FINITE)
         self._starts[...] = fitting(state, "starts", self._starts)
 
     def push(self, observations: Array, acts: Bools) -> int:
         """Add the newest observations [num_streams, size] of acting streams.
 
-        Observations while others act are not frames: they are not in the experience. Returns a
-        stream whose observation is not finite, or NONE.
+        Returns a stream whose observation is not finite, or NONE.
         """
-        if observations.dtype.kind == "f":
-            found: int = _push_floats(self._stacked, observations, acts, self._starts, self._size)
-            return found
-        _push(self._stacked, observations, acts, self._starts, self._size)
-        return NONE
+        floats = observations.dtype.kind == "f"
+        found: int = _push(self._stacked, observations, acts, self._starts, self._size, floats)
+        return found
 
     def of(self, streams: slice) -> FrameStack:
-        """Return a view of some streams."""
         return FrameStack(self._stacked[streams], self._size, self._starts[streams])

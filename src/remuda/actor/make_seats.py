@@ -41,10 +41,9 @@ def make_policy_groups(
         live = [specs[number] for number in numbers]
         owners = _owners(table, specs, numbers)
         places = [place for place, _ in owners]
+        is_noisy = noisy and live[0].config.network.noisy
         noise = [
-            torch_rng(seed, purpose, "noise", spec.name, place)
-            if noisy and spec.config.network.noisy
-            else None
+            torch_rng(seed, purpose, "noise", spec.name, place) if is_noisy else None
             for place, spec in owners
         ]
         width = -(-len(kind.observations_flat) // STEP) * STEP
@@ -65,7 +64,7 @@ def _grouped(
     kinds: dict[tuple[int, ...], StreamArrays] = {}
     together: dict[tuple[Any, ...], list[int]] = {}
     for number, spec in enumerate(specs):
-        kind_of = alike[_seats_for(league, number)[0]]
+        kind_of = alike[league.roster.seats_of(league.table.policies[number])[0]]
         agents = tuple(agent for agent, kind in enumerate(alike) if kind == kind_of)
         if agents not in kinds:
             kinds[agents] = StreamArrays(env, agents, spec.actions, spec.masked)
@@ -87,10 +86,6 @@ def other_arrays(env: VectorEnv, kinds: Iterable[StreamArrays]) -> list[StreamAr
         actions = actions_of(spec.action_space, spec.name)
         found.append(StreamArrays(env, tuple(agents), actions, spec.masked))
     return found
-
-
-def _seats_for(league: Dealer, number: int) -> list[int]:
-    return league.roster.seats_of(league.table.policies[number])
 
 
 def _owners(
@@ -134,21 +129,17 @@ def make_seats(
     noisy: bool = True,  # False: noisy layers act on their means
 ) -> list[Seat]:
     """Make a seat for each agent, policies with equal networks in one stack."""
+    layouts = [network_layout(spec) for spec in specs]
     stacks: dict[tuple[object, ...], tuple[ActingStack, list[str]]] = {}
-    for spec in specs:
-        if network_layout(spec) not in stacks:
-            names = [other.name for other in specs if network_layout(other) == network_layout(spec)]
-            noise = [
-                torch_rng(seed, purpose, "noise", name)
-                if noisy and spec.config.network.noisy
-                else None
-                for name in names
-            ]
-            acting = ActingStack(spec.network(), noise, env.num_envs, device)
-            stacks[network_layout(spec)] = (acting, names)
+    for spec, layout in zip(specs, layouts, strict=True):
+        if layout not in stacks:
+            names = [other.name for other, its in zip(specs, layouts, strict=True) if its == layout]
+            is_noisy = noisy and spec.config.network.noisy
+            noise = [torch_rng(seed, purpose, "noise", n) if is_noisy else None for n in names]
+            stacks[layout] = (ActingStack(spec.network(), noise, env.num_envs, device), names)
     seats = []
-    for spec in specs:
-        stack, names = stacks[network_layout(spec)]
+    for spec, layout in zip(specs, layouts, strict=True):
+        stack, names = stacks[layout]
         index = names.index(spec.name)
         seats.append(
             Seat(

@@ -1,9 +1,7 @@
 """Seats dealt by match: the policy of an agent changes with every episode of a copy.
 
-A *stream* is one agent of one copy, numbered agent by agent: its data are in row `agent * num_envs
-+ copy` of every array. Streams of one policy, live or frozen, are gathered into one forward pass,
-whatever matches they belong to; their experience goes to the policy that acted, if it learns from
-that match.
+Streams of one policy, live or frozen, are gathered into one forward pass, whatever matches they
+belong to; experience goes to the policy that acted, if it learns from that match.
 """
 
 from __future__ import annotations
@@ -13,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from remuda.actor.episodes import EpisodeCounter
 from remuda.actor.make_seats import other_arrays
 from remuda.actor.policy_group import PolicyGroup
 from remuda.actor.scripted_seats import ScriptedSeats
+from remuda.actor.seats import EpisodeCounter
 from remuda.actor.shared_rewards import SharedRewards
 from remuda.actor.stream_seats import StreamSeats
 from remuda.checkpoint.fitting import MOST, SHARE, Range, branch, fitting, whole
@@ -84,16 +82,13 @@ class MatchSeats(StreamSeats):
         self._deal()
 
     def writers(self) -> list[BlockWriter]:
-        """Return the writers of all rings."""
         return [writer for group in self.policy_groups for writer in group.writers]
 
     def decide(self, group: int) -> None:
-        """Write observations and choices to the rings."""
         for policy_group in self.policy_groups:
             policy_group.decide(group)
 
     def observe(self, group: int) -> None:
-        """Observe, with masks and rewards so far in this turn."""
         if self._so_far is not None:
             for agent in self.groups[group]:
                 kind = self._kind_of[agent]
@@ -102,17 +97,9 @@ class MatchSeats(StreamSeats):
         super().observe(group)
 
     def outcome(self, result: TurnResult) -> None:
-        """Write the outcome of a turn to the rings."""
         ended = result.terminated | result.truncated
         if ended.any():
-            for agent in np.flatnonzero(ended.any(0)).tolist():
-                last = self._last_observations[agent]
-                self.env.observe(agent, last)
-                if self.checks is not None:
-                    self.checks.last(agent, last, ended[:, agent])
-                if self._keeps_last_mask[agent] and result.truncated[:, agent].any():
-                    kind = self._kind_of[agent]
-                    self.env.mask(agent, kind.final_masks[kind.streams_of(agent)])
+            self._observe_last(ended, result.truncated)
             self._forget(np.ascontiguousarray(ended.T))
         if self._any_fresh:  # their first turn: newer weights were taken after they were dealt
             self._oldest[self._fresh] = self._versions[self.league.seated[self._fresh]]
@@ -149,11 +136,9 @@ class MatchSeats(StreamSeats):
             self._load(place, league.table.snapshot(place))
 
     def settled(self) -> bool:
-        """Return whether nothing of other actors has to be processed."""
         return self.league.settled()
 
     def begin(self, over: Bools) -> None:
-        """Deal new matches."""
         self.league.deal(over)
         self._deal()
         self._shared.begin(over, self._shares())
@@ -162,7 +147,6 @@ class MatchSeats(StreamSeats):
         self._forget_copies(over)
 
     def take(self, news: Mapping[str, Snapshot]) -> None:
-        """Act with newer weights."""
         for place, policy in enumerate(self.league.table.policies):
             snapshot = news.get(policy)
             if snapshot is not None:
@@ -172,7 +156,6 @@ class MatchSeats(StreamSeats):
                 self._rows[place, Policy.VERSION] = snapshot.version
 
     def state(self) -> State:
-        """Return the state of every seat."""
         return {
             "league": self.league.state(),
             "casts": {
@@ -187,7 +170,6 @@ class MatchSeats(StreamSeats):
         }
 
     def restore(self, state: State) -> None:
-        """Restore what `state` returned."""
         self.league.restore(branch(state, "league"))
         for i, policy_group in enumerate(self.policy_groups):
             policy_group.restore(branch(branch(state, "casts"), str(i)))
@@ -203,7 +185,6 @@ class MatchSeats(StreamSeats):
         self._deal()
 
     def holds(self, state: State) -> bool:
-        """Return whether the rings have the segments that were open when `state` was called."""
         return all(
             writer.holds(branch(branch(branch(state, "casts"), str(i)), "writers")[str(j)])
             for i, policy_group in enumerate(self.policy_groups)
@@ -215,7 +196,6 @@ class MatchSeats(StreamSeats):
         return {"league": self.league.state()}
 
     def restore_lasting(self, state: State) -> None:
-        """Restore what `lasting` returned."""
         self.league.restore(branch(state, "league"), matches=False)
 
     def sitting(self, env: int) -> dict[int, str]:
@@ -229,7 +209,6 @@ class MatchSeats(StreamSeats):
         }
 
     def _shares(self) -> Floats:
-        """Return the reward shares of the seated policies: [num_envs, num_agents]."""
         return self.league.table.hyperparameters.by_seat("share_rewards", self.league.seated)
 
     def _load(self, place: int, snapshot: Snapshot) -> None:
@@ -242,8 +221,8 @@ class MatchSeats(StreamSeats):
 
     def look(self, policy: str) -> Snapshot:
         """Return the live weights of a policy as they play now."""
-        place = self.league.table.policies.index(policy)
-        policy_group, row = self._policy_group(place)
+        policy_group, row = self._group_of(policy)
+        place = policy_group.places[row]
         weights = policy_group.stack.flat_weights(row)
         version, epsilon = int(self._versions[place]), float(self._rows[place, Policy.EPSILON])
         return Snapshot(weights, version, self._steps[policy], epsilon)
@@ -257,17 +236,16 @@ class MatchSeats(StreamSeats):
 
     def draw(self, policy: str, generation: int) -> Floats:
         """Return initial weights, random or from `init_from`: [size]."""
-        policy_group, _ = self._policy_group(self.league.table.policies.index(policy))
-        spec = next(spec for spec in policy_group.specs if spec.name == policy)
+        policy_group, _ = self._group_of(policy)
         if self._initial is not None:
             found = self._initial.weights(policy, layout_size(policy_group.stack.network.shapes))
             if found is not None:
                 return found
-        return first_weights(spec, torch_rng(self._seed, "weights", policy, generation))
+        return self._random(policy_group, policy, generation)
 
     def mutate(self, policy: str, weights: Floats, strength: float, generation: int) -> Floats:
         """Add noise to weights, in standard deviations of those of each layer: [size]."""
-        policy_group, _ = self._policy_group(self.league.table.policies.index(policy))
+        policy_group, _ = self._group_of(policy)
         rng = make_rng(self._seed, "mutation", policy, generation)
         layout = WeightLayout.of(policy_group.stack.network)
         return add_noise_by_layer(weights, layout, strength, rng)
@@ -276,7 +254,7 @@ class MatchSeats(StreamSeats):
         self, policy: str, weights: Floats, second: Floats, share: float, generation: int
     ) -> Floats:
         """Cross weights: each layer is the second parent's with this probability: [size]."""
-        policy_group, _ = self._policy_group(self.league.table.policies.index(policy))
+        policy_group, _ = self._group_of(policy)
         rng = make_rng(self._seed, "crossover", policy, generation)
         layout = WeightLayout.of(policy_group.stack.network)
         return cross_layers(weights, second, layout, rng, share=share).weights
@@ -293,10 +271,13 @@ class MatchSeats(StreamSeats):
         own, others = self._groups_of(policy, other)
         if own is others:
             return None
-        spec = next(spec for spec in own.specs if spec.name == policy)
-        fresh = first_weights(spec, torch_rng(self._seed, "weights", policy, generation))
+        fresh = self._random(own, policy, generation)
         layouts = [WeightLayout.of(each.stack.network) for each in (others, own)]
         return grow(weights, layouts[0], fresh, layouts[1]).weights
+
+    def _random(self, policy_group: PolicyGroup, policy: str, generation: int) -> Floats:
+        spec = next(spec for spec in policy_group.specs if spec.name == policy)
+        return first_weights(spec, torch_rng(self._seed, "weights", policy, generation))
 
     def _groups_of(self, policy: str, other: str) -> tuple[PolicyGroup, PolicyGroup]:
         places = self.league.table.places
@@ -304,15 +285,18 @@ class MatchSeats(StreamSeats):
 
     def clear(self, policy: str) -> None:
         """Clear the experience of the policy that had this place before."""
-        policy_group, row = self._policy_group(self.league.table.policies.index(policy))
+        policy_group, row = self._group_of(policy)
         for writer in policy_group.writers:
             writer.clear(row)
 
     def wake(self, policy: str) -> None:
-        """Ring its learner."""
-        policy_group, row = self._policy_group(self.league.table.policies.index(policy))
+        policy_group, row = self._group_of(policy)
         for writer in policy_group.writers:
             writer.wake(row)
+
+    def _group_of(self, policy: str) -> tuple[PolicyGroup, int]:
+        """Return the group of a live policy, and its row there."""
+        return self._policy_group(self.league.table.policies.index(policy))
 
     def _policy_group(self, place: int) -> tuple[PolicyGroup, int]:
         policy_group = next(

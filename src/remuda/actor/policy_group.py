@@ -102,14 +102,14 @@ class PolicyGroup:
     def choose(self, group: int, rng: np.random.Generator | None) -> None:
         """Run the networks, and choose for all their streams."""
         plan, kind = self._plans[group], self.kind
-        count = plan.streams.size
+        count = plan.rows.streams.size
         if count == 0:
             return
         outputs = self._forward(plan)
         if kind.masks.shape[1]:
-            gather_rows(kind.masks, plan.streams, self._masks)
+            gather_rows(kind.masks, plan.rows.streams, self._masks)
         rates = self._rates_of(group)  # also where nothing is chosen by them: it is compiled then
-        self._selector.choose_by_rates(
+        self._selector.choose(
             outputs[:count],
             self._masks[:count],
             self.rng if rng is None else rng,
@@ -117,7 +117,7 @@ class PolicyGroup:
             self._actions[:count],
             self._log_probs[:count],
         )
-        _scatter(self._actions, self._log_probs, plan.streams, kind.actions, kind.log_probs)
+        _scatter(self._actions, self._log_probs, plan.rows.streams, kind.actions, kind.log_probs)
 
     def push(self, streams: slice) -> int:
         """Stack the observations of these streams; return one that is not finite, or NONE."""
@@ -128,17 +128,15 @@ class PolicyGroup:
         return self.frames.of(streams).push(kind.observations_flat[streams], acted)
 
     def decide(self, group: int) -> None:
-        """Write observations and choices to the rings."""
-        plan = self._written[group]
+        rows = self._written[group].rows
         for writer in self.writers:
-            writer.decide(StreamPlan(plan.begins, plan.streams), self._choices)
+            writer.decide(rows, self._choices)
 
     def outcome(self) -> None:
-        """Write the outcome of the turn to the rings."""
         plan = self._everyone
         assert plan is not None
         for writer, results in zip(self.writers, self._results, strict=True):
-            writer.outcome(StreamPlan(plan.begins, plan.streams), results)
+            writer.outcome(plan.rows, results)
 
     @property
     def keeps_last_mask(self) -> bool:
@@ -146,20 +144,17 @@ class PolicyGroup:
         return any(writer.keeps_last_mask for writer in self.writers)
 
     def load(self, place: int, snapshot: Snapshot) -> None:
-        """Load the snapshot of the policy in this place."""
         row = int(self.row_of[place])
         self.stack.load(row, snapshot.weights)
         self.versions[row], self._epsilons[row] = snapshot.version, snapshot.epsilon
         self._rates.clear()
 
     def forget(self, streams: Bools) -> None:
-        """Start new episodes in these streams [num_streams]."""
         self.frames.start(streams)
         if self.stack.network.memory:
             self.recurrent_states[streams] = 0.0
 
     def state(self) -> State:
-        """Return the state of networks, streams and writers."""
         return {
             "rows": {str(k): self.stack.state(k) for k in range(len(self.places))},
             "weights": {str(k): self.stack.flat_weights(k) for k in range(len(self.places))},
@@ -175,7 +170,6 @@ class PolicyGroup:
         }
 
     def restore(self, state: State) -> None:
-        """Restore what `state` returned."""
         for k in range(len(self.places)):
             like = self.stack.flat_weights(k)
             self.stack.load(k, fitting(branch(state, "weights"), str(k), like))
@@ -198,35 +192,33 @@ class PolicyGroup:
     def _forward(self, plan: BatchPlan) -> Floats:
         """Return the network outputs of a plan's streams, in its order: [M, O]."""
         if self.stack.gathered_pass is not None:
-            return self.stack.gathered_pass(self.inputs, plan.begins, plan.streams)
+            return self.stack.gathered_pass(self.inputs, *plan.rows)
         for first, end, width in plan.passes:
             outputs = self._pass(plan, first, end, width)
             if outputs.shape[2] != self._outputs.shape[1]:
                 self._outputs = np.zeros((len(self._outputs), outputs.shape[2]), np.float32)
-            _collect(outputs, plan.begins, first, self._outputs)
+            _collect(outputs, plan.rows.begins, first, self._outputs)
         return self._outputs
 
     def _pass(self, plan: BatchPlan, first: int, end: int, width: int) -> Floats:
         inputs, forward = self.stack.padded_pass(first, end, width)
-        _gather(self.inputs, plan.begins, plan.streams, first, end, width, inputs)
+        _gather(self.inputs, plan.rows, first, end, width, inputs)
         if not self.stack.network.memory:
             return forward()
         recurrent_states = np.zeros((end - first, width, self.stack.network.memory), np.float32)
         flat = recurrent_states.reshape(-1, recurrent_states.shape[2])
-        _gather(self.recurrent_states, plan.begins, plan.streams, first, end, width, flat)
+        _gather(self.recurrent_states, plan.rows, first, end, width, flat)
         outputs, after = self.stack.recurrent_pass(first, end, width, recurrent_states)
         acted = self.kind.acted.reshape(-1)
-        states = (self.recurrent_states, self.states_before)
-        _keep(after, acted, plan.begins, plan.streams, first, *states)
+        _keep(after, acted, plan.rows, first, self.recurrent_states, self.states_before)
         return outputs
 
     def _rates_of(self, group: int) -> np.ndarray:
-        """Return the exploration rate of each stream of a group's plan: [M]."""
         found = self._rates.get(group)
         if found is None:
             plan = self._plans[group]
-            found = self._rates[group] = np.empty(plan.streams.size)
-            _spread(self._epsilons, plan.begins, found)
+            found = self._rates[group] = np.empty(plan.rows.streams.size)
+            _spread(self._epsilons, plan.rows.begins, found)
         return found
 
 
@@ -248,19 +240,13 @@ def _spread(values: np.ndarray, begins: Integers, spread: np.ndarray) -> None:
 
 @njit(cache=True)
 def _gather(
-    source: Floats,
-    begins: Integers,
-    streams: Integers,
-    first: int,
-    end: int,
-    width: int,
-    out: Floats,
+    source: Floats, rows: StreamPlan, first: int, end: int, width: int, out: Floats
 ) -> None:
     """Copy the streams of rows `first` to `end - 1` together, `width` places for each row."""
     for k in range(first, end):
         at = (k - first) * width
-        for i in range(begins[k], begins[k + 1]):
-            row, copy = source[streams[i]], out[at]
+        for i in range(rows.begins[k], rows.begins[k + 1]):
+            row, copy = source[rows.streams[i]], out[at]
             for j in range(row.size):
                 copy[j] = row[j]
             at += 1
@@ -279,22 +265,16 @@ def _collect(outputs: Floats, begins: Integers, first: int, collected: Floats) -
 
 @njit(cache=True)
 def _keep(
-    after: Floats,
-    acted: Bools,
-    begins: Integers,
-    streams: Integers,
-    first: int,
-    recurrent_states: Floats,
-    states_before: Floats,
+    after: Floats, acted: Bools, rows: StreamPlan, first: int, states: Floats, before: Floats
 ) -> None:
     """Save each stream's recurrent state; those that acted get the next state of the pass."""
     for k in range(after.shape[0]):
-        begin = begins[first + k]
-        for i in range(begins[first + k + 1] - begin):
-            stream = streams[begin + i]
-            state, before, new = recurrent_states[stream], states_before[stream], after[k, i]
+        begin = rows.begins[first + k]
+        for i in range(rows.begins[first + k + 1] - begin):
+            stream = rows.streams[begin + i]
+            state, kept, new = states[stream], before[stream], after[k, i]
             for j in range(state.size):
-                before[j] = state[j]
+                kept[j] = state[j]
             if acted[stream]:
                 for j in range(state.size):
                     state[j] = new[j]

@@ -50,7 +50,6 @@ class ActorRole:
     game: Game = field(init=False)  # what is played, with its code if it cannot be imported
 
     def __post_init__(self) -> None:
-        """Find the environment in the process that registered it."""
         object.__setattr__(self, "game", find_game(self.config.game))
 
     @property
@@ -62,8 +61,7 @@ class ActorRole:
     def parts(self) -> tuple[str, ...]:
         """Return its checkpoint parts: with an exact schedule its state, else that of its league.
 
-        The first actor's part is always named `actor`, so that a run may resume with another number
-        of them.
+        The first actor's is always `actor`, so that a run may resume with another number of them.
         """
         if not self.config.exact and self.table is None:
             return ()
@@ -72,8 +70,7 @@ class ActorRole:
     def build(self) -> Actor:
         """Build the environment and its seats.
 
-        Random generators are named by the actor and the turn at which it starts, so that the
-        successor of one that died plays other episodes.
+        Generators are named by actor and turn, so that a dead one's successor plays other episodes.
         """
         from remuda.actor.actor import Actor
 

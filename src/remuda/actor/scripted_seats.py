@@ -78,7 +78,6 @@ class ScriptedSeats:
         return {member.title: rng_state(member.rng) for member in self._members}
 
     def restore(self, state: State) -> None:
-        """Restore what `state` returned."""
         for member in self._members:
             restore_rng(member.rng, state[member.title])
 

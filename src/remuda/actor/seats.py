@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,63 @@ import numpy as np
 from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.backpressure import Backpressure
+from remuda.kernels import njit
 from remuda.publish.snapshot import Snapshot
+from remuda.scoreboard import Policy, Row
 from remuda.types import Bools, Floats, Integers, State, TurnResult
 
+# Numba takes plain numbers as constants.
+EPISODES, RETURN_SUM, TURNS_SUM = (
+    int(Policy.EPISODES),
+    int(Policy.RETURN_SUM),
+    int(Policy.TURNS_SUM),
+)
+MARK, RETURNS, FIRST = int(Policy.MARK), int(Policy.RETURNS), int(Policy.FIRST)
+ABOVE_SUM, ABOVE_SQUARES = int(Policy.ABOVE_SUM), int(Policy.ABOVE_SQUARES)
+LOW, HIGH = int(Policy.LOW), int(Policy.HIGH)
+
+
+class EpisodeCounter:
+    """A counter of the episodes of some policies."""
+
+    def __init__(self, rows: Row, mark: Row | None = None) -> None:
+        """Count into `rows` [policies, fields by `Policy`]; `mark` is `Scoreboard.mark`."""
+        self._rows = rows
+        self._mark = np.ones(1) if mark is None else mark
+        nothing: Integers = np.zeros(0, np.int64)
+        self.count(nothing, np.zeros(0), nothing)
+
+    def count(self, policies: Integers, returns: np.ndarray, turns: Integers) -> None:
+        """Count episodes [N] by the row of their policy; NaN returns are skipped."""
+        _count(self._rows, policies, returns, turns, self._mark[0])
+
+
+@njit(cache=True)
+def _count(
+    rows: Row, policies: Integers, returns: np.ndarray, turns: Integers, mark: float
+) -> None:
+    for i in range(policies.size):
+        k, value = policies[i], returns[i]
+        if math.isnan(value):
+            continue
+        if rows[k, MARK] != mark:
+            rows[k, RETURNS] = 0.0  # first: until there is a return, readers pass all over
+            rows[k, MARK] = mark
+            rows[k, FIRST] = rows[k, LOW] = rows[k, HIGH] = value
+            rows[k, ABOVE_SUM] = rows[k, ABOVE_SQUARES] = 0.0
+        above = value - rows[k, FIRST]
+        rows[k, ABOVE_SUM] += above
+        rows[k, ABOVE_SQUARES] += above * above
+        rows[k, LOW] = min(rows[k, LOW], value)
+        rows[k, HIGH] = max(rows[k, HIGH], value)
+        rows[k, RETURNS] += 1.0
+        rows[k, EPISODES] += 1.0
+        rows[k, RETURN_SUM] += value
+        rows[k, TURNS_SUM] += turns[i]
+
+
 if TYPE_CHECKING:
+    from remuda.actor.stream_arrays import StreamArrays
     from remuda.experience.writer import BlockWriter
 
 
@@ -31,14 +85,15 @@ class Seats:
 
     env: VectorEnv  # the copies
     checks: TurnChecks | None = None  # checks of what the environment returns
+    # by agent: the arrays of its streams, and whether learners use masks after an episode's end
+    _kind_of: Mapping[int, StreamArrays]
+    _keeps_last_mask: Sequence[bool]
 
     def writers(self) -> Sequence[BlockWriter]:
-        """Return the writers of all rings."""
         return ()
 
     @property
     def backpressure(self) -> list[Backpressure]:
-        """Return the backpressure of all rings with `on_full: wait`."""
         return [each for writer in self.writers() for each in writer.backpressure]
 
     def observe(self, group: int) -> None:
@@ -55,6 +110,17 @@ class Seats:
 
     def outcome(self, result: TurnResult) -> None:
         """Write the outcome of a turn to the rings."""
+
+    def _observe_last(self, ended: Bools, truncated: Bools) -> None:
+        """Observe for agents whose episodes are over, both [num_envs, num_agents]."""
+        for agent in np.flatnonzero(ended.any(0)).tolist():
+            kind = self._kind_of[agent]
+            last = kind.final_observations[kind.place_of[agent]]
+            self.env.observe(agent, last)
+            if self.checks is not None:
+                self.checks.last(agent, last, ended[:, agent])
+            if self._keeps_last_mask[agent] and truncated[:, agent].any():
+                self.env.mask(agent, kind.final_masks[kind.streams_of(agent)])
 
     def close(
         self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers, metrics: Floats
@@ -84,7 +150,6 @@ class Seats:
         """Restore what `state` returned."""
 
     def close_orphans(self) -> None:
-        """Close what a previous actor had open and this one does not continue."""
         for writer in self.writers():
             writer.close_orphans()
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from remuda.actor.stream_arrays import columns_of
 from remuda.kernels import njit
 from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.types import Bools, Floats, Integers
@@ -17,10 +18,8 @@ class SharedRewards:
     With a share of 1 a policy learns from the mean reward of its team, in which absent members
     count as 0; with 0 from its own alone; in between, from a mixture (Peysakhovich and Lerer 2018,
     "Prosocial learning agents solve generalized stag hunts better than selfish ones"). Without
-    teams all agents are one team. Counted and rated returns are of each agent's own rewards.
-
-    The share of a seat does not change during an episode, so that shared rewards within a turn can
-    be subtracted from those of the whole turn.
+    teams all agents are one team. The share of a seat does not change during an episode, so that
+    shared rewards within a turn can be subtracted from those of the whole turn.
     """
 
     def __init__(self, num_envs: int, sides: Integers) -> None:
@@ -29,13 +28,10 @@ class SharedRewards:
         self.shares: Floats = np.zeros((num_envs, len(sides)), np.float32)
         self._any = False
         # by team, its agents
-        self._members = [_columns(np.flatnonzero(sides == side)) for side in np.unique(sides)]
+        self._members = [
+            columns_of(tuple(np.flatnonzero(sides == side).tolist())) for side in np.unique(sides)
+        ]
         self._sides = sides
-
-    @property
-    def on(self) -> bool:
-        """Return whether any policy shares now."""
-        return self._any
 
     def begin(self, over: Bools, shares: Floats) -> None:
         """Use new shares [num_envs or 1, num_agents] in copies `over` [num_envs]."""
@@ -77,11 +73,6 @@ def _take(shares: Floats, over: Bools, into: Floats) -> bool:
                 into[env, agent] = shares[row, agent]
             found |= into[env, agent] != 0.0
     return found
-
-
-def _columns(agents: Integers) -> Integers | slice:
-    first, last = int(agents[0]), int(agents[-1])
-    return slice(first, last + 1) if last - first + 1 == len(agents) else agents
 
 
 def _mixture(own: Floats, shares: Floats, means: Floats) -> Floats:

@@ -56,12 +56,10 @@ class StreamArrays:
                 self._as_they_stand[agent] = found
 
     def streams_of(self, agent: int) -> slice:
-        """Return the streams of one agent."""
         begin = self.place_of[agent] * self.num_envs
         return slice(begin, begin + self.num_envs)
 
     def chosen(self, agent: int) -> Array:
-        """Return an agent's actions for the environment."""
         found = self._as_they_stand.get(agent)
         if found is not None:
             return found
@@ -88,7 +86,6 @@ class StreamArrays:
 
     @property
     def results(self) -> TurnOutcomes:
-        """Return the arrays of outcomes."""
         return TurnOutcomes(
             self.acted.reshape(-1),
             self.rewards,

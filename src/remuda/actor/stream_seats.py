@@ -50,19 +50,17 @@ class StreamSeats(Seats):
         kinds: Iterable[StreamArrays],
         scripted: ScriptedSeats | None,  # chooses for members without a network
     ) -> None:
-        """Take the seats; every agent belongs to one of `kinds`."""
         self.env, self.policy_groups, self._scripted = env, policy_groups, scripted
         self._kinds = tuple(kinds)
         self._kind_of = {agent: kind for kind in self._kinds for agent in kind.agents}
-        places = [(kind, kind.place_of[agent]) for agent, kind in sorted(self._kind_of.items())]
-        self._observations = [kind.observations[place] for kind, place in places]
-        self._last_observations = [kind.final_observations[place] for kind, place in places]
+        self._observations = [
+            kind.observations[kind.place_of[agent]] for agent, kind in sorted(self._kind_of.items())
+        ]
         self._masked = [spec.masked for spec in env.agents]
         self.acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
         self._stretches: dict[int, list[_Stretch]] = {}
 
     def observe(self, group: int) -> None:
-        """Observe, with masks."""
         env = self.env
         for agent in self.groups[group]:
             env.observe(agent, self._observations[agent])
@@ -115,7 +113,6 @@ class StreamSeats(Seats):
         return self._stretches[group]
 
     def choose(self, group: int, rng: np.random.Generator | None = None) -> None:
-        """Run forward passes, and choose for every stream."""
         for policy_group in self.policy_groups:
             policy_group.choose(group, rng)
 

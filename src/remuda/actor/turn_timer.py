@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from time import perf_counter
-from typing import Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from remuda.scoreboard import Play, Row
 from remuda.timeline import Span, Timeline
 
 SECTIONS = tuple(map(int, (Play.SECONDS_WEIGHTS, Play.SECONDS_INFER, Play.SECONDS_WRITE)))
 ENV = int(Play.SECONDS_ENV)
+Method = TypeVar("Method", bound=Callable[..., Any])  # of a class with a `timer`
 BRIEF = 2e-6  # seconds between two sections up to which one follows directly on the other
 
 
@@ -29,11 +30,9 @@ class TurnTimer:
         self._last: float | None = None
 
     def begin(self) -> None:
-        """Start a turn."""
         self._last = None
 
     def end(self, took: float) -> None:
-        """Count a turn that took so many seconds."""
         sums, seconds = self.sums, self._seconds
         for word in SECTIONS:
             spent = sums[word]
@@ -51,29 +50,17 @@ class TurnTimer:
         self._last = end
 
 
-class Timed(Protocol):
-    """A class whose methods are timed."""
+def section(word: Play, span: Span | None = None) -> Callable[[Method], Method]:
+    """Count the seconds of a method in a word of the scoreboard, and trace it as a span.
 
-    timer: TurnTimer
+    The method has one argument: Python calls it without packing any.
+    """
 
-
-Self = TypeVar("Self", bound=Timed)
-Argument = TypeVar("Argument")
-Returned = TypeVar("Returned")
-# of exactly one argument: Python calls such a method without packing any
-Method = Callable[[Self, Argument], Returned]
-
-
-def section(
-    word: Play, span: Span | None = None
-) -> Callable[[Method[Self, Argument, Returned]], Method[Self, Argument, Returned]]:
-    """Count the seconds of a method in a word of the scoreboard, and trace it as a span."""
-
-    def timing(method: Method[Self, Argument, Returned]) -> Method[Self, Argument, Returned]:
+    def timing(method: Method) -> Method:
         index = int(word)
 
         @wraps(method)
-        def timed(self: Self, argument: Argument) -> Returned:
+        def timed(self: Any, argument: Any) -> Any:
             start = perf_counter()
             returned = method(self, argument)
             end = perf_counter()
@@ -83,38 +70,36 @@ def section(
                 timer.trace(span, start, end)
             return returned
 
-        return timed
+        return cast("Method", timed)
 
     return timing
 
 
-def traced(
-    span: Span,
-) -> Callable[[Method[Self, Argument, Returned]], Method[Self, Argument, Returned]]:
+def traced(span: Span) -> Callable[[Method], Method]:
     """Trace a part of a section, whose seconds the section counts."""
 
-    def tracing(method: Method[Self, Argument, Returned]) -> Method[Self, Argument, Returned]:
+    def tracing(method: Method) -> Method:
         @wraps(method)
-        def noted(self: Self, argument: Argument) -> Returned:
+        def noted(self: Any, argument: Any) -> Any:
             start = perf_counter()
             returned = method(self, argument)
             self.timer.trace(span, start, perf_counter())
             return returned
 
-        return noted
+        return cast("Method", noted)
 
     return tracing
 
 
-def whole_turn(method: Callable[[Self], None]) -> Callable[[Self], None]:
+def whole_turn(method: Method) -> Method:
     """Count the part of a turn in no section as the environment's."""
 
     @wraps(method)
-    def timed(self: Self) -> None:
+    def timed(self: Any) -> None:
         timer = self.timer
         timer.begin()
         start = perf_counter()
         method(self)
         timer.end(perf_counter() - start)
 
-    return timed
+    return cast("Method", timed)

@@ -18,7 +18,7 @@ import numpy as np
 from remuda.evolution.crossover import warm_start
 from remuda.evolution.layout import WeightLayout
 from remuda.policies.compatibility import stream_shape
-from remuda.policies.networks.recurrent import GATES
+from remuda.policies.networks.network import GATES
 from remuda.policies.spec import PolicySpec
 from remuda.types import Array, Floats
 

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from remuda.errors import UsageError
-from remuda.policies.networks.network import Network
-from remuda.policies.networks.recurrent import GATES
+from remuda.policies.networks.network import GATES, Network
 from remuda.policies.stack import Shapes, layout_size
 from remuda.types import Array, Bools, Floats
 

@@ -13,8 +13,7 @@ from remuda.experience.replay import Replay
 from remuda.experience.sequence_replay import SequenceBatch, SequenceReplay
 from remuda.experience.transition_replay import Batch
 from remuda.memory.aligned import copied
-from remuda.policies.algorithms.sequences import TransitionSequences
-from remuda.policies.algorithms.transition_algorithm import Transitions
+from remuda.policies.algorithms.transition_algorithm import Transitions, TransitionSequences
 from remuda.types import Floats, Integers
 
 
@@ -34,21 +33,17 @@ class StepBatches:
         self._batch = replays[0].empty(len(replays), size, weighed)
 
     def sample(self, policy: int, size: int, beta: float) -> bool:
-        """Draw so many steps for a policy; return False if there are none."""
         return self._replays[policy].sample(self._batch, policy, size, beta)
 
     def samples(self, policy: int, size: int) -> int:  # noqa: ARG002
-        """Return all that were drawn."""
         return size
 
     def versions(self, policy: int, size: int) -> Integers:
-        """Return the versions by step."""
         return self._batch.versions[policy, :size]
 
     def moved(
         self, first: int, end: int, size: int, scales: Floats, device: torch.device
     ) -> Transitions:
-        """Return the batches of policies `first` to `end - 1` on a device."""
         batch = self._batch
 
         def move(array: np.ndarray) -> Tensor:
@@ -67,10 +62,7 @@ class StepBatches:
 
 
 class SequenceBatches:
-    """Batches of whole segments, at least one, with about the requested number of steps.
-
-    They are cut to the longest that was drawn, so that short episodes cost less.
-    """
+    """Batches of whole segments, at least one, of about so many steps, cut to the longest drawn."""
 
     def __init__(self, replays: Sequence[Replay[SequenceBatch]], size: int, weighed: bool) -> None:
         self._replays = replays
@@ -92,7 +84,6 @@ class SequenceBatches:
         return int(valid.sum())
 
     def versions(self, policy: int, size: int) -> Integers:
-        """Return the versions by step that counts."""
         count = self._count(size)
         valid = self._batch.valid(slice(policy, policy + 1), count)[0]
         found: Integers = self._batch.versions[policy, :count][valid]
@@ -101,7 +92,6 @@ class SequenceBatches:
     def moved(
         self, first: int, end: int, size: int, scales: Floats, device: torch.device
     ) -> TransitionSequences:
-        """Return the batches of policies `first` to `end - 1` on a device."""
         batch, members, count = self._batch, slice(first, end), self._count(size)
         longest = int(batch.lengths[members, :count].max())
         valid = batch.valid(members, count)[:, :, :longest].astype(np.float32)

@@ -17,11 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class LearnerGroup:
-    """Several learners in one process; they share only its CPU time.
+    """Several learners in one process; they share only its CPU time, and one wake-up.
 
-    The rings of all its policies ring one wake-up. A learner that always has work does not starve
-    the others: of those that are ready, the one with the fewest updates for its priority is served.
-    Idle time earns no credit.
+    Of those that are ready, the one with the fewest updates for its priority is served. Idle time
+    earns no credit.
     """
 
     def __init__(
@@ -46,7 +45,6 @@ class LearnerGroup:
 
     @property
     def done(self) -> bool:
-        """Return False: it trains as long as there is experience."""
         return False
 
     def work(self) -> bool:
@@ -58,7 +56,6 @@ class LearnerGroup:
         return self._train()
 
     def _start_newborn(self, policy: str) -> None:
-        """Let a newborn begin in the place of a policy, and confirm its birth."""
         version = self._learner(policy).begin(policy, self._births.newborn(policy))
         self._births.confirm(policy, version)
         log.info("another policy begins as %s, version %d", policy, version)
@@ -92,7 +89,6 @@ class LearnerGroup:
                 log.info("policy %s continues with %s", policy, changed[policy])
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:
-        """Sleep until a policy has enough to train on."""
         self._wakeup.wait(lambda: interrupted() or self._any_ready(), timeout)
 
     def finish(self) -> None:
@@ -108,7 +104,6 @@ class LearnerGroup:
         return tuple(self._policies)
 
     def state(self, part: str) -> State:
-        """Return the state of one policy's learner."""
         policy = self._policies[part]
         generation = self._births.generations[policy]
         return self._learner(policy).state(policy) | {"generation": generation}

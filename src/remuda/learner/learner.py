@@ -49,9 +49,9 @@ class Learner(ABC):
         self._timeline, self._saves_experience = timeline, saves_experience
         self._plays = plays  # whether a policy exists at present
 
-    @abstractmethod
     def ready(self) -> bool:
-        """Return whether any policy can be trained; if not, its process is rung when one can."""
+        """Return whether any policy can be trained; for the others its process is rung."""
+        return bool(self._ready().any())
 
     def all_ready(self) -> bool:
         """Return whether every policy that still learns can be; if not, its process is rung."""
@@ -87,7 +87,6 @@ class Learner(ABC):
         """Train a newborn in a policy's place, not on older steps; return its first version."""
 
     def change(self, policy: str, values: Mapping[str, float]) -> None:
-        """Apply hyperparameters from the policy's next update on."""
         self.trainers[self.policies.index(policy)].change(values)
 
     @abstractmethod
@@ -122,17 +121,14 @@ class PolicyTrainer:
 
     @property
     def updates(self) -> int:
-        """Return the updates behind its weights."""
         return self._algorithm.updates[self.index]
 
     @property
     def version(self) -> int:
-        """Return the newest published version."""
         return self._publisher.version
 
     @property
     def halted(self) -> bool:
-        """Return whether it has stopped learning."""
         return self._bad_in_a_row >= self.config.max_nonfinite
 
     def accept(self, loss: float) -> bool:
@@ -187,7 +183,6 @@ class PolicyTrainer:
         row[Learn.STALENESS_MAX] = max(row[Learn.STALENESS_MAX], high)
 
     def begin(self, newborn: Newborn) -> None:
-        """Train a newborn, with its own weights and hyperparameters."""
         self.config = with_values(self.config, newborn.hyperparameters)
         weights = torch.from_numpy(newborn.weights)
         self._algorithm.begin(self.index, weights, self.config, newborn.training)
@@ -196,12 +191,10 @@ class PolicyTrainer:
         self._count_hyperparameters()
 
     def change(self, values: Mapping[str, float]) -> None:
-        """Change hyperparameters; weights and optimizer stay."""
         self.config = with_values(self.config, values)
         self._algorithm.configure(self.index, self.config)
 
     def is_due(self) -> bool:
-        """Return whether it is time to publish."""
         return self.updates - self._published_at >= self.config.publish.every
 
     def publish(self, epsilon: float, numbers: Mapping[str, float] | None = None) -> None:
@@ -230,7 +223,6 @@ class PolicyTrainer:
         }
 
     def restore(self, state: State) -> None:
-        """Restore what `state` returned."""
         self._algorithm.restore(self.index, branch(state, "algorithm"))
         self._published_at = whole(state, "published_at", Range(0, self.updates))
         self._bad_in_a_row = whole(state, "bad_in_a_row")

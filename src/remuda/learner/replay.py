@@ -15,7 +15,6 @@ from remuda.experience.experience import NEVER
 from remuda.experience.replay import Replay
 from remuda.experience.ring import OTHERS
 from remuda.learner.batches import batches_for
-from remuda.learner.budget import BatchBudget
 from remuda.learner.learner import Learner, PolicyTrainer, runs
 from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm
 from remuda.population.learner_births import Newborn
@@ -30,9 +29,8 @@ FIRST_BETA = 0.4  # importance exponent when training begins (Schaul et al. 2016
 class ReplayLearner(Learner):
     """Trains K policies of one specification as one batched computation.
 
-    Each policy has its own experience, weights, hyperparameters and random generators. None is
-    trained more than its replay ratio allows for the steps that it has collected: those that are
-    due are trained, together where they are neighbours in the stack.
+    None is trained more than its replay ratio allows for the steps that it has collected: those
+    that are due are trained, together where they are neighbours in the stack.
     """
 
     def __init__(
@@ -81,10 +79,10 @@ class ReplayLearner(Learner):
         return exploration.start + self._decayed(policy) * (exploration.end - exploration.start)
 
     def beta(self, policy: int) -> float:
-        """Return the exponent of importance weights, up to 1 once exploration has decayed.
+        """Return the exponent of importance weights, from 0.4 to 1 once exploration has decayed.
 
-        It grows linearly from 0.4 (Schaul et al. 2016, section 3.4): early in training, where
-        targets move anyway, less correction is better; at the end updates should be unbiased.
+        Early in training, where targets move anyway, less correction is better (Schaul et al. 2016,
+        3.4).
         """
         return FIRST_BETA + self._decayed(policy) * (1.0 - FIRST_BETA)
 
@@ -96,12 +94,7 @@ class ReplayLearner(Learner):
     def _explored(self, policy: int) -> int:
         return self.replays[policy].experience.written - self._begun[policy]
 
-    def ready(self) -> bool:
-        """Return whether an update of any policy is due; for the others its process is rung."""
-        return bool(self._ready().any())
-
     def update(self) -> None:
-        """Train every policy that is due, once, and publish those whose time it is."""
         for first, end in runs(self._ready(), min(self.algorithm.width, self._width)):
             self._train(first, end)
 
@@ -160,7 +153,6 @@ class ReplayLearner(Learner):
         return accepted
 
     def publish(self) -> None:
-        """Publish every policy as its next version."""
         for k in range(len(self.trainers)):
             self._publish(k)
 
@@ -169,7 +161,6 @@ class ReplayLearner(Learner):
         self.trainers[policy].publish(self.epsilon(policy), numbers)
 
     def begin(self, policy: str, newborn: Newborn) -> int:
-        """Train another policy in this place; return its first version."""
         k = self.policies.index(policy)
         trainer, replay = self.trainers[k], self.replays[k]
         trainer.begin(newborn)
@@ -188,7 +179,6 @@ class ReplayLearner(Learner):
         return trainer.version
 
     def change(self, policy: str, values: Mapping[str, float]) -> None:
-        """Apply hyperparameters from the policy's next update on."""
         super().change(policy, values)
         self._configure(self.policies.index(policy))
 
@@ -198,7 +188,6 @@ class ReplayLearner(Learner):
         self._scales[policy] = config.reward_scale
 
     def state(self, policy: str) -> State:
-        """Return all that a successor needs to continue exactly with one policy."""
         k = self.policies.index(policy)
         experience = self.replays[k].experience
         return self.trainers[k].state() | {
@@ -219,9 +208,8 @@ class ReplayLearner(Learner):
     def _is_ready(self, k: int) -> bool:
         """Return whether an update of one policy is due; a retired one has none.
 
-        An actor would wait for its learner, which no longer trains it. A newborn in its place is
-        waited for again once it plays: its first update is due before an actor would wait for it,
-        so its learner is rung, and checks, before that.
+        An actor waits for a newborn's learner again once it plays: its first update is due before
+        that.
         """
         trainer, experience = self.trainers[k], self.replays[k].experience
         there = self._plays(trainer.name)
@@ -251,3 +239,35 @@ def _steps_paid(trainer: PolicyTrainer, samples: float) -> int:
     experience = trainer.config.experience
     per_step = experience.replay_ratio
     return experience.learning_starts + (math.ceil(samples / per_step) if per_step else 0)
+
+
+LEAST = 8  # least samples of a batch
+ROOM = 2.2  # a batch is doubled if this times its duration is inside the budget
+MEMORY = 0.8  # weight of past updates in the running mean
+
+
+class BatchBudget:
+    """The size of the next batch.
+
+    It is halved while an update takes longer than the budget, by a running mean, and doubled again
+    while there is time.
+    """
+
+    def __init__(self, largest: int, seconds: float | None) -> None:
+        self.size = largest
+        self._largest, self._seconds = largest, seconds
+        self._mean: float | None = None
+
+    def spent(self, seconds: float) -> None:
+        """Count an update of the present size that took so long."""
+        if self._seconds is None:
+            return
+        before = self._mean
+        self._mean = seconds if before is None else MEMORY * before + (1.0 - MEMORY) * seconds
+        size = self.size
+        if self._mean > self._seconds:
+            size = max(size // 2, min(LEAST, self._largest))
+        elif self._mean * ROOM < self._seconds:
+            size = min(size * 2, self._largest)
+        if size != self.size:
+            self.size, self._mean = size, None

@@ -26,17 +26,13 @@ if TYPE_CHECKING:
     from remuda.experience.rollout_queue import RolloutQueue
     from remuda.learner.group import LearnerGroup
     from remuda.learner.learner import Learner, PolicyTrainer
-    from remuda.learner.warm_up import WarmUp
     from remuda.policies.algorithms.algorithm import Algorithm
     from remuda.population.learner_births import LearnerBirths
 
 
 @dataclass(frozen=True)
 class LearnerRole:
-    """Builds the learners that share a process, each from its policy's published weights.
-
-    Random generators are named by the update at which a learner starts.
-    """
+    """Builds the learners that share a process, each from its policy's published weights."""
 
     seed: int
     specs: tuple[PolicySpec, ...]
@@ -58,7 +54,6 @@ class LearnerRole:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return a checkpoint part for each policy."""
         return tuple(file_name(spec.name) for spec in self.specs)
 
     @property
@@ -73,34 +68,10 @@ class LearnerRole:
         from remuda.population.learner_births import LearnerBirths
 
         births = LearnerBirths(self.table, [spec.name for spec in self.specs])
-        warm_up(
-            self._stacks(births),
-            lambda policy: self.experience[policy].block is not None,
-            lambda warm_up: self._in_small(warm_up).group(),
-        )
+        warm_up(self, self._stacks(births))
         return self.group()
 
-    def _in_small(self, warm_up: WarmUp) -> LearnerRole:
-        names = [spec.name for spec in warm_up.specs]
-        return replace(
-            self,
-            specs=warm_up.specs,
-            devices=(warm_up.device,) * len(names),
-            experience=dict(zip(names, warm_up.experience, strict=True)),
-            published=warm_up.published,
-            scoreboard=warm_up.scoreboard,
-            wakeup=Wakeup(),
-            timeline=None,
-            saves_experience=False,
-            patience=0.0,
-            table=None,
-            shares={},
-            initial=None,
-            changes=None,
-        )
-
     def group(self) -> LearnerGroup:
-        """Build the learners: one for each stack."""
         from remuda.learner.group import LearnerGroup
         from remuda.population.learner_births import LearnerBirths
 
@@ -180,8 +151,7 @@ class LearnerRole:
         """Return the most policies of one computation; None: as many as pay off.
 
         Products of a stack differ in the last bits from those of single policies. So in exact
-        schedules each is trained alone: results then do not depend on which policies share a
-        process.
+        schedules each is trained alone, whichever policies share a process.
         """
         return 1 if self.exact else None
 

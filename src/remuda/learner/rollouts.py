@@ -13,8 +13,8 @@ from remuda.experience.ring import OTHERS
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout, rows_for
 from remuda.learner.learner import Learner, PolicyTrainer
+from remuda.policies.algorithms.objective import RolloutMetrics
 from remuda.policies.algorithms.rollout_algorithm import RolloutAlgorithm
-from remuda.policies.algorithms.rollout_groups import RolloutMetrics
 from remuda.population.learner_births import Newborn
 from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline
@@ -43,10 +43,8 @@ PIECE_SECONDS = 0.7  # target duration of a piece, which has at least one policy
 class RolloutLearner(Learner):
     """Trains K policies of one specification as one batched computation.
 
-    Each policy has its own ring, weights, hyperparameters and random generator. Those that have a
-    rollout ready are trained together; the others wait for theirs. Replayed segments join or
-    replace it, by the learning mode. An update of very many policies is cut into pieces;
-    `unfinished` is true until the rest is done.
+    Those that have a rollout ready are trained together. Replayed segments join or replace it, by
+    the learning mode. An update of very many policies is cut into pieces (`unfinished`).
     """
 
     def __init__(
@@ -81,15 +79,13 @@ class RolloutLearner(Learner):
 
     @property
     def unfinished(self) -> bool:
-        """Return whether policies of the current update are still to be trained."""
         return bool(self._left)
 
     def ready(self) -> bool:
         """Return whether any policy has a rollout; for the others the process is rung.
 
-        Where actors may play ahead, it waits for all of its stack, so that they are trained
-        together, until an actor has to wait for one. Policies that are trained alone wait for none:
-        otherwise a run's result would depend on which policies share a process, and so on the
+        Where actors may play ahead, it waits for all of its stack, until an actor has to wait for
+        one. Policies that are trained alone wait for none, so that results do not depend on the
         machine.
         """
         if self.unfinished:
@@ -105,7 +101,6 @@ class RolloutLearner(Learner):
         )
 
     def update(self) -> None:
-        """Train and publish every policy that has a rollout, or the next piece of them."""
         if not self._left:
             self._left = self._take()
         size = self._piece() if self._is_cut else len(self._left)
@@ -216,12 +211,10 @@ class RolloutLearner(Learner):
         trainer.count_staleness(versions[(streams != AFTER) & (versions != OTHERS)])
 
     def publish(self) -> None:
-        """Publish every policy as its next version."""
         for trainer in self.trainers:
             trainer.publish(trainer.config.last_epsilon)
 
     def begin(self, policy: str, newborn: Newborn) -> int:
-        """Train a newborn in a policy's place; return its first version."""
         k = self.policies.index(policy)
         trainer = self.trainers[k]
         self._give_up(k)
@@ -245,7 +238,6 @@ class RolloutLearner(Learner):
         }
 
     def restore(self, policy: str, state: State) -> None:
-        """Restore what `state` returned."""
         k = self.policies.index(policy)
         self._give_up(k)
         self.trainers[k].restore(state)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from remuda.experience.experience import Experience
 from remuda.experience.ring_arrays import Choices, StreamPlan, TurnOutcomes
 from remuda.experience.ring_block import Block
 from remuda.experience.writer import BlockWriter
-from remuda.learner.group import LearnerGroup
 from remuda.learner.rollouts import RolloutLearner
 from remuda.memory.waiting import Wakeup
 from remuda.policies.compatibility import stream_shape
@@ -24,33 +24,21 @@ from remuda.rng import torch_rng
 from remuda.scoreboard import Learn, Scoreboard
 from remuda.types import Floats
 
+if TYPE_CHECKING:
+    from remuda.learner.role import LearnerRole
+
 log = logging.getLogger(__name__)
 
 SEGMENTS = 8  # segments that are written to learn from
 MOST_PARTS = 16  # most minibatches of an epoch
 
 
-@dataclass(frozen=True)
-class WarmUp:
-    """One or two policies of a stack, with their own memory for made-up steps."""
-
-    specs: tuple[PolicySpec, ...]
-    device: str
-    experience: tuple[Experience, ...]
-    published: PublishedWeights
-    scoreboard: Scoreboard
-
-
-def warm_up(
-    stacks: Sequence[tuple[tuple[PolicySpec, ...], str]],
-    in_block: Callable[[str], bool],
-    group_of: Callable[[WarmUp], LearnerGroup],
-) -> None:
+def warm_up(role: LearnerRole, stacks: Sequence[tuple[tuple[PolicySpec, ...], str]]) -> None:
     """Train one or two policies of each stack on made-up steps in their own memory.
 
-    Compiled functions are specialised by dtypes, dimensions, and contiguity, which may differ
-    between one and two policies; not by sizes. So two small updates, of both policies together and
-    of the second alone, compile all that real ones need.
+    Compiled functions are specialised by dtypes, dimensions, and contiguity, not by sizes. So two
+    small updates, of both policies together and of the second alone, compile all that real ones
+    need.
     """
     alike = {
         (replace(specs[0], name="").specification, device): (specs, device)
@@ -60,9 +48,24 @@ def warm_up(
         small = tuple(replace(spec, config=_in_small(spec.config)) for spec in specs[:2])
         names = tuple(spec.name for spec in small)
         length = small[0].config.experience.segment_length
-        experience = tuple(_experience(small, in_block(names[0])))
+        experience = _experience(small, role.experience[names[0]].block is not None)
         scoreboard = Scoreboard(names)
-        learners = group_of(WarmUp(small, device, experience, _published(small), scoreboard))
+        learners = replace(
+            role,
+            specs=small,
+            devices=(device,) * len(small),
+            experience=dict(zip(names, experience, strict=True)),
+            published=_published(small),
+            scoreboard=scoreboard,
+            wakeup=Wakeup(),
+            timeline=None,
+            saves_experience=False,
+            patience=0.0,
+            table=None,
+            shares={},
+            initial=None,
+            changes=None,
+        ).group()
         for learner in learners.learners:
             if isinstance(learner, RolloutLearner):
                 learner.train_whole()  # of both policies together, however long it takes

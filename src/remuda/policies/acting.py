@@ -21,9 +21,7 @@ CACHED_PASSES = 1024  # compiled passes of different shapes that are cached
 class ActingStack:
     """K policies that act and never learn, each for N streams.
 
-    Plain weights are computed when a snapshot is loaded, once per version, so that a forward pass
-    is only matrix products. Noisy layers draw their noise then; without a noise generator the
-    policy acts on the mean weights.
+    Plain weights, and the noise in them, are computed once per version, when a snapshot is loaded.
     """
 
     def __init__(
@@ -40,12 +38,13 @@ class ActingStack:
         self._stack = ParameterStack(network.shapes, count, device)
         with torch.inference_mode():
             self._weights = network.acting(self._stack.parameters, None)
-            here = self._device.type == "cpu" and self._noise == (None,) * count
-            memory = self._stack.flat.untyped_storage().data_ptr() if here else None
+            on_cpu = self._device.type == "cpu"
+            fixed = on_cpu and self._noise == (None,) * count
+            memory = self._stack.flat.untyped_storage().data_ptr() if fixed else None
             self._worked_out = [
                 name
                 for name, weight in self._weights.items()
-                if not here or weight.untyped_storage().data_ptr() != memory
+                if not fixed or weight.untyped_storage().data_ptr() != memory
             ]  # those that are not views of the parameters
             for name in self._worked_out:
                 self._weights[name] = self._weights[name].clone()
@@ -66,12 +65,10 @@ class ActingStack:
         self._parts: dict[tuple[int, int], Callable[[], Floats]] = {}
         self._padded: dict[tuple[int, int, int], tuple[Floats, Callable[[], Floats]]] = {}
         self._cached_passes = cached_passes
-        here = self._device.type == "cpu"
         # pass over streams gathered by policy; None: use `padded_pass`
-        self.gathered_pass = network.gathered_pass(self._weights) if gathered and here else None
+        self.gathered_pass = network.gathered_pass(self._weights) if gathered and on_cpu else None
 
     def load(self, policy: int, weights: Floats) -> None:
-        """Load the weights [P] of a policy's newest version."""
         with torch.inference_mode():
             self._stack.flat[policy].copy_(torch.from_numpy(weights))
             if self._worked_out:
@@ -80,7 +77,6 @@ class ActingStack:
                     self._of[policy][name].copy_(fresh[name])
 
     def state(self, policy: int) -> State:
-        """Return a policy's plain weights, recurrent state and noise generator."""
         noise = self._noise[policy]
         return {
             "plain": {name: w[0].cpu().numpy().copy() for name, w in self._of[policy].items()},
@@ -89,7 +85,6 @@ class ActingStack:
         }
 
     def restore(self, policy: int, state: State) -> None:
-        """Restore what `state` returned."""
         plain = branch(state, "plain")
         with torch.inference_mode():
             for name, weight in self._of[policy].items():
@@ -108,14 +103,13 @@ class ActingStack:
 
     def flat_weights(self, policy: int) -> Floats:
         """Return a copy of the weights [P] that a policy was loaded with."""
-        weights: Floats = self._stack.flat[policy].cpu().numpy().copy()
-        return weights
+        return self._stack.read(policy)
 
     def padded_pass(self, first: int, end: int, width: int) -> tuple[Floats, Callable[[], Floats]]:
-        """Return the input buffer of policies `first` to `end - 1`, and their pass.
+        """Return the input buffer [k * width, num_inputs] of some policies, and their pass.
 
-        The buffer [k * width, num_inputs] is the same memory for all passes of these sizes: fill
-        it, then call the pass, which returns [k, width, O].
+        Passes of equal sizes share the buffer: fill it, then call the pass for outputs [k, width,
+        O].
         """
         key = (first, end, width)
         if key not in self._padded:

@@ -1,7 +1,6 @@
 """Action types: how network outputs become a choice, and the log-probability of that choice.
 
-Acting uses compiled loops over streams (`choose`); learning uses torch, for K policies at once
-(`log_probs_and_entropy`). Both describe the same distribution.
+Acting uses compiled loops over streams, learning uses torch, both for the same distribution.
 """
 
 from __future__ import annotations
@@ -18,14 +17,63 @@ from torch import Tensor
 
 from remuda.errors import ContractError
 from remuda.kernels import njit
-from remuda.policies.action_bounds import ActionBounds
 from remuda.policies.losses import LEAST_LOG, entropy, log_probabilities
 from remuda.types import Array, Bools, Floats, Integers
 
+Rng = np.random.Generator
+Rngs = Sequence[Rng] | None  # by policy; None: the most likely actions
+HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+LIMIT = 1e30  # larger bounds count as infinite: libraries write the largest float for "no bound"
+
+
+class ActionBounds:
+    """The bounds of a `Box` and the map to them from normalised actions.
+
+    1. Between two finite bounds, [-1, 1] is mapped to [low, high].
+    2. With a single finite bound, the action is shifted: -1 is the lower bound, or 1 the upper one.
+    3. Without bounds the action is used unchanged.
+    4. Results have the dtype of the bounds and are always within them.
+    """
+
+    def __init__(self, low: Array, high: Array) -> None:
+        self.low, self.high = low.ravel(), high.ravel()
+        self.dtype = self.low.dtype
+        lowest, highest = self.low.astype(np.float64), self.high.astype(np.float64)
+        from_below: Bools = lowest > -LIMIT
+        from_above: Bools = highest < LIMIT
+        both = from_below & from_above
+        self.is_bounded: Bools = both  # [size] which numbers have two finite bounds
+        with np.errstate(invalid="ignore"):
+            self._half = np.where(both, highest / 2 - lowest / 2, 1.0)
+            centre = np.where(from_below, lowest + 1, np.where(from_above, highest - 1, 0.0))
+            self._centre = np.where(both, lowest / 2 + highest / 2, centre)
+        self._is_identity = bool(
+            self.dtype == np.float32
+            and both.all()
+            and (lowest == -1).all()
+            and (highest == 1).all()
+        )
+
+    def scale(self, actions: Array) -> Array:
+        """Scale normalised actions [N, size] to the bounds."""
+        scaled = actions
+        if not self._is_identity:
+            scaled = self._centre + self._half * np.where(
+                self.is_bounded, np.clip(actions, -1, 1), actions
+            )
+            scaled = scaled.astype(self.dtype)
+        clipped: Array = np.clip(scaled, self.low, self.high)
+        return clipped
+
+    def scale_tensor(self, actions: Tensor) -> Tensor:
+        unit = torch.where(torch.from_numpy(self.is_bounded), actions.clamp(-1, 1), actions)
+        scaled = torch.from_numpy(self._centre) + torch.from_numpy(self._half) * unit.double()
+        low, high = (torch.from_numpy(bound.astype(np.float64)) for bound in (self.low, self.high))
+        return scaled.maximum(low).minimum(high).to(torch.from_numpy(self.low).dtype)
+
+
 if TYPE_CHECKING:
     from gymnasium import Space
-
-HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class Actions(ABC):
@@ -35,25 +83,15 @@ class Actions(ABC):
     dtype: npt.DTypeLike
     num_logits: int  # outputs of the policy's head
     num_scales: int = 0  # further parameters that do not depend on the observation
+    mask_size: int = 0  # entries of an action mask; 0: these actions cannot be masked
     meaning: str  # describes the network's outputs, for exported files
 
     @property
     def num_outputs(self) -> int:
-        """Return how many numbers describe one distribution."""
         return self.num_logits + self.num_scales
 
-    @property
-    @abstractmethod
-    def mask_size(self) -> int:
-        """Return the entries of an action mask; 0: these actions cannot be masked."""
-
     def choose(
-        self,
-        outputs: Floats,
-        masks: Bools,
-        rng: np.random.Generator | None,
-        actions: Array,
-        log_probs: Floats,
+        self, outputs: Floats, masks: Bools, rng: Rng | None, actions: Array, log_probs: Floats
     ) -> None:
         """Choose as `choose_for_all`, for one policy: arrays lack the axis of policies."""
         rngs = None if rng is None else (rng,)
@@ -64,7 +102,7 @@ class Actions(ABC):
         self,
         outputs: Floats,  # [K, N, num_outputs]
         masks: Bools,  # [K, N, mask_size], or [K, N, 0] to allow all
-        rngs: Sequence[np.random.Generator] | None,  # by policy; None: the most likely actions
+        rngs: Rngs,
         actions: Array,  # [K, N, size], written
         log_probs: Floats,  # [K, N], written
     ) -> None:
@@ -96,25 +134,15 @@ class DiscreteActions(Actions):
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         self.sizes, self.size, self.dtype = sizes, len(sizes), np.int64
-        self.num_logits = sum(sizes)
+        self.num_logits = self.mask_size = sum(sizes)
         self._sizes = np.array(sizes, np.int64)
         self._uniforms = np.zeros((0, 0, 0))
 
     def __repr__(self) -> str:
         return f"DiscreteActions({self.sizes})"
 
-    @property
-    def mask_size(self) -> int:
-        """Return one entry for each possibility."""
-        return self.num_logits
-
     def choose_for_all(
-        self,
-        outputs: Floats,
-        masks: Bools,
-        rngs: Sequence[np.random.Generator] | None,
-        actions: Array,
-        log_probs: Floats,
+        self, outputs: Floats, masks: Bools, rngs: Rngs, actions: Array, log_probs: Floats
     ) -> None:
         """Sample by inverting the cumulative distribution, or take the most likely action."""
         if self._uniforms.shape != actions.shape:
@@ -134,38 +162,34 @@ class DiscreteActions(Actions):
     def log_probs_and_entropy(
         self, outputs: Tensor, actions: Tensor, masks: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Sum over the choices."""
         log_probs = entropies = torch.zeros((), device=outputs.device)
-        start = 0
-        for i, size in enumerate(self.sizes):
-            part = slice(start, start + size)
-            mask = None if masks is None else masks[..., part]
-            log_pi = log_probabilities(outputs[..., part], mask)
+        for i, log_pi in enumerate(self._log_probabilities(outputs, masks)):
             log_probs = log_probs + log_pi.gather(-1, actions[..., i : i + 1]).squeeze(-1)
             entropies = entropies + entropy(log_pi)
-            start += size
         return log_probs, entropies
+
+    def _log_probabilities(self, outputs: Tensor, masks: Tensor | None) -> list[Tensor]:
+        """Return, by choice, the log-probabilities of its possibilities."""
+        sizes = list(self.sizes)
+        parts = torch.split(outputs, sizes, -1)
+        if masks is None:
+            return [log_probabilities(part) for part in parts]
+        return list(map(log_probabilities, parts, torch.split(masks, sizes, -1)))
 
     def divergence(self, outputs: Tensor, others: Tensor, masks: Tensor | None) -> Tensor:
         """Sum over the choices; masked possibilities contribute nothing."""
         total = torch.zeros((), device=outputs.device)
-        start = 0
-        for size in self.sizes:
-            part = slice(start, start + size)
-            mask = None if masks is None else masks[..., part]
-            log_pi = log_probabilities(outputs[..., part], mask)
-            log_other = log_probabilities(others[..., part], mask)
+        both = (self._log_probabilities(each, masks) for each in (outputs, others))
+        for log_pi, log_other in zip(*both, strict=True):
             apart = log_pi.clamp(min=LEAST_LOG) - log_other.clamp(min=LEAST_LOG)
             total = total + (log_pi.exp() * apart).sum(-1)
-            start += size
         return total
 
 
 class ContinuousActions(Actions):
     """Independent normal distributions, whose scales do not depend on the observation.
 
-    Actions are normalised: between finite bounds, [-1, 1] is the whole range (`ActionBounds`). The
-    ring stores the drawn numbers; the environment receives them scaled and clipped to its bounds.
+    The ring stores the drawn, normalised numbers; the environment receives them within its bounds.
     """
 
     meaning = "means, then logarithms of standard deviations"
@@ -181,30 +205,22 @@ class ContinuousActions(Actions):
 
     @property
     def unbounded(self) -> int:
-        """Return how many numbers lack a finite bound on one side or both."""
         return int(np.count_nonzero(~self.bounds.is_bounded))
-
-    @property
-    def mask_size(self) -> int:
-        """Return 0: continuous actions cannot be masked."""
-        return 0
 
     def choose_for_all(
         self,
         outputs: Floats,
         masks: Bools,  # noqa: ARG002
-        rngs: Sequence[np.random.Generator] | None,
+        rngs: Rngs,
         actions: Array,
         log_probs: Floats,
     ) -> None:
-        """Draw from the distribution, or take the mean."""
         normals = np.zeros(actions.shape)
         for k, rng in enumerate(rngs or ()):
             rng.standard_normal(out=normals[k])
         _choose_continuous(outputs, normals, actions, log_probs)
 
     def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:  # noqa: ARG002
-        """Return the mean, scaled to the bounds."""
         return self.bounds.scale_tensor(outputs[..., : self.size])
 
     def log_probs_and_entropy(
@@ -213,14 +229,12 @@ class ContinuousActions(Actions):
         actions: Tensor,
         masks: Tensor | None,  # noqa: ARG002
     ) -> tuple[Tensor, Tensor]:
-        """Sum over the numbers of an action."""
         means, log_scales = outputs.chunk(2, -1)
         z = (actions - means) * (-log_scales).exp()
         log_probs = (-0.5 * z.square() - log_scales - HALF_LOG_TWO_PI).sum(-1)
         return log_probs, (log_scales + 0.5 + HALF_LOG_TWO_PI).sum(-1)
 
     def divergence(self, outputs: Tensor, others: Tensor, masks: Tensor | None) -> Tensor:  # noqa: ARG002
-        """Sum over the numbers of an action."""
         means, log_scales = outputs.chunk(2, -1)
         other_means, other_scales = others.chunk(2, -1)
         ratio = (2.0 * (log_scales - other_scales)).exp()
@@ -228,7 +242,6 @@ class ContinuousActions(Actions):
         return (other_scales - log_scales + 0.5 * (ratio + apart - 1.0)).sum(-1)
 
     def within_bounds(self, actions: Array) -> Array:
-        """Scale the actions to the bounds."""
         return self.bounds.scale(actions)
 
 

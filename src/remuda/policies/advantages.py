@@ -1,11 +1,13 @@
-"""Advantage estimates over consecutive segments, and running moments."""
+"""Advantage estimates over consecutive segments, and running moments, also of returns."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from remuda.checkpoint.fitting import FINITE_64, fitting, require
+from remuda.experience.segments import AFTER
 from remuda.kernels import njit
-from remuda.types import Bools, Floats
+from remuda.types import Bools, Floats, Integers, State
 
 
 @njit(cache=True)
@@ -19,9 +21,7 @@ def generalised_advantages(
 ) -> None:
     """Write generalised advantage estimates (Schulman et al. 2016, equation 16).
 
-    A segment that was cut off, by its length or by a truncated episode, bootstraps from the value
-    of its final observation; a terminated one does not. Advantages plus values are the value
-    targets.
+    A segment that was cut off, by its length or by truncation, bootstraps from its final value.
     """
     following = 0.0
     for i in range(r_t.size - 1, -1, -1):
@@ -47,9 +47,8 @@ def vtrace(
 ) -> None:
     """Write V-trace targets and advantages (Espeholt et al. 2018, section 4.1).
 
-    Each temporal-difference error is weighted by its action's importance ratio, clipped at `most`;
-    what follows is cut by the same ratio, clipped at 1. With ratios of 1 this equals
-    `generalised_advantages`. Lambda also applies to the advantages, as in RLax.
+    Errors are weighted by ratios up to `most`; what follows is cut by ratios up to 1. Lambda also
+    applies to the advantages, as in RLax.
     """
     beyond = 0.0  # what the targets of the next row are above its value
     for i in range(r_t.size - 1, -1, -1):
@@ -106,3 +105,56 @@ class RunningMoments:
         squares = squares + apart * apart * (self.count * count / total)
         self.mean = self.mean + apart * (count / total)
         self.variance, self.count = squares / total, total
+
+
+class RunningReturns:
+    """Moments of the discounted sums of one policy's rewards (as in OpenAI Baselines).
+
+    A stream's sum ends with termination only: segments do not tell truncation from their own end.
+    """
+
+    def __init__(self, mean: float = 0.0, variance: float = 1.0, count: float = 0.0) -> None:
+        self._moments = RunningMoments(np.array(mean), np.array(variance), count)
+        self._sums: np.ndarray = np.zeros(0)
+
+    def scale(self, rewards: Floats, discounts: Floats, streams: Integers) -> np.float32:
+        """Add a rollout's rewards and return the factor to multiply them by."""
+        needed = int(streams.max()) + 1
+        if needed > self._sums.size:
+            self._sums = np.concatenate((self._sums, np.zeros(needed - self._sums.size)))
+        self._moments.add(running_sums(rewards, discounts, streams, self._sums))
+        return np.float32(1.0 / np.sqrt(self._moments.variance + 1e-8))
+
+    def state(self) -> State:
+        moments = np.array([self._moments.mean, self._moments.variance, self._moments.count])
+        return {"moments": moments, "sums": self._sums.copy()}
+
+    def restore(self, state: State) -> None:
+        mean, variance, count = fitting(state, "moments", np.zeros(3), FINITE_64)
+        require(
+            state, "moments", variance >= 0.0 and count >= 0.0, "variance and count are 0 or more"
+        )
+        self._moments = RunningMoments(np.asarray(mean), np.asarray(variance), float(count))
+        sums = state["sums"]
+        require(
+            state, "sums", isinstance(sums, np.ndarray) and sums.ndim == 1, "one for each stream"
+        )
+        self._sums = fitting(state, "sums", np.empty(len(sums)), FINITE_64).copy()
+
+
+@njit(cache=True)
+def running_sums(
+    rewards: Floats, discounts: Floats, streams: Integers, sums: np.ndarray
+) -> np.ndarray:
+    """Return the discounted sum of rewards up to each step, and update each stream's `sums`."""
+    found = np.zeros(rewards.size)
+    count = 0
+    for i in range(rewards.size):
+        stream = streams[i]
+        if stream == AFTER:
+            continue
+        sums[stream] += rewards[i]
+        found[count] = sums[stream]
+        sums[stream] *= discounts[i]
+        count += 1
+    return found[:count]

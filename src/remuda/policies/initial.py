@@ -3,8 +3,7 @@
     initial/sources.json            the source of each policy's weights, for readers
     initial/POLICY.safetensors      the weights, and with `init_optimizer` Adam's moments
 
-The files are written once, when a run starts. The run can then be resumed and its roles restarted
-whatever becomes of the source.
+Files are written once, when a run starts, so that it needs its sources no more.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import numpy as np
 from remuda.checkpoint.fitting import fitting
 from remuda.checkpoint.names import file_name
 from remuda.checkpoint.opening import ANY_SIZE, read_file
-from remuda.checkpoint.plain import read_checked
+from remuda.checkpoint.plain import checked_all, read_checked
 from remuda.checkpoint.state import pack, unpack, write_whole
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.types import Floats, State
@@ -69,17 +68,20 @@ class InitialWeights:
             raise RunDirectoryError(f"cannot write {self.path}: {error.strerror}") from None
 
     def files(self) -> dict[str, bytes]:
-        """Return the content of all files, for another machine."""
         if not self.path.exists():
             return {}
         return {path.name: read_file(path, ANY_SIZE) for path in sorted(self.path.iterdir())}
 
     def sources(self) -> dict[str, dict[str, Any]]:
-        """Return the source of each policy's weights; policies drawn at random are not in it."""
         path = self.path / "sources.json"
         if not path.exists():
             return {}
-        return read_checked(path, _checked, "no policy took its first weights from another run")
+        wanted = {"run": str, "policy": str, "version": int, "learner_step": int}
+        return read_checked(
+            path,
+            lambda data: checked_all(data, wanted),
+            "no policy took its first weights from another run",
+        )
 
     def weights(self, policy: str, size: int) -> Floats | None:
         """Return initial weights [size], None if random; raise RunDirectoryError if damaged."""
@@ -117,9 +119,3 @@ class InitialWeights:
             f"{self._file(policy)} is damaged: {error}; it holds what {policy} begins with "
             "(init_from): begin a new run, or copy it back from where you keep another"
         )
-
-
-def _checked(data: object) -> dict[str, dict[str, Any]]:
-    from remuda.checkpoint.plain import checked_all
-
-    return checked_all(data, {"run": str, "policy": str, "version": int, "learner_step": int})

@@ -8,7 +8,6 @@ the mean over its choices. The ring and the environment always get the choices t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from remuda.errors import ContractError
 from remuda.kernels import njit
-from remuda.policies.actions import Actions, DiscreteActions
+from remuda.policies.actions import Actions, DiscreteActions, Rngs
 from remuda.types import Array, Bools, Floats, Integers
 
 MOST_COMBINATIONS = 1024  # combinations that may each have an output of the network
@@ -29,26 +28,15 @@ class JointActions(Actions):
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         self.sizes, self.size, self.dtype = sizes, len(sizes), np.int64
-        self.num_logits = math.prod(sizes)
+        self.num_logits, self.mask_size = math.prod(sizes), sum(sizes)
         self._alone = DiscreteActions((self.num_logits,))
 
     def __repr__(self) -> str:
         return f"JointActions({self.sizes})"
 
-    @property
-    def mask_size(self) -> int:
-        """Return one entry for each possibility of each choice."""
-        return sum(self.sizes)
-
     def choose_for_all(
-        self,
-        outputs: Floats,
-        masks: Bools,
-        rngs: Sequence[np.random.Generator] | None,
-        actions: Array,
-        log_probs: Floats,
+        self, outputs: Floats, masks: Bools, rngs: Rngs, actions: Array, log_probs: Floats
     ) -> None:
-        """Sample combinations, or take the most likely."""
         numbers: Integers = np.zeros((*outputs.shape[:2], 1), np.int64)
         allowed = self._allowed(torch.from_numpy(masks)).numpy() if masks.shape[2] else masks
         self._alone.choose_for_all(outputs, allowed, rngs, numbers, log_probs)
@@ -67,7 +55,6 @@ class JointActions(Actions):
     def log_probs_and_entropy(
         self, outputs: Tensor, actions: Tensor, masks: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Return those of combinations."""
         number = torch.zeros_like(actions[..., :1])
         for i, size in enumerate(self.sizes):
             number = number * size + actions[..., i : i + 1]
@@ -90,9 +77,8 @@ class JointActions(Actions):
 class BranchingActions(DiscreteActions):
     """Several choices, each possibility of which has an output of the network.
 
-    The value of an action is the mean of the outputs of its choices, so the best action consists of
-    the best possibility of each choice (Tavakoli et al. 2018, "Action branching architectures for
-    deep reinforcement learning"; Seyde et al. 2023, "Solving continuous control via Q-learning").
+    An action's value is the mean of its choices' outputs (Tavakoli et al. 2018, "Action branching
+    architectures"; Seyde et al. 2023, "Solving continuous control via Q-learning").
     """
 
     meaning = "values of all possibilities, choice after choice"
@@ -174,8 +160,8 @@ def explore_choices(
 ) -> None:
     """Replace each action, with probability `epsilon`, by allowed choices drawn independently.
 
-    Like `explore_allowed`, for more combinations than one uniform number can tell apart: given that
-    it is below epsilon, its bits seed a generator (SplitMix64) that draws each choice.
+    There are more combinations than one uniform number can tell apart, so that its bits seed a
+    generator (SplitMix64), which draws each choice.
     """
     for n in range(actions.shape[0]):
         if uniforms[n] >= epsilon:
@@ -201,8 +187,7 @@ def explore_allowed(
 ) -> None:
     """Replace each action [N, size], with probability `epsilon`, by a uniformly drawn allowed one.
 
-    One uniform number decides both whether and which: given that it is below epsilon, it is uniform
-    there. Every allowed combination is equally likely.
+    One uniform number decides both: given that it is below epsilon, it is uniform there.
     """
     for n in range(actions.shape[0]):
         if uniforms[n] >= epsilon:

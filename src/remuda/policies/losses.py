@@ -30,9 +30,7 @@ def q_learning_loss(taken_tm1: Tensor, target: Tensor, threshold: float) -> Tens
 def quantile_loss(values: Tensor, quantiles: Tensor, targets: Tensor, threshold: float) -> Tensor:
     """Return the quantile Huber loss (Dabney et al. 2018, equations 2 and 3): [K, B].
 
-    It sums over the N quantiles of the value and averages over the N' samples of the target.
-    Shapes: values and quantiles [K, B, N]; targets [K, B, N'] without a gradient. `threshold` is
-    kappa.
+    Values and quantiles are [K, B, N], targets [K, B, N'] without a gradient; `threshold` is kappa.
     """
     error = targets.unsqueeze(-2) - values.unsqueeze(-1)  # [K, B, N, N']
     weight = (quantiles.unsqueeze(-1) - (error.detach() < 0).to(error.dtype)).abs()
@@ -44,8 +42,7 @@ def clipped_surrogate_loss(
 ) -> Tensor:
     """Return PPO's negative clipped surrogate (Schulman et al. 2017, equation 7): [K, B].
 
-    Log-probabilities now (`log_pi`) and when the action was taken (`log_mu`), and advantages are
-    [K, B]; `clip` (epsilon) is [] or [K, 1].
+    `log_mu` are log-probabilities when the action was taken; `clip` (epsilon) is [] or [K, 1].
     """
     ratio = (log_pi - log_mu).exp()
     bounded = ratio.clamp(1.0 - clip, 1.0 + clip)
@@ -55,8 +52,8 @@ def clipped_surrogate_loss(
 def value_loss(v: Tensor, v_before: Tensor, target: Tensor, clip: Tensor | None = None) -> Tensor:
     """Return half the squared error of values: [K, B].
 
-    With `clip`, [] or [K, 1], a value that moved further than that from `v_before`, its value
-    before the update, gets the larger of the clipped and unclipped errors.
+    A value that moved further than `clip`, [] or [K, 1], from `v_before` gets the larger of the
+    clipped and unclipped errors.
     """
     loss = 0.5 * (v - target).square()
     if clip is None:
@@ -68,8 +65,7 @@ def value_loss(v: Tensor, v_before: Tensor, target: Tensor, clip: Tensor | None 
 def log_probabilities(logits: Tensor, mask: Tensor | None = None) -> Tensor:
     """Return log-probabilities [K, B, A] of a categorical distribution.
 
-    Masked actions (False in `mask`) get the lowest finite logit and so probability 0, and neither
-    they nor their gradients become infinite or NaN.
+    Masked actions get the lowest finite logit, so that neither they nor gradients become infinite.
     """
     if mask is not None:
         logits = logits.masked_fill(~mask, torch.finfo(logits.dtype).min)
@@ -84,8 +80,7 @@ def entropy(log_pi: Tensor) -> Tensor:
 def kl_estimate(log_pi: Tensor, log_mu: Tensor) -> Tensor:
     """Return a low-variance estimate of KL(mu, pi) from actions of mu: [K, B].
 
-    (r - 1) - log r with r = pi / mu is never negative and unbiased (Schulman 2020, "Approximating
-    KL divergence").
+    It is unbiased and never negative (Schulman 2020, "Approximating KL divergence").
     """
     log_ratio = log_pi - log_mu
     return log_ratio.exp() - 1.0 - log_ratio

@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from gymnasium.spaces import Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
-from torch import Tensor
+from torch import Tensor, nn
 
 from remuda.errors import UsageError
-from remuda.policies.greedy import GreedyModule
+from remuda.policies.actions import Actions
+from remuda.policies.networks.encoder import Weights
+from remuda.policies.networks.module import place
+from remuda.policies.networks.network import Network
 from remuda.types import AgentSpec, Array
 from remuda.version import __version__
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from remuda.policies.networks.encoder import Weights
-    from remuda.policies.networks.network import Network
     from remuda.policies.spec import PolicySpec
 
 OPSET = 18  # the oldest standard operators that torch's exporter writes
@@ -53,11 +54,9 @@ def onnx_file(
 ) -> bytes:
     """Return the content of an ONNX file that chooses actions as the policy does greedily.
 
-    Inputs, each [N, ...]: `observation`; `mask` if the environment has masks; `recurrent_state` and
-    `starts` for recurrent networks. Outputs: `action`, `network_output`, and `next_recurrent_state`
-    for recurrent networks. `weights` are those of `network.acting` for one policy; `about` is
-    further metadata. Raises UsageError where packages are missing or the network cannot be
-    exported.
+    Inputs and outputs are those of `_inputs` and `_outputs`, each [N, ...]. `weights` are those of
+    `network.acting` for one policy; `about` is further metadata. Raises UsageError where packages
+    are missing or the network cannot be exported.
     """
     _check_installed()
     from onnx.helper import set_model_props
@@ -187,8 +186,8 @@ def _export(module: GreedyModule, inputs: Sequence[_Input], outputs: Sequence[st
 def _agrees(model: ModelProto, module: GreedyModule, inputs: Sequence[_Input]) -> bool:
     """Return whether the graph computes what the module computes, up to rounding.
 
-    Numbers taken out of torch while tracing become constants without a warning. So random inputs
-    are run through both, with another batch size than the trace.
+    Numbers taken out of torch while tracing become constants, so random inputs are run through
+    both.
     """
     from onnx.reference import ReferenceEvaluator
 
@@ -254,3 +253,52 @@ def _first_cause(error: BaseException) -> str:
         error = error.__cause__
     first, *_ = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {first}"
+
+
+class GreedyModule(nn.Module):
+    """The greedy policy of one version, with its plain weights, which are computed only once."""
+
+    def __init__(
+        self,
+        network: Network,
+        weights: Weights,
+        actions: Actions,
+        shape: tuple[int, ...],
+        start: Sequence[int] = (),
+    ) -> None:
+        """Copy weights of `network.acting`; `start` is the number of each choice's first action."""
+        super().__init__()
+        self._start = tuple(start) if any(start) else ()
+        self._network, self._actions, self._shape = network, actions, shape
+        self._names = tuple(weights)
+        for name, values in weights.items():
+            # Networks compute in place, in compiled code, where nothing asks for a gradient; no
+            # graph can be made of that, so the weights ask for one.
+            place(self, name, values.detach().clone(), values.is_floating_point())
+
+    def forward(
+        self,
+        observation: Tensor,  # [N, *shape], or [N, n_frames, *shape]
+        mask: Tensor | None = None,  # [N, mask_size] bool; None: all are allowed
+        recurrent_state: Tensor | None = None,  # [N, size]
+        starts: Tensor | None = None,  # [N] bool, whether an episode begins
+    ) -> tuple[Tensor, ...]:
+        """Return actions [N, *action shape], outputs [N, O], and the next recurrent state."""
+        tensors: Weights = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        weights = {name: tensors[name] for name in self._names}
+        inputs = observation.float().flatten(1)[None]
+        after: tuple[Tensor, ...] = ()
+        if recurrent_state is None or starts is None:
+            outputs = self._network.outputs(weights, inputs)
+        else:
+            before = recurrent_state.masked_fill(starts[:, None], 0.0)
+            outputs, state = self._network.step(weights, inputs, before[None])
+            after = (state[0],)
+        return self.choose(outputs[0], mask), outputs[0], *after
+
+    def choose(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the actions [N, *action shape] for outputs [N, O]."""
+        actions = self._actions.greedy(outputs, mask)
+        if self._start:
+            actions = actions + torch.tensor(self._start)
+        return actions.reshape(-1, *self._shape)

@@ -1,8 +1,7 @@
 """Adam for K policies (Kingma and Ba 2015), on the rows of a parameter stack.
 
-Every policy has its own step count and moments. On the CPU a step is one compiled loop over each
-row; elsewhere it is torch's fused kernel, called once for each row. `torch.optim` is not used:
-creating an optimizer imports a compiler, which costs each learner most of a second and much memory.
+On the CPU a step is one compiled loop over each row, elsewhere torch's fused kernel. `torch.optim`
+imports a compiler, which would cost each learner most of a second and much memory.
 """
 
 from __future__ import annotations
@@ -84,12 +83,10 @@ class Adam:
                 )
 
     def forget(self, row: int) -> None:
-        """Reset the moments and step count of a row."""
         for tensor in (self._mean, self._square, self._steps):
             tensor[row] = 0.0
 
     def state(self, row: int) -> State:
-        """Return the moments [P] and step count of a row."""
         return {
             "mean": self._mean[row].cpu().numpy().copy(),
             "square": self._square[row].cpu().numpy().copy(),

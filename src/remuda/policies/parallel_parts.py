@@ -1,7 +1,6 @@
 """Parallel work on independent parts of an update, in threads of the learner's process.
 
-Results do not depend on the number of threads: one thread computes a part, exactly as it would
-alone, and results are added up in the order of the parts.
+Results do not depend on the number of threads: they are added up in the order of the parts.
 """
 
 from __future__ import annotations
@@ -64,10 +63,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 class Turns:
-    """An order for parallel parts: each waits for its turn.
-
-    Parts start in order, so a part only ever waits for one that a thread works on.
-    """
+    """An order for parallel parts: each waits for those before it, which are at work already."""
 
     def __init__(self) -> None:
         self._next, self._moved = 0, threading.Condition()

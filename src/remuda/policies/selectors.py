@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from remuda.kernels import njit
-from remuda.policies.actions import Actions, DiscreteActions
+from remuda.policies.actions import Actions, DiscreteActions, Rng
 from remuda.policies.joint_actions import (
     BranchingActions,
     JointActions,
@@ -27,25 +27,12 @@ class ActionSelector(ABC):
     actions: Actions
     meaning: str  # describes the network's outputs
 
-    def choose(
-        self,
-        outputs: Floats,
-        masks: Bools,
-        rng: np.random.Generator,
-        epsilon: float,
-        actions: Array,
-        log_probs: Floats,
-    ) -> None:
-        """Choose as `choose_for_all`, for one policy: arrays lack the axis of policies."""
-        each = (outputs[None], masks[None], (rng,), (epsilon,), actions[None], log_probs[None])
-        self.choose_for_all(*each)
-
     @abstractmethod
     def choose_for_all(
         self,
         outputs: Floats,  # [K, N, O]
         masks: Bools,  # [K, N, mask_size], or [K, N, 0] to allow all
-        rngs: Sequence[np.random.Generator],
+        rngs: Sequence[Rng],
         epsilons: Sequence[float],  # exploration rates; 0 takes the best action
         actions: Array,  # [K, N, size], written
         log_probs: Floats,  # [K, N], written where known
@@ -53,16 +40,16 @@ class ActionSelector(ABC):
         """Choose actions for K policies of N streams each."""
 
     @abstractmethod
-    def choose_by_rates(
+    def choose(
         self,
         outputs: Floats,
         masks: Bools,
-        rng: np.random.Generator,
+        rng: Rng,
         epsilons: np.ndarray,
         actions: Array,
         log_probs: Floats,
     ) -> None:
-        """Do as `choose`, with an exploration rate for each stream: [N]."""
+        """Choose for one policy of N streams, with an exploration rate for each: [N]."""
 
 
 class EpsilonGreedy(ActionSelector):
@@ -86,12 +73,11 @@ class EpsilonGreedy(ActionSelector):
         self,
         outputs: Floats,
         masks: Bools,
-        rngs: Sequence[np.random.Generator],
+        rngs: Sequence[Rng],
         epsilons: Sequence[float],
         actions: Array,
         log_probs: Floats,  # noqa: ARG002
     ) -> None:
-        """Write the first of the best actions, or explore."""
         if self._uniforms.shape != outputs.shape[:2]:
             self._uniforms, self._rates = np.zeros(outputs.shape[:2]), np.zeros(len(outputs))
         for k, epsilon in enumerate(epsilons):
@@ -102,16 +88,15 @@ class EpsilonGreedy(ActionSelector):
             outputs, masks, self._uniforms, self._rates, self._sizes, self._branching, actions
         )
 
-    def choose_by_rates(
+    def choose(
         self,
         outputs: Floats,
         masks: Bools,
-        rng: np.random.Generator,
+        rng: Rng,
         epsilons: np.ndarray,
         actions: Array,
         log_probs: Floats,  # noqa: ARG002
     ) -> None:
-        """Write the first of the best actions, or explore."""
         uniforms = np.zeros(len(outputs))
         if epsilons.any():
             rng.random(out=uniforms)
@@ -120,10 +105,7 @@ class EpsilonGreedy(ActionSelector):
 
 
 class Sampled(ActionSelector):
-    """A draw from the distribution that the network describes, or its most likely action.
-
-    The distribution itself explores; the exploration rate only decides whether to draw.
-    """
+    """A draw from the network's distribution; its most likely action where the rate is 0."""
 
     def __init__(self, actions: Actions) -> None:
         self.actions, self.meaning = actions, actions.meaning
@@ -132,7 +114,7 @@ class Sampled(ActionSelector):
         self,
         outputs: Floats,
         masks: Bools,
-        rngs: Sequence[np.random.Generator],
+        rngs: Sequence[Rng],
         epsilons: Sequence[float],
         actions: Array,
         log_probs: Floats,
@@ -147,11 +129,11 @@ class Sampled(ActionSelector):
             own = rng if draws[k] else None
             self.actions.choose(outputs[k], masks[k], own, actions[k], log_probs[k])
 
-    def choose_by_rates(
+    def choose(
         self,
         outputs: Floats,
         masks: Bools,
-        rng: np.random.Generator,
+        rng: Rng,
         epsilons: np.ndarray,
         actions: Array,
         log_probs: Floats,
@@ -179,38 +161,12 @@ def choose_for_all(
 ) -> None:
     """Write the best actions, or where uniforms [K, N] are below `epsilons` [K] random ones."""
     for k in range(outputs.shape[0]):
-        if sizes.size == 1:
-            take_best(outputs[k], masks[k], actions[k, :, 0])
-        elif branching:
+        if branching or sizes.size == 1:
             take_best_choices(outputs[k], masks[k], sizes, actions[k])
         else:
             take_best_joint(outputs[k], masks[k], sizes, actions[k])
         if epsilons[k] > 0.0:
             if branching:
                 explore_choices(actions[k], masks[k], sizes, uniforms[k], epsilons[k])
-            elif sizes.size == 1 and not masks.shape[2]:
-                explore(actions[k, :, 0], uniforms[k], epsilons[k], outputs.shape[2])
             else:
                 explore_allowed(actions[k], masks[k], sizes, uniforms[k], epsilons[k])
-
-
-@njit(cache=True)
-def take_best(outputs: Floats, masks: Bools, actions: Integers) -> None:
-    """Write the first of the greatest of each row [N, A], among those allowed."""
-    masked = masks.shape[1] > 0
-    for i in range(outputs.shape[0]):
-        best = -1
-        for j in range(outputs.shape[1]):
-            if masked and not masks[i, j]:
-                continue
-            if best < 0 or outputs[i, j] > outputs[i, best]:
-                best = j
-        actions[i] = max(best, 0)
-
-
-@njit(cache=True)
-def explore(actions: Integers, uniforms: np.ndarray, epsilon: float, num_actions: int) -> None:
-    """Replace actions with probability `epsilon`; the same uniform number draws the new one."""
-    for i in range(actions.size):
-        if uniforms[i] < epsilon:
-            actions[i] = min(int(uniforms[i] / epsilon * num_actions), num_actions - 1)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from remuda.policies.actions import Actions
     from remuda.policies.networks.encoder import Image
+    from remuda.policies.networks.layers import Scale
     from remuda.policies.networks.network import Network
     from remuda.policies.networks.pictures import Guess, ImagePart
-    from remuda.policies.networks.scaling import Scale
     from remuda.policies.selectors import ActionSelector
     from remuda.publish.training_state import TrainingLayout
 
@@ -44,12 +44,10 @@ class PolicySpec:
 
     @property
     def observation_size(self) -> int:
-        """Return the numbers in one observation, unstacked."""
         return int(np.prod(self.observation, dtype=np.int64))
 
     @property
     def num_inputs(self) -> int:
-        """Return the numbers in one stacked input."""
         return self.config.n_frames * self.observation_size
 
     @property
@@ -105,7 +103,6 @@ class PolicySpec:
         )
 
     def action_selector(self) -> ActionSelector:
-        """Return how the policy chooses actions from network outputs."""
         from remuda.policies.selectors import EpsilonGreedy, Sampled
 
         return (Sampled if self.config.entry.samples else EpsilonGreedy)(self.actions)
@@ -163,7 +160,6 @@ class PolicySpec:
         return Guess(layout, True) if layout else guess_layout(part.shape, part.is_pixels)
 
     def described(self, part: Part) -> str:
-        """Describe a part for messages."""
         shape = " x ".join(map(str, part.shape))
         return f"{part.name} of {shape}" if part.name else shape
 

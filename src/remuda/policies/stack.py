@@ -1,9 +1,8 @@
 """The parameters of K policies of one layout, as one flat tensor.
 
-`flat` is [K, P]; row k holds all of policy k, contiguous, ready to be published or loaded in one
-copy. Each row starts on a cache line, so that a product does not depend on the row. `parameters`
-are named views [K, *shape]. Policies share nothing: slice k of every result depends on row k
-alone. Some parameters may be *buffers*: published, but not learned by gradients.
+`flat` is [K, P]; row k holds all of policy k, contiguous, from the start of a cache line, so that a
+product does not depend on the row. `parameters` are named views [K, *shape]. Some may be *buffers*:
+published, but not learned by gradients.
 """
 
 from __future__ import annotations
@@ -12,10 +11,12 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.types import Floats
+from remuda.checkpoint.fitting import fitting
+from remuda.types import Floats, State
 
 LINE = 16  # numbers in a cache line
 
@@ -93,6 +94,20 @@ class ParameterStack:
             else:
                 self.gradient_views[name].copy_(gradient)
 
+    def write(self, policy: int, weights: Tensor | Floats) -> None:
+        """Overwrite the parameters of one policy with weights [P]."""
+        with torch.no_grad():
+            self.flat[policy].copy_(torch.as_tensor(weights))
+
+    def restore(self, policy: int, state: State, name: str) -> None:
+        """Overwrite those of one policy with an entry of a checkpoint; raise CheckpointError."""
+        self.write(policy, fitting(state, name, np.empty(self.flat.shape[1], np.float32)))
+
+    def read(self, policy: int) -> Floats:
+        """Return a copy of the weights [P] of one policy."""
+        weights: Floats = self.flat[policy].detach().cpu().numpy().copy()
+        return weights
+
     def of(self, policy: int) -> dict[str, Tensor]:
         """Return the parameters of one policy, views [1, *shape]."""
         return _views(self.flat[policy : policy + 1], self.shapes)
@@ -102,7 +117,7 @@ class Side:
     """Some policies of a stack that go through a network together.
 
     Neighbours are used in place. Others are copied together: call `load` before a pass, and
-    `store_gradients` after it. The copy has room for every policy, so memory is O(K).
+    `store_gradients` after it.
     """
 
     def __init__(self, stack: ParameterStack, members: Sequence[int], copy: Copy) -> None:
@@ -118,13 +133,11 @@ class Side:
             self.load()
 
     def load(self) -> None:
-        """Update the copies."""
         if isinstance(self.index, Tensor):
             with torch.no_grad():
                 torch.index_select(self._stack.flat, 0, self.index, out=self.part.flat)
 
     def store_gradients(self) -> None:
-        """Copy the gradients back."""
         if isinstance(self.index, Tensor):
             self._stack.gradients.index_copy_(0, self.index, self.part.gradients)
 

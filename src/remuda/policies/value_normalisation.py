@@ -1,14 +1,12 @@
 """PopArt: values are learned normalised by the moments of their targets (van Hasselt et al. 2016).
 
-The network's weights need not represent the size of rewards, or what all states have in common. The
-moments are buffers of the value head and are published with its weights.
+The moments are buffers of the value head and are published with its weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,9 +15,6 @@ from torch import Tensor
 from remuda.kernels import njit
 from remuda.policies.stack import Parameters, ParameterStack
 from remuda.types import Bools, Floats
-
-if TYPE_CHECKING:
-    pass
 
 # buffers [1, 1]: moments of targets, and the updates counted
 VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT = "value.mean", "value.variance", "value.count"
@@ -37,7 +32,6 @@ class ValueNormalisation:
 
     @classmethod
     def of(cls, stack: ParameterStack, members: Sequence[int]) -> ValueNormalisation:
-        """Read those of some policies of a stack."""
         at = torch.tensor(members, device=stack.flat.device)
         names = (VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT)
         found = (stack.parameters[name].index_select(0, at).cpu() for name in names)
@@ -48,9 +42,8 @@ class ValueNormalisation:
         """Return the standard deviations [G, 1]; 0 for fresh networks, whose outputs are noise.
 
         Otherwise that noise would enter the first targets by bootstrapping and set the first scale.
-        Where rewards are small beside it, they would not count for many updates, in which all
-        states get the same value. So `credit_of` values all states of a fresh policy by one number,
-        which its own rewards decide.
+        So `credit_of` values all states of a fresh policy by one number, which its own rewards
+        decide.
         """
         return np.where(self.counts > 0, np.sqrt(np.maximum(self.variances, LEAST)), 0.0)
 
@@ -85,8 +78,8 @@ class ValueNormalisation:
     ) -> Floats:
         """Write this normalisation and adjust the heads so that values stay the same.
 
-        A fresh network's outputs mean nothing and stay unchanged, so that it starts with the mean.
-        `outputs` are [G, R] in the normalisation `before`; returns them in this one.
+        A fresh network's outputs stay unchanged. `outputs` are [G, R] in the normalisation
+        `before`; returns them in this one.
         """
         fresh = before.counts == 0
         scale = np.where(fresh, 1.0, before.deviations / self.deviations)

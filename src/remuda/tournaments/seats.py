@@ -47,7 +47,7 @@ class TournamentGroup(PolicyGroup):
 
     def choose(self, group: int, rng: np.random.Generator | None) -> None:
         """Run the passes, then choose actions for all streams at once."""
-        self.rng.aim(self._plans[group].streams)
+        self.rng.aim(self._plans[group].rows.streams)
         super().choose(group, rng)
 
 

@@ -38,9 +38,7 @@ def has_flag(kind: type, flag: str, method: str) -> bool:
 class Algorithm(ABC):
     """Trains K private networks of one layout; row k depends on policy k's data alone.
 
-    Each policy has its own hyperparameters, optimizer moments, gradient clipping and random
-    generator. A user's class declares here what the registry (`remuda.algorithms`) declares for
-    built-in algorithms.
+    A user's class declares here what the registry (`remuda.algorithms`) declares for built-in ones.
     """
 
     takes: ClassVar[Takes]  # the kind of experience it learns from
@@ -83,7 +81,6 @@ class Algorithm(ABC):
 
     @classmethod
     def training_layout(cls, config: PolicyConfig) -> TrainingLayout:  # noqa: ARG003
-        """Return the layout of `training`."""
         return TrainingLayout(MOMENTS, (STEPS,))
 
     def training(self, learned: State) -> TrainingState:
@@ -110,7 +107,6 @@ class Algorithm(ABC):
             self.take_over(policy, training)
 
     def forget(self, policy: int) -> None:
-        """Reset the training state of a policy."""
         self.optimizer.forget(policy)
 
     def configure(self, policy: int, config: PolicyConfig) -> None:
@@ -122,8 +118,7 @@ class Algorithm(ABC):
 
     def load(self, policy: int, weights: Tensor, updates: int = 0) -> None:
         """Load weights [P] and the number of updates that led to them."""
-        with torch.no_grad():
-            self.online.flat[policy].copy_(weights)
+        self.online.write(policy, weights)
         self.updates[policy] = updates
 
     def weights(self, policy: int) -> Floats:
@@ -134,8 +129,7 @@ class Algorithm(ABC):
     def is_finite(self, policy: int, before: Floats | None = None) -> bool:
         """Return whether every weight is finite, or unchanged since `before` [P].
 
-        A number that is not finite and unchanged belongs to a constant buffer, such as a mask of
-        minus infinity. Without `before`, all must be finite.
+        The second is for constant buffers, such as a mask of minus infinity.
         """
         weights = self.online.flat[policy].detach()
         if weights.device.type == "cpu":
@@ -160,14 +154,13 @@ class Algorithm(ABC):
     def learned(self, policy: int) -> State:
         """Return a policy's weights, optimizer state and counters."""
         return {
-            "online": self.weights(policy).copy(),
+            "online": self.online.read(policy),
             "optimizer": self.optimizer.state(policy),
             "updates": self.updates[policy],
         }
 
     def restore_learned(self, policy: int, state: State) -> None:
-        """Restore what `learned` returned, without the random state."""
-        like = np.empty(self.online.flat[policy].shape, np.float32)
+        like = np.empty(self.online.flat.shape[1], np.float32)
         online = fitting(state, "online", like)
         self.load(policy, torch.from_numpy(online), whole(state, "updates"))
         self.optimizer.restore(policy, branch(state, "optimizer"))

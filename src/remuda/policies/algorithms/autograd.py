@@ -9,10 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.policies.algorithms.batch import LossCosts, Means, RolloutBatch
 from remuda.policies.algorithms.objective import (
+    LossCosts,
+    Means,
     MinibatchObjective,
     Objective,
+    RolloutBatch,
     log_scales_of,
     rows_of,
 )
@@ -30,23 +32,15 @@ class Minibatch:
 
     log_probs: Tensor
     """Log-probabilities of the taken actions; gradients flow through the first three."""
-    entropies: Tensor
-    """Entropies of the distributions, in nats."""
-    values: Tensor
-    """State values."""
-    old_log_probs: Tensor
-    """Log-probabilities before the update."""
-    old_values: Tensor
-    """Values before the update."""
+    entropies: Tensor  # entropies of the distributions, in nats
+    values: Tensor  # state values
+    old_log_probs: Tensor  # log-probabilities before the update
+    old_values: Tensor  # values before the update
     advantages: Tensor
-    targets: Tensor
-    """Targets of the values."""
-    clip: Tensor
-    """[G, 1]: `ppo.clip`."""
-    value_clip: Tensor
-    """[G, 1]: `ppo.value_clip`; infinite: no clipping."""
-    settings: Mapping[str, Tensor]
-    """Named `policy.settings`, [G, 1] each."""
+    targets: Tensor  # targets of the values
+    clip: Tensor  # [G, 1]: `ppo.clip`
+    value_clip: Tensor  # [G, 1]: `ppo.value_clip`; infinite: no clipping
+    settings: Mapping[str, Tensor]  # named `policy.settings`, [G, 1] each
 
 
 PIECE, LEAST, MOST = 200e6, 64, 512
@@ -179,9 +173,7 @@ class Autograd:
     def _step_by_kernels(self, objective: Objective, batch: RolloutBatch, pick: Pick) -> Tensor:
         """Do as `step`: torch differentiates the network, and kernels what follows it.
 
-        Rows go through in pieces, so that activations are still in the cache on the way back; a
-        network's output for a row depends on that row alone. Threads take pieces in parallel;
-        gradients are added up in the order of the pieces, as one thread would.
+        Rows go through in pieces that stay in the cache; gradients are added up in their order.
         """
         network, part = self._network, self._part
         minibatch = objective.of(batch, rows_of(pick)[0], self._log_scales)

@@ -11,12 +11,12 @@ from remuda.config import PolicyConfig
 from remuda.experience.ring import OTHERS
 from remuda.experience.segments import AFTER, Rollout
 from remuda.policies.advantages import (
+    RunningReturns,
     effective_share,
     explained_variance,
     generalised_advantages,
     vtrace,
 )
-from remuda.policies.running_returns import RunningReturns
 from remuda.types import Bools, Floats, Integers
 
 # most steps over which a fresh policy's first rewards are extrapolated; without discounting, an

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from remuda.policies.algorithms.fused_q import FusedQ, Settings, StepMetrics
-from remuda.policies.algorithms.sequences import TransitionSequences
+from remuda.policies.algorithms.fused_q import FusedQ, StepMetrics
 from remuda.policies.algorithms.transition_algorithm import (
     Loss,
     Part,
     TransitionAlgorithm,
     Transitions,
+    TransitionSequences,
 )
 from remuda.policies.joint_actions import choices_of
 from remuda.policies.losses import among_allowed, q_learning_loss
@@ -34,9 +34,8 @@ IN_KERNELS = ("loss", "_acting", "_at_tm1", "_at_t", "_draw_quantiles", "_taken"
 class DQN(TransitionAlgorithm):
     """Q-learning (Mnih et al. 2015); with `double`, separate networks choose and value actions.
 
-    With a recurrent network it learns from whole segments, as R2D2 (Kapturowski et al. 2019): each
-    network unrolls a segment from the actor's stored state, without the burn-in, and targets are n
-    steps later in the same segment. Rewards are not rescaled.
+    With a recurrent network it learns from whole segments, as R2D2 (Kapturowski et al. 2019), from
+    the actor's stored state, with targets n steps later in the segment. Rewards are not rescaled.
     """
 
     masks, recurrent, branching = True, True, True
@@ -44,7 +43,6 @@ class DQN(TransitionAlgorithm):
 
     @classmethod
     def network_for(cls, spec: PolicySpec) -> QNetwork:
-        """Build a network with a value for each action."""
         return MLP(
             spec.num_inputs,
             spec.actions.num_outputs,
@@ -55,7 +53,6 @@ class DQN(TransitionAlgorithm):
         )
 
     def loss(self, batch: Transitions | TransitionSequences, part: Part) -> Loss:
-        """Return each sample's loss, its action's value, and its error if samples have weights."""
         network = self.network
         with torch.no_grad():
             q_t = network.values_of(*self._at_t(batch, self._acting(part, part.target)))
@@ -84,11 +81,9 @@ class DQN(TransitionAlgorithm):
 
     @property
     def is_fused(self) -> bool:
-        """Return whether kernels compute steps on single transitions."""
         return self._is_as_in(DQN) and FusedQ.suits(self.network, self.device)
 
     def _is_as_in(self, known: type[DQN]) -> bool:
-        """Return whether no subclass overrides what the kernels replace."""
         names = (n for n in IN_KERNELS if hasattr(known, n))
         return all(getattr(type(self), n) is getattr(known, n) for n in names)
 
@@ -97,8 +92,7 @@ class DQN(TransitionAlgorithm):
 
     @cached_property
     def _fused_q(self) -> FusedQ:
-        own = self.config.q_learning
-        return FusedQ(self.network, Settings(own.double, own.huber))
+        return FusedQ(self.network, self.config.q_learning)
 
     def _acting(self, part: Part, stack: ParameterStack) -> Weights:
         return self.network.acting(stack.parameters, self._noise(part))

@@ -1,7 +1,4 @@
-"""The loss of implicit quantile networks and its gradient, in one compiled step.
-
-It equals what torch derives in `iqn.py`, which a test checks. See `fused_q.py`.
-"""
+"""The loss of implicit quantile networks and its gradient, in one compiled step, as `iqn.py`."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from remuda.config.algorithms import QLearningConfig
 from remuda.kernels import njit
 from remuda.policies.algorithms.fused_q import (
     BatchArrays,
     Head,
-    Settings,
     StepMetrics,
     arrays_of,
     best_of,
@@ -26,27 +23,11 @@ from remuda.policies.algorithms.fused_q import (
     values_of,
 )
 from remuda.policies.algorithms.transition_algorithm import Transitions
+from remuda.policies.networks import flat_layers as flat
 from remuda.policies.networks.activations import KINDS, RELU, STRICT, activate_in_place
-from remuda.policies.networks.flat_layers import (
-    ACTIVATIONS,
-    BIAS,
-    CHUNK,
-    ERRORS,
-    INPUTS,
-    OUTPUTS,
-    WEIGHT,
-    Scratch,
-    add_gradients,
-    backward,
-    bring_near,
-    forward,
-    linear,
-    part,
-    table_of,
-    transpose_all,
-)
+from remuda.policies.networks.compiled_pass import average, combine
+from remuda.policies.networks.flat_layers import CHUNK, Scratch
 from remuda.policies.networks.iqn import IQNetwork
-from remuda.policies.networks.quantile_pass import average, combine
 from remuda.policies.stack import ParameterStack, whole_rows
 from remuda.types import Array, Floats, Integers
 
@@ -73,41 +54,48 @@ class Layers(NamedTuple):
     hidden: Integers  # the layers of the product of both
 
 
+class Layout(NamedTuple):
+    """A network's layers, and where its arrays are in the scratch."""
+
+    layers: Layers
+    head: Head
+    offsets: Offsets
+    kind: int  # of activation
+
+
 class FusedIQN:
     """Loss and gradients of policies for batches of transitions."""
 
-    def __init__(self, network: IQNetwork, settings: Settings) -> None:
-        kind, huber = KINDS[network.config.activation], np.float32(settings.huber)
-        self._options = (kind, settings.double, huber)
+    def __init__(self, network: IQNetwork, settings: QLearningConfig) -> None:
+        self._options = settings.double, np.float32(settings.huber)
         self._quantiles = network.own.quantiles
         self._samples = max(CHUNK // self._quantiles, 1)
         rows, actions = self._samples * self._quantiles, network.num_actions
         scratch, shapes = Scratch(), network.shapes
-        self._layers = Layers(
-            table_of(shapes, ("state",), scratch, self._samples),
-            table_of(shapes, ("quantile",), scratch, rows),
-            table_of(shapes, network.hidden, scratch, rows),
+        layers = Layers(
+            flat.table_of(shapes, ("state",), scratch, self._samples),
+            flat.table_of(shapes, ("quantile",), scratch, rows),
+            flat.table_of(shapes, network.hidden, scratch, rows),
         )
-        self._head = Head.of(network, scratch)
-        width = int(self._layers.state[0, OUTPUTS])
-        self._offsets = Offsets(
+        head, width = Head.of(network, scratch), int(layers.state[0, flat.OUTPUTS])
+        offsets = Offsets(
             basis=scratch.reserve(rows * network.own.cosines),
             products=scratch.reserve(rows * width),
             by_products=scratch.reserve(rows * width),
             midpoints=scratch.reserve(self._quantiles * width),
             select=scratch.reserve(self._samples * actions),
-            mean=scratch.reserve(self._samples * self._head.width),
+            mean=scratch.reserve(self._samples * head.width),
             z_t=scratch.reserve(rows * actions),
             z_tm1=scratch.reserve(rows * actions),
             by_z=scratch.reserve(rows * actions),
         )
+        self._layout = Layout(layers, head, offsets, KINDS[network.config.activation])
         self._scratch: Floats = np.zeros(scratch.size, np.float32)
         midpoints = (np.arange(self._quantiles) + 0.5) / self._quantiles
         self._midpoints: Floats = midpoints.astype(np.float32)
 
     @staticmethod
     def suits(network: Any, device: torch.device) -> bool:
-        """Return whether these networks are supported here."""
         return type(network) is IQNetwork and by_kernels(network, device)
 
     def step(
@@ -118,18 +106,25 @@ class FusedIQN:
         metrics: Floats = np.zeros((3, *arrays.a_tm1.shape), np.float32)
         means: Array = np.zeros((2, len(arrays.a_tm1)))
         rows = whole_rows(online.flat), whole_rows(target.flat), whole_rows(online.gradients)
-        taus = (quantiles.numpy(), self._midpoints, self._samples)
-        layout = (self._layers, self._head, self._offsets)
-        step_iqn(*layout, *self._options, *rows, arrays, *taus, self._scratch, metrics, means)
+        taus: Floats = quantiles.numpy()
+        step_iqn(
+            self._layout,
+            *self._options,
+            *rows,
+            arrays,
+            taus,
+            self._midpoints,
+            self._samples,
+            self._scratch,
+            metrics,
+            means,
+        )
         return StepMetrics.of(metrics, means)
 
 
 @njit(**STRICT)
 def step_iqn(
-    layers: Layers,
-    head: Head,
-    offsets: Offsets,
-    kind: int,
+    layout: Layout,
     double: bool,
     huber: np.float32,
     online: Floats,  # [G, P]
@@ -144,84 +139,71 @@ def step_iqn(
     means: Array,  # [2, G], added to: means of the first two
 ) -> None:
     """Compute a batch, policy by policy, each in chunks of samples."""
+    layers, head, offsets, kind = layout
     actions, count = head.actions, quantiles.shape[3]
     for k in range(online.shape[0]):
         for row in (online[k], target[k], gradients[k]):
-            bring_near(row, scratch)
+            flat.bring_near(row, scratch)
         fold_heads(head, online[k], target[k], scratch)
-        transpose_all(layers.hidden, online[k], scratch, 0)
+        flat.transpose_all(layers.hidden, online[k], scratch, 0)
         chooser, by = (online[k], head.folded) if double else (target[k], head.target)
-        middle = part(scratch, offsets.midpoints, count, layers.quantile[0, OUTPUTS])
+        middle = flat.part(scratch, offsets.midpoints, count, layers.quantile[0, flat.OUTPUTS])
         embed(layers.quantile, chooser, midpoints, offsets.basis, scratch, middle)
         for first in range(0, quantiles.shape[2], most):
             end = min(first + most, quantiles.shape[2])
             s_tm1, s_t = batch.s_tm1[k, first:end], batch.s_t[k, first:end]
-            features = forward(layers.state, chooser, s_t, kind, scratch)
-            activated = mix(layers, offsets, chooser, features, middle, kind, count, scratch)
-            mean = part(scratch, offsets.mean, end - first, head.width)
+            features = flat.forward(layers.state, chooser, s_t, kind, scratch)
+            activated = mix(layout, chooser, features, middle, count, scratch)
+            mean = flat.part(scratch, offsets.mean, end - first, head.width)
             average(activated, mean)
             select = values_of(mean, scratch, by, actions, offsets.select)
             if double:
-                features = forward(layers.state, target[k], s_t, kind, scratch)
-            here = part(
-                scratch, layers.quantile[0, ACTIVATIONS], (end - first) * count, middle.shape[1]
-            )
+                features = flat.forward(layers.state, target[k], s_t, kind, scratch)
+            at, rows = layers.quantile[0, flat.ACTIVATIONS], (end - first) * count
+            here = flat.part(scratch, at, rows, middle.shape[1])
             taus = quantiles[k, 0, first:end].reshape(-1)
             embed(layers.quantile, target[k], taus, offsets.basis, scratch, here)
-            activated = mix(layers, offsets, target[k], features, here, kind, count, scratch)
+            activated = mix(layout, target[k], features, here, count, scratch)
             z_t = values_of(activated, scratch, head.target, actions, offsets.z_t)
-            features = forward(layers.state, online[k], s_tm1, kind, scratch)
+            features = flat.forward(layers.state, online[k], s_tm1, kind, scratch)
             taus = quantiles[k, 1, first:end].reshape(-1)
             embed(layers.quantile, online[k], taus, offsets.basis, scratch, here)
-            activated = mix(layers, offsets, online[k], features, here, kind, count, scratch)
+            activated = mix(layout, online[k], features, here, count, scratch)
             z_tm1 = values_of(activated, scratch, head.folded, actions, offsets.z_tm1)
-            by_z = part(scratch, offsets.by_z, len(activated), actions)
+            by_z = flat.part(scratch, offsets.by_z, len(activated), actions)
             differentiate_quantiles(
                 k, first, z_t, select, z_tm1, quantiles[k, 1], batch, huber, by_z, metrics, means
             )
-            back(layers, head, offsets, kind, gradients[k], s_tm1, activated, scratch, first == 0)
+            back(layout, gradients[k], s_tm1, activated, scratch, first == 0)
         unfold_gradients(head, scratch, gradients[k])
 
 
 @njit(**STRICT)
 def embed(
-    quantile: Integers,
-    row: Floats,
-    taus: Floats,
-    basis: int,
-    scratch: Floats,
-    out: Floats,
+    quantile: Integers, row: Floats, taus: Floats, basis: int, scratch: Floats, out: Floats
 ) -> None:
     """Write embeddings [rows, F] of quantiles [rows], and their cosines to `basis`."""
-    cosines = part(scratch, basis, taus.size, quantile[0, INPUTS])
+    cosines = flat.part(scratch, basis, taus.size, quantile[0, flat.INPUTS])
     write_cosines(taus, cosines)
-    linear(cosines, row, quantile[0, WEIGHT], quantile[0, BIAS], out)
+    flat.linear(cosines, row, quantile[0, flat.WEIGHT], quantile[0, flat.BIAS], out)
     activate_in_place(out.reshape(-1), RELU)
 
 
 @njit(**STRICT)
 def mix(
-    layers: Layers,
-    offsets: Offsets,
-    row: Floats,
-    features: Floats,
-    embedded: Floats,
-    kind: int,
-    count: int,
-    scratch: Floats,
+    layout: Layout, row: Floats, features: Floats, embedded: Floats, count: int, scratch: Floats
 ) -> Floats:
     """Return the last hidden layer [b * N, units] for features [b, F] and embeddings."""
-    products = part(scratch, offsets.products, features.shape[0] * count, features.shape[1])
+    products = flat.part(
+        scratch, layout.offsets.products, features.shape[0] * count, features.shape[1]
+    )
     combine(features, embedded, products)
-    return forward(layers.hidden, row, products, kind, scratch)
+    return flat.forward(layout.layers.hidden, row, products, layout.kind, scratch)
 
 
 @njit(**STRICT)
 def back(
-    layers: Layers,
-    head: Head,
-    offsets: Offsets,
-    kind: int,
+    layout: Layout,
     gradients: Floats,
     s_tm1: Floats,
     activated: Floats,
@@ -229,28 +211,29 @@ def back(
     fresh: bool,
 ) -> None:
     """Backpropagate from the errors of the quantile values to the gradients of all layers."""
-    hidden, rows, width = layers.hidden, activated.shape[0], layers.state[0, OUTPUTS]
-    by_z = part(scratch, offsets.by_z, rows, head.actions)
+    layers, head, offsets, kind = layout
+    hidden, rows, width = layers.hidden, activated.shape[0], layers.state[0, flat.OUTPUTS]
+    by_z = flat.part(scratch, offsets.by_z, rows, head.actions)
     by_head = scratch[head.gradients : head.gradients + (head.width + 1) * head.actions]
-    add_gradients(activated, by_z, by_head, 0, head.width * head.actions, fresh)
-    by_products = part(scratch, offsets.by_products, rows, width)
+    flat.add_gradients(activated, by_z, by_head, 0, head.width * head.actions, fresh)
+    by_products = flat.part(scratch, offsets.by_products, rows, width)
     if len(hidden):
-        by_activated = part(scratch, hidden[len(hidden) - 1, ERRORS], rows, head.width)
-        linear(by_z, scratch, head.transposed, -1, by_activated)
-        products = part(scratch, offsets.products, rows, width)
-        backward(hidden, gradients, products, kind, scratch, fresh, by_products)
+        by_activated = flat.part(scratch, hidden[len(hidden) - 1, flat.ERRORS], rows, head.width)
+        flat.linear(by_z, scratch, head.transposed, -1, by_activated)
+        products = flat.part(scratch, offsets.products, rows, width)
+        flat.backward(hidden, gradients, products, kind, scratch, fresh, by_products)
     else:
-        linear(by_z, scratch, head.transposed, -1, by_products)
-    features = part(scratch, layers.state[0, ACTIVATIONS], s_tm1.shape[0], width)
-    by_features = part(scratch, layers.state[0, ERRORS], s_tm1.shape[0], width)
-    embedded = part(scratch, layers.quantile[0, ACTIVATIONS], rows, width)
-    by_embedded = part(scratch, layers.quantile[0, ERRORS], rows, width)
+        flat.linear(by_z, scratch, head.transposed, -1, by_products)
+    features = flat.part(scratch, layers.state[0, flat.ACTIVATIONS], s_tm1.shape[0], width)
+    by_features = flat.part(scratch, layers.state[0, flat.ERRORS], s_tm1.shape[0], width)
+    embedded = flat.part(scratch, layers.quantile[0, flat.ACTIVATIONS], rows, width)
+    by_embedded = flat.part(scratch, layers.quantile[0, flat.ERRORS], rows, width)
     take_apart(features, embedded, by_products, by_features, by_embedded)
-    basis = part(scratch, offsets.basis, rows, layers.quantile[0, INPUTS])
-    weight, bias = layers.quantile[0, WEIGHT], layers.quantile[0, BIAS]
-    add_gradients(basis, by_embedded, gradients, weight, bias, fresh)
+    basis = flat.part(scratch, offsets.basis, rows, layers.quantile[0, flat.INPUTS])
+    weight, bias = layers.quantile[0, flat.WEIGHT], layers.quantile[0, flat.BIAS]
+    flat.add_gradients(basis, by_embedded, gradients, weight, bias, fresh)
     no_inputs = scratch[:0].reshape(0, 0)
-    backward(layers.state, gradients, s_tm1, kind, scratch, fresh, no_inputs)
+    flat.backward(layers.state, gradients, s_tm1, kind, scratch, fresh, no_inputs)
 
 
 SERIES = tuple(

@@ -1,16 +1,18 @@
-"""Kernels of PPO's gradient: from the heads' outputs to their errors, for discrete actions.
+"""Kernels of PPO's gradient, from the heads' outputs to their errors: discrete, then continuous.
 
 Rows are processed in blocks, each quantity in its own array, so that all loops run over rows and
-are vectorised. `fused.py` uses them.
+are vectorised.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from remuda.kernels import njit
+from remuda.policies.actions import HALF_LOG_TWO_PI
 from remuda.policies.networks.activations import STRICT
 from remuda.policies.networks.vector_math import exp, log
 from remuda.types import Array, Bools, Floats, Integers
@@ -18,6 +20,31 @@ from remuda.types import Array, Bools, Floats, Integers
 BLOCK = 128  # rows that are processed together
 FORBIDDEN = np.float32(-1e30)  # replaces masked logits
 ZERO, ONE, HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
+PLAIN = np.float32(HALF_LOG_TWO_PI)
+
+
+class RowsOf(NamedTuple):
+    """The rows of a batch that outputs belong to."""
+
+    members: Integers  # [G] policies of the batch
+    rows: Integers  # [G, B] their rows
+    counts: Integers  # [G] rows that count, the first ones; the others are padding
+
+
+class Terms(NamedTuple):
+    """The terms of a minibatch's loss, for K policies of a batch and G that are trained."""
+
+    log_prox: Floats  # [K, R]
+    weights: Floats  # [K, R]
+    advantages: Floats  # [K, R]
+    standard: Floats  # [G, 2] result of `standardise`
+    values_before: Floats  # [K, R]
+    targets: Floats  # [K, R]
+    clip: Floats  # [G, 1], as all costs
+    value_cost: Floats
+    value_clip: Floats
+    entropy_cost: Floats
+    shares: Array  # [G] weight of a row
 
 
 @njit(**STRICT)
@@ -43,8 +70,8 @@ def softmax(
 ) -> None:
     """Write probabilities and log-probabilities [choices, BLOCK], and entropies [BLOCK].
 
-    `count` rows are used. `allowed` is 1 or 0 for each logit, or empty to allow all. Masked logits
-    get probability 0, and their log-probabilities are meaningless.
+    `allowed` is 1 or 0 for each logit, or empty to allow all. Log-probabilities of masked logits
+    mean nothing.
     """
     choices = logits.shape[0]
     top, total = np.empty(BLOCK, np.float32), np.zeros(BLOCK, np.float32)
@@ -103,9 +130,7 @@ def load(
 @njit(**STRICT)
 def evaluate(
     outputs: Floats,
-    members: Integers,
-    index: Integers,
-    counts: Integers,
+    picked: RowsOf,
     actions: Integers,
     masks: Bools,
     sizes: Integers,
@@ -119,37 +144,35 @@ def evaluate(
     allowed = np.empty((num_logits if masks.shape[2] else 0, BLOCK), np.float32)
     value, entropy = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
     for k in range(outputs.shape[0]):
-        who = members[k]
-        for first in range(0, counts[k], BLOCK):
-            count = min(BLOCK, counts[k] - first)
-            rows = index[k, first : first + count]
-            load(outputs[k], first, count, masks[who], rows, logits, allowed, value)
+        who = picked.members[k]
+        for first in range(0, picked.counts[k], BLOCK):
+            count = min(BLOCK, picked.counts[k] - first)
+            block = picked.rows[k, first : first + count]
+            load(outputs[k], first, count, masks[who], block, logits, allowed, value)
             for i in range(count):
-                values[who, rows[i]] = value[i]
-                log_probs[who, rows[i]] = ZERO
+                values[who, block[i]] = value[i]
+                log_probs[who, block[i]] = ZERO
             start = 0
             for c in range(sizes.size):
                 end = start + sizes[c]
                 some = allowed[start:end] if allowed.shape[0] else allowed
                 softmax(logits[start:end], some, pi[start:end], log_pi[start:end], entropy, count)
                 for i in range(count):
-                    log_probs[who, rows[i]] += log_pi[start + actions[who, rows[i], c], i]
+                    log_probs[who, block[i]] += log_pi[start + actions[who, block[i], c], i]
                 start = end
 
 
 @njit(**STRICT)
-def standardise(
-    advantages: Floats, members: Integers, index: Integers, counts: Integers, out: Floats
-) -> None:
+def standardise(advantages: Floats, picked: RowsOf, out: Floats) -> None:
     """Write mean and inverse deviation (0 if there is none) of each policy's advantages."""
-    for k in range(index.shape[0]):
-        own, count = advantages[members[k]], counts[k]
+    for k in range(picked.rows.shape[0]):
+        own, rows, count = advantages[picked.members[k]], picked.rows[k], picked.counts[k]
         mean, square = 0.0, 0.0
         for b in range(count):
-            mean += own[index[k, b]]
+            mean += own[rows[b]]
         mean /= count
         for b in range(count):
-            square += (own[index[k, b]] - mean) ** 2
+            square += (own[rows[b]] - mean) ** 2
         deviation = math.sqrt(square / count)
         out[k, 0] = mean
         out[k, 1] = 1.0 / deviation if deviation > 1e-8 else 0.0
@@ -165,23 +188,11 @@ WORKED = 11
 @njit(**STRICT)
 def differentiate(
     outputs: Floats,  # [G, B, num_logits + 1] logits, then the value
-    members: Integers,  # [G] policies of the batch
-    index: Integers,  # [G, B] rows of the batch
-    counts: Integers,  # [G] rows that count; errors of others are 0
+    picked: RowsOf,  # errors of rows that do not count are 0
     actions: Integers,
     masks: Bools,
     sizes: Integers,
-    log_prox: Floats,
-    weights: Floats,
-    advantages: Floats,
-    standard: Floats,  # [G, 2] result of `standardise`
-    values_before: Floats,
-    targets: Floats,
-    clip: Floats,
-    value_cost: Floats,
-    value_clip: Floats,
-    entropy_cost: Floats,
-    shares: Array,  # [G] weight of a row
+    terms: Terms,
     means: Array,  # [len(Means), G], added to
 ) -> None:
     """Compute the loss from the heads' outputs and overwrite these by their errors."""
@@ -192,71 +203,51 @@ def differentiate(
     entropies = np.empty((sizes.size, BLOCK), np.float32)
     x, value = np.empty((WORKED, BLOCK), np.float32), np.empty(BLOCK, np.float32)
     for k in range(outputs.shape[0]):
-        who, part = members[k], np.float32(shares[k])
-        outputs[k, counts[k] :] = ZERO
-        for first in range(0, counts[k], BLOCK):
-            count = min(BLOCK, counts[k] - first)
-            rows = index[k, first : first + count]
-            load(outputs[k], first, count, masks[who], rows, logits, allowed, value)
+        who, part = picked.members[k], np.float32(terms.shares[k])
+        outputs[k, picked.counts[k] :] = ZERO
+        for first in range(0, picked.counts[k], BLOCK):
+            count = min(BLOCK, picked.counts[k] - first)
+            block = picked.rows[k, first : first + count]
+            load(outputs[k], first, count, masks[who], block, logits, allowed, value)
             x[LOG_RATIO] = ZERO
             start = 0
             for c in range(sizes.size):
                 end = start + sizes[c]
                 some = allowed[start:end] if allowed.shape[0] else allowed
-                softmax(
-                    logits[start:end], some, pi[start:end], log_pi[start:end], entropies[c], count
-                )
+                own = pi[start:end], log_pi[start:end], entropies[c]
+                softmax(logits[start:end], some, own[0], own[1], own[2], count)
                 for i in range(count):
-                    x[LOG_RATIO, i] += log_pi[start + actions[who, rows[i], c], i]
+                    x[LOG_RATIO, i] += log_pi[start + actions[who, block[i], c], i]
                 start = end
-            look_up(x, rows, log_prox[who], weights[who], advantages[who])
-            look_up_values(x, rows, values_before[who], targets[who])
-            of_policy(x, count, clip[k, 0], standard[k, 0], standard[k, 1])
-            of_value(x, value, count, value_clip[k, 0], part * value_cost[k, 0])
-            start = 0
+            of_block(x, block, value, terms, k, who)
+            start, cost = 0, terms.entropy_cost[k, 0]
             for c in range(sizes.size):
                 end = start + sizes[c]
-                by_logits(
-                    pi[start:end],
-                    log_pi[start:end],
-                    entropies[c],
-                    x,
-                    count,
-                    part,
-                    entropy_cost[k, 0],
-                )
+                by_logits(pi[start:end], log_pi[start:end], entropies[c], x, count, part, cost)
                 start = end
             # `pi` now holds the errors of the logits.
-            store(outputs[k], first, rows, pi, actions[who], sizes, x, part)
-            tell(
-                x,
-                entropies,
-                count,
-                part,
-                clip[k, 0],
-                value_cost[k, 0],
-                entropy_cost[k, 0],
-                means[:, k],
-            )
+            store(outputs[k], first, block, pi, actions[who], sizes, x, part)
+            add_metrics(x, entropies, count, terms, k, means[:, k])
 
 
 @njit(**STRICT)
-def look_up(
-    x: Floats, rows: Integers, log_prox: Floats, weights: Floats, advantages: Floats
-) -> None:
-    """Look up log-probabilities, weights and advantages of rows."""
-    for i in range(rows.size):
-        x[LOG_PROX, i] = log_prox[rows[i]]
-        x[WEIGHT, i] = weights[rows[i]]
-        x[ADVANTAGE, i] = advantages[rows[i]]
+def of_block(x: Floats, rows: Integers, values: Floats, terms: Terms, k: int, who: int) -> None:
+    """Compute the losses of a block of rows of policy `k`, which is `who` in the batch."""
+    look_up(terms.log_prox[who], rows, x[LOG_PROX])
+    look_up(terms.weights[who], rows, x[WEIGHT])
+    look_up(terms.advantages[who], rows, x[ADVANTAGE])
+    look_up(terms.values_before[who], rows, x[VALUE])
+    look_up(terms.targets[who], rows, x[TARGET])
+    of_policy(x, rows.size, terms.clip[k, 0], terms.standard[k, 0], terms.standard[k, 1])
+    part = np.float32(terms.shares[k])
+    of_value(x, values, rows.size, terms.value_clip[k, 0], part * terms.value_cost[k, 0])
 
 
 @njit(**STRICT)
-def look_up_values(x: Floats, rows: Integers, values_before: Floats, targets: Floats) -> None:
-    """Look up values and targets of rows."""
+def look_up(numbers: Floats, rows: Integers, out: Floats) -> None:
+    """Gather numbers of rows."""
     for i in range(rows.size):
-        x[VALUE, i] = values_before[rows[i]]
-        x[TARGET, i] = targets[rows[i]]
+        out[i] = numbers[rows[i]]
 
 
 @njit(**STRICT)
@@ -333,17 +324,12 @@ def by_logits(
 
 
 @njit(**STRICT)
-def tell(
-    x: Floats,
-    entropies: Floats,
-    count: int,
-    part: np.float32,
-    bound: np.float32,
-    value_cost: np.float32,
-    entropy_cost: np.float32,
-    means: Array,
+def add_metrics(
+    x: Floats, entropies: Floats, count: int, terms: Terms, k: int, means: Array
 ) -> None:
-    """Add the metrics of a block, `Means`."""
+    """Add the metrics (`Means`) of a block of policy `k`."""
+    part, bound = np.float32(terms.shares[k]), terms.clip[k, 0]
+    value_cost, entropy_cost = terms.value_cost[k, 0], terms.entropy_cost[k, 0]
     for c in range(1, entropies.shape[0]):
         for i in range(count):
             entropies[0, i] += entropies[c, i]
@@ -356,3 +342,94 @@ def tell(
         means[3] += part * entropy
         means[4] += part * (moved - x[LOG_RATIO, i])
         means[5] += part if abs(moved) > bound else ZERO
+
+
+@njit(**STRICT)
+def standard_scores(
+    outputs: Floats,  # [B, A + 1] means, then the value
+    first: int,
+    count: int,
+    actions: Floats,  # [R, A]
+    rows: Integers,
+    log_scales: Floats,  # [A]
+    z: Floats,  # [A, BLOCK], written
+    chance: Floats,  # [BLOCK], written
+) -> None:
+    """Write standard scores and log-probabilities of actions."""
+    size = log_scales.size
+    for i in range(count):
+        chance[i] = ZERO
+        for j in range(size):
+            z[j, i] = actions[rows[i], j] - outputs[first + i, j]
+    for j in range(size):
+        inverse, least = exp(-log_scales[j]), log_scales[j] + PLAIN
+        for i in range(count):
+            z[j, i] *= inverse
+        for i in range(count):
+            chance[i] -= HALF * z[j, i] * z[j, i] + least
+
+
+@njit(**STRICT)
+def evaluate_normal(
+    outputs: Floats,
+    log_scales: Floats,
+    picked: RowsOf,
+    actions: Floats,
+    log_probs: Floats,
+    values: Floats,
+) -> None:
+    """Write log-probabilities of the actions and values of the rows of each policy."""
+    size = log_scales.shape[1]
+    z, chance = np.empty((size, BLOCK), np.float32), np.empty(BLOCK, np.float32)
+    for k in range(outputs.shape[0]):
+        who = picked.members[k]
+        for first in range(0, picked.counts[k], BLOCK):
+            count = min(BLOCK, picked.counts[k] - first)
+            block = picked.rows[k, first : first + count]
+            standard_scores(outputs[k], first, count, actions[who], block, log_scales[k], z, chance)
+            for i in range(count):
+                log_probs[who, block[i]] = chance[i]
+                values[who, block[i]] = outputs[k, first + i, size]
+
+
+@njit(**STRICT)
+def differentiate_normal(
+    outputs: Floats,  # [G, B, A + 1] means, then the value
+    log_scales: Floats,  # [G, A] log standard deviations
+    by_scales: Floats,  # [G, A] their errors, added to
+    picked: RowsOf,
+    actions: Floats,
+    terms: Terms,
+    means: Array,
+) -> None:
+    """Do as `differentiate`, for continuous actions."""
+    size = log_scales.shape[1]
+    z, value = np.empty((size, BLOCK), np.float32), np.empty(BLOCK, np.float32)
+    entropies = np.empty((1, BLOCK), np.float32)
+    x = np.empty((WORKED, BLOCK), np.float32)
+    for k in range(outputs.shape[0]):
+        who, part = picked.members[k], np.float32(terms.shares[k])
+        outputs[k, picked.counts[k] :] = ZERO
+        entropy = ZERO
+        for j in range(size):
+            entropy += log_scales[k, j] + HALF + PLAIN
+            # Of the entropy, which is that of each row.
+            by_scales[k, j] -= part * np.float32(picked.counts[k]) * terms.entropy_cost[k, 0]
+        for first in range(0, picked.counts[k], BLOCK):
+            count = min(BLOCK, picked.counts[k] - first)
+            block, likely = picked.rows[k, first : first + count], x[LOG_RATIO]
+            standard_scores(outputs[k], first, count, actions[who], block, log_scales[k], z, likely)
+            entropies[0] = entropy
+            for i in range(count):
+                value[i] = outputs[k, first + i, size]
+            of_block(x, block, value, terms, k, who)
+            for j in range(size):
+                inverse, total = exp(-log_scales[k, j]), ZERO
+                for i in range(count):
+                    by_chance = part * x[BY_CHANCE, i]
+                    total += by_chance * (z[j, i] * z[j, i] - np.float32(1.0))
+                    outputs[k, first + i, j] = by_chance * z[j, i] * inverse
+                by_scales[k, j] += total
+            for i in range(count):
+                outputs[k, first + i, size] = x[SLOPE, i]
+            add_metrics(x, entropies, count, terms, k, means[:, k])

@@ -1,7 +1,6 @@
 """The loss of Q-learning and its gradient for multi-layer perceptrons, in one compiled step.
 
-It equals what torch derives in `dqn.py`, which a test checks. Batches of Q-learning are small:
-torch's call overhead is several times the arithmetic.
+It equals that of `dqn.py`. In small batches torch's calls cost several times the arithmetic.
 """
 
 from __future__ import annotations
@@ -12,38 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from remuda.config.algorithms import QLearningConfig
 from remuda.kernels import njit
 from remuda.policies.algorithms.transition_algorithm import Transitions
+from remuda.policies.networks import flat_layers as flat
 from remuda.policies.networks.activations import KINDS, STRICT
-from remuda.policies.networks.flat_layers import (
-    CHUNK,
-    ERRORS,
-    OUTPUTS,
-    Scratch,
-    add_gradients,
-    backward,
-    bring_near,
-    fold_head,
-    forward,
-    linear,
-    part,
-    table_of,
-    transpose,
-    transpose_all,
-    unfold_head,
-)
+from remuda.policies.networks.flat_layers import CHUNK, Scratch
 from remuda.policies.networks.q_network import MLP, QNetwork
 from remuda.policies.stack import ParameterStack, layout_size, whole_rows
 from remuda.types import Array, Bools, Floats, Integers
 
 HEAD = "head"
-
-
-class Settings(NamedTuple):
-    """Settings of the loss."""
-
-    double: bool  # whether the online network chooses the action that the target network values
-    huber: float  # error beyond which the loss is linear
 
 
 class StepMetrics(NamedTuple):
@@ -111,7 +89,6 @@ class Head(NamedTuple):
 
     @classmethod
     def of(cls, network: QNetwork, scratch: Scratch) -> Head:
-        """Lay out the head of a network."""
         width, outputs = network.shapes[f"{HEAD}.weight"]
         dueling, actions = network.config.dueling, network.num_actions
         names = list(network.shapes)
@@ -132,9 +109,9 @@ class Head(NamedTuple):
 class FusedQ:
     """Loss and gradients of policies for batches of transitions."""
 
-    def __init__(self, network: QNetwork, settings: Settings) -> None:
+    def __init__(self, network: QNetwork, settings: QLearningConfig) -> None:
         scratch, numbers = Scratch(), CHUNK * network.num_actions
-        layers = table_of(network.shapes, network.layers[:-1], scratch, CHUNK)
+        layers = flat.table_of(network.shapes, network.layers[:-1], scratch, CHUNK)
         head = Head.of(network, scratch)
         values: Integers = np.array([scratch.reserve(numbers) for _ in range(4)])
         self._layout = (layers, head, values)
@@ -144,7 +121,6 @@ class FusedQ:
 
     @staticmethod
     def suits(network: Any, device: torch.device) -> bool:
-        """Return whether these networks are supported here."""
         return type(network) is MLP and by_kernels(network, device)
 
     def step(
@@ -162,8 +138,8 @@ class FusedQ:
 @njit(**STRICT)
 def values_of(activated: Floats, scratch: Floats, head: int, actions: int, out: int) -> Floats:
     """Apply a folded head to the last hidden layer: [B, A]."""
-    found = part(scratch, out, activated.shape[0], actions)
-    linear(activated, scratch, head, head + activated.shape[1] * actions, found)
+    found = flat.part(scratch, out, activated.shape[0], actions)
+    flat.linear(activated, scratch, head, head + activated.shape[1] * actions, found)
     return found
 
 
@@ -188,30 +164,32 @@ def step_q(
     last = len(layers) - 1
     for k in range(online.shape[0]):
         for row in (online[k], target[k], gradients[k]):
-            bring_near(row, scratch)
+            flat.bring_near(row, scratch)
         fold_heads(head, online[k], target[k], scratch)
         by_head = scratch[head.gradients : head.gradients + size + actions]
-        transpose_all(layers, online[k], scratch, 1)
+        flat.transpose_all(layers, online[k], scratch, 1)
         samples = batch.a_tm1.shape[1]
         for first in range(0, samples, CHUNK):
             end = min(first + CHUNK, samples)
             s_tm1, s_t = batch.s_tm1[k, first:end], batch.s_t[k, first:end]
-            activated = forward(layers, target[k], s_t, kind, scratch)
+            activated = flat.forward(layers, target[k], s_t, kind, scratch)
             q_t = values_of(activated, scratch, head.target, actions, values[0])
             select = q_t
             if double:
-                activated = forward(layers, online[k], s_t, kind, scratch)
+                activated = flat.forward(layers, online[k], s_t, kind, scratch)
                 select = values_of(activated, scratch, head.folded, actions, values[1])
-            activated = forward(layers, online[k], s_tm1, kind, scratch)
+            activated = flat.forward(layers, online[k], s_tm1, kind, scratch)
             q_tm1 = values_of(activated, scratch, head.folded, actions, values[2])
-            by_q = part(scratch, values[3], end - first, actions)
+            by_q = flat.part(scratch, values[3], end - first, actions)
             differentiate_q(k, first, q_t, select, q_tm1, batch, huber, by_q, metrics, means)
             weight, bias = 0, size
-            add_gradients(activated, by_q, by_head, weight, bias, first == 0)
-            by_activated = part(scratch, layers[last, ERRORS], end - first, layers[last, OUTPUTS])
-            linear(by_q, scratch, head.transposed, -1, by_activated)
+            flat.add_gradients(activated, by_q, by_head, weight, bias, first == 0)
+            by_activated = flat.part(
+                scratch, layers[last, flat.ERRORS], end - first, layers[last, flat.OUTPUTS]
+            )
+            flat.linear(by_q, scratch, head.transposed, -1, by_activated)
             no_inputs = scratch[:0].reshape(0, 0)
-            backward(layers, gradients[k], s_tm1, kind, scratch, first == 0, no_inputs)
+            flat.backward(layers, gradients[k], s_tm1, kind, scratch, first == 0, no_inputs)
         unfold_gradients(head, scratch, gradients[k])
 
 
@@ -221,16 +199,16 @@ def fold_heads(head: Head, online: Floats, target: Floats, scratch: Floats) -> N
     size = head.width * head.actions
     for row, at in ((online, head.folded), (target, head.target)):
         room = scratch[at : at + size + head.actions]
-        fold_head(row, head.at, head.width, head.actions, head.dueling, room)
+        flat.fold_head(row, head.at, head.width, head.actions, head.dueling, room)
     room = scratch[head.transposed : head.transposed + size]
-    transpose(scratch, head.folded, head.width, head.actions, room)
+    flat.transpose(scratch, head.folded, head.width, head.actions, room)
 
 
 @njit(**STRICT)
 def unfold_gradients(head: Head, scratch: Floats, gradients: Floats) -> None:
     """Write a head's gradients to their row, from those of the plain head."""
     by_head = scratch[head.gradients : head.gradients + (head.width + 1) * head.actions]
-    unfold_head(by_head, head.width, head.actions, head.dueling, gradients, head.at)
+    flat.unfold_head(by_head, head.width, head.actions, head.dueling, gradients, head.at)
 
 
 @njit(**STRICT)

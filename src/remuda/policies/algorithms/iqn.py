@@ -11,9 +11,13 @@ from torch import Tensor
 from remuda.algorithms import Section
 from remuda.policies.algorithms.dqn import DQN
 from remuda.policies.algorithms.fused_iqn import FusedIQN
-from remuda.policies.algorithms.fused_q import Settings, StepMetrics
-from remuda.policies.algorithms.sequences import TransitionSequences
-from remuda.policies.algorithms.transition_algorithm import Loss, Part, Transitions
+from remuda.policies.algorithms.fused_q import StepMetrics
+from remuda.policies.algorithms.transition_algorithm import (
+    Loss,
+    Part,
+    Transitions,
+    TransitionSequences,
+)
 from remuda.policies.joint_actions import choices_of
 from remuda.policies.losses import among_allowed, quantile_loss
 from remuda.policies.networks import iqn
@@ -32,7 +36,6 @@ class IQN(DQN):
 
     @classmethod
     def network_for(cls, spec: PolicySpec) -> iqn.IQNetwork:
-        """Build a network with values for each action and quantile."""
         return iqn.IQNetwork(
             spec.num_inputs,
             spec.actions.num_outputs,
@@ -69,7 +72,6 @@ class IQN(DQN):
 
     @property
     def is_fused(self) -> bool:
-        """Return whether kernels compute steps on single transitions."""
         return self._is_as_in(IQN) and FusedIQN.suits(self.network, self.device)
 
     def _fused_step(self, batch: Transitions, part: Part) -> StepMetrics:
@@ -82,13 +84,12 @@ class IQN(DQN):
 
     @cached_property
     def _fused_iqn(self) -> FusedIQN:
-        return FusedIQN(self.network, Settings(self.config.iqn.double, self.config.iqn.huber))
+        return FusedIQN(self.network, self.config.iqn)
 
     def _draw_quantiles(self, batch: Transitions | TransitionSequences, part: Part) -> Tensor:
         """Draw quantiles [end - first, B, N], for each policy from its own generator.
 
-        As many are drawn for a sequence that is cut to the length of others as for a whole one, so
-        that a policy's numbers do not depend on its neighbours.
+        Sequences get as many as the longest, so that a policy's do not depend on its neighbours.
         """
         count = self.config.iqn.quantiles
         shape: tuple[int, ...] = (batch.a_tm1.shape[1], count)

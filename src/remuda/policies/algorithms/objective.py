@@ -1,31 +1,83 @@
-"""PPO's objective for rows of network outputs, by compiled kernels.
+"""The prepared rollout, and PPO's objective for rows of network outputs, by compiled kernels.
 
-It serves discrete actions (`fused_kernels.py`) and continuous ones (`normal_kernels.py`). `outputs`
-[G, B, L + 1] are always the policy head's, then the value.
+`outputs` [G, B, L + 1] are always the policy head's, then the value.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
 
 from remuda.policies.actions import Actions, ContinuousActions, DiscreteActions
-from remuda.policies.algorithms.batch import LossCosts, Means, RolloutBatch
-from remuda.policies.algorithms.fused_kernels import differentiate, evaluate, standardise
-from remuda.policies.algorithms.normal_kernels import differentiate_normal, evaluate_normal
+from remuda.policies.algorithms.fused_kernels import (
+    RowsOf,
+    Terms,
+    differentiate,
+    differentiate_normal,
+    evaluate,
+    evaluate_normal,
+    standardise,
+)
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.stack import ParameterStack
 from remuda.types import Array, Bools, Floats, Integers
 
 
-class RowsOf(NamedTuple):
-    """The rows of a batch that outputs belong to."""
+@dataclass(frozen=True)
+class RolloutBatch:
+    """Training data of K policies: [K, R, ...] on the learner's device."""
 
-    members: Integers  # [G] policies of the batch
-    rows: Integers  # [G, B] their rows
-    counts: Integers  # [G] rows that count, the first ones; the others are padding
+    observations: Tensor
+    actions: Tensor
+    masks: Tensor | None
+    log_prox: Tensor  # log-probabilities of the actions under the policy before the update
+    weights: Tensor  # importance weights: that policy's probability over the acting policy's
+    advantages: Tensor
+    values: Tensor  # values before the update
+    targets: Tensor
+
+
+class LossCosts(NamedTuple):
+    """Hyperparameters of the loss, each [K, 1]."""
+
+    clip: Floats
+    value_cost: Floats
+    value_clip: Floats  # infinite: no clipping
+    entropy_cost: Floats
+    anchor_cost: Floats
+
+
+class Means(NamedTuple):
+    """Metrics of a pass, each [G]: means over the rows that count."""
+
+    loss: Tensor  # total loss
+    policy_loss: Tensor  # policy part: PPO's negative clipped objective
+    value_loss: Tensor  # value part: half the squared error in PPO
+    entropy: Tensor  # in nats
+    kl: Tensor  # divergence of the policy since the update began, in nats
+    clipped: Tensor  # share of rows with a clipped probability ratio
+
+
+@dataclass(frozen=True)
+class RolloutMetrics:
+    """Metrics of an update by policy, each [G]; means are over its own minibatches."""
+
+    loss: Floats  # total loss
+    policy_loss: Floats  # negative clipped objective
+    value_loss: Floats  # half the squared error of the values
+    entropy: Floats  # in nats
+    kl: Floats  # divergence of the policy by the update, in nats
+    clipped: Floats  # share of steps with a clipped probability ratio
+    gradient_norm: Floats  # before clipping
+    explained_variance: Floats  # by the values before the update; NaN: all targets are equal
+    effective: Floats  # effective sample size as a share of the steps
+    samples: Integers  # steps trained on, counted each time
+    steps: Integers  # steps trained on, counted once
+    others: Integers  # steps of the rollout that other policies of its group chose
+    others_weight: Floats  # their total weight, where a fresh step weighs 1
 
 
 def rows_of(pick: Pick) -> tuple[RowsOf, Integers | None]:
@@ -41,12 +93,11 @@ class Objective:
 
     def __init__(self, actions: Actions, costs: LossCosts, normalises: bool) -> None:
         """Work on policies with these costs; `normalises` normalises advantages by minibatch."""
-        self._actions, self._costs, self._normalises = actions, costs, normalises
-        self._sizes: Integers = np.array(getattr(actions, "sizes", ()), np.int64)
+        self.costs, self.normalises = costs, normalises
+        self.sizes: Integers = np.array(getattr(actions, "sizes", ()), np.int64)
 
     @staticmethod
     def suits(actions: Actions) -> bool:
-        """Return whether there are kernels for actions of this type."""
         return type(actions) in (DiscreteActions, ContinuousActions)
 
     def evaluate(
@@ -60,71 +111,62 @@ class Objective:
         values: Floats,
     ) -> None:
         """Write log-probabilities of the actions and values, each [K, R], for some rows."""
-        if len(self._sizes):
+        if len(self.sizes):
             allowed = _masks_of(masks, *values.shape)
-            evaluate(outputs, *rows, actions, allowed, self._sizes, log_pi, values)
+            evaluate(outputs, rows, actions, allowed, self.sizes, log_pi, values)
         else:
-            evaluate_normal(outputs, log_scales, *rows, actions, log_pi, values)
+            evaluate_normal(outputs, log_scales, rows, actions, log_pi, values)
 
     def of(self, batch: RolloutBatch, rows: RowsOf, log_scales: Floats) -> MinibatchObjective:
         """Return the objective of a minibatch; `log_scales` are [G, A], or [G, 0] if discrete."""
-        return MinibatchObjective(
-            self._costs, self._sizes, self._normalises, batch, rows, log_scales
-        )
+        return MinibatchObjective(self, batch, rows, log_scales)
 
 
 class MinibatchObjective:
     """The objective of one minibatch."""
 
     def __init__(
-        self,
-        costs: LossCosts,
-        sizes: Integers,
-        normalises: bool,
-        batch: RolloutBatch,
-        rows: RowsOf,
-        log_scales: Floats,
+        self, objective: Objective, batch: RolloutBatch, rows: RowsOf, log_scales: Floats
     ) -> None:
-        self._costs, self._sizes = costs, sizes
         # [len(Means), G] of the rows that were differentiated so far
         self.means: Array = np.zeros((len(Means._fields), len(rows.members)))
-        self._log_scales = log_scales
         # [G, A] gradient by the log standard deviations so far
         self.by_scales: Floats = np.zeros_like(log_scales)
-        self._shares = 1.0 / np.maximum(rows.counts, 1)
-        self._actions, self._log_prox, self._weights, self._advantages = (
-            part.numpy()
-            for part in (batch.actions, batch.log_prox, batch.weights, batch.advantages)
-        )
-        self._values, self._targets = batch.values.numpy(), batch.targets.numpy()
+        self._log_scales, self._sizes = log_scales, objective.sizes
+        self._actions, advantages = batch.actions.numpy(), batch.advantages.numpy()
         self._masks = _masks_of(batch.masks, *batch.values.shape)
-        self._standard: Floats = np.zeros((len(rows.members), 2), np.float32)
-        self._standard[:, 1] = 1.0
-        if normalises:
-            standardise(self._advantages, *rows, self._standard)
+        standard: Floats = np.zeros((len(rows.members), 2), np.float32)
+        standard[:, 1] = 1.0
+        if objective.normalises:
+            standardise(advantages, rows, standard)
+        self._terms = Terms(
+            batch.log_prox.numpy(),
+            batch.weights.numpy(),
+            advantages,
+            standard,
+            batch.values.numpy(),
+            batch.targets.numpy(),
+            *objective.costs[:4],
+            1.0 / np.maximum(rows.counts, 1),
+        )
 
     def differentiate(self, outputs: Floats, here: slice, rows: RowsOf) -> None:
         """Overwrite outputs [g, B, L + 1] of the policies `here` by their errors."""
-        costs = self._costs
-        terms: tuple[Any, ...] = (
-            self._log_prox,
-            self._weights,
-            self._advantages,
-            self._standard[here],
-            self._values,
-            self._targets,
-            costs.clip[here],
-            costs.value_cost[here],
-            costs.value_clip[here],
-            costs.entropy_cost[here],
-            self._shares[here],
-            self.means[:, here],
+        whole = self._terms
+        terms = whole._replace(
+            standard=whole.standard[here],
+            clip=whole.clip[here],
+            value_cost=whole.value_cost[here],
+            value_clip=whole.value_clip[here],
+            entropy_cost=whole.entropy_cost[here],
+            shares=whole.shares[here],
         )
+        means = self.means[:, here]
         if len(self._sizes):
-            differentiate(outputs, *rows, self._actions, self._masks, self._sizes, *terms)
+            differentiate(outputs, rows, self._actions, self._masks, self._sizes, terms, means)
         else:
             scales = self._log_scales[here], self.by_scales[here]
-            differentiate_normal(outputs, *scales, *rows, self._actions, *terms)
+            differentiate_normal(outputs, *scales, rows, self._actions, terms, means)
 
 
 def log_scales_of(part: ParameterStack, count: int) -> Floats:

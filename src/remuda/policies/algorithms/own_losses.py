@@ -1,8 +1,4 @@
-"""Checks of the losses of user-defined algorithms.
-
-Torch would accept most mistakes silently: one number for all rows, or a column, is broadcast over
-the rows, and something else is learned.
-"""
+"""Checks of the losses of user-defined algorithms: torch would broadcast most mistakes silently."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,23 +14,26 @@ import torch
 from torch import Tensor
 
 from remuda.algorithms import Section
-from remuda.checkpoint.fitting import branch, fitting, whole
+from remuda.checkpoint.fitting import branch, whole
 from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.config import PolicyConfig, PPOConfig
 from remuda.experience.segments import AFTER, Rollout
+from remuda.policies.advantages import RunningReturns
 from remuda.policies.algorithms.algorithm import Algorithm, has_flag
-from remuda.policies.algorithms.anchor import move_anchor
 from remuda.policies.algorithms.autograd import Autograd, Minibatch
-from remuda.policies.algorithms.batch import LossCosts, Means, RolloutBatch
 from remuda.policies.algorithms.credit import Credit, credit_of, others_in, steps_of
 from remuda.policies.algorithms.fused import Fused, Workspace
-from remuda.policies.algorithms.objective import Objective
+from remuda.policies.algorithms.objective import (
+    LossCosts,
+    Means,
+    Objective,
+    RolloutBatch,
+    RolloutMetrics,
+)
 from remuda.policies.algorithms.own_losses import checked
-from remuda.policies.algorithms.rollout_groups import RolloutMetrics, TrainingGroup
 from remuda.policies.algorithms.samples import Rows, Sequences, alike, part_of
 from remuda.policies.networks.actor_critic import ActorCritic, count_observations
 from remuda.policies.networks.encoders import encoder_for
-from remuda.policies.running_returns import RunningReturns
 from remuda.policies.stack import ParameterStack, Side
 from remuda.policies.value_normalisation import ValueNormalisation
 from remuda.publish.training_state import TrainingLayout, TrainingState
@@ -46,17 +50,31 @@ PROGRESS = ("trained", "return_mean", "return_variance", "return_count")
 KL_MARGIN = 1.5  # an update ends once the policy's divergence exceeds `target_kl` times this
 
 
+@dataclass(frozen=True)
+class TrainingGroup:
+    """Policies that are trained side by side because they have similar amounts of data."""
+
+    going: Integers  # policies still training, by their position in the update
+    members: list[int]  # the same, by their position in the stack
+    minibatches: int  # minibatches of an epoch
+    limits: Floats | None  # largest divergence of each; None: no limits
+    side: Side
+    anchor: Side | None
+    engine: Fused | Autograd
+
+    def load(self) -> None:
+        self.side.load()
+        if self.anchor is not None:
+            self.anchor.load()
+
+
 class RolloutAlgorithm(Algorithm):
     """Trains K policies, each on its own rollout, with its own hyperparameters.
 
-    A stack shares what shapes the computation: the network, the numbers of epochs and minibatches,
-    the length of rollouts, the time budget. All else is a vector [K]: learning rate, costs,
-    clipping, discount, trace decay.
-
-    Where a rollout was played by older weights, the objective is decoupled (Hilton et al. 2022): an
-    update stays close to the policy that it starts from, and importance weights relate that policy
-    to the acting one; V-trace also corrects the targets. With fresh rollouts there is nothing to
-    correct.
+    A stack shares what shapes the computation: the network, epochs, minibatches, the length of
+    rollouts, the time budget. All else is a vector [K]. Where a rollout was played by older
+    weights, the objective is decoupled (Hilton et al. 2022): an update stays close to the policy
+    that it starts from, and importance weights relate that policy to the acting one.
 
     User-defined algorithms are subclasses with `losses`; see docs/extend.md.
     """
@@ -112,7 +130,6 @@ class RolloutAlgorithm(Algorithm):
 
     @classmethod
     def network_for(cls, spec: PolicySpec) -> ActorCritic:
-        """Build a policy and a value, which share layers or have separate towers."""
         network, ppo = spec.config.network, spec.config.ppo
         return ActorCritic(
             spec.num_inputs,
@@ -126,13 +143,11 @@ class RolloutAlgorithm(Algorithm):
 
     @classmethod
     def training_layout(cls, config: PolicyConfig) -> TrainingLayout:
-        """Return moments, the anchor if there is one, annealing progress and moments of returns."""
         found = super().training_layout(config)
         anchor = (ANCHOR,) if config.ppo.anchor_cost else ()
         return TrainingLayout((*found.vectors, *anchor), (*found.numbers, *PROGRESS))
 
     def training(self, learned: State) -> TrainingState:
-        """Return what a newborn may take over besides weights, from the result of `learned`."""
         found = super().training(learned)
         if learned[ANCHOR] is not None:
             found.vectors[ANCHOR] = learned[ANCHOR]
@@ -147,8 +162,7 @@ class RolloutAlgorithm(Algorithm):
         self._trained[policy] = int(trained)
         self._returns[policy] = RunningReturns(*moments)
         if self._anchor is not None and ANCHOR in training.vectors:
-            with torch.no_grad():
-                self._anchor.flat[policy].copy_(torch.from_numpy(training.vectors[ANCHOR]))
+            self._anchor.write(policy, training.vectors[ANCHOR])
 
     def load(self, policy: int, weights: Tensor, updates: int = 0) -> None:
         """Load weights, which are their own anchor at first."""
@@ -156,18 +170,15 @@ class RolloutAlgorithm(Algorithm):
         self._anchor_at_itself(policy)
 
     def forget(self, policy: int) -> None:
-        """Reset the training state of a policy."""
         super().forget(policy)
         self._trained[policy], self._returns[policy] = 0, RunningReturns()
         self._anchor_at_itself(policy)
 
     def _anchor_at_itself(self, policy: int) -> None:
         if self._anchor is not None:
-            with torch.no_grad():
-                self._anchor.flat[policy].copy_(self.online.flat[policy])
+            self._anchor.write(policy, self.online.flat[policy])
 
     def configure(self, policy: int, config: PolicyConfig) -> None:
-        """Apply hyperparameters from the policy's next update on."""
         super().configure(policy, config)
         for name, column in zip(LossCosts._fields, self.costs, strict=True):
             column[policy] = _number(config.ppo, name)
@@ -176,17 +187,13 @@ class RolloutAlgorithm(Algorithm):
     def update(self, rollout: Rollout, members: Sequence[int]) -> RolloutMetrics:
         """Train some policies, in ascending order, each on its own row of a rollout.
 
-        A policy's result depends on its own row alone: each goes through all of its steps in its
-        own minibatches, and draws its own random numbers. A time budget holds for each group of
-        policies trained side by side because they have similar amounts of data: an update of
-        several groups may take as many budgets.
+        A policy's result depends on its own row alone. A time budget holds for each group of
+        policies that are trained side by side.
         """
         members = list(members)
         samples = (Sequences if self.network.memory else Rows)(rollout, members, self.device)
         if self._anchor is not None:
-            for k in members:
-                held, weights = self._anchor.flat[k], self.online.flat[k]
-                move_anchor(held, weights, self.configs[k].ppo, self.updates[k])
+            self._move_anchors(self._anchor, members)
         batch, credit = self._prepare(rollout, samples, members)
         self._set_learning_rates(members)
         others, their_weight = others_in(rollout, credit.weights, members)
@@ -205,6 +212,16 @@ class RolloutAlgorithm(Algorithm):
             self._trained[k] += int(rollout.num_taken[k])
             self.updates[k] += 1
         return learned
+
+    def _move_anchors(self, anchors: ParameterStack, members: Sequence[int]) -> None:
+        """Move the policies that updates stay close to: snapshots, or running averages."""
+        for k in members:
+            ppo, updates = self.configs[k].ppo, self.updates[k]
+            if ppo.anchor == "average" and updates:
+                with torch.no_grad():
+                    anchors.flat[k].lerp_(self.online.flat[k], 1.0 / ppo.anchor_every)
+            elif updates % ppo.anchor_every == 0:
+                anchors.write(k, self.online.flat[k])
 
     def _prepare(
         self, rollout: Rollout, samples: Rows | Sequences, members: Sequence[int]
@@ -361,30 +378,27 @@ class RolloutAlgorithm(Algorithm):
 
     def _engine(self, members: Sequence[int]) -> tuple[Side, Side | None, Fused | Autograd]:
         """Return these policies side by side, their anchors, and their engine, for one update."""
-        side = Side(self.online, members, self._copy("online", trainable=True))
+        side, anchor = Side(self.online, members, self._copy("online", trainable=True)), None
         costs = LossCosts(*(cost[list(members)] for cost in self.costs))
-
-        def autograd(anchor: ParameterStack | None) -> Autograd:
-            settings = {name: self.settings_of(name, members) for name in self.settings}
-            by_kernels = self._by_kernels and anchor is None
-            return Autograd(
-                self.network,
-                side.part,
-                costs,
-                checked(self.configs[0].algorithm, self.losses),
-                settings,
-                anchor,
-                self._normalises,
-                Objective(self.network.actions, costs, self._normalises) if by_kernels else None,
-            )
-
         if self._anchor is not None:
-            anchor = Side(self._anchor, members, self._copy("anchor"))
-            return side, anchor, autograd(anchor.part)
-        if self._workspace is not None:
+            anchor = Side(self._anchor, members, self._copy(ANCHOR))
+        elif self._workspace is not None:
             fused = Fused(self.network, side.part, costs, self._workspace, self._normalises)
             return side, None, fused
-        return side, None, autograd(None)
+        objective = None
+        if self._by_kernels and anchor is None:
+            objective = Objective(self.network.actions, costs, self._normalises)
+        engine = Autograd(
+            self.network,
+            side.part,
+            costs,
+            checked(self.configs[0].algorithm, self.losses),
+            {name: self.settings_of(name, members) for name in self.settings},
+            anchor.part if anchor is not None else None,
+            self._normalises,
+            objective,
+        )
+        return side, anchor, engine
 
     def _copy(self, name: str, trainable: bool = False) -> Callable[[], ParameterStack]:
         def found() -> ParameterStack:
@@ -401,29 +415,23 @@ class RolloutAlgorithm(Algorithm):
         return torch.from_numpy(array).to(self.device)
 
     def learned(self, policy: int) -> State:
-        """Return a policy's weights, optimizer state and counters."""
         return super().learned(policy) | {
             "trained": self._trained[policy],
             "returns": self._returns[policy].state(),
-            "anchor": self._anchor.flat[policy].cpu().numpy().copy() if self._anchor else None,
+            ANCHOR: self._anchor.read(policy) if self._anchor is not None else None,
         }
 
     def restore_learned(self, policy: int, state: State) -> None:
-        """Restore what `learned` returned, without the random state."""
         super().restore_learned(policy, state)
         self._trained[policy] = whole(state, "trained")
         if self._anchor is not None:
-            like = np.empty(self._anchor.flat[policy].shape, np.float32)
-            with torch.no_grad():
-                self._anchor.flat[policy].copy_(torch.from_numpy(fitting(state, "anchor", like)))
+            self._anchor.restore(policy, state, ANCHOR)
         self._returns[policy].restore(branch(state, "returns"))
 
     def state(self, policy: int) -> State:
-        """Return all that a successor needs to continue exactly: `learned` and the random state."""
         return self.learned(policy) | {"stream": rng_state(self._rngs[policy])}
 
     def restore(self, policy: int, state: State) -> None:
-        """Restore what `state` returned."""
         self.restore_learned(policy, state)
         restore_rng(self._rngs[policy], state["stream"])
 

@@ -20,10 +20,7 @@ PASS = 256  # rows that cost as much as another pass: so much padding is always 
 
 @dataclass(frozen=True)
 class Pick:
-    """Rows of a batch, for G of its policies.
-
-    Policies with fewer rows are padded with repeated rows that do not count.
-    """
+    """Rows of a batch, for G of its policies, padded with repeated rows that do not count."""
 
     members: Integers  # [G] policies of the batch
     rows: Integers  # [G, B] rows of each
@@ -67,7 +64,6 @@ class Rows:
         ]  # by policy, what can be picked
 
     def steps(self, member: int) -> int:
-        """Return the number of steps of a policy."""
         return len(self.units[member])
 
     def minibatch(self, member: int, minibatches: int) -> Amount:
@@ -75,7 +71,6 @@ class Rows:
         return Amount(-(-len(self.units[member]) // minibatches))
 
     def whole(self, member: int) -> Amount:
-        """Return the amount of `everything` of a policy."""
         return Amount(int(self._num_rows[member]))
 
     def pick(self, members: Integers, units: Sequence[Integers]) -> Pick:
@@ -126,15 +121,12 @@ class Sequences:
         self.units: list[Integers] = [np.arange(len(starts)) for starts in self._starts]
 
     def steps(self, member: int) -> int:
-        """Return the number of steps in all segments of a policy."""
         return int(self._lengths[member].sum())
 
     def minibatch(self, member: int, minibatches: int) -> Amount:
-        """Return the amount of one of so many minibatches of a policy."""
         return Amount(-(-len(self.units[member]) // minibatches), int(self._longest[member]))
 
     def whole(self, member: int) -> Amount:
-        """Return the amount of `everything` of a policy."""
         return Amount(len(self.units[member]), int(self._longest[member]) + 1)
 
     def pick(self, members: Integers, units: Sequence[Integers]) -> Pick:
@@ -142,7 +134,6 @@ class Sequences:
         return self._pick(members, units, int(self._longest[members].max()), 0)
 
     def everything(self, members: Integers, at_once: int) -> Iterator[Pick]:
-        """Yield all rows, with those of final observations, about so many at a time."""
         longest = int(self._longest[members].max())
         segments = max(at_once // (longest + 1), 1)
         for start in range(0, max(len(self.units[k]) for k in members), segments):

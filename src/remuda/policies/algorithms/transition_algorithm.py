@@ -7,25 +7,72 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from remuda.algorithms import Section
-from remuda.checkpoint.fitting import fitting
 from remuda.checkpoint.state import restore_torch
 from remuda.config import PolicyConfig
 from remuda.errors import ConfigError
 from remuda.policies.algorithms.algorithm import Algorithm, has_flag
 from remuda.policies.algorithms.own_losses import check_loss
-from remuda.policies.algorithms.sequences import TransitionSequences
 from remuda.policies.losses import mean_of
+from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.encoders import encoder_for
 from remuda.policies.networks.heads import Heads
 from remuda.policies.networks.network import Network
+from remuda.policies.networks.q_network import QNetwork
 from remuda.policies.stack import ParameterStack
 from remuda.publish.training_state import BEGUN, EXPLORED, TrainingLayout, TrainingState
 from remuda.types import State
+
+# weight of the greatest error in a sequence's priority, against the mean (Kapturowski et al. 2019,
+# section 2.3)
+GREATEST = 0.9
+
+
+@dataclass(frozen=True)
+class TransitionSequences:
+    """G sequences of T steps for each of K policies, on the learner's device.
+
+    B = G * T rows, one sequence after another. Rows beyond its end, or of burn-in, are not `valid`.
+    """
+
+    inputs: Tensor  # [K, G, T + 1, num_inputs] observations, with the final one
+    states: Tensor  # [K, G, memory] state before the first step
+    burn_in: Tensor | None  # [K, G] steps that only bring the state up to date; None: none
+    after: Tensor  # [K, G, T] input index of s_t
+    a_tm1: Tensor  # [K, B] int64, or [K, B, C], as in `Transitions`
+    r_t: Tensor  # [K, B] scaled
+    discount_t: Tensor  # [K, B]
+    allowed_t: Tensor  # [K, B, A] bool, actions that s_t allows; size 0: any
+    valid: Tensor  # [K, B] 1 where a step is learned from, else 0
+    weights: Tensor  # [K, B] 0 where not valid, and 1 on average
+    longest: int  # steps of the longest possible sequence; T is the longest in this batch
+
+    def features(self, network: QNetwork, weights: Weights) -> Tensor:
+        """Return a network's features of all inputs: [K, G, T + 1, F]."""
+        found = network.unroll_features(
+            weights, self.inputs.flatten(1, 2), self.states, self.burn_in
+        )
+        return found.view(*self.inputs.shape[:3], -1)
+
+    def at_tm1(self, features: Tensor) -> Tensor:
+        """Select features [K, G, T + 1, F] of each s_tm1: [K, B, F]."""
+        return features[:, :, :-1].flatten(1, 2)
+
+    def at_t(self, features: Tensor) -> Tensor:
+        """Select features [K, G, T + 1, F] of each s_t: [K, B, F]."""
+        index = self.after.unsqueeze(-1).expand(*self.after.shape, features.shape[-1])
+        return features.gather(2, index).flatten(1, 2)
+
+    def priorities(self, errors: Tensor) -> Tensor:
+        """Return the priorities of sequences, [K, G], from the errors [K, B] of their steps."""
+        valid = self.valid.view(self.after.shape)
+        sizes = errors.abs().view(self.after.shape) * valid
+        mean = sizes.sum(-1) / valid.sum(-1).clamp(min=1.0)
+        return GREATEST * sizes.amax(-1) + (1.0 - GREATEST) * mean
+
 
 if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
@@ -42,17 +89,13 @@ NO_WEIGHTS = torch.ones(0, dtype=torch.float32)  # of a batch with equal weights
 class Transitions:
     """A batch for each of K policies, on the learner's device; indices are those of `Batch`."""
 
-    s_tm1: Tensor
-    """[K, B, num_inputs]."""
+    s_tm1: Tensor  # [K, B, num_inputs]
     a_tm1: Tensor
     """[K, B] int64; of several choices, the number of their combination, or if each choice has its
     own values (`branching`) the choices: [K, B, choices]."""
-    r_t: Tensor
-    """[K, B], scaled."""
-    discount_t: Tensor
-    """[K, B]."""
-    s_t: Tensor
-    """[K, B, num_inputs]."""
+    r_t: Tensor  # [K, B], scaled
+    discount_t: Tensor  # [K, B]
+    s_t: Tensor  # [K, B, num_inputs]
     allowed_tm1: Tensor = NO_MASKS
     """[K, B, A] bool: actions that s_tm1 allowed; of size 0: any, as in `allowed_t`. If each choice
     has its own values, A counts the possibilities of all choices."""
@@ -65,10 +108,8 @@ class Transitions:
 class Loss(NamedTuple):
     """The result of `TransitionAlgorithm.loss`."""
 
-    losses: Tensor
-    """[G, B]: of every sample."""
-    values: Tensor
-    """[G, B, ...]: of its action, for the metrics."""
+    losses: Tensor  # [G, B]: of every sample
+    values: Tensor  # [G, B, ...]: of its action, for the metrics
     errors: Tensor | None = None
     """[G, B]: temporal-difference errors, for prioritised replay; None: the losses are used."""
 
@@ -106,8 +147,7 @@ class TransitionAlgorithm(Algorithm):
     """Trains K private networks, each on batches of its transitions.
 
     Only `online` receives gradients; `target` is a copy, renewed by `renew_targets`. A stack shares
-    what shapes the computation: the network, the batch, `double` and `huber`; each policy has its
-    own learning rate, target and random generator. Noise is drawn from the first one's generator,
+    the network, the batch, `double` and `huber`. Noise is drawn from the first policy's generator,
     so policies with noisy layers are trained alone.
 
     User-defined algorithms are subclasses with `heads` and a `loss`; see docs/extend.md.
@@ -150,12 +190,10 @@ class TransitionAlgorithm(Algorithm):
 
     @classmethod
     def learns_from_sequences(cls) -> bool:
-        """Return whether the class of `loss` supports sequences."""
         return has_flag(cls, "recurrent", "loss")
 
     @classmethod
     def values_each_choice(cls) -> bool:
-        """Return whether the class of `loss` values each choice separately."""
         return has_flag(cls, "branching", "loss")
 
     @abstractmethod
@@ -208,22 +246,17 @@ class TransitionAlgorithm(Algorithm):
         return TrainingLayout((*found.vectors, TARGET), (*found.numbers, EXPLORED, BEGUN))
 
     def training(self, learned: State) -> TrainingState:
-        """Return what a newborn may take over besides weights, from the result of `learned`."""
         found = super().training(learned)
         found.vectors[TARGET] = learned[TARGET]
         return found
 
     def take_over(self, policy: int, training: TrainingState) -> None:
-        """Continue another policy's training, with its target network."""
         super().take_over(policy, training)
-        with torch.no_grad():
-            self.target.flat[policy].copy_(torch.from_numpy(training.vectors[TARGET]))
+        self.target.write(policy, training.vectors[TARGET])
 
     def load(self, policy: int, weights: Tensor, updates: int = 0) -> None:
-        """Load weights [P] into the online and target networks."""
         super().load(policy, weights, updates)
-        with torch.no_grad():
-            self.target.flat[policy].copy_(weights)
+        self.target.write(policy, weights)
 
     def update(
         self, batch: Transitions | TransitionSequences, first: int = 0, end: int | None = None
@@ -261,25 +294,18 @@ class TransitionAlgorithm(Algorithm):
         return loss.detach(), value, errors
 
     def state(self, policy: int) -> State:
-        """Return all that a successor needs to continue exactly: `learned` and the random state."""
         return self.learned(policy) | {"stream": self._rngs[policy].get_state().numpy()}
 
     def learned(self, policy: int) -> State:
-        """Return a policy's weights, optimizer state and counters."""
-        target = self.target.flat[policy].cpu().numpy().copy()
-        return super().learned(policy) | {"target": target}
+        return super().learned(policy) | {TARGET: self.target.read(policy)}
 
     def restore(self, policy: int, state: State) -> None:
-        """Restore what `state` returned."""
         self.restore_learned(policy, state)
         restore_torch(self._rngs[policy], state, "stream")
 
     def restore_learned(self, policy: int, state: State) -> None:
-        """Restore what `learned` returned, without the random state."""
         super().restore_learned(policy, state)
-        like = np.empty(self.target.flat[policy].shape, np.float32)
-        with torch.no_grad():
-            self.target.flat[policy].copy_(torch.from_numpy(fitting(state, "target", like)))
+        self.target.restore(policy, state, TARGET)
 
     def _part(self, first: int, end: int) -> Part:
         online, target = self.online.rows(first, end), self.target.rows(first, end)

@@ -12,11 +12,16 @@ from remuda.config import NetworkConfig
 from remuda.policies.actions import Actions
 from remuda.policies.advantages import RunningMoments
 from remuda.policies.networks.encoder import Encoder, Weights
-from remuda.policies.networks.layers import linear_shapes
-from remuda.policies.networks.network import Network, apply, apply_hidden
+from remuda.policies.networks.layers import Scale, linear_shapes, scaled
+from remuda.policies.networks.network import (
+    Network,
+    apply,
+    apply_hidden,
+    gate_shapes,
+    recur,
+    unroll_recurrent,
+)
 from remuda.policies.networks.perceptron import LINEAR, through
-from remuda.policies.networks.recurrent import GATES, gate_shapes, recur, unroll_recurrent
-from remuda.policies.networks.scaling import Scale, scaled
 from remuda.policies.stack import Parameters, Shapes
 from remuda.policies.value_normalisation import VALUE_COUNT, VALUE_MEAN, VALUE_VARIANCE, real_values
 
@@ -28,10 +33,9 @@ INPUT_LIMIT = 10.0  # bound of normalised observations
 class ActorCritic(Network):
     """Hidden layers, shared or separate, with a policy head and a value head.
 
-    An encoder may come before the hidden layers, and a gated recurrent layer after them. The policy
-    head outputs the parameters of a distribution (`remuda.policies.actions`). Weights are drawn
-    orthogonal, with a gain of sqrt(2) in hidden layers, 0.01 in both heads, so that a fresh policy
-    is close to uniform and values are close to 0, and 1 elsewhere (Andrychowicz et al. 2021).
+    An encoder may come before the hidden layers, and a gated recurrent layer after them. Weights
+    are drawn orthogonal, with a gain of sqrt(2) in hidden layers, 0.01 in both heads, so that a
+    fresh policy is close to uniform, and 1 elsewhere (Andrychowicz et al. 2021).
     """
 
     def __init__(
@@ -44,20 +48,22 @@ class ActorCritic(Network):
         scale: Scale = 1.0,  # multiplies inputs
         value_normalisation: bool = False,  # PopArt
     ) -> None:
-        super().__init__(num_inputs, config)
+        super().__init__(num_inputs, config, encoder, scale)
         self.actions, self.normalised = actions, normalised
-        self.encoder, self.input_scale = encoder, scale
-        self.memory = self.encoder_memory or config.recurrent
+        self.memory = (encoder.memory if encoder is not None else 0) or config.recurrent
+        both = config.serves_both
+        self.settings += (f"shared {both}",)
+        self._towers = ("hidden",) if both else ("policy_hidden", "value_hidden")
+        # the hidden layers of each tower: the policy's first, the value's last
+        self.towers = tuple(self._hidden(tower) for tower in self._towers)
+        towers = (layer for tower in self._towers for layer in self._of_tower(tower))
+        self.layers = (*towers, *self._gates, "policy", "value")
+        if not (encoder or self.memory or normalised or actions.num_scales or scale != 1.0):
+            self.plain_layers = (*self.towers[0], "policy")
         shapes: dict[str, tuple[int, ...]] = {}
         for tower in self._towers:
-            width = num_inputs
-            if encoder is not None:
-                shapes |= encoder.shapes(tower)
-                self.buffers |= encoder.buffers(tower)
-                width = encoder.width
-            for i, units in enumerate(config.hidden):
-                shapes |= linear_shapes(f"{tower}{i}", width, units)
-                width = units
+            own, width = self._tower_shapes(tower, self._hidden(tower))
+            shapes |= own
         if self._gates:
             shapes |= gate_shapes(width, self.memory)
             width = self.memory
@@ -75,36 +81,11 @@ class ActorCritic(Network):
             self.buffers |= set(moments)
         self.shapes: Shapes = shapes
 
-    @property
-    def settings(self) -> tuple[str, ...]:
-        """Add whether policy and value share the network."""
-        return (*super().settings, f"shared {self.config.serves_both}")
-
-    @property
-    def towers(self) -> tuple[tuple[str, ...], ...]:
-        """Return the hidden layers of each tower: the policy's first, the value's last."""
-        return tuple(self._hidden(tower) for tower in self._towers)
-
-    @property
-    def _towers(self) -> tuple[str, ...]:
-        return ("hidden",) if self.config.serves_both else ("policy_hidden", "value_hidden")
-
-    @property
-    def layers(self) -> tuple[str, ...]:
-        """Return the layers of each tower, the recurrent layer, then the two heads."""
-        towers = (layer for tower in self._towers for layer in self._of_tower(tower))
-        return (*towers, *self._gates, "policy", "value")
-
-    @property
-    def _gates(self) -> tuple[str, ...]:
-        return GATES if self.config.recurrent else ()
-
     def _of_tower(self, tower: str) -> tuple[str, ...]:
         first = self.encoder.layers(tower) if self.encoder is not None else ()
         return (*first, *self._hidden(tower))
 
     def initialise(self, parameters: Parameters, generator: torch.Generator) -> None:
-        """Draw the parameters of one policy, views [1, ...]."""
         gains = {"policy": 0.01, "value": 0.01, "gates_in": 1.0, "gates_memory": 1.0}
         with torch.no_grad():
             for layer in self.layers:
@@ -121,29 +102,15 @@ class ActorCritic(Network):
 
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:  # noqa: ARG002
         """Return the weights that the policy needs, without those of the value."""
-        weights = {
-            f"{layer}.{part}": parameters[f"{layer}.{part}"]
-            for layer in (*self._of_tower(self._towers[0]), *self._gates, "policy")
-            for part in ("weight", "bias")
-        }
-        if self.encoder is not None:
-            weights |= {name: parameters[name] for name in self.encoder.shapes(self._towers[0])}
+        tower = self._towers[0]
+        weights = self._taken(parameters, tower, (*self._hidden(tower), *self._gates, "policy"))
         if self.actions.num_scales:
             weights["log_scale"] = parameters["log_scale"]
         if self.normalised:
             weights |= {"mean": parameters[MEAN], "scale": scale_of(parameters[VARIANCE])}
         return weights
 
-    @property
-    def plain_layers(self) -> tuple[str, ...]:
-        """Return the policy's layers if nothing else comes before or between them."""
-        more = self.encoder is not None or self.memory or self.normalised
-        if more or self.actions.num_scales or self.input_scale != 1.0:
-            return ()
-        return (*self._hidden(self._towers[0]), "policy")
-
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """Return the parameters of the policies' distributions: [K, B, num_outputs]."""
         x = self._features(weights, self._towers[0], self._prepared(weights, inputs))
         return self._with_scales(weights, apply(weights, "policy", x))
 
@@ -162,9 +129,8 @@ class ActorCritic(Network):
     def policy_and_value(
         self, parameters: Parameters, inputs: Tensor, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return distributions [K, B, num_outputs] and values [K, B].
+        """Return distributions [K, B, num_outputs] and values [K, B] of inputs from `prepare`.
 
-        `inputs` [K, B, num_inputs] come from `prepare`, once per batch. For recurrent networks
         `memory` [K, G, memory] is the state before each of G sequences of equal length, which the B
         inputs hold one after another.
         """

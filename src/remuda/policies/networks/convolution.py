@@ -1,9 +1,7 @@
 """Convolutions of K policies on the CPU, in tiles of `tiles.py`, without im2col copies.
 
-With channels last, a kernel's view of one image row is one run of numbers, and the next position
-starts `stride * channels` numbers later. So a row of outputs is a product of matrices already in
-memory, summed over the kernel's rows. torch's convolution is made for few large images, and turns K
-policies into K groups, which is slower still.
+With channels last, a row of outputs is a product of matrices already in memory, summed over the
+kernel's rows. torch turns K policies into K groups, which is slower.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from remuda.types import Integers
 def convolve(x: Tensor, weight: Tensor, bias: Tensor, stride: int, activation: str) -> Tensor:
     """Convolve images [K, B, height, width, channels] and apply an activation (relu or tanh).
 
-    `weight` is [K, outputs, channels, kernel, kernel], as in torch; `bias` [K, 1, outputs]. Returns
+    `weight` is [K, outputs, channels, kernel, kernel], `bias` [K, 1, outputs], and the result is
     [K, B, height, width, outputs]. Tensors must be of a kind that `products.suits`.
     """
     x = x.contiguous()  # here, so that torch knows of it where a gradient is differentiated again
@@ -76,18 +74,8 @@ def _sizes(x: Tensor, weights: Tensor, stride: int) -> _Sizes:
     kernel, outputs = weights.shape[1], weights.shape[4]
     row = width * channels
     high, wide = ((length - kernel) // stride + 1 for length in (height, width))
-    return _Sizes(
-        samples,
-        row,
-        height * row,
-        kernel,
-        channels,
-        stride * channels,
-        stride * row,
-        high,
-        wide,
-        outputs,
-    )
+    step, down = stride * channels, stride * row
+    return _Sizes(samples, row, height * row, kernel, channels, step, down, high, wide, outputs)
 
 
 def _forward(x: Tensor, weights: Tensor, bias: Tensor, stride: int, activation: str) -> Tensor:

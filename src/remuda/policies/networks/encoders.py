@@ -1,18 +1,14 @@
-"""The choice of an encoder: convolutions, or a user's module.
-
-An encoder holds no parameters: it names those it needs for each tower of a network, and is passed
-them for K policies at once.
-"""
+"""The choice of an encoder: convolutions, or a user's module."""
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
 from remuda.errors import ConfigError, ContractError
-from remuda.policies.networks.convolutions import Convolutions
 from remuda.policies.networks.encoder import Encoder
-from remuda.policies.networks.lifted import lifted, memory_of_module
-from remuda.policies.networks.pictures import PictureEncoder
+from remuda.policies.networks.lifted import lifted
+from remuda.policies.networks.pictures import Convolutions, PictureEncoder
 
 if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
@@ -22,7 +18,8 @@ def encoder_for(spec: PolicySpec) -> Encoder | None:
     """Return the encoder, None if there is none; raise ConfigError or ContractError."""
     network = spec.config.network
     if network.module:
-        found = lifted(network.module, network.options, _shape_of(spec))
+        # Each caller gets its own pattern for its threads.
+        found = copy.deepcopy(lifted(network.module, network.options, _shape_of(spec)))
         if found.memory:
             _check_recurrent(spec)
         return found
@@ -45,11 +42,9 @@ def _convolutions(spec: PolicySpec) -> Encoder:
 
 
 def memory_of(spec: PolicySpec) -> int:
-    """Return the size of a policy's recurrent state; errors as in `encoder_for`."""
+    """Return the size of the recurrent state of a policy's module; errors as in `encoder_for`."""
     network = spec.config.network
-    if not network.module:
-        return network.recurrent
-    return memory_of_module(network.module, network.options, _shape_of(spec)) or network.recurrent
+    return lifted(network.module, network.options, _shape_of(spec)).memory or network.recurrent
 
 
 def _shape_of(spec: PolicySpec) -> tuple[int, ...]:

@@ -1,9 +1,7 @@
-"""Layers of one policy at a time, in the row of its parameters, for compiled code.
+"""Layers of one policy at a time, in the row of its parameters, for compiled training steps.
 
-Calling small operations from Python takes longer than they do. So whole training steps are
-compiled, from these parts. Going policy by policy also keeps its weights in the cache while a batch
-goes forward and back through them. A stack of layers is described by a table with a row for each;
-its columns are below. All arrays are 32-bit floats with contiguous rows.
+Going policy by policy keeps its weights in the cache. A table describes a stack of layers, with a
+row for each; its columns are below. All arrays are 32-bit floats with contiguous rows.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ class Scratch:
         self.size = LINE  # the first cache line belongs to `bring_near`
 
     def reserve(self, numbers: int) -> int:
-        """Reserve space and return its start."""
         start = self.size
         self.size += -(-numbers // LINE) * LINE
         return start
@@ -59,10 +56,9 @@ def table_of(shapes: Shapes, layers: Iterable[str], scratch: Scratch, rows: int)
 
 @njit(**FAST)
 def bring_near(row: Floats, scratch: Floats) -> None:
-    """Read a policy's row in order, so that it is in the cache.
+    """Read a policy's row in order, so that it is in the cache; products do not prefetch it.
 
-    Products read it in an order that a CPU does not prefetch. Where there are so many policies that
-    each is cold when its turn comes, this saves a sixth of the time (measured).
+    With many policies this saves a sixth of the time (measured).
     """
     total = np.float32(0.0)
     for i in range(row.size):

@@ -8,22 +8,20 @@ import torch
 from torch import Tensor
 
 from remuda.config import IQNConfig, NetworkConfig
-from remuda.policies.networks.compiled_pass import CompiledLayers
+from remuda.policies.networks.compiled_pass import CompiledLayers, QuantileLayers
 from remuda.policies.networks.encoder import Encoder, Weights
-from remuda.policies.networks.layers import linear_shapes
+from remuda.policies.networks.layers import Scale, linear_shapes
 from remuda.policies.networks.network import apply, apply_hidden
 from remuda.policies.networks.q_network import TOWER, QNetwork
-from remuda.policies.networks.quantile_pass import QuantileLayers
-from remuda.policies.networks.scaling import Scale
 from remuda.policies.stack import Parameters
 
 
 class IQNetwork(QNetwork):
     """Action values at sampled quantiles of the return.
 
-    The encoder, or without one the first hidden layer, maps the observation to features. These are
+    The encoder, or else the first hidden layer, maps the observation to features. These are
     multiplied with an embedding of the quantile (equation 4), and the other layers get the product.
-    A gated recurrent layer may come before the product, so it runs once for all quantiles.
+    A gated recurrent layer may come before the product.
     """
 
     def __init__(
@@ -38,6 +36,7 @@ class IQNetwork(QNetwork):
     ) -> None:
         super().__init__(num_inputs, num_actions, config, encoder, scale, choices)
         self.own = own or IQNConfig()
+        self.settings += (f"{self.own.quantiles} quantiles",)  # which no shape depends on
         self._bases: dict[tuple[torch.dtype, torch.device], Tensor] = {}
         self._first = () if encoder is not None else ("state",)
         if encoder is not None:
@@ -54,30 +53,16 @@ class IQNetwork(QNetwork):
         self.shapes = shapes | dict(self._head_shapes(width))
         # layers between the product and the head
         self.hidden = tuple(f"hidden{i}" for i in range(len(others)))
-
-    @property
-    def layers(self) -> tuple[str, ...]:
-        """Return the state, recurrent, quantile and hidden layers, and the head."""
-        return (*self._first, *self._gates, "quantile", *self.hidden, "head")
+        self.layers = (*self._first, *self._gates, "quantile", *self.hidden, "head")
 
     def before(self, weights: Weights, encoded: Tensor) -> Tensor:
-        """Apply the first layer where there is no encoder."""
         if not self._first:
             return encoded
         return apply_hidden(weights, ("state",), encoded, self.config.activation)
 
-    @property
-    def settings(self) -> tuple[str, ...]:
-        """Add the number of quantiles, which no shape depends on."""
-        return (*super().settings, f"{self.own.quantiles} quantiles")
-
     def embed(self, weights: Weights, quantiles: Tensor) -> Tensor:
         """Embed quantiles [K, B, N] in (0, 1): [K, B * N, first] (equation 4)."""
         return apply_hidden(weights, ("quantile",), self._basis(quantiles), "relu")
-
-    def quantile_values(self, weights: Weights, inputs: Tensor, quantiles: Tensor) -> Tensor:
-        """Return values [K, B, N, A] at quantiles [K, B, N] for inputs [K, B, num_inputs]."""
-        return self.quantile_values_of(weights, self.features(weights, inputs), quantiles)
 
     def quantile_values_of(self, weights: Weights, features: Tensor, quantiles: Tensor) -> Tensor:
         """Return values [K, B, N, A] at quantiles [K, B, N] for features [K, B, F]."""
@@ -118,7 +103,6 @@ class IQNetwork(QNetwork):
         return apply(weights, "head", mean)
 
     def compiled_layers(self, weights: Weights) -> CompiledLayers | None:
-        """Compile where there is no encoder."""
         if self.encoder is not None or self.memory or self.input_scale != 1.0:
             return None
         return QuantileLayers(weights, self.hidden, self.config.activation)

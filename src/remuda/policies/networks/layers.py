@@ -1,13 +1,12 @@
-"""Linear layers for K policies: plain, noisy, and the dueling head.
+"""Linear layers for K policies: plain, noisy, and the dueling head; scaling of their inputs.
 
-A layer's parameters become plain weights before a pass (`plain_*`), and the pass itself uses only
-plain weights. So noise and the dueling combination are computed once per pass, or once per version
-where a policy only acts, and not once per sample.
+Parameters become plain weights once per pass, or once per version where a policy only acts.
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -15,6 +14,23 @@ from torch import Tensor
 from remuda.policies.stack import Parameters
 
 NOISE_SCALE = 0.5  # sigma_0 of Fortunato et al. 2018, section 3.2
+
+# one factor for all numbers of an observation, or (count, factor) of consecutive numbers
+Scale = float | tuple[tuple[int, float], ...]
+
+
+def scaled(inputs: Tensor, scale: Scale) -> Tensor:
+    """Scale inputs [..., n_frames * size]."""
+    if isinstance(scale, float):
+        return inputs if scale == 1.0 else inputs * scale
+    return inputs * _factors(scale, inputs.shape[-1], inputs.device)
+
+
+@lru_cache
+def _factors(scale: tuple[tuple[int, float], ...], size: int, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        once = torch.cat([torch.full((count,), factor) for count, factor in scale])
+        return once.repeat(size // len(once)).to(device)
 
 
 def linear_shapes(
@@ -30,32 +46,21 @@ def linear_shapes(
     return shapes
 
 
-def initialise_linear(parameters: Parameters, name: str, generator: torch.Generator) -> None:
-    """Draw weights and biases uniformly within 1/sqrt(inputs) (Fortunato et al. 2018)."""
-    inputs = parameters[f"{name}.weight"].shape[-2]
-    bound = 1.0 / math.sqrt(inputs)
+def initialise_layer(parameters: Parameters, name: str, generator: torch.Generator) -> None:
+    """Draw weights and biases uniformly within 1/sqrt(inputs of an output), as torch does.
+
+    Noisy layers start as in Fortunato et al. 2018. A linear weight is [1, I, O], a convolution's
+    [1, O, channels, kernel, kernel].
+    """
+    weight = parameters[f"{name}.weight"]
+    bound = 1.0 / math.sqrt(weight.shape[1] if weight.dim() == 3 else weight[0, 0].numel())
     with torch.no_grad():
         for part in ("weight", "bias"):
             view = parameters[f"{name}.{part}"]
-            drawn = torch.empty(view.shape, dtype=view.dtype, device="cpu").uniform_(
-                -bound, bound, generator=generator
-            )
-            view.copy_(drawn)
+            drawn = torch.empty(view.shape, dtype=view.dtype, device="cpu")
+            view.copy_(drawn.uniform_(-bound, bound, generator=generator))
             if f"{name}.{part}_sigma" in parameters:
                 parameters[f"{name}.{part}_sigma"].fill_(NOISE_SCALE * bound)
-
-
-def initialise_convolution(parameters: Parameters, name: str, generator: torch.Generator) -> None:
-    """Draw weights and biases uniformly within 1/sqrt(inputs of an output), as torch does."""
-    bound = 1.0 / math.sqrt(parameters[f"{name}.weight"][0, 0].numel())
-    with torch.no_grad():
-        for part in ("weight", "bias"):
-            view = parameters[f"{name}.{part}"]
-            view.copy_(
-                torch.empty(view.shape, dtype=view.dtype, device="cpu").uniform_(
-                    -bound, bound, generator=generator
-                )
-            )
 
 
 def plain_linear(
@@ -63,8 +68,8 @@ def plain_linear(
 ) -> tuple[Tensor, Tensor]:
     """Return weight [K, inputs, outputs] and bias [K, 1, outputs]; noisy layers draw their noise.
 
-    It is factorised Gaussian noise (Fortunato et al. 2018, equations 10 and 11), independent
-    between policies; without a generator the means are used.
+    It is factorised (Fortunato et al. 2018, equations 10 and 11); without a generator there is
+    none.
     """
     weight, bias = parameters[f"{name}.weight"], parameters[f"{name}.bias"]
     if noise is None or f"{name}.weight_sigma" not in parameters:
@@ -81,8 +86,7 @@ def plain_linear(
 def fold_dueling(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """Turn a head of one value and A advantages into one of A action values.
 
-    Q = V + A - mean(A) (Wang et al. 2016, equation 9) is linear in the features, so it is computed
-    on the weights [K, inputs, 1 + A] instead of on every sample.
+    Q = V + A - mean(A) (Wang et al. 2016, equation 9) is linear, so it is computed on the weights.
     """
 
     def fold(part: Tensor) -> Tensor:

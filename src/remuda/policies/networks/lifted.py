@@ -1,7 +1,7 @@
 """A user's torch module, for K policies at once.
 
-The module is created once as a pattern and never trained. `torch.func.functional_call` runs it with
-a policy's parameters, and `torch.func.vmap` with those of K policies in one pass.
+The module is created once as a pattern and never trained: `torch.func` runs it with a policy's
+parameters, or with those of K policies in one pass.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import inspect
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -24,7 +24,6 @@ from torch.func import functional_call, vmap
 from remuda.errors import ConfigError, ContractError
 from remuda.loading import load
 from remuda.policies.networks.encoder import Encoder, Weights
-from remuda.policies.networks.per_policy_modules import PerPolicyModules
 from remuda.policies.networks.vmap_rules import with_own_parts
 from remuda.policies.stack import Parameters
 
@@ -56,13 +55,8 @@ class _Turns:
 
 
 def lifted(path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> LiftedModule:
-    """Load, check and try a user's module; each caller gets its own pattern for its threads."""
-    return copy.deepcopy(_tried(path, json.dumps(options, sort_keys=True), shape))
-
-
-def memory_of_module(path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> int:
-    """Return the `state_size` of a user's module; 0: not recurrent."""
-    return _tried(path, json.dumps(options, sort_keys=True), shape).memory
+    """Return a user's module, loaded and tried once; it is shared, so copy it to call it."""
+    return _tried(path, json.dumps(options, sort_keys=True), shape)
 
 
 @cache
@@ -122,7 +116,6 @@ class LiftedModule(Encoder):
         self._in_one_pass = self._can_be_lifted()
 
     def shapes(self, tower: str) -> dict[str, tuple[int, ...]]:
-        """Return the module's parameters and floating-point buffers."""
         return {f"{tower}_module.{name}": tuple(t.shape) for name, t in self._floats.items()}
 
     def buffers(self, tower: str) -> frozenset[str]:
@@ -130,7 +123,6 @@ class LiftedModule(Encoder):
         return frozenset(f"{tower}_module.{name}" for name in self._floats if name in self._fixed)
 
     def initialise(self, tower: str, parameters: Parameters, generator: torch.Generator) -> None:
-        """Let the module draw its weights, for one policy."""
         seed = int(torch.randint(2**62, (1,), generator=generator))
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(seed)
@@ -140,14 +132,12 @@ class LiftedModule(Encoder):
                     parameters[f"{tower}_module.{name}"].copy_(value)
 
     def features(self, tower: str, weights: Weights, inputs: Tensor) -> Tensor:
-        """Return features [K, B, width] of inputs [K, B, num_inputs] without a state."""
         (found,) = self._pass(tower, weights, inputs)
         return found
 
     def step(
         self, tower: str, weights: Weights, inputs: Tensor, state: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return features and next states from states [K, B, memory]."""
         found, after = self._pass(tower, weights, inputs, state)
         return found, after
 
@@ -167,13 +157,15 @@ class LiftedModule(Encoder):
         if policies > 1 and self._in_one_pass:
 
             def call(own: Mapping[str, Tensor], *arguments: Tensor) -> Outputs:
-                return self._call_liftable({**own, **others}, *arguments)
+                return self._call(self._liftable, {**own, **others}, *arguments)
 
             found: Outputs = vmap(call)(own, *arguments)
             return found
         each = [
             self._call(
-                {name: w[k] for name, w in own.items()} | others, *(part[k] for part in arguments)
+                self._pattern,
+                {name: w[k] for name, w in own.items()} | others,
+                *(part[k] for part in arguments),
             )
             for k in range(policies)
         ]
@@ -193,21 +185,16 @@ class LiftedModule(Encoder):
                 self._bound.bind(self._own(tower, weights))
 
     def _others_on(self, device: torch.device) -> dict[str, Tensor]:
-        """Return the buffers that are not floats on a device, copied there once."""
         if device not in self._moved:
             with torch.inference_mode(False):  # the first pass may act, and a later one learn
                 self._moved[device] = {name: t.to(device) for name, t in self._others.items()}
         return self._moved[device]
 
-    def _call(self, weights: Mapping[str, Tensor], *arguments: Tensor) -> Outputs:
+    def _call(
+        self, module: nn.Module, weights: Mapping[str, Tensor], *arguments: Tensor
+    ) -> Outputs:
         with self._calling:
-            found = functional_call(self._pattern, dict(weights), arguments)
-        return tuple(found) if self.memory else (found,)
-
-    def _call_liftable(self, weights: Mapping[str, Tensor], *arguments: Tensor) -> Outputs:
-        """Call it with parts that `vmap` supports, as far as there are replacements."""
-        with self._calling:
-            found = functional_call(self._liftable, dict(weights), arguments)
+            found = functional_call(module, dict(weights), arguments)
         return tuple(found) if self.memory else (found,)
 
     def _make(self) -> nn.Module:
@@ -230,45 +217,27 @@ class LiftedModule(Encoder):
 
     def _try(self) -> int:
         """Try two observations; return the number of features."""
-        arguments: Outputs = (torch.zeros(2, *self._shape),)
-        how = f"on {[2, *self._shape]} float32"
-        if self.memory:
-            arguments, how = (
-                (*arguments, torch.zeros(2, self.memory)),
-                f"{how} and a state {self._state}",
-            )
+        zeros, state = torch.zeros(2, *self._shape), [2, self.memory]
+        how = f"on {[*zeros.shape]} float32" + (f" and a state {state}" if self.memory else "")
+        arguments = (zeros, torch.zeros(state)) if self.memory else (zeros,)
         with torch.no_grad():
             found = self._of_user(lambda: self._pattern(*arguments), how)
         if self.memory:
-            found = self._checked(found)
-        zeros = arguments[0]
+            pair = isinstance(found, tuple | list) and len(found) == 2
+            if not pair or _shape(found[1]) != state:
+                made = f"a state {_shape(found[1])}" if pair else type(found).__name__
+                raise ContractError(
+                    f"{self._key} made {made} of two observations and a state {state}; with a "
+                    f"state_size of {self.memory} it must return features [B, F] and the state "
+                    f"after, [B, {self.memory}]"
+                )
+            found = found[0]
         if not isinstance(found, Tensor) or found.dim() != 2 or found.shape[0] != 2:
-            shape = [*found.shape] if isinstance(found, Tensor) else type(found).__name__
             raise ContractError(
-                f"{self._key} made {shape} of observations {[*zeros.shape]}; it must give features "
-                "[B, F], a row for each observation: end it with Flatten"
+                f"{self._key} made {_shape(found)} of observations {[*zeros.shape]}; it must give "
+                "features [B, F], a row for each observation: end it with Flatten"
             )
         return int(found.shape[1])
-
-    @property
-    def _state(self) -> list[int]:
-        return [2, self.memory]
-
-    def _checked(self, found: Any) -> Any:
-        """Check the result of a recurrent module and return the features."""
-        pair = isinstance(found, tuple | list) and len(found) == 2
-        shapes = [
-            [*part.shape] if isinstance(part, Tensor) else type(part).__name__
-            for part in (found if pair else ())
-        ]
-        if not pair or shapes[1] != self._state:
-            made = f"a state {shapes[1]}" if pair else type(found).__name__
-            raise ContractError(
-                f"{self._key} made {made} of two observations and a state {self._state}; with a "
-                f"state_size of {self.memory} it must return features [B, F] and the state after, "
-                f"[B, {self.memory}]"
-            )
-        return found[0]
 
     def _copies(self) -> tuple[nn.Module, nn.Module]:
         """Return the module for one policy at a time, and for `vmap`."""
@@ -282,12 +251,12 @@ class LiftedModule(Encoder):
         return pattern, with_own_parts(pattern, nn.LSTMCell)
 
     def _can_be_lifted(self) -> bool:
-        """Return whether `vmap` supports the module; warn once if not."""
         two = {name: torch.stack((t, t)).detach() for name, t in self._floats.items()}
         try:
             with torch.no_grad():
-                state = (torch.zeros(2, 2, self.memory),) if self.memory else ()
-                vmap(self._call_liftable)(two, torch.zeros(2, 2, *self._shape), *state)
+                zeros = torch.zeros(2, 2, *self._shape)
+                state = (zeros.new_zeros(2, 2, self.memory),) if self.memory else ()
+                vmap(partial(self._call, self._liftable))(two, zeros, *state)
         except Exception as error:  # whatever torch finds that it cannot lift
             log.warning(
                 "%s: torch.func.vmap cannot lift it (%s), so its policies are brought through it "
@@ -314,6 +283,10 @@ class LiftedModule(Encoder):
             ) from None
 
 
+def _shape(made: object) -> object:
+    return [*made.shape] if isinstance(made, Tensor) else type(made).__name__
+
+
 def _takes_shape(factory: Callable[..., Any]) -> bool:
     """Return whether it has a required positional parameter."""
     try:
@@ -322,3 +295,60 @@ def _takes_shape(factory: Callable[..., Any]) -> bool:
         return True
     places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return any(p.kind in places and p.default is p.empty for p in parameters)
+
+
+class PerPolicyModules:
+    """A copy of a module for each policy that acts: `vmap` costs a millisecond, a call far less.
+
+    A copy computes with the current content of the policy's weights. It is found by their address,
+    and keeps them alive, so that other weights are never taken for them.
+    """
+
+    def __init__(self, pattern: nn.Module, names: Sequence[str]) -> None:
+        """Start without copies; `names` are the parameters and buffers that each policy owns."""
+        self._pattern, self._names = pattern, tuple(names)
+        self._modules: dict[int, _Bound] = {}  # by the address of the first of its weights
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_modules": {}}
+
+    def bind(self, weights: Mapping[str, Tensor]) -> None:
+        """Make modules for K policies with these weights [K, ...] on the CPU."""
+        for k in range(len(weights[self._names[0]])):
+            own = {name: weights[name][k] for name in self._names}
+            key = own[self._names[0]].data_ptr()
+            if key not in self._modules:
+                self._modules[key] = _Bound(self._pattern, own)
+
+    def of(self, weights: Mapping[str, Tensor]) -> list[_Bound] | None:
+        """Return the modules of K policies with these weights; None: there are none."""
+        if not self._modules:
+            return None
+        first = weights[self._names[0]]
+        begin, step = first.data_ptr(), first.stride(0) * first.element_size()
+        found = [self._modules.get(begin + k * step) for k in range(len(first))]
+        return None if None in found else [each for each in found if each is not None]
+
+
+class _Bound:
+    def __init__(self, pattern: nn.Module, weights: Mapping[str, Tensor]) -> None:
+        named = {**dict(pattern.named_parameters()), **dict(pattern.named_buffers())}
+        name_of = {id(tensor): name for name, tensor in named.items()}
+        self._module = copy.deepcopy(pattern)
+        self._buffers: list[tuple[nn.Module, str, Tensor]] = []
+        for part, copied in zip(pattern.modules(), self._module.modules(), strict=True):
+            for name, tensor in part.named_parameters(recurse=False, remove_duplicate=False):
+                own = weights[name_of[id(tensor)]]
+                setattr(copied, name, nn.Parameter(own, requires_grad=False))
+            for name, held in part.named_buffers(recurse=False, remove_duplicate=False):
+                kept = weights.get(name_of[id(held)], held)
+                setattr(copied, name, kept)
+                self._buffers.append((copied, name, kept))
+
+    def __call__(self, *given: Tensor) -> Any:
+        """Apply it to observations [B, *shape], and a state where it is recurrent."""
+        found = self._module(*given)
+        for part, name, own in self._buffers:  # what it keeps in a buffer is for one call
+            if getattr(part, name) is not own:
+                setattr(part, name, own)
+        return found

@@ -15,11 +15,13 @@ from remuda.policies.networks.compiled_pass import (
     GatheredPass,
     PlainLayers,
 )
-from remuda.policies.networks.encoder import Encoder, Weights
-from remuda.policies.networks.layers import initialise_linear
+from remuda.policies.networks.encoder import Encoder, Weights, unroll
+from remuda.policies.networks.layers import Scale, initialise_layer, linear_shapes
 from remuda.policies.networks.perceptron import LINEAR, through
 from remuda.policies.stack import Parameters, Shapes
 from remuda.types import Floats
+
+GATES = ("gates_in", "gates_memory")  # the linear layers of a gated recurrent layer
 
 
 class Network(ABC):
@@ -28,25 +30,41 @@ class Network(ABC):
     shapes: Shapes  # everything published of one policy: learned parameters and buffers
     buffers: frozenset[str] = frozenset()  # names of what is published and not learned by gradients
     memory: int = 0  # size of the recurrent state; 0: not recurrent
-    encoder: Encoder | None = None  # what comes before its linear layers
+    layers: tuple[str, ...]  # names of the linear layers in order; the last is the head
+    plain_layers: tuple[str, ...] = ()  # those of `outputs` if it is a plain perceptron
 
-    def __init__(self, num_inputs: int, config: NetworkConfig) -> None:
+    def __init__(
+        self,
+        num_inputs: int,
+        config: NetworkConfig,
+        encoder: Encoder | None = None,  # what comes before its linear layers
+        scale: Scale = 1.0,  # multiplies inputs
+    ) -> None:
         self.num_inputs, self.config = num_inputs, config
+        self.encoder, self.input_scale = encoder, scale
+        self._gates = GATES if config.recurrent else ()
+        # a key: networks of one class with equal shapes and settings act alike
+        self.settings: tuple[str, ...] = (config.model_dump_json(exclude={"shared"}),)
 
-    @property
-    def settings(self) -> tuple[str, ...]:
-        """Return a key: networks of one class with equal shapes and settings act alike."""
-        return (self.config.model_dump_json(exclude={"shared"}),)
+    def _tower_shapes(
+        self, tower: str, layers: Sequence[str], noisy: bool = False
+    ) -> tuple[dict[str, tuple[int, ...]], int]:
+        """Return the parameters of the encoder and hidden layers of a tower, and its width."""
+        shapes, width = {}, self.num_inputs
+        if self.encoder is not None:
+            shapes, width = self.encoder.shapes(tower), self.encoder.width
+            self.buffers |= self.encoder.buffers(tower)
+        for i, (layer, units) in enumerate(zip(layers, self.config.hidden, strict=True)):
+            shapes |= linear_shapes(layer, width, units, noisy and i > 0)
+            width = units
+        return shapes, width
 
-    @property
-    def encoder_memory(self) -> int:
-        """Return the size of the encoder's recurrent state; 0: not recurrent."""
-        return 0 if self.encoder is None else self.encoder.memory
-
-    @property
-    @abstractmethod
-    def layers(self) -> tuple[str, ...]:
-        """Return the names of the linear layers in order; the last is the head."""
+    def _taken(self, parameters: Parameters, tower: str, layers: Sequence[str]) -> Weights:
+        """Return the parameters of some layers, and of the encoder of a tower."""
+        names = [f"{layer}.{part}" for layer in layers for part in ("weight", "bias")]
+        if self.encoder is not None:
+            names += self.encoder.shapes(tower)
+        return {name: parameters[name] for name in names}
 
     @property
     def widest(self) -> int:
@@ -54,10 +72,18 @@ class Network(ABC):
         encoded = self.encoder.width if self.encoder is not None else 1
         return max(*self.config.hidden, encoded, 1)
 
+    def _initialise_encoder(
+        self, tower: str, parameters: Parameters, generator: torch.Generator
+    ) -> None:
+        if self.encoder is not None:
+            for layer in self.encoder.layers(tower):
+                initialise_layer(parameters, layer, generator)
+            self.encoder.initialise(tower, parameters, generator)
+
     def initialise(self, parameters: Parameters, generator: torch.Generator) -> None:
         """Draw the parameters of one policy, views [1, ...]."""
         for layer in self.layers:
-            initialise_linear(parameters, layer, generator)
+            initialise_layer(parameters, layer, generator)
 
     @abstractmethod
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:
@@ -75,11 +101,6 @@ class Network(ABC):
     ) -> Tensor | None:
         """Return state values [K, B] for recurrent states [K, B, memory]; None: no head."""
         return None
-
-    @property
-    def plain_layers(self) -> tuple[str, ...]:
-        """Return the layers of `outputs` if it is a plain perceptron; else empty."""
-        return ()
 
     def compiled_pass(self, weights: Weights, inputs: Tensor) -> Callable[[], Floats] | None:
         """Return a compiled `outputs` that reads both arguments in place; None: there is none."""
@@ -112,3 +133,31 @@ def apply_hidden(
     """Apply linear layers, each with an activation: [K, B, inputs] to [K, B, outputs]."""
     parts = [(weights[f"{layer}.weight"], weights[f"{layer}.bias"]) for layer in layers]
     return through(inputs, parts, activation)
+
+
+def gate_shapes(inputs: int, units: int) -> dict[str, tuple[int, ...]]:
+    """Return the parameters of a gated recurrent layer of so many units."""
+    found = linear_shapes(GATES[0], inputs, 3 * units)
+    return found | linear_shapes(GATES[1], units, 3 * units)
+
+
+def recur(weights: Weights, gates: Tensor, state: Tensor) -> Tensor:
+    """Return a GRU's next state [K, B, units], as torch.nn.GRUCell, from `gates_in` outputs."""
+    reset, update, new = gates.chunk(3, -1)
+    own_reset, own_update, own_new = apply(weights, "gates_memory", state).chunk(3, -1)
+    update = (update + own_update).sigmoid()
+    new = (new + (reset + own_reset).sigmoid() * own_new).tanh()
+    return new + update * (state - new)
+
+
+def unroll_recurrent(
+    weights: Weights, features: Tensor, state: Tensor, burn_in: Tensor | None = None
+) -> Tensor:
+    """Return states [K, G * T, units] along G sequences of features [K, G * T, D]; see `unroll`."""
+    gates = apply(weights, "gates_in", features)
+
+    def step(now: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+        after = recur(weights, now, before)
+        return after, after
+
+    return unroll(step, gates, state, burn_in)

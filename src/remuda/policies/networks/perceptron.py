@@ -1,7 +1,6 @@
 """Linear layers with activations, for K policies: forward and backward.
 
-On the CPU they use the products of `products.py`, and one autograd step for all layers together;
-elsewhere they use torch.
+On the CPU they use `products.py`, and one autograd step for all layers; elsewhere torch.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """Matrix products of K policies on the CPU, single-threaded, in tiles of `tiles.py`.
 
-Networks here need products of many rows and small matrices. Libraries for large matrices copy them
-first, and torch's does not use all registers of some CPUs. Each sum adds its terms in order, so a
-row's result does not depend on its neighbours, its position or the size of the product.
+Libraries for large matrices copy them first. Here each sum adds its terms in order, so a row's
+result does not depend on its neighbours, its position or the size of the product.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import torch
@@ -56,13 +53,8 @@ def multiply(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Non
         else:
             torch.baddbmm(bias, x, weight, out=out)
         return
-    gemm(*terms_of(x, weight, bias, out))
-
-
-def terms_of(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> tuple[Any, ...]:
-    """Return the arguments of `gemm` for `multiply`, valid while the tensors stay in place."""
     count, rows, inputs = x.shape
-    return (
+    gemm(
         count,
         rows,
         weight.shape[2],

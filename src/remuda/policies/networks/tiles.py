@@ -1,9 +1,8 @@
 """The innermost loop of matrix products, in vector instructions.
 
-A tile is some rows times some vectors of columns of a product. It stays in registers while all of
-its sums are computed: each number of one matrix is multiplied with whole vectors of the other.
-Compiled from a scalar loop, or by a library that does not know the CPU, products take twice as
-long. Each sum adds its products in order, so results are the same for tiles of any size.
+A tile, some rows times some vectors of columns, stays in registers while all of its sums are
+computed, which takes half the time of a compiled scalar loop. Each sum adds its products in order,
+so results are the same for tiles of any size.
 """
 
 # mypy: disallow-untyped-calls=False
@@ -52,13 +51,8 @@ def most_vectors(rows: int) -> int:
 
 
 def _kinds() -> list[tuple[int, int]]:
-    counts = {1, 2, 4, 8}
-    return [
-        (rows, vectors)
-        for rows in range(1, ROWS + 1)
-        for vectors in sorted(counts)
-        if vectors <= most_vectors(rows)
-    ]
+    counts = ((rows, vectors) for rows in range(1, ROWS + 1) for vectors in (1, 2, 4, 8))
+    return [(rows, vectors) for rows, vectors in counts if vectors <= most_vectors(rows)]
 
 
 def _tile(

@@ -1,8 +1,4 @@
-"""Exponential and logarithm of 32-bit floats that compilers vectorise.
-
-The library's functions are called for one number at a time; these polynomials process a register
-full of numbers at once.
-"""
+"""Exponential and logarithm of 32-bit floats, as polynomials that compilers vectorise."""
 
 # mypy: disallow-untyped-calls=False
 

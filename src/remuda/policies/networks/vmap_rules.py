@@ -1,8 +1,4 @@
-"""Replacements for parts of PyTorch modules that `torch.func.vmap` handles slowly or not at all.
-
-They compute the same with operations that `vmap` supports: plain ones for cells, and the products
-of `products.py` for linear layers of K policies.
-"""
+"""Replacements for parts of PyTorch modules that `torch.func.vmap` handles slowly or not at all."""
 
 from __future__ import annotations
 
@@ -25,9 +21,8 @@ LSTMState = tuple[Tensor, Tensor]  # the output and the cell's state, each [B, H
 def with_own_parts(module: nn.Module, *kinds: type[nn.Module]) -> nn.Module:
     """Return a module whose parts of these classes (keys of `OWN`) compute through this file.
 
-    Parameters keep their names and parts their class, for which the user's code may ask. The module
-    itself is unchanged, and returned where it has no such part. Subclasses, and parts with their
-    own `forward`, are left alone: they may compute something else.
+    The module itself is unchanged, and returned where it has no such part. Subclasses, and parts
+    with their own `forward`, are left alone: they may compute something else.
     """
     if not any(_is_plain(part, kinds) for part in module.modules()):
         return module
@@ -42,15 +37,15 @@ def _is_plain(part: nn.Module, kinds: tuple[type[nn.Module], ...]) -> bool:
     return type(part) in kinds and "forward" not in vars(part)
 
 
-def linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
+def linear(layer: nn.Linear, input: Tensor) -> Tensor:  # noqa: A002
     """Apply a linear layer to [..., I], which may be one of K policies in `vmap`: [..., O]."""
     weight, bias = layer.weight, layer.bias
     if torch.compiler.is_compiling():  # for a graph that leaves this program
-        return functional.linear(inputs, weight, bias)
+        return functional.linear(input, weight, bias)
     if in_transform():
-        found: Tensor = _Linear.apply(inputs, weight, bias)  # type: ignore[no-untyped-call]
+        found: Tensor = _Linear.apply(input, weight, bias)  # type: ignore[no-untyped-call]
         return found
-    return _products(inputs[None], weight[None], None if bias is None else bias[None])[0]
+    return _products(input[None], weight[None], None if bias is None else bias[None])[0]
 
 
 def _products(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -165,40 +160,26 @@ class _Tanh(torch.autograd.Function):
         return tanh(arguments[0]), in_dims[0]
 
 
-def lstm_step(cell: nn.LSTMCell, inputs: Tensor, state: LSTMState | None = None) -> LSTMState:
-    """Return a step of an LSTM with a forget gate (Gers et al. 2000), as PyTorch defines it.
-
-    Gates are in PyTorch's order: input, forget, cell, output. Inputs are [B, D] or [D], both parts
-    of the state [B, H] or [H]; None: zeros.
-    """
-    if state is None:
-        zeros = torch.zeros(*inputs.shape[:-1], cell.hidden_size, dtype=inputs.dtype)
-        state = (zeros.to(inputs.device), zeros.to(inputs.device))
-    before, kept = state
-    gates = functional.linear(inputs, cell.weight_ih, cell.bias_ih)
+def lstm_step(cell: nn.LSTMCell, input: Tensor, hx: LSTMState | None = None) -> LSTMState:  # noqa: A002
+    """Return a step of an LSTM with a forget gate (Gers et al. 2000), as PyTorch defines it."""
+    if hx is None:
+        zeros = torch.zeros(*input.shape[:-1], cell.hidden_size, dtype=input.dtype)
+        hx = (zeros.to(input.device), zeros.to(input.device))
+    before, kept = hx
+    gates = functional.linear(input, cell.weight_ih, cell.bias_ih)
     gates = gates + functional.linear(before, cell.weight_hh, cell.bias_hh)
     take, keep, new, show = gates.chunk(4, -1)
     kept = keep.sigmoid() * kept + take.sigmoid() * new.tanh()
     return show.sigmoid() * kept.tanh(), kept
 
 
-# Their arguments have torch's names, by which the user's code may give them.
-
-
-def _linear(layer: nn.Linear, input: Tensor) -> Tensor:  # noqa: A002
-    return linear(layer, input)
-
-
-def _lstm_cell(cell: nn.LSTMCell, input: Tensor, hx: LSTMState | None = None) -> LSTMState:  # noqa: A002
-    return lstm_step(cell, input, hx)
-
-
 def _tangent(layer: nn.Tanh, input: Tensor) -> Tensor:  # noqa: A002, ARG001
     return tanh(input)
 
 
+# by class, a replacement of its `forward`, whose arguments have torch's names
 OWN: dict[type[nn.Module], Callable[..., Any]] = {
-    nn.LSTMCell: _lstm_cell,
-    nn.Linear: _linear,
+    nn.LSTMCell: lstm_step,
+    nn.Linear: linear,
     nn.Tanh: _tangent,
-}  # by class, a replacement of its `forward`
+}
