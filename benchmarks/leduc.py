@@ -39,7 +39,7 @@ from recording import FIGURES, Cell, Results, options_of
 
 from remuda.analysis.exact_play import WalkedGame, walked_game
 from remuda.analysis.exploitability import exploitability
-from remuda.analysis.tree_policies import mixture
+from remuda.analysis.trees import mixture
 from remuda.callbacks import ActiveRun, Callback
 from remuda.config import load_config, overlay
 from remuda.coordinator.run_directory import RunDirectory

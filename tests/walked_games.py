@@ -139,3 +139,13 @@ def random_policies(tree, seed):
         drawn = rng.exponential(size=legal.shape) * legal
         found.append(drawn / drawn.sum(1, keepdims=True))
     return tuple(found)
+
+
+def from_callable(tree, play):
+    """Policies from a function of an information set to the probabilities of actions."""
+    found = [np.zeros(tree.legal_of(player).shape) for player in range(tree.num_players)]
+    for player, policy in enumerate(found):
+        for row, known in zip(policy, tree.information_sets[player], strict=True):
+            for action, probability in play(known).items():
+                row[action] = probability
+    return tuple(found)

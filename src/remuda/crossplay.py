@@ -26,11 +26,11 @@ from remuda.tournaments.engine import Played, play
 from remuda.tournaments.entrants import (
     Entrant,
     Player,
+    TournamentSetup,
     check_fits,
     of_entrants,
     of_snapshots,
 )
-from remuda.tournaments.setup import TournamentSetup
 from remuda.tournaments.until import MATCHES, Look, play_until
 from remuda.types import AgentSpec, Integers
 from remuda.user_code import naming_user_code

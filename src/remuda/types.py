@@ -38,6 +38,7 @@ Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.float64]
 State = dict[str, Any]
 """The state from which a successor continues: nested plain data, see `remuda.checkpoint.state`."""
 

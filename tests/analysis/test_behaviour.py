@@ -36,28 +36,6 @@ def test_states_count_by_the_mean_of_divergences_as_scipy_has_them():
     assert found[2, 0] == found[0, 2]
 
 
-def test_a_pair_is_compared_on_the_states_that_both_visited():
-    alike, unlike = [1.0, 0.0], [0.0, 1.0]
-    p = [[alike, alike, alike], [alike, unlike, alike], [unlike, unlike, unlike]]
-    visits = [[3, 1, 0], [2, 2, 0], [0, 0, 5]]
-    found = jensen_shannon(p, visits, rng=rng())
-    # Shares (3/4, 1/4) and (1/2, 1/2): 1/2 of the first state counts, and 1/4 of the second.
-    assert found.distances[0, 1] == pytest.approx(np.sqrt(1 / 3))
-    assert found.overlap[0, 1] == pytest.approx(0.75)
-    assert np.isnan(found.distances[0, 2])
-    assert found.overlap[0, 2] == 0.0
-    assert found.mean == found.distances[0, 1]
-    assert found.as_summary()["distances"][0][2] is None
-
-
-def test_what_a_policy_would_do_where_it_never_was_need_not_be_known():
-    p = np.full((2, 2, 2), 0.5)
-    p[0, 1] = np.nan
-    assert jensen_shannon(p, [[1, 0], [1, 1]], rng=rng()).distances[0, 1] == 0.0
-    with pytest.raises(UsageError, match="policy 0 in state 1"):
-        jensen_shannon(p, rng=rng())
-
-
 def test_intervals_cover_the_distance_over_all_states():
     inside = 0
     for seed in range(100):
@@ -106,8 +84,7 @@ def test_hellinger_of_two_dimensions_multiplies_their_overlaps():
     [
         (np.ones((2, 3)), {}, r"\(2, 3\)"),
         (np.ones((2, 3, 4)), {}, "add up to 4"),
-        (np.full((2, 3, 2), 0.5), {"visits": np.ones((2, 2))}, "visits are"),
-        (np.full((2, 3, 2), 0.5), {"visits": -np.ones((2, 3))}, "not negative"),
+        (np.full((2, 3, 2), np.nan), {}, "policy 0 in state 0"),
         (np.full((2, 3, 2), 0.5), {"episodes": [0, 1]}, "episodes are"),
         (np.full((2, 3, 2), 0.5), {"level": 1.5}, "level"),
         (np.full((2, 3, 2), 0.5), {"draws": 1}, "draws"),

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from remuda.analysis.best_response import best_response, expected_returns
+from remuda.analysis.exploitability import best_response, expected_returns
 from remuda.analysis.tree_games import KuhnPoker, MatrixGame
-from remuda.analysis.tree_policies import from_callable, uniform
 from remuda.analysis.tree_walk import flatten
+from remuda.analysis.trees import uniform
 from remuda.errors import UsageError
-from walked_games import Delayed, RandomGame, all_pure, random_policies
+from walked_games import Delayed, RandomGame, all_pure, from_callable, random_policies
 
 GAMES = (
     KuhnPoker(),
@@ -68,7 +68,7 @@ def test_with_perfect_information_it_is_best_in_every_position():
     best = {(0,): [1.0, 0.0], (1,): [0.0, 1.0]}  # though it is never asked after a 1
     for known, row in zip(tree.information_sets[1], found.policy, strict=True):
         assert row.tolist() == best[known.key]
-    assert found.as_summary() == {"player": 1, "value": -1.0}
+    assert found.value == -1.0
 
 
 def test_players_that_are_not_there_are_refused():

@@ -1,7 +1,5 @@
 """Correlated equilibria: worked by hand, compared with another method, and verified."""
 
-import json
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -204,9 +202,3 @@ def test_marginals():
 def test_refused(call, message):
     with pytest.raises(UsageError, match=message):
         call()
-
-
-def test_plain_data():
-    summary = solve(CHICKEN).as_summary()
-    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
-    assert summary["kind"] == "correlated"

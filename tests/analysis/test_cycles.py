@@ -6,7 +6,7 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 
-from remuda.analysis.cycles import cycles, longest_cycle, strongest_cycle
+from remuda.analysis.cycles import cycles, strongest_cycle
 from remuda.analysis.payoff import Payoffs, exact
 from remuda.errors import UsageError
 
@@ -54,10 +54,6 @@ def test_cycles_are_those_of_brute_force():
         if trial % 2:  # many cycles are as strong as each other
             of_pairs = np.sign(of_pairs) * np.ceil(np.abs(of_pairs))
         found = list(all_cycles(beats))
-        longest, certain = longest_cycle(beats)
-        assert certain
-        assert len(longest) == max((len(cycle) for cycle in found), default=0)
-        assert not found or longest in found
         strongest = strongest_cycle(of_pairs, beats)
         without += not found
         if not found:
@@ -84,8 +80,6 @@ def test_a_game_of_skill_has_no_cycle():
     found = cycles(exact(transitive(np.arange(6.0)), symmetric=True))
     assert (found.edges, found.pairs) == (15, 15)
     assert found.strongest is None
-    assert found.longest is None
-    assert found.longest_is_certain
     assert found.groups == found.triangles == ()
     assert json.dumps(found.as_summary())
 
@@ -96,16 +90,16 @@ def test_a_cycle_is_named_in_its_order_with_its_margins():
     assert found.strongest.names == ("rock", "scissors", "paper")
     assert found.strongest.margins.tolist() == [2.0, 2.0, 2.0]
     assert found.strongest.intervals.tolist() == [[2.0] * 3, [2.0] * 3]
-    assert found.longest.names == found.triangles[0].names == found.strongest.names
+    assert found.triangles[0].names == found.strongest.names
     assert found.groups == (("rock", "paper", "scissors"),)
     assert json.dumps(found.as_summary())
 
 
 def test_an_edge_that_noise_may_explain_is_in_no_cycle():
     """The margin of 1 has the error deviation / sqrt(100): ten to one, or one to one."""
-    assert cycles(uncertain(RPS, 1.0, 100)).longest is not None
+    assert cycles(uncertain(RPS, 1.0, 100)).strongest is not None
     unsure = cycles(uncertain(RPS, 10.0, 100))
-    assert unsure.longest is None
+    assert unsure.strongest is None
     assert unsure.edges == 0
     # 2.3 deviations: enough for one pair at 95%, not for three together.
     between = uncertain(RPS, 10.0 / 2.3, 100)
@@ -133,29 +127,8 @@ def test_who_never_met_has_no_edge():
         matrix[i, (i + 1) % 4], matrix[(i + 1) % 4, i] = 1.0, -1.0
     found = cycles(uncertain(matrix, 0.1, counts))
     assert found.pairs == found.edges == 4
-    assert found.longest.names == ("p0", "p1", "p2", "p3")
+    assert found.strongest.names == ("p0", "p1", "p2", "p3")
     assert found.num_triangles == 0
-
-
-@pytest.mark.parametrize("count", [12, 40, 200])
-def test_where_all_met_the_longest_cycle_is_the_whole_group(count):
-    """Camion 1959: a strongly connected tournament has a cycle through all."""
-    half = np.random.default_rng(count).normal(size=(count, count))
-    beats = half > half.T
-    found, certain = longest_cycle(beats, 0)
-    assert certain
-    assert len(set(found)) == len(found)
-    assert all(beats[a, b] for a, b in zip(found, [*found[1:], found[0]], strict=True))
-    assert len(found) == count
-
-
-def test_what_was_built_is_not_all_where_some_never_met():
-    """Built is 0 2 3 4, between whose neighbours 1 does not fit; only the search finds all."""
-    beats = np.zeros((5, 5), np.bool_)
-    edges = [(0, 2), (0, 3), (1, 2), (2, 3), (2, 4), (3, 1), (3, 4), (4, 0), (4, 1)]
-    beats[tuple(np.transpose(edges))] = True
-    assert longest_cycle(beats) == ([0, 3, 1, 2, 4], True)
-    assert longest_cycle(beats, 0) == ([0, 2, 3, 4], False)
 
 
 def test_one_way_round_a_chain_of_skill_is_found_whole():
@@ -163,25 +136,13 @@ def test_one_way_round_a_chain_of_skill_is_found_whole():
     matrix = transitive(-np.arange(30.0))
     matrix[0, 29], matrix[29, 0] = -1.0, 1.0
     found = cycles(exact(-matrix.T, symmetric=True))
-    assert found.longest_is_certain
-    assert len(found.longest.names) == 30
     assert found.num_triangles == 28
     assert found.strongest.weakest == 1.0
 
 
-def test_a_search_that_was_cut_says_so_and_repeats_itself():
-    rng = np.random.default_rng(2)
-    _, beats = sparse_game(rng, 60, 0.08)
-    found, certain = longest_cycle(beats, 2000)
-    assert not certain
-    assert len(found) > 5
-    assert (found, certain) == longest_cycle(beats, 2000)
-    assert all(beats[a, b] for a, b in zip(found, [*found[1:], found[0]], strict=True))
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"level": 1.0}, "level"), ({"most": -1}, "most"), ({"budget": -1}, "budget")],
+    [({"level": 1.0}, "level"), ({"most": -1}, "most")],
 )
 def test_arguments_out_of_range_are_refused(options, words):
     with pytest.raises(UsageError, match=words):

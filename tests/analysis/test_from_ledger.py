@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from remuda.analysis import from_ledger
-from remuda.analysis.from_ledger import LedgerReader, mean_against_others, read_payoffs
+from remuda.analysis.from_ledger import LedgerReader, read_payoffs
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger import BIRTH, FREEZE, LOST, MATCH, LedgerFile, record_type
 
@@ -167,8 +167,3 @@ def test_damaged_and_empty_ledgers_are_refused(ledger, tmp_path):
         read_payoffs(ledger([((A, (7, -1)), (0.0, 0.0))]))
     with pytest.raises(RunDirectoryError, match="a return of match 1 is infinite"):
         read_payoffs(ledger([((A, B), (0.0, 0.0)), ((A, B), (np.inf, 0.0))]))
-
-
-def test_the_mean_against_others_leaves_out_meetings_with_itself(ledger):
-    path = ledger([((A, B), (1.0, 0.0)), ((A, C), (4.0, 0.0)), ((A, A), (100.0, 100.0))])
-    assert mean_against_others(read_payoffs(path)).tolist() == [2.5, 0.0, 0.0]

@@ -1,6 +1,5 @@
 """Games of two roles: all equilibria of the textbook's, verified ones of large and odd games."""
 
-import json
 import time
 from types import SimpleNamespace
 
@@ -264,7 +263,6 @@ def test_no_answer_is_said_plainly(monkeypatch):
     assert not found.found
     assert found.mixtures == ()
     assert "no answer" in found.note
-    assert found.as_summary()["found"] is False
 
     def late(matrix, label, most, deadline):
         time.sleep(max(0.0, deadline - time.monotonic() + 0.01))
@@ -300,9 +298,3 @@ def test_vertices_of_a_square():
 def test_refused(call, message):
     with pytest.raises(UsageError, match=message):
         call()
-
-
-def test_plain_data():
-    for found in (all_equilibria(*GAMES["chicken"][:2]), solve(*GAMES["chicken"][:2])):
-        summary = found.as_summary()
-        assert json.loads(json.dumps(summary, allow_nan=False)) == summary

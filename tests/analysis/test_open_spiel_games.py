@@ -7,12 +7,12 @@ import pytest
 
 from remuda.analysis.exploitability import exploitability, measure, nash_conv
 from remuda.analysis.open_spiel_games import MAX_LENGTH, OpenSpielGame
-from remuda.analysis.sequence_form import equilibrium_value
+from remuda.analysis.sequence_form import equilibrium
 from remuda.analysis.tree_games import KuhnPoker, LeducPoker, TicTacToe
-from remuda.analysis.tree_policies import from_callable, uniform
 from remuda.analysis.tree_walk import flatten
-from remuda.analysis.trees import OVER
+from remuda.analysis.trees import OVER, uniform
 from remuda.errors import UsageError
+from walked_games import from_callable
 
 
 def test_without_open_spiel_the_extra_is_named(monkeypatch):
@@ -116,9 +116,9 @@ def test_moves_at_the_same_time_are_hidden():
     assert nash_conv(tree, uniform(tree)) == pytest.approx(0.0, abs=1e-12)
     rock = from_callable(tree, lambda known: {0: 1.0})
     assert nash_conv(tree, rock) == pytest.approx(2.0)
-    assert equilibrium_value(tree) == pytest.approx(0.0, abs=1e-12)
+    assert equilibrium(tree).value == pytest.approx(0.0, abs=1e-12)
     goofspiel = flatten(OpenSpielGame("goofspiel(num_cards=3,points_order=descending)"))
-    assert equilibrium_value(goofspiel) == pytest.approx(0.0, abs=1e-9)
+    assert equilibrium(goofspiel).value == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.usefixtures("pyspiel")

@@ -11,7 +11,6 @@ from remuda.analysis.pareto import (
     fronts,
     hypervolume,
     uncertain_front,
-    uncertain_hypervolume,
 )
 from remuda.errors import UsageError
 
@@ -153,30 +152,6 @@ def test_points_without_errors_are_on_the_front_or_not():
     found = uncertain_front([*BOOK, [8, 8]], np.zeros((5, 2)), rng(), draws=3)
     assert found.probabilities.tolist() == [1, 1, 1, 1, 0]
     assert found.errors.tolist() == [0] * 5
-
-
-@needs_moocore
-def test_the_luck_of_the_best_is_taken_out_of_the_hypervolume():
-    drawn, values, corrected = rng(5), [], []
-    truth = np.repeat([[0.5, 0.5]], 10, axis=0)
-    for _ in range(60):
-        means = truth + drawn.normal(0.0, 0.05, truth.shape)
-        found = uncertain_hypervolume(means, np.full((10, 2), 0.05), [1, 1], drawn, draws=60)
-        values.append(found.value)
-        corrected.append(found.corrected)
-    assert np.mean(values) > 0.29
-    assert abs(np.mean(corrected) - 0.25) < 0.6 * (np.mean(values) - 0.25)
-
-
-@needs_moocore
-def test_intervals_of_the_hypervolume_of_a_clear_front_cover_it():
-    truth, drawn, inside = np.array([[0.1, 0.9], [0.5, 0.5], [0.9, 0.1]]), rng(6), 0
-    right = sweep(truth, [1, 1])
-    for _ in range(60):
-        means = truth + drawn.normal(0.0, 0.02, truth.shape)
-        found = uncertain_hypervolume(means, np.full((3, 2), 0.02), [1, 1], drawn, draws=100)
-        inside += found.interval[0] <= right <= found.interval[1]
-    assert inside >= 51
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from openskill.models import PlackettLuce
 
 from remuda.analysis.payoff import exact, from_sums
-from remuda.analysis.ratings import count_results, elo, elo_of, ledger_history, plackett_luce
+from remuda.analysis.ratings import elo, elo_of, ledger_history, plackett_luce
 from remuda.errors import RemudaError, RunDirectoryError, UsageError
 from remuda.population.ledger import BIRTH, FREEZE, MATCH, LedgerFile, record_type
 from remuda.population.ratings import TAU
@@ -96,17 +96,6 @@ def test_payoffs_of_wins_are_rated_where_pairs_are_missing_too():
         elo_of(exact([[0.5, 0.7], [0.3, 0.5]], [[0.5, 0.3], [0.7, 0.5]], symmetric=True))
     with pytest.raises(UsageError, match="symmetric"):
         elo_of(exact([[0.5, 0.7]]))
-
-
-def test_results_are_counted_between_seats_of_two_sides():
-    places = np.array([[0, 1, 2], [2, 0, 0], [1, 1, -1]])
-    returns = np.array([[1.0, 2.0, 2.0], [3.0, 3.0, 4.0], [1.0, 0.0, 0.0]])
-    wins, draws = count_results(places, returns, 3)
-    assert wins.tolist() == [[0, 0, 1], [1, 0, 0], [1, 0, 0]]
-    assert draws.tolist() == [[0, 0, 1], [0, 0, 1], [1, 1, 0]]
-    wins, draws = count_results(places[:1], returns[:1], 3, (0, 1, 1))
-    assert wins.tolist() == [[0, 0, 0], [1, 0, 0], [1, 0, 0]]
-    assert not draws.any()
 
 
 @pytest.mark.parametrize(
@@ -278,12 +267,6 @@ def test_a_ledger_that_cannot_be_rated_is_refused(tmp_path):
         ledger_history(path)
     with pytest.raises(UsageError, match="checkpoints"):
         ledger_history(path, checkpoints=0)
-
-
-def test_a_summary_is_plain_data():
-    summary = elo([[0, 3], [1, 0]], names=("a", "b")).as_summary()
-    assert [each["name"] for each in summary["ratings"]] == ["a", "b"]
-    assert json.dumps(summary)
 
 
 def test_a_damaged_ledger_is_told_by_its_name(tmp_path):

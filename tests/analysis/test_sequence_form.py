@@ -1,12 +1,10 @@
 """Equilibria by the sequence form, and backward: known values, and the proof by best responses."""
 
-import json
-
 import numpy as np
 import pytest
 
 from remuda.analysis.exploitability import nash_conv
-from remuda.analysis.sequence_form import equilibrium, equilibrium_value
+from remuda.analysis.sequence_form import equilibrium
 from remuda.analysis.tree_games import KuhnPoker, LeducPoker, MatrixGame, TicTacToe
 from remuda.analysis.tree_walk import flatten
 from remuda.errors import UsageError
@@ -33,8 +31,6 @@ def test_values(game, value):
     assert found.lower == pytest.approx(value, abs=1e-9)
     assert found.upper == pytest.approx(value, abs=1e-9)
     assert nash_conv(tree, found.policies) == pytest.approx(found.nash_conv, abs=1e-12)
-    assert equilibrium_value(tree) == found.value
-    assert json.loads(json.dumps(found.as_summary())) == found.as_summary()
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -8,7 +8,7 @@ import pytest
 
 from remuda.analysis.payoff import exact, from_sums
 from remuda.analysis.population_report import analyse
-from remuda.analysis.several_runs import Several, side_by_side, spread
+from remuda.analysis.several_runs import Several, spread
 from remuda.analysis.sums import add_up
 from remuda.errors import UsageError
 
@@ -65,19 +65,3 @@ def test_policies_of_other_names_are_not_compared():
     )
     assert Several(("a", "b"), (one, other)).by_policy
     assert Several(("a", "b"), (one, renamed)).by_policy == {}
-
-
-def test_policies_of_different_runs_never_met():
-    one, other, _ = (each.payoffs for each in runs())
-    both = side_by_side({"a": one, "b": other})
-    assert both.names == ("a/p0", "a/p1", "a/p2", "b/p0", "b/p1", "b/p2")
-    np.testing.assert_array_equal(both.matrix[:3, :3], one.matrix)
-    np.testing.assert_array_equal(both.matrix[3:, 3:], other.matrix)
-    assert np.isnan(both.matrix[:3, 3:]).all()
-    assert both.missing[:3, 3:].all()
-    with pytest.raises(UsageError, match="these never met: a/p0 and b/p0"):
-        both.check_whole()
-    with pytest.raises(UsageError, match="not of a symmetric game"):
-        side_by_side({"a": exact(np.zeros((2, 3)))})
-    with pytest.raises(UsageError, match="no payoffs"):
-        side_by_side({})

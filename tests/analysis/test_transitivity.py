@@ -74,7 +74,6 @@ def test_of_other_payoffs_the_margin_counts():
     both = np.array([[np.nan, 5.0], [1.0, np.nan]])
     assert margins(both).tolist() == [[0.0, 2.0], [-2.0, 0.0]]
     assert np.isnan(split(np.ones((3, 3))).cyclic)
-    assert split(np.ones((3, 3))).as_summary()["cyclic"] is None
     for wrong, words in ((np.ones((2, 3)), "square"), ([[0, np.nan], [1, 0]], "missing")):
         with pytest.raises(UsageError, match=words):
             split(wrong)

@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 
-from remuda.analysis.best_response import expected_returns
+from remuda.analysis.exploitability import expected_returns
 from remuda.analysis.tree_games import KuhnPoker, LeducPoker, MatrixGame, TicTacToe
-from remuda.analysis.tree_policies import from_callable, mixture, uniform
 from remuda.analysis.tree_walk import flatten
-from remuda.analysis.trees import CHANCE, OVER
+from remuda.analysis.trees import CHANCE, OVER, mixture, uniform
 from remuda.envs.kuhn_poker import BET, PASS
 from remuda.envs.kuhn_poker import KuhnPoker as KuhnEnv
 from remuda.errors import UsageError
-from walked_games import Delayed, RandomGame, earned, random_policies
+from walked_games import Delayed, RandomGame, earned, from_callable, random_policies
 
 
 class Rules(MatrixGame):
@@ -200,38 +199,6 @@ def test_rules_that_contradict_themselves_are_refused(broken, message):
 def test_payoffs_that_are_no_game_are_refused(payoffs, message):
     with pytest.raises(UsageError, match=message):
         MatrixGame(*payoffs)
-
-
-def test_policies_are_asked_once_for_each_information_set():
-    tree, asked = flatten(KuhnPoker()), []
-
-    def play(known):
-        asked.append((known.player, known.key))
-        return {1: 0.25, 0: 0.75} if known.player else [0.5, 0.5]
-
-    first, second = from_callable(tree, play)
-    assert len(asked) == len(set(asked)) == 12
-    assert (first == 0.5).all()
-    assert (second == [0.75, 0.25]).all()
-    mixed = from_callable(tree, lambda known: {0: 1.0}, lambda known: {1: 1.0})
-    assert (mixed[0][:, 0] == 1.0).all()
-    assert (mixed[1][:, 1] == 1.0).all()
-
-
-@pytest.mark.parametrize(
-    ("plays", "message"),
-    [
-        ((lambda known: {2: 1.0},), "there is no action 2"),
-        ((lambda known: [1.0],), r"a policy says \(1,\)"),
-        ((lambda known: [0.5, 0.6],), "do not add to 1"),
-        ((lambda known: [1.5, -0.5],), "no probabilities"),
-        ((lambda known: [np.nan, 1.0],), "no probabilities"),
-        ((), "one for each, and not 0"),
-    ],
-)
-def test_what_is_no_policy_is_refused(plays, message):
-    with pytest.raises(UsageError, match=message):
-        from_callable(flatten(KuhnPoker()), *plays)
 
 
 def test_policies_that_do_not_fit_are_refused():

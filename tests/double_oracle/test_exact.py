@@ -11,7 +11,7 @@ import pytest
 
 from remuda.analysis.exploitability import nash_conv
 from remuda.analysis.open_spiel_games import OpenSpielGame
-from remuda.analysis.sequence_form import equilibrium_value
+from remuda.analysis.sequence_form import equilibrium
 from remuda.analysis.tree_games import KuhnPoker, MatrixGame
 from remuda.analysis.tree_walk import flatten
 from remuda.double_oracle import exact
@@ -137,7 +137,7 @@ def test_three_players():
 def test_leduc_poker_comes_to_its_value():
     found = run_exact(ExactSetup("leduc_poker", {}), 400)
     assert found.ended == CONVERGED
-    assert first_value(found) == pytest.approx(equilibrium_value(tree_of("leduc_poker")), abs=1e-7)
+    assert first_value(found) == pytest.approx(equilibrium(tree_of("leduc_poker")).value, abs=1e-7)
 
 
 @pytest.mark.slow
@@ -233,7 +233,7 @@ def _killing(when, line):
 def test_more_iterations_go_on_where_fewer_ended(tmp_path):
     first = run_exact(KUHN, 2, tmp_path / "few")
     told = []
-    more = run_exact(KUHN, 4, tmp_path / "few", resume=True, told=told.append)
+    more = run_exact(KUHN, 4, tmp_path / "few", resume=True, on_iteration=told.append)
     whole = run_exact(KUHN, 4)
     assert first.ended == more.ended == SPENT
     assert [each.nash_conv for each in more.iterations] == [

@@ -40,7 +40,7 @@ def test_it_ends_as_soon_as_it_is_sure_and_is_right(tmp_path):
     """Who bets wins the pot from who passes, and is even with random; who passes loses to both."""
     looks = []
     found = play_setup_until(
-        kuhn(), "rank of the top 2 is 90% sure", tmp_path / "t", told=looks.append
+        kuhn(), "rank of the top 2 is 90% sure", tmp_path / "t", on_look=looks.append
     )
     assert found.until.reached
     assert not found.cut

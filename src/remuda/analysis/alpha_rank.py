@@ -19,60 +19,38 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.as_json import Summary, as_json
-from remuda.analysis.payoff import Numbers, Payoffs, check_level
-from remuda.analysis.rank import Score, ranks
-from remuda.analysis.sampling import draws, with_own
+from remuda.analysis.as_json import Summary
+from remuda.analysis.regret import marginals
 from remuda.errors import UsageError
 from remuda.kernels import njit
+from remuda.types import Numbers
 
-POPULATION = 50
-"""Individuals of a population: m."""
-LOST = -1000.0
-"""Logarithm of the probability that a worse mutant spreads under unlimited selection: below any
-double, and still finite.
-"""
-MOST_PROFILES = 2000
-"""States of a chain: 500 take about a second at one intensity, and 2000 a minute."""
-STEPS = 60
-"""Doublings of the intensity before a sweep gives up."""
-RELATIVE, ABSOLUTE = 1e-5, 1e-8
-"""Masses that differ by less from one intensity to the next have settled."""
-ROUNDING = 1e-12
-"""Differences of payoffs below this share of the greatest one do not delay the end of a sweep."""
-NEGLIGIBLE = 40.0
-"""exp(-40) is less than the last digit of a double."""
+POPULATION = 50  # individuals of a population: m
+LOST = -1000.0  # for log(0): exp of it is below any double, and it is finite
+MOST_PROFILES = 2000  # states of a chain: 500 take a second at one intensity, and 2000 a minute
+STEPS = 60  # doublings of the intensity before a sweep gives up
+RELATIVE, ABSOLUTE = 1e-5, 1e-8  # masses have settled if the next intensity changes them by less
+ROUNDING = 1e-12  # a sweep does not wait for differences below this share of the greatest payoff
+NEGLIGIBLE = 40.0  # exp(-40) is less than the last digit of a double
 
 
 @dataclass(frozen=True)
 class AlphaRank(Summary):
-    """The masses that strategies have in the long run.
+    """The masses that strategies have in the long run."""
 
-    Attributes:
-        masses: [n] by strategy of a symmetric game, or [n_1, ..., n_R]; they add up to 1.
-        alpha: the intensity of selection; `inf`: its limit, by the response graph.
-        population: m.
-        settled: whether a greater intensity changes the masses no more; None: unknown.
-    """
-
-    masses: Numbers
-    alpha: float
-    population: int
-    settled: bool | None = None
+    masses: Numbers  # [n] by strategy of a symmetric game, or [n_1, ..., n_R]; they add up to 1
+    alpha: float  # the intensity of selection; `inf`: its limit, by the response graph
+    population: int  # m
+    settled: bool | None = None  # whether greater intensities change nothing; None: unknown
 
     @property
     def by_role(self) -> tuple[Numbers, ...]:
         """The masses of each role's strategies, [n_r] each."""
-        axes = range(self.masses.ndim)
-        return tuple(self.masses.sum(tuple(a for a in axes if a != role)) for role in axes)
+        return marginals(self.masses)
 
 
 def alpha_rank(
-    payoffs: npt.ArrayLike,
-    alpha: float | None = None,
-    population: int = POPULATION,
-    *,
-    global_selection: bool = False,
+    payoffs: npt.ArrayLike, alpha: float | None = None, population: int = POPULATION
 ) -> AlphaRank:
     """Rank the strategies of a symmetric game, or the choices of all roles of another one.
 
@@ -81,33 +59,23 @@ def alpha_rank(
     - `alpha`: the intensity of selection; `inf`: its limit; None: raised until masses settle.
     - `population`: m, individuals of a population. In the limit a mutant that earns as much spreads
       with 1 / m (Rowland et al. 2019, "Multiagent evaluation under incomplete information").
-    - `global_selection`: in a symmetric game, individuals meet all others of the population, their
-      own strategy too (Han et al. 2013), and not the other strategy alone.
     """
     if alpha is None:
-        found = sweep(payoffs, population, global_selection=global_selection)
-        return found.last
-    array = _checked(payoffs, population, global_selection)
-    _check_intensity(alpha, array, population, global_selection)
-    rates = _log_rates(array, alpha, population, global_selection)
+        return sweep(payoffs, population).last
+    array = _checked(payoffs, population)
+    _check_intensity(alpha, array, population)
+    rates = _log_rates(array, alpha, population)
     return AlphaRank(_masses(rates, array), float(alpha), population)
 
 
 @dataclass(frozen=True)
 class Sweep(Summary):
-    """The masses at one intensity of selection after another, each twice the one before.
+    """The masses at one intensity of selection after another, each twice the one before."""
 
-    Attributes:
-        alphas: [A] the intensities.
-        masses: [A, n] or [A, n_1, ..., n_R].
-        settled: whether the last two are alike.
-        population: m.
-    """
-
-    alphas: Numbers
-    masses: Numbers = field(repr=False)
-    settled: bool
-    population: int
+    alphas: Numbers  # [A] the intensities
+    masses: Numbers = field(repr=False)  # [A, n] or [A, n_1, ..., n_R]
+    settled: bool  # whether the last two are alike
+    population: int  # m
 
     @property
     def last(self) -> AlphaRank:
@@ -115,22 +83,20 @@ class Sweep(Summary):
         return AlphaRank(self.masses[-1], float(self.alphas[-1]), self.population, self.settled)
 
 
-def sweep(
-    payoffs: npt.ArrayLike, population: int = POPULATION, *, global_selection: bool = False
-) -> Sweep:
+def sweep(payoffs: npt.ArrayLike, population: int = POPULATION) -> Sweep:
     """Raise the intensity of selection until the masses settle.
 
     It starts where the greatest difference of payoffs begins to matter, and doubles until two
     distributions are alike and the least difference matters too. Neither the scale of payoffs nor
     one outlier ends it early.
     """
-    array = _checked(payoffs, population, global_selection)
-    least, greatest = _gaps(array, global_selection)
+    array = _checked(payoffs, population)
+    least, greatest = _gaps(array)
     alpha = 1.0 / (population * greatest) if greatest > 0.0 else 1.0
     alphas, masses = [], []
     for _ in range(STEPS):
         alphas.append(alpha)
-        masses.append(_masses(_log_rates(array, alpha, population, global_selection), array))
+        masses.append(_masses(_log_rates(array, alpha, population), array))
         alike = len(masses) > 1 and np.allclose(masses[-1], masses[-2], RELATIVE, ABSOLUTE)
         if alike and population * alpha * least >= (least > 0.0):
             return Sweep(np.array(alphas), np.array(masses), True, population)
@@ -138,111 +104,20 @@ def sweep(
     return Sweep(np.array(alphas), np.array(masses), False, population)
 
 
-def alpha_score(alpha: float = math.inf, population: int = POPULATION) -> Score:
-    """Return the score function of alpha-rank on symmetric games: the masses [n].
-
-    `alpha`: the intensity of selection; that at which the masses of the means settled, or `inf`.
-    """
-
-    def score(matrix: Numbers) -> Numbers:
-        return alpha_rank(matrix, alpha, population).masses
-
-    return score
-
-
-@dataclass(frozen=True)
-class AlphaRankIntervals:
-    """Masses with their intervals.
-
-    Attributes:
-        strategies: by role, the names; of a symmetric game one tuple.
-        found: the masses by the mean payoffs.
-        intervals: [2, *masses.shape] of each mass, at probability `level`.
-        means: [*masses.shape] the mean masses over the draws.
-        first: [*masses.shape] the share of draws in which a mass is the greatest, or as great.
-        samples: draws of the payoffs.
-    """
-
-    strategies: tuple[tuple[str, ...], ...]
-    found: AlphaRank
-    intervals: Numbers = field(repr=False)
-    means: Numbers = field(repr=False)
-    first: Numbers = field(repr=False)
-    samples: int
-    level: float
-
-    def as_summary(self) -> dict[str, object]:
-        """Return plain data."""
-        return {
-            "strategies": [list(names) for names in self.strategies],
-            **self.found.as_summary(),
-            "intervals": as_json(self.intervals),
-            "means": as_json(self.means),
-            "first": as_json(self.first),
-            "samples": self.samples,
-            "level": self.level,
-        }
-
-
-def alpha_rank_intervals(
-    payoffs: Payoffs,
-    rng: np.random.Generator,
-    samples: int = 200,
-    level: float = 0.95,
-    alpha: float | None = None,
-    population: int = POPULATION,
-) -> AlphaRankIntervals:
-    """Rank the strategies of a game, with intervals of their masses.
-
-    The draws are ranked at the intensity at which the masses of the mean payoffs settled.
-    """
-    check_level(level)
-    means = with_own(payoffs).means
-    found = alpha_rank(means[0] if payoffs.symmetric else means, alpha, population)
-    masses = np.array(
-        [
-            alpha_rank(each[0] if payoffs.symmetric else each, found.alpha, population).masses
-            for each in draws(payoffs, samples, rng)
-        ]
-    )
-    first = np.array([ranks(each.reshape(-1)) == 1 for each in masses]).mean(0)
-    return AlphaRankIntervals(
-        payoffs.strategies[:1] if payoffs.symmetric else payoffs.strategies,
-        found,
-        np.quantile(masses, (0.5 - level / 2.0, 0.5 + level / 2.0), axis=0),
-        masses.mean(0),
-        first.reshape(found.masses.shape),
-        samples,
-        level,
-    )
-
-
-def fixation(
-    payoffs: npt.ArrayLike,
-    alpha: float,
-    population: int = POPULATION,
-    *,
-    global_selection: bool = False,
-) -> Numbers:
+def fixation(payoffs: npt.ArrayLike, alpha: float, population: int = POPULATION) -> Numbers:
     """Return the logarithm of the probability that a single mutant takes over: [n, n].
 
     Row s is the strategy of the population, column r that of the mutant; a strategy against itself
     is -inf. It is (1 - exp(-u)) / (1 - exp(-m u)) with u = alpha * (what the mutant earns more than
-    the other strategy when they meet), 1 / m where u is 0 (Omidshafiei et al. 2019); with
-    `global_selection`, 1 / (1 + the sum over l < m of the products over p <= l of exp(-alpha *
-    (payoff of p mutants - payoff of the m - p others))) (Traulsen, Nowak and Pacheco 2006,
-    "Stochastic dynamics of invasion and fixation").
+    the other strategy when they meet), 1 / m where u is 0 (Omidshafiei et al. 2019).
 
     `payoffs`: [n, n] the row's payoffs of a symmetric game.
     """
-    matrix = _checked(payoffs, population, global_selection)
-    _check_intensity(alpha, matrix, population, global_selection)
+    matrix = _checked(payoffs, population)
+    _check_intensity(alpha, matrix, population)
     if matrix.ndim != 2:
         raise UsageError("fixation: this is for symmetric games, payoffs [n, n]")
-    if not global_selection:
-        found = _log_spread(matrix.T - matrix, alpha, population)
-    else:
-        found = _log_spread_globally(matrix, alpha, population)
+    found = _log_spread(matrix.T - matrix, alpha, population)
     np.fill_diagonal(found, -np.inf)
     return found
 
@@ -259,24 +134,10 @@ def _log_spread(gains: Numbers, alpha: float, population: int) -> Numbers:
     return np.where(np.abs(u) > 1e-14, spread, -math.log(population))
 
 
-def _log_spread_globally(matrix: Numbers, alpha: float, population: int) -> Numbers:
-    """Return the logarithm of the sum in `fixation`."""
-    own = np.diagonal(matrix)
-    total = np.zeros_like(matrix)  # log of the sum so far, whose first term is 1
-    exponent = np.zeros_like(matrix)
-    m = population
-    for p in range(1, m):
-        of_mutant = ((p - 1) * own[None, :] + (m - p) * matrix.T) / (m - 1)
-        of_others = ((m - p - 1) * own[:, None] + p * matrix) / (m - 1)
-        exponent = exponent - alpha * (of_mutant - of_others)
-        total = np.logaddexp(total, exponent)
-    return -total
-
-
-def _log_rates(array: Numbers, alpha: float, population: int, global_selection: bool) -> Numbers:
+def _log_rates(array: Numbers, alpha: float, population: int) -> Numbers:
     """Return [P, P] logarithms of the rates between states; their common factor does not matter."""
     if array.ndim == 2:
-        return fixation(array, alpha, population, global_selection=global_selection)
+        return fixation(array, alpha, population)
     shape = array.shape[1:]
     states = math.prod(shape)
     choices = np.array(np.unravel_index(np.arange(states), shape))
@@ -336,7 +197,7 @@ def log_stationary(log_rates: Numbers) -> Numbers:
     return logs
 
 
-def _gaps(array: Numbers, global_selection: bool) -> tuple[float, float]:
+def _gaps(array: Numbers) -> tuple[float, float]:
     """Return the least and the greatest difference that selection can see; 0: there is none."""
     if array.ndim > 2:
         sizes = [
@@ -346,15 +207,14 @@ def _gaps(array: Numbers, global_selection: bool) -> tuple[float, float]:
             float(np.ptp(of_role, axis=role).max()) for role, of_role in enumerate(array)
         )
     else:
-        values = array if global_selection else array - array.T
-        sizes = [np.diff(np.unique(values))] if global_selection else [np.abs(values)]
-        greatest = float(np.ptp(values) if global_selection else sizes[0].max())
+        sizes = [np.abs(array - array.T)]
+        greatest = float(sizes[0].max())
     found = np.concatenate([size.reshape(-1) for size in sizes])
-    told = found[found > ROUNDING * greatest]
-    return (float(told.min()) if len(told) else 0.0), greatest
+    seen = found[found > ROUNDING * greatest]
+    return (float(seen.min()) if len(seen) else 0.0), greatest
 
 
-def _checked(payoffs: npt.ArrayLike, population: int, global_selection: bool) -> Numbers:
+def _checked(payoffs: npt.ArrayLike, population: int) -> Numbers:
     array = np.array(payoffs, np.float64)
     if population < 2:
         raise UsageError(f"population: there must be 2 individuals at least; this is {population}")
@@ -365,9 +225,7 @@ def _checked(payoffs: npt.ArrayLike, population: int, global_selection: bool) ->
             f"payoffs have shape {array.shape}; they must be [n, n] of a symmetric game, or "
             "[R, n_1, ..., n_R] of R roles"
         )
-    if roles and global_selection:
-        raise UsageError("global_selection: this is for symmetric games, payoffs [n, n]")
-    if square and not global_selection:
+    if square:
         np.fill_diagonal(array, 0.0)  # a strategy does not compete with itself
     if not np.isfinite(array).all():
         raise UsageError("payoffs: one is missing or infinite; let all strategies meet first")
@@ -380,14 +238,9 @@ def _checked(payoffs: npt.ArrayLike, population: int, global_selection: bool) ->
     return array
 
 
-def _check_intensity(alpha: float, array: Numbers, population: int, global_selection: bool) -> None:
+def _check_intensity(alpha: float, array: Numbers, population: int) -> None:
     if not alpha >= 0.0:
         raise UsageError(f"alpha: the intensity of selection is 0 or more; this is {alpha}")
-    if math.isinf(alpha):
-        if global_selection:
-            raise UsageError(
-                "alpha: in the limit (inf) no own strategy is met; without `global_selection`, or "
-                "take a great number"
-            )
-    elif not math.isfinite(alpha * population * (2.0 * float(np.abs(array).max()) + 1.0)):
+    largest = alpha * population * (2.0 * float(np.abs(array).max()) + 1.0)
+    if not (math.isinf(alpha) or math.isfinite(largest)):
         raise UsageError(f"alpha: {alpha:g} is too great for these payoffs; take inf, the limit")

@@ -14,35 +14,25 @@ from typing import Any
 import numpy as np
 
 from remuda.analysis.as_json import Summary
-from remuda.analysis.payoff import Numbers, Payoffs, check_level
+from remuda.analysis.payoff import Payoffs, check_level
 from remuda.errors import UsageError
+from remuda.types import Numbers
 
 Plain = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Estimate(Summary):
-    """A value estimated from noisy numbers.
+    """A value estimated from noisy numbers."""
 
-    Attributes:
-        value: at the means; on average too large where noise adds to it.
-        corrected: without the bias that resampling shows, within the bounds.
-        interval: (low, high) the basic bootstrap interval of `corrected` (Davison and Hinkley 1997,
-            "Bootstrap methods and their application", chapter 2).
-        null_interval: (low, high) of `value` if all policies were equal; NaN: not computed.
-        null_share: how often `value` is as large if all policies are equal, a p-value; NaN: not
-            computed.
-        draws: number of samples.
-        level: of both intervals.
-    """
-
-    value: float
-    corrected: float
+    value: float  # at the means; on average too large where noise adds to it
+    corrected: float  # without the bias that resampling shows, within the bounds
     interval: tuple[float, float]
-    null_interval: tuple[float, float] = (float("nan"), float("nan"))
-    null_share: float = float("nan")
-    draws: int = 0
-    level: float = 0.95
+    """The basic bootstrap interval of `corrected` (Davison and Hinkley 1997, chapter 2)."""
+    null_interval: tuple[float, float] = (float("nan"), float("nan"))  # of equal policies
+    null_share: float = float("nan")  # how often equal policies have as large a value: p
+    draws: int = 0  # number of samples
+    level: float = 0.95  # of both intervals
 
 
 def estimate_from(

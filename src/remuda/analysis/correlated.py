@@ -16,40 +16,27 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from scipy.optimize import linprog
 
-from remuda.analysis.maximum_entropy import TIGHT, maximize
-from remuda.analysis.payoff import Numbers
-from remuda.analysis.regret import as_payoffs, correlated_regret, to_distribution
+from remuda.analysis.maximum_entropy import maximize, solve_program
+from remuda.analysis.regret import as_payoffs, correlated_regret, marginals, to_distribution
 from remuda.errors import UsageError
+from remuda.types import Numbers
 
 Choice = Literal["entropy", "welfare"]
-ENOUGH = 1e-9
-"""The largest regret of an answer, by the range of the payoffs."""
-SIZE = 10_000_000
-"""Most numbers in the constraints: joint strategies by departures. Beyond, answers take minutes and
-many gigabytes.
-"""
+ENOUGH = 1e-9  # the largest regret of an answer, by the range of the payoffs
+SIZE = 10_000_000  # joint strategies times departures; more take minutes and many gigabytes
 
 
 @dataclass(frozen=True)
 class Correlated:
-    """A correlated or coarse correlated equilibrium.
+    """A correlated or coarse correlated equilibrium."""
 
-    Attributes:
-        joint: [n_1, ..., n_R] probabilities.
-        values: [R] the roles' payoffs.
-        regret: [R] the gain of each role's best departure; computed from the payoffs.
-        entropy: of `joint`, in nats.
-        note: a remark on the solution; often empty.
-    """
-
-    joint: Numbers
-    values: Numbers
-    regret: Numbers
-    entropy: float
+    joint: Numbers  # [n_1, ..., n_R] probabilities
+    values: Numbers  # [R] the roles' payoffs
+    regret: Numbers  # [R] the gain of each role's best departure; computed from the payoffs
+    entropy: float  # of `joint`, in nats
     coarse: bool
-    note: str = ""
+    note: str = ""  # a remark on the solution; often empty
 
     @property
     def welfare(self) -> float:
@@ -60,25 +47,6 @@ class Correlated:
     def marginals(self) -> tuple[Numbers, ...]:
         """The mixture of each role, [n_r] each."""
         return marginals(self.joint)
-
-    def as_summary(self) -> dict[str, object]:
-        """Return plain data."""
-        return {
-            "kind": "coarse correlated" if self.coarse else "correlated",
-            "joint": self.joint.tolist(),
-            "marginals": [marginal.tolist() for marginal in self.marginals],
-            "values": self.values.tolist(),
-            "welfare": self.welfare,
-            "regret": self.regret.tolist(),
-            "entropy": self.entropy,
-            "note": self.note,
-        }
-
-
-def marginals(joint: Numbers) -> tuple[Numbers, ...]:
-    """Return each role's mixture, [n_r] each, of a joint distribution."""
-    axes = range(joint.ndim)
-    return tuple(joint.sum(tuple(axis for axis in axes if axis != role)) for role in axes)
 
 
 def solve(payoffs: npt.ArrayLike, choose: Choice = "entropy", coarse: bool = False) -> Correlated:
@@ -128,32 +96,26 @@ def constraints(payoffs: Numbers, coarse: bool) -> Numbers:
             if coarse:
                 found.append(lost)
                 continue
-            for told in range(size):
-                if told != other:
+            for recommended in range(size):
+                if recommended != other:
                     only = np.zeros(shape)
-                    np.moveaxis(only, role, 0)[told] = np.moveaxis(lost, role, 0)[told]
+                    np.moveaxis(only, role, 0)[recommended] = np.moveaxis(lost, role, 0)[
+                        recommended
+                    ]
                     found.append(only)
     return np.array(found).reshape(len(found), payoffs[0].size)
 
 
 def _most_welfare(game: Numbers, losses: Numbers) -> Numbers:
     cells = losses.shape[1]
-    found = linprog(
+    answer: Numbers = solve_program(
         -game.sum(0).reshape(-1),
         -sparse.csr_array(losses) if losses.size else None,
         np.zeros(len(losses)) if losses.size else None,
         np.ones((1, cells)),
         [1.0],
         (0.0, None),
-        method="highs",
-        options=TIGHT,
-    )
-    if found.status != 0:
-        raise UsageError(
-            f"payoffs: their linear program has no answer ({found.message}); look whether a few "
-            "of them are larger than all others by many orders"
-        )
-    answer: Numbers = found.x
+    ).x
     return answer
 
 

@@ -1,8 +1,7 @@
 """Find cycles of strategies in which each beats the next.
 
 An edge leads from a strategy to one that it surely beats: its margin is above 0 and noise does not
-explain it. All searches are bounded and deterministic. Cycles of three and the strongest cycle are
-exact. The longest cycle is hard to find in general; `longest_is_certain` says whether it is.
+explain it.
 """
 
 from __future__ import annotations
@@ -15,31 +14,21 @@ from scipy import sparse, stats
 from scipy.sparse import csgraph
 
 from remuda.analysis.as_json import Summary
-from remuda.analysis.payoff import KNOWN, Numbers, Payoffs, check_level
+from remuda.analysis.payoff import KNOWN, Payoffs, check_level
 from remuda.analysis.transitivity import margin_variances
 from remuda.errors import UsageError
-from remuda.kernels import njit
-from remuda.types import Bools, Integers
+from remuda.types import Bools, Numbers
 
-BUDGET = 1_000_000
-"""Steps of the search for a longer cycle: some tenths of a second."""
-ROUNDING = 1e-9
-"""Margins below this share of the greatest count as 0."""
+ROUNDING = 1e-9  # margins below this share of the greatest count as 0
 
 
 @dataclass(frozen=True)
 class Cycle(Summary):
-    """Strategies of which each beats the next, and the last the first.
+    """Strategies of which each beats the next, and the last the first."""
 
-    Attributes:
-        names: [L] from the one that comes first among all strategies.
-        margins: [L] by how much each beats the next: half of the difference of their payoffs.
-        intervals: [2, L] of the margins, simultaneous for all edges or for each alone.
-    """
-
-    names: tuple[str, ...]
-    margins: Numbers
-    intervals: Numbers = field(repr=False)
+    names: tuple[str, ...]  # [L] from the one that comes first among all strategies
+    margins: Numbers  # [L] by how much each beats the next: half of the difference of their payoffs
+    intervals: Numbers = field(repr=False)  # [2, L] of the margins, at the level of `cycles`
 
     @property
     def weakest(self) -> float:
@@ -53,40 +42,19 @@ class Cycle(Summary):
 
 @dataclass(frozen=True)
 class Cycles(Summary):
-    """The cycles of a game among sure edges.
+    """The cycles of a game among sure edges."""
 
-    Attributes:
-        edges: number of pairs in which one surely beats the other.
-        pairs: number of pairs that met.
-        groups: strongly connected sets of strategies, the largest first.
-        strongest: the shortest cycle among those with the greatest least margin.
-        longest: the longest cycle found.
-        longest_is_certain: False: the search was cut.
-        triangles: the strongest cycles of three, the strongest first.
-        num_triangles: number of all cycles of three.
-        level: the probability that all edges are right (`joint`), or each of them.
-    """
-
-    edges: int
-    pairs: int
-    groups: tuple[tuple[str, ...], ...]
-    strongest: Cycle | None
-    longest: Cycle | None
-    longest_is_certain: bool
-    triangles: tuple[Cycle, ...]
-    num_triangles: int
-    level: float
+    edges: int  # number of pairs in which one surely beats the other
+    pairs: int  # number of pairs that met
+    groups: tuple[tuple[str, ...], ...]  # strongly connected sets of strategies, the largest first
+    strongest: Cycle | None  # the shortest cycle among those with the greatest least margin
+    triangles: tuple[Cycle, ...]  # the strongest cycles of three, the strongest first
+    num_triangles: int  # number of all cycles of three
+    level: float  # the probability that all edges are right (`joint`), or each of them
     joint: bool
 
 
-def cycles(
-    payoffs: Payoffs,
-    level: float = 0.95,
-    *,
-    joint: bool = True,
-    most: int = 10,
-    budget: int = BUDGET,
-) -> Cycles:
+def cycles(payoffs: Payoffs, level: float = 0.95, *, joint: bool = True, most: int = 10) -> Cycles:
     """Find the cycles of a symmetric game among sure edges.
 
     Pairs that never met have no edge. An edge is sure by a two-sided t test of the margin.
@@ -95,12 +63,11 @@ def cycles(
     probability; else each alone, and some of many edges are wrong.
     """
     check_level(level)
-    if most < 0 or budget < 0:
-        raise UsageError(f"most and budget: they are 0 or more; these are {most} and {budget}")
+    if most < 0:
+        raise UsageError(f"most: it is 0 or more; this is {most}")
     of_pairs, half = _margins(payoffs, level, joint)
     scale = float(np.nanmax(np.abs(of_pairs), initial=0.0))
     beats = of_pairs > half + ROUNDING * scale  # NaN: they never met
-    found, certain = longest_cycle(beats, budget)
     triangles, number = _triangles(of_pairs, beats, most)
 
     def named(cycle: list[int]) -> Cycle:
@@ -115,8 +82,6 @@ def cycles(
         int(np.triu(payoffs.counts > 0, 1).sum()),
         tuple(tuple(payoffs.names[place] for place in group) for group in _groups(beats)),
         named(strongest) if strongest else None,
-        named(found) if found else None,
-        certain,
         tuple(named(cycle) for cycle in triangles),
         number,
         level,
@@ -221,92 +186,3 @@ def _triangles(of_pairs: Numbers, beats: Bools, most: int) -> tuple[list[list[in
             kept.append((-float(weakest[place]), [one, int(two[place]), int(three[place])]))
         kept = sorted(kept)[:most]
     return [cycle for _, cycle in kept], number
-
-
-def longest_cycle(beats: Bools, budget: int = BUDGET) -> tuple[list[int], bool]:
-    """Return the longest cycle found, and whether none is longer.
-
-    A short cycle is extended by one or two strategies between two of its neighbours. If all of a
-    group met, that ends with the whole group (Camion 1959), which no cycle exceeds; otherwise all
-    cycles are tried within the budget.
-
-    `beats`: [n, n] the edges; between two strategies one at most.
-    """
-    best: list[int] = []
-    certain = True
-    for group in _groups(beats):
-        if len(group) <= len(best):
-            break
-        inside = beats[np.ix_(group, group)]
-        built = _built(inside)
-        if len(built) > len(best):
-            best = [group[place] for place in built]
-        if len(best) < len(group):
-            found, length, steps, finished = _search(inside, len(best), budget)
-            budget -= steps
-            certain &= finished
-            if length > len(best):
-                best = [group[place] for place in found[:length].tolist()]
-    return (_turned(best) if best else []), certain
-
-
-def _built(beats: Bools) -> list[int]:
-    """Return a long cycle of a strongly connected group."""
-    first = int(np.flatnonzero(beats[:, 0])[0])
-    cycle = _way(beats, 0, first)
-    outside = np.ones(len(beats), np.bool_)
-    outside[cycle] = False
-    while outside.any():
-        enter = beats[cycle] & outside  # [L, n]: from here to there
-        leave = beats[:, [*cycle[1:], *cycle[:1]]].T & outside  # [L, n]: from there to the next
-        single = np.argwhere(enter & leave)
-        if len(single):
-            place, between = int(single[0, 0]), [int(single[0, 1])]
-        else:
-            ways = (enter.T.astype(np.float64) @ leave) > 0.0
-            pairs = np.argwhere(ways & beats)
-            if not len(pairs):
-                break
-            between = pairs[0].tolist()
-            place = int((enter[:, between[0]] & leave[:, between[1]]).argmax())
-        cycle[place + 1 : place + 1] = between
-        outside[between] = False
-    return cycle
-
-
-@njit(cache=True)
-def _search(beats: Bools, length: int, budget: int) -> tuple[Integers, int, int, bool]:
-    """Try all cycles, each from its least strategy on, for one of more than `length`.
-
-    Returns: the best [n], its length (the given one: none is better), the steps taken, and whether
-    all were tried.
-    """
-    count = len(beats)
-    path, tried = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    inside, best = np.zeros(count, np.bool_), np.zeros(count, np.int64)
-    steps = 0
-    for begin in range(count):
-        if count - begin <= length:
-            break
-        depth, path[0], tried[0] = 1, begin, begin + 1
-        inside[:] = False
-        while depth > 0:
-            if steps >= budget:
-                return best, length, steps, False
-            steps += 1
-            here, there = path[depth - 1], tried[depth - 1]
-            while there < count and (inside[there] or not beats[here, there]):
-                there += 1
-            if there == count:
-                inside[here] = False
-                depth -= 1
-                continue
-            tried[depth - 1] = there + 1
-            path[depth], tried[depth], inside[there] = there, begin + 1, True
-            depth += 1
-            if depth > length and beats[there, begin]:
-                length = depth
-                best[:depth] = path[:depth]
-                if count - begin <= length:
-                    break
-    return best, length, steps, True

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from scipy.spatial.distance import pdist, squareform
 
 from remuda.analysis.bias import Estimate, estimate
-from remuda.analysis.payoff import Numbers, Payoffs
+from remuda.analysis.payoff import Payoffs
 from remuda.errors import UsageError
-from remuda.types import Bools
+from remuda.types import Bools, Numbers
 
 
 def expected_cardinality(

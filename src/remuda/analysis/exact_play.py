@@ -7,13 +7,12 @@ evaluation: stochastic policies sample from their probabilities, Q-learners act 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from remuda.analysis.as_json import figures
 from remuda.analysis.exploitability import Exploitability, measure
@@ -27,30 +26,22 @@ from remuda.envs.adapters.open_spiel import OpenSpielEnv
 from remuda.envs.matrix_games import MatrixGame as MatrixEnv
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import UsageError
-from remuda.types import Array, Bools, Floats
+from remuda.types import Array, Bools, Floats, Numbers
 
 if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
-Numbers = npt.NDArray[np.float64]
-MOST_STATES = 50_000
-"""Most states of an OpenSpiel game that is walked: some seconds."""
+MOST_STATES = 50_000  # most states of an OpenSpiel game that is walked: some seconds
 
 
 @dataclass(frozen=True)
 class WalkedGame:
-    """A run's game as a tree.
+    """A run's game as a tree."""
 
-    Attributes:
-        tree: of the game.
-        observe: by player, the run's observations of its information sets [I_p, *shape], and the
-            run's legal actions there [I_p, actions].
-        first: the run's action that is the tree's first.
-    """
-
-    tree: Tree
+    tree: Tree  # of the game
     observe: Callable[[int], tuple[Array, Bools]]
-    first: int = 0
+    """Returns a player's observations in its sets [I_p, *shape], and legal actions [I_p, A]."""
+    first: int = 0  # the run's action that is the tree's first
 
     def play(self, player: int, spec: PolicySpec, weights: Floats) -> Numbers:
         """Return a policy's probabilities on one seat: [I_p, A]."""
@@ -93,13 +84,12 @@ def _matrix_game(env: MatrixEnv) -> WalkedGame | None:
 
 def _open_spiel_game(env: OpenSpielEnv) -> WalkedGame | None:
     """Return a turn-based game; simultaneous moves would become turns that the run lacks."""
+    if env.moves_together:
+        return None
     try:
-        rules = OpenSpielGame(env.name)
+        tree = flatten(OpenSpielGame(env.name), MOST_STATES)
     except UsageError:  # it cannot be walked
         return None
-    if env.moves_together or _is_large(env.game.new_initial_state()):
-        return None
-    tree = flatten(rules)
 
     @cache
     def observe(player: int) -> tuple[Array, Bools]:
@@ -111,38 +101,12 @@ def _open_spiel_game(env: OpenSpielEnv) -> WalkedGame | None:
     return WalkedGame(tree, observe)
 
 
-def _is_large(root: Any) -> bool:
-    """Return whether a game of OpenSpiel has more than `MOST_STATES` histories."""
-    count, path = 1, [_children(root)]
-    while path:
-        child = next(path[-1], None)
-        if child is None:
-            path.pop()
-            continue
-        count += 1
-        if count > MOST_STATES:
-            return True
-        path.append(_children(child))
-    return False
-
-
-def _children(state: Any) -> Iterator[Any]:
-    """Yield the states after one."""
-    actions = [] if state.is_terminal() else state.legal_actions()
-    return (state.child(action) for action in actions)
-
-
 @dataclass(frozen=True)
 class ExactExploitability:
-    """Exact exploitability by policy.
+    """Exact exploitability by policy."""
 
-    Attributes:
-        found: by policy, or by the names of those that play together.
-        not_measured: by policy, why it is missing.
-    """
-
-    found: Mapping[str, Exploitability]
-    not_measured: Mapping[str, str]
+    found: Mapping[str, Exploitability]  # by policy, or by the names of those that play together
+    not_measured: Mapping[str, str]  # by policy, why it is missing
 
     def as_summary(self) -> dict[str, Any]:
         """Return plain data."""
@@ -157,21 +121,21 @@ class ExactExploitability:
             return next(iter(self.not_measured.values()), "There is no policy to be measured.")
         best = min(self.found, key=lambda name: self.found[name].nash_conv)
         worst = max(self.found, key=lambda name: self.found[name].nash_conv)
-        told = f"{best} has exploitability {figures(self.found[best].exploitability)}"
-        told += (
+        words = f"{best} has exploitability {figures(self.found[best].exploitability)}"
+        words += (
             f" (NashConv {figures(self.found[best].nash_conv)}), by a walk through the whole game"
         )
         if worst != best:
-            told += f"; {worst} has the most, {figures(self.found[worst].exploitability)}"
-        told += "; 0 is an equilibrium"
+            words += f"; {worst} has the most, {figures(self.found[worst].exploitability)}"
+        words += "; 0 is an equilibrium"
         if self.not_measured:
-            told += f" ({len(self.found)} of {len(self.found) + len(self.not_measured)}; "
+            words += f" ({len(self.found)} of {len(self.found) + len(self.not_measured)}; "
             reasons = list(self.not_measured.values())
             if all("goes by earlier observations too" in each for each in reasons):
-                told += "the others go by earlier observations too)"
+                words += "the others go by earlier observations too)"
             else:
-                told += f"of the others, {reasons[0]})"
-        return told + "."
+                words += f"of the others, {reasons[0]})"
+        return words + "."
 
 
 def exact_exploitability(

@@ -15,18 +15,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.payoff import Numbers
 from remuda.kernels import njit
-from remuda.types import Integers
+from remuda.types import Integers, Numbers
 
 Labels = npt.NDArray[np.uint64]
 
-EQUAL: Final = 1e-9
-"""Payoffs closer than this, relative to their range, are equal."""
-SINGULAR: Final = 1e-11
-"""A pivot below this is zero."""
-STRATEGIES: Final = 60
-"""Most strategies of both roles: each is a bit of a word."""
+EQUAL: Final = 1e-9  # payoffs closer than this, relative to their range, are equal
+SINGULAR: Final = 1e-11  # a pivot below this is zero
+STRATEGIES: Final = 60  # most strategies of both roles: each is a bit of a word
 
 
 def number_of_bases(rows: int, columns: int) -> int:

@@ -7,18 +7,16 @@ import io
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 
-from remuda.analysis.payoff import Numbers, Payoffs, exact, from_sums
+from remuda.analysis.payoff import Payoffs, exact, from_sums
 from remuda.analysis.sums import add_up
 from remuda.checkpoint import opening
 from remuda.errors import UsageError
-from remuda.types import Array
+from remuda.types import Array, Numbers
 
-LARGEST = 1e100
-"""Largest payoff accepted: squares of larger ones overflow."""
+LARGEST = 1e100  # largest payoff accepted: squares of larger ones overflow
 KINDS = (
     "a table of payoffs (a first line with the names of the columns, and in each line a name and "
     "what it earns against each), or a list of matches (columns row, column, row_return, "
@@ -103,15 +101,12 @@ def _of_matches(path: Path, lines: Sequence[Sequence[str]]) -> Payoffs:
             for number, line in enumerate(lines[1:], 2)
         ]
     )
-    damaged = ~np.isfinite(returns).all(1)
-    if damaged.any():
-        raise UsageError(f"{path}, line {int(damaged.argmax()) + 2}: a return is no number")
-    large = (np.abs(returns) > LARGEST).any(1)
-    if large.any():
-        raise UsageError(
-            f"{path}, line {int(large.argmax()) + 2}: a return is larger than {LARGEST:g}; give "
-            "returns in a larger unit"
-        )
+    for wrong, what in (
+        (~np.isfinite(returns), "is no number"),
+        (np.abs(returns) > LARGEST, f"is larger than {LARGEST:g}; give returns in a larger unit"),
+    ):
+        if wrong.any():
+            raise UsageError(f"{path}, line {int(wrong.any(1).argmax()) + 2}: a return {what}")
     names = list(dict.fromkeys(name for pair in who for name in pair))
     place = {name: number for number, name in enumerate(names)}
     places = np.array([[place[name] for name in pair] for pair in who])
@@ -179,7 +174,10 @@ def _with_errors(
     _check(path, matrix)
     variances = arrays["errors"].astype(np.float64) ** 2 * counts
     if list(rows) != list(columns):
-        _refuse_roles(path)
+        raise UsageError(
+            f"{path}: with `errors`, rows and columns must be the same policies (`names`); for two "
+            "roles of different policies give a list of matches, or `matrix` alone"
+        )
     scale = float(np.abs(matrix).max()) + 1e-12
     zero_sum = bool(np.ptp(matrix + matrix.T) <= 1e-6 * scale)
     shared = -np.sqrt(variances * variances.T) if zero_sum else np.zeros_like(variances)
@@ -188,24 +186,11 @@ def _with_errors(
     return Payoffs((tuple(rows),) * 2, means, covariances, counts.astype(np.int64), True)
 
 
-def _refuse_roles(path: Path) -> NoReturn:
-    raise UsageError(
-        f"{path}: with `errors`, rows and columns must be the same policies (`names`); for two "
-        "roles of different policies give a list of matches, or `matrix` alone"
-    )
-
-
 def _check(path: Path, matrix: Numbers) -> None:
-    damaged = np.argwhere(~np.isfinite(matrix))
-    if len(damaged):
-        row, column = damaged[0]
-        raise UsageError(
-            f"{path}: the payoff in row {row + 1}, column {column + 1} is missing or no number"
-        )
-    large = np.argwhere(np.abs(matrix) > LARGEST)
-    if len(large):
-        row, column = large[0]
-        raise UsageError(
-            f"{path}: the payoff in row {row + 1}, column {column + 1} is larger than "
-            f"{LARGEST:g}; give payoffs in a larger unit"
-        )
+    for wrong, what in (
+        (~np.isfinite(matrix), "is missing or no number"),
+        (np.abs(matrix) > LARGEST, f"is larger than {LARGEST:g}; give payoffs in a larger unit"),
+    ):
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0]
+            raise UsageError(f"{path}: the payoff in row {row + 1}, column {column + 1} {what}")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from remuda.analysis.payoff import Numbers, Payoffs, from_sums
+from remuda.analysis.payoff import Payoffs, from_sums
 from remuda.analysis.sums import ROWS, add_up
 from remuda.checkpoint.opening import open_stream
 from remuda.errors import RunDirectoryError, UsageError
@@ -19,12 +19,9 @@ from remuda.population.ledger_header import LONGEST_HEADER, parse_header
 from remuda.population.records import PolicyRef
 from remuda.types import Array, Integers
 
-PIECE = 1 << 18
-"""Records that are read at once: some tens of megabytes."""
-KEY = 1 << 40
-"""Versions are less than this: policy and version make one number."""
-LIVE, FORMER = -1, -2
-"""In place of a version: a policy that learns, and one in whose place another was born since."""
+PIECE = 1 << 18  # records that are read at once: some tens of megabytes
+KEY = 1 << 40  # versions are less than this: policy and version make one number
+LIVE, FORMER = -1, -2  # instead of a version: a policy that learns, one replaced by a birth since
 
 
 @dataclass(frozen=True)
@@ -32,14 +29,11 @@ class LedgerReader:
     """The matches of a ledger on disk, piece by piece."""
 
     path: Path
-    policies: tuple[str, ...]
-    """Their names, by the numbers in the records."""
+    policies: tuple[str, ...]  # their names, by the numbers in the records
     seats: int
     kind: np.dtype
-    begin: int
-    """Bytes before the first record."""
-    end: int
-    """The end of the last whole record, as the file was when it was opened."""
+    begin: int  # bytes before the first record
+    end: int  # the end of the last whole record, as the file was when it was opened
 
     @staticmethod
     def open(path: Path) -> LedgerReader:
@@ -54,6 +48,11 @@ class LedgerReader:
         kind = record_type(seats)
         whole = (size - len(line)) // kind.itemsize
         return LedgerReader(path, names, seats, kind, len(line), len(line) + whole * kind.itemsize)
+
+    def ref(self, key: int) -> PolicyRef:
+        """Return the member with a key."""
+        policy, version = divmod(int(key), KEY)
+        return PolicyRef(self.policies[policy], version - 1)
 
     def pieces(self, present: bool = False) -> Iterator[Array]:
         """Return the records of matches that are over, some at a time.
@@ -75,8 +74,8 @@ class LedgerReader:
     def generations(self) -> Iterator[tuple[Array, Array]]:
         """Pairs in order: a birth's record, or none, and the matches until the next birth."""
         for _, records in self._records():
-            told = records[np.isin(records["kind"], (MATCH, BIRTH))]
-            for part in np.split(told, np.flatnonzero(told["kind"] == BIRTH)):
+            both = records[np.isin(records["kind"], (MATCH, BIRTH))]
+            for part in np.split(both, np.flatnonzero(both["kind"] == BIRTH)):
                 is_birth = part["kind"] == BIRTH
                 yield part[is_birth], self._checked(part[~is_birth])
 
@@ -148,9 +147,7 @@ def read_payoffs(
     if most is not None and most < 1:
         raise UsageError(f"most: there must be one policy at least; this is {most}")
     reader = LedgerReader.open(path)
-    if sides and len(sides) != reader.seats:
-        raise UsageError(f"sides: there are {reader.seats} seats, and this is for {len(sides)}")
-    of_seat = np.array(sides or range(reader.seats), np.int64)
+    of_seat = check_sides(sides, reader.seats)
     keys = _members(reader)
     if not len(keys):
         raise UsageError(f"{path} has no match that is over")
@@ -167,8 +164,15 @@ def read_payoffs(
         returns = matches["returns"].astype(np.float64)
         add_up(places, returns, of_seat, symmetric, wins, sums)
         number += _number_of_matches(np.where(np.isnan(returns), -1, places), of_seat)
-    names = [str(_ref(reader, int(keys[place]))) for place in kept]
+    names = [str(reader.ref(keys[place])) for place in kept]
     return from_sums(names, sums, symmetric, number)
+
+
+def check_sides(sides: Sequence[int], seats: int) -> Integers:
+    """Return the number of each seat's side: [seats]; without `sides`, each has its own."""
+    if sides and len(sides) != seats:
+        raise UsageError(f"sides: there are {seats} seats, and this is for {len(sides)}")
+    return np.array(sides or range(seats), np.int64)
 
 
 def _number_of_matches(places: Integers, sides: Integers) -> int:
@@ -217,11 +221,6 @@ def _members(reader: LedgerReader) -> Integers:
     return found
 
 
-def _ref(reader: LedgerReader, key: int) -> PolicyRef:
-    policy, version = divmod(key, KEY)
-    return PolicyRef(reader.policies[policy], version - 1)
-
-
 def _chosen(
     reader: LedgerReader,
     keys: Integers,
@@ -229,7 +228,7 @@ def _chosen(
     most: int | None,
 ) -> Integers:
     """Places in `keys` of those who are looked at: the live ones, then the copies."""
-    refs = [_ref(reader, int(key)) for key in keys]
+    refs = [reader.ref(key) for key in keys]
     places = [place for place, ref in enumerate(refs) if keep is None or keep(ref)]
     live = [place for place in places if not refs[place].is_frozen]
     frozen = [place for place in places if refs[place].is_frozen]
@@ -238,11 +237,3 @@ def _chosen(
         newest = sorted(frozen, key=lambda place: -refs[place].version)
         frozen = sorted(newest[: most - len(live)])
     return np.array([*live, *frozen], np.int64)
-
-
-def mean_against_others(payoffs: Payoffs) -> Numbers:
-    """[N] what each strategy earns on the mean against all others that it met; NaN: none."""
-    apart = ~np.eye(len(payoffs.names), dtype=np.bool_) & ~payoffs.missing
-    with np.errstate(invalid="ignore"):
-        means: Numbers = np.where(apart, payoffs.matrix, 0.0).sum(1) / apart.sum(1)
-    return means

@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,71 +18,43 @@ from remuda.analysis.as_json import Summary
 from remuda.analysis.extreme_equilibria import EQUAL, STRATEGIES, number_of_bases, pairs
 from remuda.analysis.lemke_howson import complementary
 from remuda.analysis.maximum_entropy import TIGHT
-from remuda.analysis.payoff import Numbers
 from remuda.analysis.regret import as_two_roles, regret, to_distribution, values
 from remuda.errors import UsageError
-from remuda.types import Integers
+from remuda.types import Integers, Numbers
 
-EXACT = 1e-9
-"""The regret, relative to the range of a role's payoffs, that ends a search."""
-ENOUGH = 1e-7
-"""The largest relative regret of an equilibrium."""
-BASES = 1_000_000
-"""Most pairs of supports enumerated: games of up to 11 by 11."""
-PERTURBATION = 1e-6
-"""Relative change of payoffs for games whose own paths lead nowhere."""
-PERTURBED = 50
-"""Perturbed games tried in a round."""
-LENGTHS = (1_000, 10_000, 1_000_000)
-"""Most pivots of a path, by round. Most paths are short; long ones need not be followed."""
+EXACT = 1e-9  # the regret, relative to the range of a role's payoffs, that ends a search
+ENOUGH = 1e-7  # the largest relative regret of an equilibrium
+BASES = 1_000_000  # most pairs of supports enumerated: games of up to 11 by 11
+PERTURBATION = 1e-6  # relative change of payoffs for games whose own paths lead nowhere
+PERTURBED = 50  # perturbed games tried in a round
+LENGTHS = (1_000, 10_000, 1_000_000)  # most pivots of a path, by round; most paths are short
 
 
 @dataclass(frozen=True)
 class BimatrixEquilibrium(Summary):
-    """An equilibrium of two roles, or none.
+    """An equilibrium of two roles, or none."""
 
-    Attributes:
-        mixtures: of the row [n] and of the column [m]; empty: none was found.
-        values: [2] payoffs.
-        regret: [2] computed from the payoffs.
-        note: how it was found, or why not.
-    """
-
-    mixtures: tuple[Numbers, ...]
-    values: Numbers
-    regret: Numbers
-    note: str
+    mixtures: tuple[Numbers, ...]  # of the row [n] and of the column [m]; empty: none was found
+    values: Numbers  # [2] payoffs
+    regret: Numbers  # [2] computed from the payoffs
+    note: str  # how it was found, or why not
 
     @property
     def found(self) -> bool:
         """True if there is an answer."""
         return bool(self.mixtures)
 
-    def as_summary(self) -> dict[str, Any]:
-        """Return plain data."""
-        return super().as_summary() | {"found": self.found}
-
 
 @dataclass(frozen=True)
 class AllEquilibria(Summary):
-    """All extreme equilibria of a game of two roles.
+    """All extreme equilibria of a game of two roles."""
 
-    Attributes:
-        rows: [E, n] mixtures of the row.
-        columns: [E, m] mixtures of the column.
-        values: [E, 2] payoffs.
-        regrets: [E, 2] computed from the payoffs.
-        components: [E] equal numbers are connected by mixtures of them that are equilibria too.
-        infinite: whether there are infinitely many: where two extreme ones share one role's
-            mixture, all between the other role's are equilibria too.
-    """
-
-    rows: Numbers
-    columns: Numbers
-    values: Numbers
-    regrets: Numbers
-    components: Integers
-    infinite: bool
+    rows: Numbers  # [E, n] mixtures of the row
+    columns: Numbers  # [E, m] mixtures of the column
+    values: Numbers  # [E, 2] payoffs
+    regrets: Numbers  # [E, 2] computed from the payoffs
+    components: Integers  # [E] mixtures of those with equal numbers are equilibria too
+    infinite: bool  # two share one role's mixture, so all mixtures between the other role's do
 
     def __len__(self) -> int:
         """Return E."""
@@ -98,10 +69,6 @@ class AllEquilibria(Summary):
             f"infinitely many equilibria, in {len(set(self.components.tolist()))} components; "
             f"these {len(self)} are the extreme ones"
         )
-
-    def as_summary(self) -> dict[str, Any]:
-        """Return plain data."""
-        return super().as_summary() | {"note": self.note}
 
 
 def can_enumerate(rows: int, columns: int, bases: int = BASES) -> bool:
@@ -172,10 +139,10 @@ def solve(
     ranges = _ranges(game)
     deadline = time.monotonic() + seconds
     best, least, how = None, math.inf, ""
-    for mixtures, told in _candidates(game, symmetric, deadline):
+    for mixtures, how_found in _candidates(game, symmetric, deadline):
         worst = float((regret(game, mixtures) / ranges).max())
         if worst < least:
-            best, least, how = mixtures, worst, told
+            best, least, how = mixtures, worst, how_found
         if least <= EXACT or time.monotonic() > deadline:
             break
     if best is None or least > ENOUGH:

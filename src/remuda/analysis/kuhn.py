@@ -16,24 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.analysis import exploitability as exploitabilities
-from remuda.analysis.best_response import expected_returns
+from remuda.analysis.exploitability import expected_returns
 from remuda.analysis.played_trees import KUHN, PLAYED
 from remuda.analysis.tree_games import KuhnPoker
-from remuda.analysis.tree_policies import mixture
 from remuda.analysis.tree_walk import flatten
-from remuda.analysis.trees import Tree
+from remuda.analysis.trees import Tree, mixture
 from remuda.types import Floats
 
 if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
 Strategy = npt.NDArray[np.float64]
-Known = tuple[int, tuple[int, ...]]
-"""A player's knowledge: its card, and the actions so far."""
-ASKED = (((), (0, 1)), ((0,), (1,)))
-"""The actions before each player's first and second decision; 0 passed, 1 bet."""
-VALUE = -1.0 / 18.0
-"""The value to player 0 at equilibrium (Kuhn 1950)."""
+Known = tuple[int, tuple[int, ...]]  # a player's knowledge: its card, and the actions so far
+BEFORE = (((), (0, 1)), ((0,), (1,)))  # by player, the actions before both decisions; 1: bet
+VALUE = -1.0 / 18.0  # the value to player 0 at equilibrium (Kuhn 1950)
 
 
 @cache
@@ -92,4 +88,4 @@ def summary(first: Strategy, second: Strategy) -> Mapping[str, float]:
 def _places(player: int) -> list[tuple[int, int]]:
     """Return each information set's place in a strategy: card and decision."""
     known = [cast(Known, one.key) for one in tree().information_sets[player]]
-    return [(card, ASKED[player].index(done)) for card, done in known]
+    return [(card, BEFORE[player].index(done)) for card, done in known]

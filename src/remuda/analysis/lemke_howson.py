@@ -13,22 +13,15 @@ from typing import Final
 
 import numpy as np
 
-from remuda.analysis.payoff import Numbers
 from remuda.kernels import njit
-from remuda.types import Integers
+from remuda.types import Integers, Numbers
 
-DONE: Final = 0
-"""The path reached an equilibrium."""
-MORE: Final = 1
-"""The path continues."""
-LOST: Final = 2
-"""Rounding errors spoiled the path."""
-PIVOT: Final = 1e-11
-"""Entries of a column below this are zero."""
-TIE: Final = 1e-12
-"""Ratios closer than this are equal."""
-WORK: Final = 2e7
-"""Numbers changed, about, between two checks of the clock."""
+DONE: Final = 0  # the path reached an equilibrium
+MORE: Final = 1  # the path continues
+LOST: Final = 2  # rounding errors spoiled the path
+PIVOT: Final = 1e-11  # entries of a column below this are zero
+TIE: Final = 1e-12  # ratios closer than this are equal
+WORK: Final = 2e7  # numbers changed, about, between two checks of the clock
 
 
 @njit(cache=True)

@@ -12,45 +12,45 @@ section 11.7) converges to the last digits.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from remuda.analysis.payoff import Numbers
-from remuda.types import Bools
+from remuda.errors import UsageError
+from remuda.types import Bools, Numbers
 
 TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-"""Tolerances of all linear programs here."""
-POSITIVE = 1e-9
-"""Probabilities and expectations below this are zero."""
+POSITIVE = 1e-9  # probabilities and expectations below this are zero
 TRIES = (("highs", 1e3), ("highs", 1e2), ("highs-ds", 1e3))
-"""Methods, and how far above one the linear program may go (so small may the least probability
-be), in this order: what one of them fails at for rounding errors, another can do."""
-CERTAIN = 1e-6
-"""Variables that the linear program raises to nearly one can surely be positive."""
-ROUNDS = 5
-"""Linear programs, at most; one is usual."""
-RANK = 1e-9
-"""Singular values below this, by the largest, are zero."""
-EVEN = 1e-13
-"""As exactly do even probabilities keep the equalities, where they are the answer."""
-GAP = 1e-17
-"""Slack by multiplier, on average, at which Newton's method ends."""
-STEPS = 200
-"""Most steps of Newton's method; a dozen or three are usual."""
+"""Methods in order, with a bound of variables; rounding errors of one may spare the next."""
+CERTAIN = 1e-6  # variables that the linear program raises to nearly one can surely be positive
+ROUNDS = 5  # linear programs, at most; one is usual
+RANK = 1e-9  # singular values below this, by the largest, are zero
+EVEN = 1e-13  # as exactly do even probabilities keep the equalities, where they are the answer
+GAP = 1e-17  # slack by multiplier, on average, at which Newton's method ends
+STEPS = 200  # most steps of Newton's method; a dozen or three are usual
+
+
+def solve_program(*program: Any) -> Any:
+    """Solve a linear program of payoffs, with arguments as of `scipy.optimize.linprog`."""
+    found = linprog(*program, method="highs", options=TIGHT)
+    if found.status != 0:
+        raise UsageError(
+            f"payoffs: their linear program has no answer ({found.message}); look whether a few "
+            "of them are larger than all others by many orders"
+        )
+    return found
 
 
 @dataclass(frozen=True)
 class Face:
     """The smallest face of {p: p >= 0, sum p = 1, G p >= 0} with all of it inside."""
 
-    support: Bools
-    """[N] which probabilities are positive somewhere."""
-    tight: Bools
-    """[K] which expectations are zero everywhere."""
-    inside: Numbers
-    """[N] a distribution in which all others are positive."""
+    support: Bools  # [N] which probabilities are positive somewhere
+    tight: Bools  # [K] which expectations are zero everywhere
+    inside: Numbers  # [N] a distribution in which all others are positive
 
 
 def find_face(
@@ -165,8 +165,7 @@ class _Point:
 
     p: Numbers
     slacks: Numbers
-    multipliers: Numbers
-    """[e + k] of the equalities, then of the inequalities."""
+    multipliers: Numbers  # [e + k] of the equalities, then of the inequalities
 
     def moved(self, step: _Point, size: float) -> _Point:
         return _Point(

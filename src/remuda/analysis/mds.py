@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,41 +16,28 @@ import numpy.typing as npt
 from remuda.analysis.as_json import Summary
 from remuda.analysis.bias import check_draws
 from remuda.analysis.diversity import payoff_distances
-from remuda.analysis.payoff import Numbers, Payoffs
+from remuda.analysis.payoff import Payoffs
 from remuda.errors import UsageError
+from remuda.types import Numbers
 
-TIED = 1e-8
-"""Values are equal that differ by less than this share of the largest."""
+TIED = 1e-8  # values are equal that differ by less than this share of the largest
 
 
 @dataclass(frozen=True)
 class PolicyMap(Summary):
-    """Policies as points in a picture.
+    """Policies as points in a picture."""
 
-    Attributes:
-        positions: [N, dimensions] around their centre, the direction of most variance first.
-        shares: [dimensions] of the sum of all eigenvalues' sizes (Mardia 1978, "Some properties of
-            classical multidimensional scaling"): for distances that fit into no space, less than 1
-            in all.
-        spread: [N, dimensions, dimensions] covariances of the positions from the payoffs'
-            uncertainty; zeros where nothing was resampled.
-    """
-
-    positions: Numbers
-    shares: Numbers
-    spread: Numbers = field(repr=False)
+    positions: Numbers  # [N, dimensions] around their centre, the direction of most variance first
+    shares: Numbers  # [dimensions] of the sum of all eigenvalues' sizes (Mardia 1978)
+    spread: Numbers = field(repr=False)  # [N, dimensions, dimensions] covariances of the positions
 
     @property
     def share(self) -> float:
         """The share of variance that the whole picture shows."""
         return float(self.shares.sum())
 
-    def as_summary(self) -> dict[str, Any]:
-        """Return plain data."""
-        return super().as_summary() | {"share": self.share}
 
-
-def check_distances(distances: npt.ArrayLike) -> Numbers:
+def _checked(distances: npt.ArrayLike) -> Numbers:
     """Check distances [N, N]."""
     found = np.asarray(distances, np.float64)
     if found.ndim != 2 or found.shape[0] != found.shape[1] or len(found) < 1:
@@ -61,8 +47,7 @@ def check_distances(distances: npt.ArrayLike) -> Numbers:
         one, other = unknown[0]
         raise UsageError(
             f"distances: that of {one} and {other} is {found[one, other]}, and {len(unknown)} are "
-            "not known in all; leave out policies that visited no state that others did, or "
-            "compare all on the same states"
+            "not known in all; leave these policies out"
         )
     scale = float(np.abs(found).max())
     symmetric = np.allclose(found, found.T, atol=TIED * max(scale, 1e-300))
@@ -80,16 +65,10 @@ def classical_mds(distances: npt.ArrayLike, dimensions: int = 2) -> PolicyMap:
 
     `distances`: [N, N].
     """
-    d = check_distances(distances)
+    d = _checked(distances)
     if dimensions < 1:
         raise UsageError(f"dimensions is {dimensions}; a picture has at least 1, usually 2")
     return _map(d**2, dimensions)
-
-
-def full_coordinates(distances: npt.ArrayLike) -> Numbers:
-    """[N, D] positions in as many dimensions as have any variance, by classical scaling."""
-    d = check_distances(distances)
-    return _map(d**2, max(len(d) - 1, 1)).positions
 
 
 def _map(squared: Numbers, dimensions: int) -> PolicyMap:

@@ -1,10 +1,9 @@
 """Choose the next matches so that a question is answered with as few as possible.
 
 A round robin plays every pair equally often, even pairs that do not affect the answer. Here the
-question is put to draws of the payoffs (`Payoffs.sample`): the confidence in an answer is the share
-of draws that agree. The next matches follow from the comparisons behind the answer: they minimise
-the probability that any is wrong. Rowland et al. 2019, "Multiagent evaluation under incomplete
-information", do the same for the response graph by intervals of its edges.
+next matches follow from the comparisons behind the answer: they minimise the probability that any
+of these is wrong. Rowland et al. 2019, "Multiagent evaluation under incomplete information", do the
+same for the response graph by intervals of its edges.
 """
 
 from __future__ import annotations
@@ -16,48 +15,29 @@ from typing import Protocol
 
 import numpy as np
 
-from remuda.analysis.payoff import KNOWN, Numbers, Payoffs
+from remuda.analysis.payoff import KNOWN, Payoffs
 from remuda.analysis.sampling import PIECE, symmetric_draws
-from remuda.analysis.shrinkage import shrink
 from remuda.errors import UsageError
-from remuda.types import Bools, Integers
+from remuda.types import Bools, Integers, Numbers
 
-DRAWS = 2000
-"""Draws of the payoffs for each look."""
-FIRST = 2
-"""Matches of a pair before anything is made of them."""
+FIRST = 2  # matches of a pair before anything is made of them
 
 
 @dataclass(frozen=True)
 class Compared:
     """The D comparisons that an answer is made of, in a symmetric game of C pairs."""
 
-    apart: Numbers
-    """[D]: how far each is from 0, 0 at least."""
-    variances: Numbers
-    """[D, C]: of what one match of each pair adds to each; [D] where comparison d is of pair d
-    alone."""
-    better: Integers
-    """[D]: the policy that is ahead."""
-    worse: Integers
-    """[D]: the other one."""
+    apart: Numbers  # [D]: how far each is from 0, 0 at least
+    variances: Numbers  # [D, C]: of one match of each pair; [D]: comparison d is of pair d alone
+    better: Integers  # [D]: the policy that is ahead
+    worse: Integers  # [D]: the other one
 
 
 class Question(Protocol):
-    """A question about a symmetric game of N policies."""
+    """A question about a symmetric game of N policies, whose self-play is unknown."""
 
     def answers(self, draws: Numbers) -> Integers:
-        """Return each draw's answer as numbers: [S, A], from payoffs of the row [S, N, N].
-
-        Self-play payoffs are unknown here and must not be used.
-        """
-
-    def alike(self, matrix: Numbers, draws: Numbers, rng: np.random.Generator) -> Numbers:
-        """Return draws shrunk as samples of one population (`shrink`): [S, N, N].
-
-        `matrix`: [N, N] the row's known payoffs; `draws`: [S, N, N] around it, with 0 for
-        self-play.
-        """
+        """Return each draw's answer as numbers: [S, A], from payoffs of the row [S, N, N]."""
 
     def compared(self, matrix: Numbers, covariances: Numbers) -> Compared:
         """Return the comparisons behind the answer, each of which must be above 0.
@@ -74,8 +54,7 @@ class Question(Protocol):
 class Order:
     """Which policies are the best by their mean payoff against all others, in order."""
 
-    top: int
-    """So many of them."""
+    top: int  # so many of them
 
     def answers(self, draws: Numbers) -> Integers:
         """[S, top]: who they are."""
@@ -83,13 +62,6 @@ class Order:
         sums = draws.sum(2) - np.einsum("sii->si", draws)
         order: Integers = np.argsort(-sums, axis=1, kind="stable")[:, : min(self.top, count)]
         return order
-
-    def alike(self, matrix: Numbers, draws: Numbers, rng: np.random.Generator) -> Numbers:
-        """Policies are alike in their mean payoff."""
-        sums = draws.sum(2)
-        moved = shrink(matrix.sum(1), sums, rng, cautious=True) - sums
-        found: Numbers = draws + moved[:, :, None] / (len(matrix) - 1)
-        return found
 
     def compared(self, matrix: Numbers, covariances: Numbers) -> Compared:
         """Each of the best against each that comes after it, by their means."""
@@ -125,17 +97,6 @@ class ResponseGraph:
         better: Integers = (draws[:, one, other] > draws[:, other, one]).astype(np.int64)
         return better
 
-    def alike(self, matrix: Numbers, draws: Numbers, rng: np.random.Generator) -> Numbers:
-        """Pairs are alike in how much more the one earns than the other."""
-        one, other = np.triu_indices(len(matrix), 1)
-        more = draws[:, one, other] - draws[:, other, one]
-        known = matrix[one, other] - matrix[other, one]
-        moved = shrink(known, more, rng, center=0.0, independent=True, cautious=True) - more
-        found = draws.copy()
-        found[:, one, other] += moved / 2.0
-        found[:, other, one] -= moved / 2.0
-        return found
-
     def compared(self, matrix: Numbers, covariances: Numbers) -> Compared:
         """Each two with each other."""
         one, other = np.triu_indices(len(matrix), 1)
@@ -152,43 +113,6 @@ class ResponseGraph:
         np.add.at(wins, np.where(answer == 1, one, other), 1)
         order = np.argsort(-wins, kind="stable")
         return ", ".join(f"{names[place]} beats {wins[place]}" for place in order)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """An answer from the payoffs, with its confidence."""
-
-    answer: tuple[int, ...]
-    """As the question numbers it."""
-    words: str
-    sure: float
-    """The share of draws of the payoffs that say the same."""
-
-    def as_summary(self) -> dict[str, object]:
-        """Plain data."""
-        return {"answer": self.words, "sure": self.sure}
-
-
-def answer(
-    payoffs: Payoffs, question: Question, rng: np.random.Generator, draws: int = DRAWS
-) -> Answer:
-    """Answer a question from the payoffs, with its confidence.
-
-    Three policies or more are taken as samples of one population (`shrink`): on average over such
-    populations the confidence is valid whenever one looks (Deng, Lu and Chen 2016, "Continuous
-    monitoring of A/B tests without pain"). Two policies cannot be shrunk, and for two that are
-    close to each other and far from all others it is too weak: repeated looks then need the
-    stricter test of `remuda.tournaments.sequential_test`.
-    """
-    _check_symmetric(payoffs)
-    whole = _without_own(payoffs)
-    whole.check_whole()
-    drawn = symmetric_draws(whole, draws, rng)
-    said = question.answers(question.alike(whole.matrix, drawn, rng))
-    modes, counts = np.unique(said, axis=0, return_counts=True)
-    mode = modes[counts.argmax()]
-    words = question.in_words(mode, payoffs.names)
-    return Answer(tuple(mode.tolist()), words, float(counts.max() / draws))
 
 
 def allocate(
@@ -232,20 +156,13 @@ def allocate(
     return found
 
 
-WORLDS = 40
-"""Draws of the payoffs for which matches are planned."""
-WRONG = 0.05
-"""How often the answer may be wrong that the matches are planned for."""
-ROUNDS = 60
-"""In which the shares are found."""
-STEP = 0.3
-"""So far the first round goes towards the multipliers that it finds; later ones go less far."""
-STEPS_AT_MOST = 0.7
-"""Largest change of a multiplier's logarithm in a round."""
-NEWTON = 30
-"""Steps in search of a number of matches, at most."""
-LEAST = 1e-12
-"""The share of a pair that decides nothing."""
+WORLDS = 40  # draws of the payoffs for which matches are planned
+WRONG = 0.05  # how often the answer may be wrong that the matches are planned for
+ROUNDS = 60  # in which the shares are found
+STEP = 0.3  # of the way to new multipliers, in the first round; later steps are smaller
+STEPS_AT_MOST = 0.7  # largest change of a multiplier's logarithm in a round
+NEWTON = 30  # steps in search of a number of matches, at most
+LEAST = 1e-12  # the share of a pair that decides nothing
 
 
 def _wanted(draws: Numbers, question: Question, covariances: Numbers) -> Numbers:

@@ -12,8 +12,7 @@ from remuda.analysis.trees import CHANCE, OVER
 from remuda.envs.adapters.open_spiel import load_game
 from remuda.errors import ConfigError, UsageError
 
-MAX_LENGTH = 200
-"""Moves of a game, with those of chance, at most: what is kept of each state grows with them."""
+MAX_LENGTH = 200  # most moves of a game, with those of chance: states grow with them
 
 
 class OpenSpielGame:
@@ -27,7 +26,6 @@ class OpenSpielGame:
     merges = False
 
     def __init__(self, name: str) -> None:
-        """Load a game."""
         try:
             pyspiel, game = load_game(name)
         except ConfigError as error:
@@ -56,31 +54,25 @@ class OpenSpielGame:
         self.name = name
         self.num_players = int(game.num_players())
         self.num_actions = int(game.num_distinct_actions())
-        self.game: Any = game
-        """OpenSpiel's own, of turns."""
+        self.game: Any = game  # OpenSpiel's own, of turns
 
     def root(self) -> Any:
-        """Return the state at the start."""
         return self.game.new_initial_state()
 
     def player(self, state: Any) -> int:
-        """Return the player to act, or CHANCE, or OVER."""
         if state.is_terminal():
             return OVER
         return CHANCE if state.is_chance_node() else int(state.current_player())
 
     def actions(self, state: Any) -> Sequence[int]:
-        """Return the legal actions, in OpenSpiel's numbers."""
         actions: list[int] = state.legal_actions()
         return actions
 
     def outcomes(self, state: Any) -> Sequence[tuple[int, float]]:
-        """Return the outcomes of chance."""
         outcomes: list[tuple[int, float]] = state.chance_outcomes()
         return outcomes
 
     def child(self, state: Any, action: int) -> Any:
-        """Return the state after an action, or after an outcome of chance."""
         return state.child(action)
 
     def information(self, state: Any) -> Hashable:
@@ -90,6 +82,5 @@ class OpenSpielGame:
         return tuple(state.history())
 
     def returns(self, state: Any) -> Sequence[float]:
-        """Return each player's total return."""
         returns: list[float] = state.returns()
         return returns

@@ -15,14 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.analysis.as_json import Summary
-from remuda.analysis.bias import Estimate, check_draws, estimate_from
-from remuda.analysis.payoff import Numbers
+from remuda.analysis.bias import check_draws
 from remuda.errors import UsageError
 from remuda.kernels import njit
-from remuda.types import Bools, Integers
+from remuda.types import Bools, Integers, Numbers
 
-Maximise = bool | Sequence[bool]
-"""One flag for all objectives, or one for each."""
+Maximise = bool | Sequence[bool]  # one flag for all objectives, or one for each
 
 
 def fronts(points: npt.ArrayLike, maximise: Maximise = False) -> Integers:
@@ -86,21 +84,13 @@ def hypervolume(
 
 @dataclass(frozen=True)
 class UncertainFront(Summary):
-    """Which points are on the front, where their objectives are known by samples only.
+    """Which points are on the front, where their objectives are known by samples only."""
 
-    Attributes:
-        probabilities: [P] of being on the first front.
-        errors: [P] standard errors of these by the number of draws.
-        ranks: [P] fronts at the means.
-        expected_ranks: [P] the mean over the draws.
-        draws: how many.
-    """
-
-    probabilities: Numbers
-    errors: Numbers
-    ranks: Integers
-    expected_ranks: Numbers
-    draws: int
+    probabilities: Numbers  # [P] of being on the first front
+    errors: Numbers  # [P] standard errors of these by the number of draws
+    ranks: Integers  # [P] fronts at the means
+    expected_ranks: Numbers  # [P] the mean over the draws
+    draws: int  # how many
 
 
 def uncertain_front(
@@ -134,32 +124,6 @@ def uncertain_front(
     return UncertainFront(
         share, np.sqrt(share * (1.0 - share) / draws), _sort(p), ranks / draws, draws
     )
-
-
-def uncertain_hypervolume(
-    means: npt.ArrayLike,
-    errors: npt.ArrayLike,
-    reference: npt.ArrayLike,
-    rng: np.random.Generator,
-    *,
-    maximise: Maximise = False,
-    draws: int = 400,
-    level: float = 0.95,
-) -> Estimate:
-    """Return the hypervolume of points whose objectives are known by samples only.
-
-    The best of noisy points are those that were lucky, so that the front looks farther out than it
-    is; `corrected` takes out as much as resampling shows.
-
-    `means`: [P, D] of the objectives.
-    """
-    check_draws(draws)
-    p = minimised(means, maximise)
-    bound = _reference(reference, p, maximise)
-    signs = _signs(maximise, p.shape[1])
-    noise = _noise(errors, p.shape)
-    drawn = np.array([_hypervolume(p + noise(rng) * signs, bound) for _ in range(draws)])
-    return estimate_from(_hypervolume(p, bound), drawn, bounds=(0.0, np.inf), level=level)
 
 
 def minimised(points: npt.ArrayLike, maximise: Maximise = False) -> Numbers:

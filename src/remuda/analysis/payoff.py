@@ -17,21 +17,16 @@ import numpy.typing as npt
 
 from remuda.errors import UsageError
 from remuda.frame import data_frame
-from remuda.types import Bools
-
-Numbers = npt.NDArray[np.float64]
+from remuda.types import Bools, Integers, Numbers
 
 PRIOR = 4.0
 """Degrees of freedom of the pooled variance in the variance of each cell (Smyth 2004, "Linear
 models and empirical Bayes methods", equation 3): three equal results do not make a payoff certain.
 """
-
-UNLIKE = 6.0
-"""Degrees of freedom by which variances of cells differ, however many matches they have: by more
-than half of their mean.
-"""
-KNOWN = 1 << 40
-"""Number of matches of a payoff that is known exactly."""
+UNLIKE = (
+    6.0  # degrees of freedom by which variances of cells differ, however many matches they have
+)
+KNOWN = 1 << 40  # number of matches of a payoff that is known exactly
 
 
 @dataclass(frozen=True)
@@ -121,13 +116,17 @@ class Payoffs:
         cells = np.argwhere(self.missing)
         if self.symmetric:
             cells = cells[cells[:, 0] <= cells[:, 1]]
-        told = [
+        return self._names_of(cells, most)
+
+    def _names_of(self, cells: Integers, most: int = 5) -> str:
+        """Return cells [C, R] in words."""
+        words = [
             " and ".join(names[place] for names, place in zip(self.strategies, cell, strict=True))
             for cell in cells[:most]
         ]
         if len(cells) > most:
-            told.append(f"and {len(cells) - most} others")
-        return ", ".join(told)
+            words.append(f"and {len(cells) - most} others")
+        return ", ".join(words)
 
     @property
     def pooled(self) -> Numbers:
@@ -286,9 +285,10 @@ class Payoffs:
         if not self._is_known and not (self.own_freedom > 0.0).any():
             raise UsageError("no two policies met twice in these seats: leave out `--roles`")
         both = (self.counts > 0) & (self.counts.T > 0)
-        if ((self.counts > 0) & ~both).any():
+        one_way = np.argwhere((self.counts > 0) & ~both)
+        if len(one_way):
             raise UsageError(
-                f"these met in one order of seats only: {self._one_way_names(both)}; leave out "
+                f"these met in one order of seats only: {self._names_of(one_way)}; leave out "
                 "`--roles`"
             )
         itself = np.eye(len(self.names), dtype=np.bool_)
@@ -321,11 +321,6 @@ class Payoffs:
         squares = added(self.counts * (1.0 if self.units is None else self.units))
         meetings = counts if self.meetings is None else added(self.meetings)
         return counts, squares / np.where(counts > 0, counts, 1), meetings
-
-    def _one_way_names(self, both: Bools) -> str:
-        found = np.argwhere((self.counts > 0) & ~both)
-        told = [f"{self.names[row]} and {self.names[column]}" for row, column in found[:5]]
-        return ", ".join(told) + (f", and {len(found) - 5} others" if len(found) > 5 else "")
 
     def check_whole(self) -> None:
         """Raise a `UsageError` that names cells in which no match was played, if there are any."""
@@ -406,3 +401,21 @@ def from_sums(
     units = np.where(np.isnan(freedom) & (count > 0), count, units)
     names = tuple(strategies)
     return Payoffs((names, names), means, covariances, count, symmetric, units, meetings, matches)
+
+
+def count_matches(payoffs: Payoffs) -> str:
+    """Return the number of matches, as `12,345 matches`; empty: payoffs known without any.
+
+    With more than two seats and an unknown number of matches, it counts meetings of two: `12,345
+    meetings`.
+    """
+    upper = np.triu(payoffs.met)
+    meetings = int(np.ceil(upper[upper < KNOWN].sum() - 1e-6))
+    if not meetings:
+        return ""
+    # Without weights, matches have two seats each: then these are the meetings.
+    shared = payoffs.units is not None and bool((payoffs.units[~payoffs.missing] != 1.0).any())
+    if payoffs.matches is None and shared:
+        return f"{meetings:,} meetings" if meetings > 1 else "1 meeting"
+    matches = meetings if payoffs.matches is None else payoffs.matches
+    return f"{matches:,} matches" if matches > 1 else "1 match"

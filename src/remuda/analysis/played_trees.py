@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from remuda.analysis.policy_adapter import probabilities
 from remuda.analysis.tree_games import KuhnPoker, LeducPoker, TicTacToe
@@ -19,12 +18,11 @@ from remuda.analysis.trees import InformationSet, Tree, TreeGame
 from remuda.envs import kuhn_poker, leduc_poker
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.envs.vector_env import VectorEnv
-from remuda.types import Array, Bools, Floats
+from remuda.types import Array, Bools, Floats, Numbers
 
 if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
-Numbers = npt.NDArray[np.float64]
 KUHN, LEDUC = "kuhn_poker", "leduc_poker"
 TIC_TAC_TOE = "pettingzoo:classic/tictactoe-v3"
 KUHN_DONE: Mapping[tuple[int, ...], int] = {
@@ -38,19 +36,12 @@ KUHN_DONE: Mapping[tuple[int, ...], int] = {
 
 @dataclass(frozen=True)
 class PlayedRules:
-    """The rules of a game that runs play, and what is observed in its information sets.
+    """The rules of a game that runs play, and what is observed in its information sets."""
 
-    Attributes:
-        rules: makes them.
-        observe: what the run's game shows in an information set, [*shape].
-        first: the run's action that is the first of the tree; the others follow in order.
-        env: the class of the run's game; None: the game goes by its name alone.
-    """
-
-    rules: Callable[[], TreeGame[Any]]
-    observe: Callable[[InformationSet], Array]
-    first: int = 0
-    env: type[VectorEnv] | None = None
+    rules: Callable[[], TreeGame[Any]]  # makes them
+    observe: Callable[[InformationSet], Array]  # from information sets to observations [*shape]
+    first: int = 0  # the run's action that is the first of the tree; the others follow in order
+    env: type[VectorEnv] | None = None  # class of the game; None: it is known by its name
 
     def observations(self, tree: Tree, player: int) -> tuple[Array, Bools]:
         """Return a run's observations of a player's information sets in the tree.
@@ -110,7 +101,6 @@ PLAYED: Mapping[str, PlayedRules] = {
     LEDUC: PlayedRules(LeducPoker, observe_leduc, leduc_poker.FOLD, leduc_poker.LeducPoker),
     TIC_TAC_TOE: PlayedRules(TicTacToe, observe_tic_tac_toe),
 }
-"""Rules by the game's name."""
 
 
 def played_rules(game: str, env: VectorEnv) -> PlayedRules | None:

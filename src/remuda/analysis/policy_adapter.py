@@ -10,16 +10,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import softmax
 
 from remuda.errors import UsageError
-from remuda.types import Array, Bools, Floats
+from remuda.types import Array, Bools, Floats, Numbers
 
 if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
-
-Numbers = npt.NDArray[np.float64]
 
 
 def probabilities(

@@ -17,27 +17,18 @@ from remuda.types import Array, Floats
 if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
-STATES = 2000
-"""Most states in a comparison: they determine the mean to about 0.01."""
+STATES = 2000  # most states in a comparison: they determine the mean to about 0.01
 
 
 @dataclass(frozen=True)
 class PolicyBehaviour:
-    """Distances between the actions of policies.
+    """Distances between the actions of policies."""
 
-    Attributes:
-        names: of the policies.
-        distances: between each two of them, on the same states.
-        measure: `Jensen-Shannon` for discrete actions, `Hellinger` for continuous ones.
-        states: number of common states.
-        not_measured: by policy, why it was left out.
-    """
-
-    names: tuple[str, ...]
-    distances: BehaviourDistances
-    measure: str
-    states: int
-    not_measured: Mapping[str, str]
+    names: tuple[str, ...]  # of the policies
+    distances: BehaviourDistances  # between each two of them, on the same states
+    measure: str  # `Jensen-Shannon` for discrete actions, `Hellinger` for continuous ones
+    states: int  # number of common states
+    not_measured: Mapping[str, str]  # by policy, why it was left out
 
     def as_summary(self) -> dict[str, Any]:
         """Return plain data."""
@@ -53,17 +44,17 @@ class PolicyBehaviour:
         """Return one sentence."""
         away = self.distances
         low, high = away.mean_interval
-        told = (
+        words = (
             f"On {self.states:,} states the policies act {away.mean:.2f} apart on the mean "
             f"({low:.2f} to {high:.2f}; {self.measure} distance, 0: alike, 1: never the same)"
         )
         if len(self.names) > 2:
             apart = np.where(np.eye(len(self.names), dtype=np.bool_), np.nan, away.distances)
             one, other = np.unravel_index(int(np.nanargmin(apart)), apart.shape)
-            told += (
+            words += (
                 f"; {self.names[one]} and {self.names[other]} the least, {apart[one, other]:.2f}"
             )
-        return told + "."
+        return words + "."
 
 
 def policy_behaviour(

@@ -15,27 +15,21 @@ import numpy as np
 from scipy import stats
 
 from remuda.analysis.bias import Estimate, check_draws
-from remuda.analysis.payoff import Numbers, Payoffs, check_level
+from remuda.analysis.payoff import Payoffs, check_level
 from remuda.analysis.sampling import draws
 from remuda.errors import UsageError
+from remuda.types import Numbers
 
 
 @dataclass(frozen=True)
 class WithinPopulation:
-    """The gains of a population's best responses to each of its policies.
+    """The gains of a population's best responses to each of its policies."""
 
-    Attributes:
-        names: [N] of the policies.
-        gains: [N] of the best response, 0 if it is the policy itself. The largest of several noisy
-            payoffs is biased upwards; `corrected` is an unbiased gain of a response chosen by half
-            of the matches, at most the best one's, and may be below 0 by chance. The interval is of
-            the largest gain.
-        best_responses: [N] to the mean payoffs.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # [N] of the policies
     gains: tuple[Estimate, ...] = field(repr=False)
-    best_responses: tuple[str, ...]
+    """[N] of the best response. `corrected` is unbiased for a response that half of the matches
+    choose: at most the best one's, and by chance below 0. The interval is of the largest gain."""
+    best_responses: tuple[str, ...]  # [N] to the mean payoffs
 
     @property
     def least(self) -> str:

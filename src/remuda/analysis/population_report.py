@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remuda.analysis.as_json import as_json, figures
+from remuda.analysis.as_json import as_json, figures, tree_as_json
 from remuda.analysis.bias import Estimate
 from remuda.analysis.cycles import Cycles, cycles
 from remuda.analysis.diversity import response_diversity
@@ -19,40 +19,24 @@ from remuda.analysis.transitivity import SplitIntervals, split_intervals
 from remuda.analysis.uncertain_equilibrium import UncertainEquilibrium, nash
 from remuda.errors import UsageError
 
-SAMPLES = 400
-"""Draws of the payoffs, from which intervals are made."""
+SAMPLES = 400  # draws of the payoffs, from which intervals are made
 
 
-SECONDS = 10.0
-"""Limit of the search for an equilibrium of a large general-sum game."""
-UNKNOWN = 0.8
-"""A share with a wider interval is not reported."""
+SECONDS = 10.0  # limit of the search for an equilibrium of a large general-sum game
+UNKNOWN = 0.8  # a share with a wider interval is not reported
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """The analysis of a population's payoffs.
+    """The analysis of a population's payoffs."""
 
-    Attributes:
-        payoffs: of a symmetric game.
-        ranking: by the mean payoff against all.
-        equilibrium: None: in a general-sum game policies never met themselves, or none was found in
-            time.
-        structure: the shares of skill and of cycles in the payoffs.
-        cycles: among sure results.
-        diversity: the effective number of policies by their results, in units of the payoffs'
-            spread; None: policies did not all meet themselves.
-        exploitability: the gains of the best policies against each: a lower bound; None: policies
-            did not all meet themselves.
-    """
-
-    payoffs: Payoffs
-    ranking: RankIntervals
-    equilibrium: UncertainEquilibrium | None
-    structure: SplitIntervals
-    cycles: Cycles
-    diversity: Estimate | None
-    exploitability: WithinPopulation | None = None
+    payoffs: Payoffs  # of a symmetric game
+    ranking: RankIntervals  # by the mean payoff against all
+    equilibrium: UncertainEquilibrium | None  # None: self-play is missing, or none found in time
+    structure: SplitIntervals  # the shares of skill and of cycles in the payoffs
+    cycles: Cycles  # among sure results
+    diversity: Estimate | None  # in units of the payoffs' spread; None: self-play is missing
+    exploitability: WithinPopulation | None = None  # None: self-play is missing
 
     def as_summary(self) -> dict[str, object]:
         """Return the contents of `analysis.json`."""
@@ -69,13 +53,11 @@ class Analysis:
                 ],
             },
             "ranking": self.ranking.as_summary(),
-            "equilibrium": None if self.equilibrium is None else self.equilibrium.as_summary(),
+            "equilibrium": tree_as_json(self.equilibrium),
             "structure": self.structure.as_summary(),
             "cycles": self.cycles.as_summary(),
-            "diversity": None if self.diversity is None else self.diversity.as_summary(),
-            "exploitability": (
-                None if self.exploitability is None else self.exploitability.as_summary()
-            ),
+            "diversity": tree_as_json(self.diversity),
+            "exploitability": tree_as_json(self.exploitability),
             "in_words": self.in_words(),
         }
 
@@ -94,8 +76,8 @@ class Analysis:
         name, sure = self.ranking.names[best], float(self.ranking.first[best])
         score = self.ranking.scores[best]
         if sure >= self.ranking.level:
-            told = f"{name} earns the most, {figures(score)} a match on the mean"
-            return f"{told}; it is {sure:.0%} sure."
+            words = f"{name} earns the most, {figures(score)} a match on the mean"
+            return f"{words}; it is {sure:.0%} sure."
         others = [
             self.ranking.names[place]
             for place in np.argsort(-self.ranking.first, kind="stable")
@@ -135,17 +117,17 @@ class Analysis:
         least = found.of(found.least)
         low, high = least.interval
         best = found.best_responses[found.names.index(found.least)]
-        told = (
+        words = (
             f"Against {found.least}, the least exploitable, {best} gains {figures(least.corrected)}"
         )
         if best == found.least or least.corrected <= 0.0:
-            told = f"Against {found.least} no gain of these policies is shown"
+            words = f"Against {found.least} no gain of these policies is shown"
         mixture = ""
         if self.equilibrium is not None:
             most = max(float(self.equilibrium.regrets[2].max()), 0.0)
             mixture = f", against the equilibrium at most {figures(most, 2)}"
         return (
-            f"{told} ({figures(low, 2)} to {figures(high, 2)}){mixture}; this is within the "
+            f"{words} ({figures(low, 2)} to {figures(high, 2)}){mixture}; this is within the "
             "population, a lower bound: a best response that is trained (`remuda exploit RUN`) "
             "may gain more."
         )
@@ -157,11 +139,13 @@ class Analysis:
             return "What differs between policies is no more than chance would make of equal ones."
         if high - low > UNKNOWN:
             return "The shares of skill and cycles are unknown: play more matches."
-        told = f"{share:.0%} of what differs is skill, the rest is cycles ({low:.0%} to {high:.0%})"
+        words = (
+            f"{share:.0%} of what differs is skill, the rest is cycles ({low:.0%} to {high:.0%})"
+        )
         strongest = self.cycles.strongest
         if strongest is None:
-            return f"{told}; no cycle is sure."
-        return f"{told}; surely {' beats '.join((*strongest.names, strongest.names[0]))}."
+            return f"{words}; no cycle is sure."
+        return f"{words}; surely {' beats '.join((*strongest.names, strongest.names[0]))}."
 
     def _diversity_in_words(self) -> str:
         found, count = self.diversity, len(self.payoffs.names)

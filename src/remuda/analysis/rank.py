@@ -1,36 +1,29 @@
 """Rankings of the strategies of an empirical game, how sure each is, and how far they agree.
 
-A ranking is what a score function makes of payoffs: the mean payoff, the share of the others that
-are beaten, the skills of Nash averaging (Balduzzi et al. 2018, "Re-evaluating evaluation"), or the
-masses of alpha-rank (`remuda.analysis.alpha_rank`). How sure it is comes from payoffs as they may
-be, given what was seen (`Payoffs.sample`): each draw is ranked, and the ranks are counted. Mean
-payoffs are first shrunk to each other as far as their noise asks for (`shrink`): else ranks of
-policies that are nearly equal would look surer than they are.
+A ranking is what a score function makes of payoffs: the mean payoff, the skills of Nash averaging
+(Balduzzi et al. 2018, "Re-evaluating evaluation"), or the masses of alpha-rank
+(`remuda.analysis.alpha_rank`). How sure it is comes from draws of the payoffs (`Payoffs.sample`):
+each is ranked, and the ranks are counted. Mean payoffs are first shrunk to each other as far as
+their noise asks for (`shrink`): else ranks of nearly equal policies would look surer than they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from remuda.analysis.as_json import Summary, as_json
-from remuda.analysis.payoff import Numbers, Payoffs, check_level
-from remuda.analysis.sampling import draws, with_own
-from remuda.analysis.shrinkage import shrink
+from remuda.analysis.payoff import Payoffs, check_level
+from remuda.analysis.sampling import draws, shrink, with_own
 from remuda.errors import UsageError
-from remuda.types import Integers
+from remuda.types import Integers, Numbers
 
-Score = Callable[[Numbers], Numbers]
-"""Makes scores [n] of a role's payoffs [n, ...], its own strategies first: more is better."""
-
-SAMPLES = 1000
-"""Draws of the payoffs, for intervals to two digits."""
-TIE = 1e-9
-"""Scores that differ by less than this share of the largest of all are equal: what solvers leave of
-exact ties is no order."""
+Score = Callable[[Numbers], Numbers]  # from payoffs [n, ...], own strategies first, to scores [n]
+SAMPLES = 1000  # draws of the payoffs, for intervals to two digits
+TIE = 1e-9  # scores are equal that differ by less than this share of the largest: rounding
 
 
 def mean_payoff(payoffs: Numbers) -> Numbers:
@@ -56,29 +49,13 @@ def role_mean(payoffs: Numbers) -> Numbers:
     return found
 
 
-def beaten_share(matrix: Numbers) -> Numbers:
-    """Return the share of the others that each strategy beats: [n] of [n, n], a draw is half.
-
-    A strategy beats another if it earns more against it than the other does (Copeland 1951).
-    """
-    _check_square(matrix)
-    won = 0.5 + 0.5 * np.sign(matrix - matrix.T)
-    return mean_payoff(won)
-
-
 @dataclass(frozen=True)
 class NashAverage(Summary):
-    """The evaluation of agents against each other by Nash averaging.
+    """The evaluation of agents against each other by Nash averaging."""
 
-    Attributes:
-        skills: [n] what each strategy earns against the equilibrium, less the value of the game.
-        mixture: [n] the equilibrium.
-        regret: what a best answer to the mixture earns more than it; 0 at an equilibrium.
-    """
-
-    skills: Numbers
-    mixture: Numbers
-    regret: float
+    skills: Numbers  # [n] payoffs against the equilibrium, less the value of the game
+    mixture: Numbers  # [n] the equilibrium
+    regret: float  # what a best answer to the mixture earns more than it; 0 at an equilibrium
 
 
 def nash_average(matrix: npt.ArrayLike, mixture: npt.ArrayLike) -> NashAverage:
@@ -112,20 +89,6 @@ def nash_average(matrix: npt.ArrayLike, mixture: npt.ArrayLike) -> NashAverage:
     return NashAverage(skills, found, regret)
 
 
-def nash_score(solve: Callable[[Numbers], Numbers]) -> Score:
-    """Return the score function of Nash averaging.
-
-    `solve`: finds the maximum-entropy equilibrium [n] of a symmetric zero-sum game [n, n].
-    """
-
-    def score(matrix: Numbers) -> Numbers:
-        own = np.eye(len(matrix), dtype=np.bool_)
-        relative = np.where(own, 0.0, (matrix - matrix.T) / 2.0)
-        return nash_average(relative, solve(relative)).skills
-
-    return score
-
-
 def ranks(scores: npt.ArrayLike) -> Integers:
     """Return the rank of each by its score: [n], 1 is the best; equal scores share the better rank.
 
@@ -146,30 +109,17 @@ def ranks(scores: npt.ArrayLike) -> Integers:
 
 @dataclass(frozen=True)
 class RankIntervals:
-    """A ranking with intervals.
+    """A ranking with intervals."""
 
-    Attributes:
-        names: of the n strategies.
-        scores: [n] by the mean payoffs.
-        score_intervals: [2, n] of the scores, at probability `level`.
-        ranks: [n] by `scores`; 1 is the best, equal scores share the better rank.
-        intervals: [2, n] the shortest range of ranks with probability `level` at least, for each
-            strategy by itself.
-        held: [n] the share of draws with the rank in its interval; ranks are whole, so it may
-            exceed `level`.
-        probabilities: [n, n] the share of draws in which a strategy (row) has rank 1 + column; with
-            ties columns may add up to more than 1.
-        samples: draws of the payoffs.
-    """
-
-    names: tuple[str, ...]
-    scores: Numbers = field(repr=False)
-    score_intervals: Numbers = field(repr=False)
-    ranks: Integers
-    intervals: Integers
-    held: Numbers = field(repr=False)
+    names: tuple[str, ...]  # of the n strategies
+    scores: Numbers = field(repr=False)  # [n] by the mean payoffs
+    score_intervals: Numbers = field(repr=False)  # [2, n] of the scores, at probability `level`
+    ranks: Integers  # [n] by `scores`; 1 is the best, equal scores share the better rank
+    intervals: Integers  # [2, n] each one's shortest range of ranks with probability `level`
+    held: Numbers = field(repr=False)  # [n] the share of draws with the rank in its interval
     probabilities: Numbers = field(repr=False)
-    samples: int
+    """[n, n] the share of draws in which a strategy (row) has rank 1 + column."""
+    samples: int  # draws of the payoffs
     level: float
 
     @property
@@ -263,73 +213,13 @@ def _shortest(probabilities: Numbers, level: float) -> tuple[Integers, Numbers]:
     return np.stack([low + 1, low + length]), np.minimum(held, 1.0)
 
 
-def kendall_tau(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
-    """Return how far two rankings agree: Kendall's tau-b, from -1 (reversed) to 1 (the same).
+def agreement(*scores: npt.ArrayLike) -> Numbers:
+    """Return Kendall's tau-b of every two of K rankings: [K, K], from -1 (reversed) to 1.
 
     Pairs that are equal in a ranking count for neither (Kendall 1945). NaN where all are equal.
 
-    `one`: [n] scores; `other`: [n] scores of the same strategies.
+    `scores`: of each ranking, [n] of the same strategies.
     """
-    return float(agreement({"one": one, "other": other}).taus[0, 1])
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """The agreement of rankings of the same strategies.
-
-    Attributes:
-        names: of the K rankings.
-        taus: [K, K] Kendall's tau-b of each two; NaN where all scores of one are equal.
-        intervals: [2, K, K] at probability `level`; None: not computed.
-    """
-
-    names: tuple[str, ...]
-    taus: Numbers
-    intervals: Numbers | None = None
-    level: float | None = None
-
-    def as_summary(self) -> dict[str, object]:
-        """Plain data."""
-        intervals = None if self.intervals is None else as_json(self.intervals)
-        return {
-            "rankings": list(self.names),
-            "taus": as_json(self.taus),
-            "intervals": intervals,
-            "level": self.level,
-        }
-
-
-def agreement(scores: Mapping[str, npt.ArrayLike]) -> Agreement:
-    """Compare every two rankings of the same strategies.
-
-    `scores`: by the name of a ranking, [n] its scores.
-    """
-    return Agreement(tuple(scores), _taus(list(scores.values())))
-
-
-def agreement_intervals(
-    payoffs: Payoffs,
-    orders: Mapping[str, Score],
-    rng: np.random.Generator,
-    samples: int = SAMPLES,
-    level: float = 0.95,
-    role: int = 0,
-) -> Agreement:
-    """Compare every two rankings of a role's strategies, and tell how sure their agreement is."""
-    check_level(level)
-
-    def compare(each: Numbers) -> Numbers:
-        return _taus([_scores(score, each[role], role) for score in orders.values()])
-
-    taus = compare(with_own(payoffs).means)
-    drawn = np.array([compare(each) for each in draws(payoffs, samples, rng)])
-    unknown = np.isnan(drawn).any(0)
-    ends = (0.5 - level / 2.0, 0.5 + level / 2.0)
-    intervals = np.quantile(np.where(unknown, 0.0, drawn), ends, axis=0)
-    return Agreement(tuple(orders), taus, np.where(unknown, np.nan, intervals), level)
-
-
-def _taus(scores: Sequence[npt.ArrayLike]) -> Numbers:
     arrays = [np.asarray(each, np.float64) for each in scores]
     if len({array.shape for array in arrays}) > 1:
         raise UsageError(f"rankings are of unlike sizes: {[array.shape for array in arrays]}")

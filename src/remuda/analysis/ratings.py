@@ -18,49 +18,33 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from remuda.analysis.as_json import Summary, as_json
-from remuda.analysis.from_ledger import KEY, LedgerReader, keys_of, parents_of
-from remuda.analysis.payoff import KNOWN, Numbers, Payoffs, check_level
+from remuda.analysis.as_json import Summary
+from remuda.analysis.from_ledger import LedgerReader, check_sides, keys_of, parents_of
+from remuda.analysis.payoff import KNOWN, Payoffs, check_level
 from remuda.errors import UsageError
 from remuda.kernels import njit
 from remuda.population.ratings import TAU, rate_all, sides_there
-from remuda.population.records import FRESH, GAMES, RATING, UNCERTAINTY, PolicyRef
-from remuda.types import Integers
+from remuda.population.records import FRESH, GAMES, RATING, UNCERTAINTY
+from remuda.types import Integers, Numbers
 
-POINTS = 400.0 / math.log(10.0)
-"""Elo points of a difference of 1 in the logarithm of odds."""
-PRIOR = 1.0
-"""So many matches, half of them won, has every strategy played against one of average skill:
-ratings are finite, also of those who won all, and comparable, also of those who never met."""
-CHANGE = 25.0 / 300.0
-"""Added to the uncertainty, in squares, before each match: openskill's default `tau`."""
-STEPS = 200
-"""Newton's steps; ten are usual."""
-Piece = tuple[list[tuple[int, int]], Integers, Numbers]
-"""Places of newborn strategies and of their parents, then matches: `places` and `returns`."""
+POINTS = 400.0 / math.log(10.0)  # Elo points of a difference of 1 in the logarithm of odds
+PRIOR = 1.0  # virtual matches against average skill, half of them won: ratings are finite
+CHANGE = 25.0 / 300.0  # added to the uncertainty, in squares, before each match: openskill's `tau`
+STEPS = 200  # Newton's steps; ten are usual
+Piece = tuple[list[tuple[int, int]], Integers, Numbers]  # (newborn, parent), places, returns
 
 
 @dataclass(frozen=True)
 class Elo:
-    """Ratings by maximum likelihood, with intervals.
+    """Ratings by maximum likelihood, with intervals."""
 
-    Attributes:
-        names: of the n strategies.
-        ratings: [n] Elo points; their mean is 0.
-        errors: [n] standard errors, relative to that mean.
-        intervals: [2, n] at probability `level`.
-        covariance: [n, n] of the ratings; differences are surer than `errors` suggest.
-        matches: [n] of each.
-        prior: virtual matches against average skill.
-    """
-
-    names: tuple[str, ...]
-    ratings: Numbers
-    errors: Numbers
-    intervals: Numbers = field(repr=False)
-    covariance: Numbers = field(repr=False)
-    matches: Numbers
-    prior: float
+    names: tuple[str, ...]  # of the n strategies
+    ratings: Numbers  # [n] Elo points; their mean is 0
+    errors: Numbers  # [n] standard errors, relative to that mean
+    intervals: Numbers = field(repr=False)  # [2, n] at probability `level`
+    covariance: Numbers = field(repr=False)  # [n, n]; differences are surer than `errors` say
+    matches: Numbers  # [n] of each
+    prior: float  # virtual matches against average skill
     level: float
 
     @property
@@ -77,23 +61,6 @@ class Elo:
         spread = np.sqrt(np.maximum(variances, 1e-300))
         found: Numbers = special.ndtr(np.subtract.outer(self.ratings, self.ratings) / spread)
         return found
-
-    def as_summary(self) -> dict[str, object]:
-        """Plain data, the best first."""
-        order = np.argsort(-self.ratings, kind="stable")
-        return {
-            "prior": self.prior,
-            "level": self.level,
-            "ratings": [
-                {
-                    "name": self.names[place],
-                    "rating": as_json(self.ratings[place]),
-                    "interval": as_json(self.intervals[:, place]),
-                    "matches": as_json(self.matches[place]),
-                }
-                for place in order
-            ],
-        }
 
 
 def elo(
@@ -173,37 +140,6 @@ def elo_of(payoffs: Payoffs, prior: float = PRIOR, level: float = 0.95) -> Elo:
     return elo(won, names=payoffs.names, prior=prior, level=level)
 
 
-def count_results(
-    places: Integers, returns: Numbers, count: int, sides: Sequence[int] = ()
-) -> tuple[Numbers, Numbers]:
-    """Count wins and draws between strategies: two of [n, n], wins of the row over the column.
-
-    Every two seats of two sides are a meeting. Those of one match are not independent, so with
-    more than two seats the intervals of `elo` are too narrow.
-
-    `places`: [M, seats] who sat where; -1: one that is left out; `returns`: [M, seats]; NaN: that
-    seat took no part.
-    """
-    of_seat = _check_matches(places, returns, count, sides)
-    found = np.zeros((2, count, count))
-    _count(np.asarray(places, np.int64), np.asarray(returns, np.float64), of_seat, found)
-    return found[0], found[1]
-
-
-@njit(cache=True)
-def _count(places: Integers, returns: Numbers, sides: Integers, results: Numbers) -> None:
-    for m in range(places.shape[0]):
-        for i in range(places.shape[1]):
-            for j in range(places.shape[1]):
-                one, other = places[m, i], places[m, j]
-                if one < 0 or other < 0 or one == other or sides[i] == sides[j]:
-                    continue
-                if returns[m, i] > returns[m, j]:
-                    results[0, one, other] += 1.0
-                elif returns[m, i] == returns[m, j]:
-                    results[1, one, other] += 1.0
-
-
 def _fit(shares: Numbers, met: Numbers, prior: float) -> Numbers:
     """Return the logarithms of skills [n] at which results are likeliest: Newton, never uphill."""
     skills = np.zeros(len(shares))
@@ -244,21 +180,13 @@ def _information(skills: Numbers, met: Numbers, prior: float) -> Numbers:
 
 @dataclass(frozen=True)
 class RatingHistory(Summary):
-    """Ratings after some numbers of matches, on openskill's scale.
+    """Ratings after some numbers of matches, on openskill's scale."""
 
-    Attributes:
-        names: of the n strategies.
-        matches: [C] played before each row.
-        ratings: [C, n] means of the skills; 25 before the first match.
-        uncertainties: [C, n] standard deviations; 25 / 3 before the first match.
-        played: [C, n] matches of each.
-    """
-
-    names: tuple[str, ...]
-    matches: Integers
-    ratings: Numbers = field(repr=False)
-    uncertainties: Numbers = field(repr=False)
-    played: Integers = field(repr=False)
+    names: tuple[str, ...]  # of the n strategies
+    matches: Integers  # [C] played before each row
+    ratings: Numbers = field(repr=False)  # [C, n] means of the skills; 25 before the first match
+    uncertainties: Numbers = field(repr=False)  # [C, n] standard deviations; 25 / 3 at first
+    played: Integers = field(repr=False)  # [C, n] matches of each
 
     def intervals(self, level: float = 0.95) -> Numbers:
         """Return intervals of the skills: [2, C, n]."""
@@ -317,8 +245,7 @@ def ledger_history(
             places, returns = np.searchsorted(keys, keys_of(matches)), matches["returns"]
             yield parents_of(births, keys), places, returns.astype(np.float64)
 
-    refs = [divmod(int(key), KEY) for key in keys]
-    names = tuple(str(PolicyRef(reader.policies[policy], later - 1)) for policy, later in refs)
+    names = tuple(str(reader.ref(key)) for key in keys.tolist())
     of_seat = _check_sides(sides, reader.seats)
     marks = np.unique(np.linspace(0, total, min(checkpoints, total) + 1).round()[1:])
     return _history(pieces(), marks.astype(np.int64), names, of_seat, tau)
@@ -377,9 +304,7 @@ def _rate(
 
 def _check_sides(sides: Sequence[int], seats: int) -> Integers:
     """Return [seats] the numbers of sides, from 0 on without a gap."""
-    if sides and len(sides) != seats:
-        raise UsageError(f"sides: there are {seats} seats, and this is for {len(sides)}")
-    of_seat = np.asarray(sides or range(seats), np.int64)
+    of_seat = check_sides(sides, seats)
     # Those that are on no side are each for itself, and not one team.
     alone = of_seat < 0
     of_seat[alone] = of_seat.max(initial=0) + 1 + np.arange(int(alone.sum()))

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.payoff import Numbers
 from remuda.errors import UsageError
+from remuda.types import Numbers
 
-UNLIKELY = -1e-12
-"""A probability below zero by no more than this is a rounding error."""
+UNLIKELY = -1e-12  # a probability below zero by no more than this is a rounding error
 
 
 def as_payoffs(payoffs: npt.ArrayLike) -> Numbers:
@@ -97,9 +96,9 @@ def correlated_regret(payoffs: npt.ArrayLike, joint: npt.ArrayLike, coarse: bool
         raise UsageError("joint: its numbers are no distribution")
     gains = []
     for role, size in enumerate(found.shape):
-        told = np.moveaxis(found, role, 0).reshape(size, -1)
+        recommended = np.moveaxis(found, role, 0).reshape(size, -1)
         earns = np.moveaxis(game[role], role, 0).reshape(size, -1)
-        table = told @ earns.T
+        table = recommended @ earns.T
         kept = np.diag(table)
         gain = table.sum(0).max() - kept.sum() if coarse else (table.max(1) - kept).sum()
         gains.append(float(gain))
@@ -111,3 +110,9 @@ def to_distribution(numbers: Numbers) -> Numbers:
     found: Numbers = np.maximum(numbers, 0.0)
     found /= found.sum()
     return found
+
+
+def marginals(joint: Numbers) -> tuple[Numbers, ...]:
+    """Return each role's mixture, [n_r] each, of a joint distribution."""
+    axes = range(joint.ndim)
+    return tuple(joint.sum(tuple(axis for axis in axes if axis != role)) for role in axes)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from remuda.analysis.payoff import Numbers
+from remuda.types import Numbers
 
 
 def known(values: Numbers) -> Numbers:

@@ -9,24 +9,18 @@ so an equilibrium is a linear program of the size of the tree: Koller, Megiddo a
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from scipy.optimize import linprog
 
 from remuda.analysis import tree_kernels as kernels
-from remuda.analysis.best_response import best_response
-from remuda.analysis.tree_policies import uniform
-from remuda.analysis.trees import Tree
+from remuda.analysis.exploitability import best_response
+from remuda.analysis.trees import Tree, uniform
 from remuda.errors import RemudaError, UsageError
-from remuda.types import Integers
+from remuda.types import Integers, Numbers
 
-Numbers = npt.NDArray[np.float64]
-
-MAX_SEQUENCES = 20_000
-"""Most sequences of both players: more make a linear program of many minutes."""
+MAX_SEQUENCES = 20_000  # most sequences of both players: more make a linear program of many minutes
 
 
 @dataclass(frozen=True)
@@ -38,26 +32,15 @@ class SequenceFormEquilibrium:
     the policies.
     """
 
-    value: float
-    """The solver's value of the game to player 0."""
+    value: float  # the solver's value of the game to player 0
     lower: float
     upper: float
-    policies: tuple[Numbers, Numbers] = field(repr=False)
-    """[I_p, A] of each player."""
+    policies: tuple[Numbers, Numbers] = field(repr=False)  # [I_p, A] of each player
 
     @property
     def nash_conv(self) -> float:
         """`upper - lower`: 0 but for the rounding of the solver."""
         return self.upper - self.lower
-
-    def as_summary(self) -> dict[str, Any]:
-        """Return plain data, without the policies."""
-        return {
-            "value": self.value,
-            "lower": self.lower,
-            "upper": self.upper,
-            "nash_conv": self.nash_conv,
-        }
 
 
 def equilibrium(tree: Tree, max_sequences: int = MAX_SEQUENCES) -> SequenceFormEquilibrium:
@@ -86,11 +69,6 @@ def equilibrium(tree: Tree, max_sequences: int = MAX_SEQUENCES) -> SequenceFormE
     return SequenceFormEquilibrium(value, lower, upper, policies)
 
 
-def equilibrium_value(tree: Tree) -> float:
-    """Return the value of the game to player 0."""
-    return equilibrium(tree).value
-
-
 def _solve_backward(tree: Tree) -> tuple[float, tuple[Numbers, Numbers]]:
     values, chosen = kernels.induct_backward(
         tree.first,
@@ -112,12 +90,9 @@ def _solve_backward(tree: Tree) -> tuple[float, tuple[Numbers, Numbers]]:
 class _Sequences:
     """The sequences of one player, S with the empty one, which is 0."""
 
-    numbers: Integers
-    """[I_p, A]: of each action; -1: it is not allowed."""
-    before: Integers
-    """[I_p]: the sequence that leads to each information set."""
-    at: Integers
-    """[N]: that of each node."""
+    numbers: Integers  # [I_p, A]: of each action; -1: it is not allowed
+    before: Integers  # [I_p]: the sequence that leads to each information set
+    at: Integers  # [N]: that of each node
 
     @property
     def count(self) -> int:

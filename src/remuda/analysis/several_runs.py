@@ -9,7 +9,7 @@ of the statistical precipice").
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,27 +17,18 @@ import numpy as np
 from scipy import stats
 
 from remuda.analysis.as_json import Summary, figures
-from remuda.analysis.payoff import Payoffs, check_level
+from remuda.analysis.payoff import check_level
 from remuda.analysis.population_report import Analysis
-from remuda.errors import UsageError
 
 
 @dataclass(frozen=True)
 class RunSpread(Summary):
-    """A measure over several runs.
+    """A measure over several runs."""
 
-    Attributes:
-        values: [runs]; NaN where a run does not have it.
-        mean: over the runs that have it; NaN: none.
-        deviation: their standard deviation; NaN of fewer than two.
-        interval: (low, high) of the mean of all runs of this setting, by Student's t; NaN of fewer
-            than two.
-    """
-
-    values: tuple[float, ...]
-    mean: float
-    deviation: float
-    interval: tuple[float, float]
+    values: tuple[float, ...]  # [runs]; NaN where a run does not have it
+    mean: float  # over the runs that have it; NaN: none
+    deviation: float  # their standard deviation; NaN of fewer than two
+    interval: tuple[float, float]  # of the mean, by Student's t; NaN of fewer than two
     level: float = 0.95
 
 
@@ -60,15 +51,10 @@ def spread(values: Sequence[float], level: float = 0.95) -> RunSpread:
 
 @dataclass(frozen=True)
 class Several:
-    """The analyses of several runs of one game.
+    """The analyses of several runs of one game."""
 
-    Attributes:
-        labels: of the runs, in the given order.
-        analyses: one each.
-    """
-
-    labels: tuple[str, ...]
-    analyses: tuple[Analysis, ...]
+    labels: tuple[str, ...]  # of the runs, in the given order
+    analyses: tuple[Analysis, ...]  # one each
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -123,23 +109,23 @@ class Several:
 
     def in_words(self) -> dict[str, str]:
         """Return one sentence for each part."""
-        told = {
+        words = {
             "runs": f"{len(self.labels)} runs; policies of different runs never met, so that each "
             "run is ranked by itself (`remuda tournament` lets them meet)."
         }
         for name, found in self.common.items():
             if math.isnan(found.mean):
-                told[name] = "No run has it."
+                words[name] = "No run has it."
             elif math.isnan(found.deviation):
-                told[name] = f"{figures(found.mean)}, of the one run that has it."
+                words[name] = f"{figures(found.mean)}, of the one run that has it."
             else:
                 low, high = found.interval
                 known = sum(math.isfinite(value) for value in found.values)
-                told[name] = (
+                words[name] = (
                     f"{figures(found.mean)} on the mean of {known} runs ({figures(low, 2)} to "
                     f"{figures(high, 2)}); a single run differs by {figures(found.deviation, 2)}."
                 )
-        return told
+        return words
 
 
 def _value(found: Analysis) -> float:
@@ -175,37 +161,4 @@ MEASURES = {
     "gain within": _exploitability,
     "diversity": _diversity,
 }
-"""Measures to compare between runs; NaN: unknown. They are the share of skill in the payoffs, the
-size of the equilibrium's support, its payoff, the mean gain of a population's best response, and
-response diversity.
-"""
-
-
-def side_by_side(payoffs: Mapping[str, Payoffs]) -> Payoffs:
-    """Return the payoffs of several runs as one population, with missing cells between runs.
-
-    `payoffs`: by run, of a symmetric game each; policies become `run/policy`.
-    """
-    if not payoffs:
-        raise UsageError("there are no payoffs to put side by side")
-    for label, each in payoffs.items():
-        if not each.symmetric:
-            raise UsageError(f"the payoffs of {label} are not of a symmetric game")
-    names = tuple(f"{label}/{name}" for label, each in payoffs.items() for name in each.names)
-    count = len(names)
-    means, covariances = np.full((2, count, count), np.nan), np.full((2, 2, count, count), np.nan)
-    counts, meetings = np.zeros((count, count)), np.zeros((count, count))
-    units = np.ones((count, count))
-    begin = 0
-    for each in payoffs.values():
-        end = begin + len(each.names)
-        means[:, begin:end, begin:end] = each.means
-        covariances[:, :, begin:end, begin:end] = each.covariances
-        counts[begin:end, begin:end] = each.counts
-        units[begin:end, begin:end] = 1.0 if each.units is None else each.units
-        meetings[begin:end, begin:end] = each.counts if each.meetings is None else each.meetings
-        begin = end
-    numbers = [each.matches for each in payoffs.values()]
-    known = [number for number in numbers if number is not None]
-    matches = sum(known) if len(known) == len(numbers) else None
-    return Payoffs((names, names), means, covariances, counts, True, units, meetings, matches)
+"""Measures to compare between runs; NaN: unknown."""

@@ -16,33 +16,24 @@ import numpy.typing as npt
 from scipy import stats
 
 from remuda.analysis.as_json import figures
-from remuda.analysis.payoff import Numbers
 from remuda.analysis.returns import known, mean_of, standard_error
 from remuda.analysis.welfare import Measure, SocialOutcomes, social_outcomes
 from remuda.errors import UsageError
-from remuda.types import Integers
+from remuda.types import Integers, Numbers
 
-CHANCE = 0.05
-"""Differences that equal agents show with a greater probability may be chance."""
-SAID = 4
-"""Episode metrics that get a sentence; the others are in the summary."""
+CHANCE = 0.05  # differences that equal agents show with a greater probability may be chance
+SAID = 4  # episode metrics that get a sentence; the others are in the summary
 
 
 @dataclass(frozen=True)
 class Society:
-    """The outcome of a group of agents.
-
-    Attributes:
-        returns: [E, N] of each agent in each episode; NaN: it took no part.
-        lengths: [E] turns of the episodes.
-        episode_metrics: the mean of an episode metric with its standard error.
-    """
+    """The outcome of a group of agents."""
 
     agents: tuple[str, ...]
-    returns: Numbers = field(repr=False)
-    lengths: Integers = field(repr=False)
+    returns: Numbers = field(repr=False)  # [E, N] by episode and agent; NaN: it took no part
+    lengths: Integers = field(repr=False)  # [E] turns of the episodes
     outcomes: SocialOutcomes
-    episode_metrics: Mapping[str, Measure]
+    episode_metrics: Mapping[str, Measure]  # the mean of an episode metric with its standard error
 
     @property
     def earned(self) -> tuple[Measure, ...]:
@@ -81,7 +72,7 @@ class Society:
             },
             "welfare": self.outcomes.as_summary(),
             "episode_metrics": {
-                name: told.as_summary() for name, told in self.episode_metrics.items()
+                name: words.as_summary() for name, words in self.episode_metrics.items()
             },
             "episode_length": _mean(self.lengths).as_summary(),
             "in_words": self.in_words(),
@@ -89,24 +80,24 @@ class Society:
 
     def in_words(self) -> dict[str, str]:
         """Return one sentence for each part."""
-        told = {
+        words = {
             "returns": self._returns_in_words(),
             "efficiency": f"All agents together earn {_words(self.outcomes.efficiency)} a turn.",
             "equality": self._equality_in_words(),
             "sustainability": self._sustainability_in_words(),
         }
         if self.is_constant_sum:
-            told["efficiency"] = (
+            words["efficiency"] = (
                 "Agents share out a constant sum: what one earns another loses, so that welfare "
                 "says nothing here; who is better shows in `remuda tournament`."
             )
-            del told["equality"], told["sustainability"]
+            del words["equality"], words["sustainability"]
         if self.episode_metrics:
             few = list(self.episode_metrics.items())[:SAID]
-            told["episode metrics"] = (
+            words["episode metrics"] = (
                 ", ".join(f"{name.replace('_', ' ')} {_words(each)}" for name, each in few) + "."
             )
-        return told
+        return words
 
     def _returns_in_words(self) -> str:
         means = [earned.value for earned in self.earned]
@@ -185,8 +176,8 @@ def society(
         np.asarray(lengths, np.int64),
         social_outcomes(given, lengths=lengths, took_part=there),
         {
-            name: _mean(np.asarray(told, np.float64))
-            for name, told in (episode_metrics or {}).items()
+            name: _mean(np.asarray(words, np.float64))
+            for name, words in (episode_metrics or {}).items()
         },
     )
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from remuda.kernels import njit
-from remuda.types import Bools, Integers
+from remuda.types import Bools, Integers, Numbers
 
-Numbers = npt.NDArray[np.float64]
-
-ROWS = 8
-"""Number of sums that `add_up` makes."""
+ROWS = 8  # number of sums that `add_up` makes
 
 
 @njit(inline="always")

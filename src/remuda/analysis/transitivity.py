@@ -15,37 +15,22 @@ import numpy.typing as npt
 from scipy import linalg
 
 from remuda.analysis.as_json import Summary, as_json
-from remuda.analysis.payoff import Numbers, Payoffs, check_level
+from remuda.analysis.payoff import Payoffs, check_level
 from remuda.analysis.rank import SAMPLES
 from remuda.analysis.sampling import draws, with_own
 from remuda.errors import UsageError
+from remuda.types import Numbers
 
 
 @dataclass(frozen=True)
 class Split:
-    """A game as the sum of a transitive and a cyclic one.
+    """A game as the sum of a transitive and a cyclic one."""
 
-    Attributes:
-        ratings: [n] whose differences are the transitive part; their mean is 0.
-        gradient: [n, n] the transitive part of the margins.
-        curl: [n, n] the cyclic part; each strategy's margins add up to 0.
-        transitive: share of the gradient in the squared Frobenius norm; NaN: all margins are 0.
-        cyclic: share of the curl; both add up to 1.
-    """
-
-    ratings: Numbers
-    gradient: Numbers = field(repr=False)
-    curl: Numbers = field(repr=False)
-    transitive: float
-    cyclic: float
-
-    def as_summary(self) -> dict[str, object]:
-        """Return plain data, without the matrices."""
-        return {
-            "ratings": as_json(self.ratings),
-            "transitive": as_json(self.transitive),
-            "cyclic": as_json(self.cyclic),
-        }
+    ratings: Numbers  # [n] whose differences are the transitive part; their mean is 0
+    gradient: Numbers = field(repr=False)  # [n, n] the transitive part of the margins
+    curl: Numbers = field(repr=False)  # [n, n] the cyclic part; each strategy's margins add up to 0
+    transitive: float  # share of the gradient in the squared Frobenius norm; NaN: all margins are 0
+    cyclic: float  # share of the curl; both add up to 1
 
 
 def margins(matrix: npt.ArrayLike) -> Numbers:
@@ -92,24 +77,15 @@ def _shares(transitive: float, cyclic: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class SplitIntervals:
-    """The shares of skill and of cycles, with the noise removed and intervals.
-
-    Attributes:
-        observed: the split of the mean payoffs, noise included.
-        transitive: share of the transitive part without the noise; NaN: only noise.
-        cyclic: share of the cyclic part without the noise; both add up to 1.
-        cyclic_interval: [2] at probability `level`; 0 to 1 where all might be noise.
-        noise: expected share of noise in the squared norm of the observed margins; 1 at most.
-        rating_intervals: [2, n] at probability `level`.
-    """
+    """The shares of skill and of cycles, with the noise removed and intervals."""
 
     names: tuple[str, ...]
-    observed: Split = field(repr=False)
-    transitive: float
-    cyclic: float
-    cyclic_interval: Numbers
-    noise: float
-    rating_intervals: Numbers = field(repr=False)
+    observed: Split = field(repr=False)  # the split of the mean payoffs, noise included
+    transitive: float  # share of the transitive part without the noise; NaN: only noise
+    cyclic: float  # share of the cyclic part without the noise; both add up to 1
+    cyclic_interval: Numbers  # [2] at probability `level`; 0 to 1 where all might be noise
+    noise: float  # expected share of noise in the squared norm of the observed margins; 1 at most
+    rating_intervals: Numbers = field(repr=False)  # [2, n] at probability `level`
     samples: int
     level: float
 
@@ -205,17 +181,11 @@ class Disc(Summary):
 
     The margin of i against j is the sum over planes of x_i y_j - y_i x_j: i beats strategies up to
     half a turn counterclockwise of it, the more the farther out both are.
-
-    Attributes:
-        coordinates: [P, n, 2], the plane with the most variance first. The outermost strategy of a
-            plane is on its first axis.
-        strengths: [P] the singular values of the margins, two for each plane.
-        explained: [P] share of each plane in the squared norm of the margins; NaN: all are 0.
     """
 
-    coordinates: Numbers
-    strengths: Numbers
-    explained: Numbers
+    coordinates: Numbers  # [P, n, 2], the plane with the most variance first
+    strengths: Numbers  # [P] the singular values of the margins, two for each plane
+    explained: Numbers  # [P] share of each plane in the squared norm of the margins; NaN: all are 0
 
     @property
     def margins(self) -> Numbers:

@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from remuda.analysis.trees import CHANCE, OVER
 from remuda.errors import UsageError
-
-Numbers = npt.NDArray[np.float64]
+from remuda.types import Numbers
 
 
 class MatrixGame:
@@ -41,31 +40,25 @@ class MatrixGame:
                 f"{name}: payoffs of {len(found)} players are {sorted(shapes)}; each must be an "
                 "array with one axis for each player"
             )
-        self.payoffs: Numbers = np.stack(found)
-        """[R, n_1, ..., n_R]."""
+        self.payoffs: Numbers = np.stack(found)  # [R, n_1, ..., n_R]
         if not np.isfinite(self.payoffs).all():
             raise UsageError(f"{name}: a payoff is no number")
         self.name, self.num_players = name, len(found)
         self.num_actions = max(found[0].shape)
 
     def root(self) -> tuple[int, ...]:
-        """Return the state without choices."""
         return ()
 
     def player(self, state: tuple[int, ...]) -> int:
-        """Return the next player, until all have chosen."""
         return len(state) if len(state) < self.num_players else OVER
 
     def actions(self, state: tuple[int, ...]) -> Sequence[int]:
-        """Return all choices of the player."""
         return range(self.payoffs.shape[1 + len(state)])
 
     def outcomes(self, state: tuple[int, ...]) -> Sequence[tuple[int, float]]:  # noqa: ARG002
-        """Return nothing: chance does not move."""
         return ()
 
     def child(self, state: tuple[int, ...], action: int) -> tuple[int, ...]:
-        """Add a choice."""
         return (*state, action)
 
     def information(self, state: tuple[int, ...]) -> Hashable:  # noqa: ARG002
@@ -73,17 +66,14 @@ class MatrixGame:
         return ()
 
     def returns(self, state: tuple[int, ...]) -> Sequence[float]:
-        """Return the payoffs of the choices."""
         return [float(one[state]) for one in self.payoffs]
 
 
 class KuhnState(NamedTuple):
     """A state of Kuhn poker."""
 
-    cards: tuple[int, ...] = ()
-    """Dealt so far, by player: 0 jack, 1 queen, 2 king."""
-    actions: tuple[int, ...] = ()
-    """PASS or BET, in order."""
+    cards: tuple[int, ...] = ()  # dealt so far, by player: 0 jack, 1 queen, 2 king
+    actions: tuple[int, ...] = ()  # PASS or BET, in order
 
 
 class KuhnPoker:
@@ -100,11 +90,9 @@ class KuhnPoker:
     CARDS = 3
 
     def root(self) -> KuhnState:
-        """Return the state before the deal."""
         return KuhnState()
 
     def player(self, state: KuhnState) -> int:
-        """Return the player to act: chance deals two cards, then players alternate."""
         if len(state.cards) < self.num_players:
             return CHANCE
         done = state.actions
@@ -113,16 +101,13 @@ class KuhnPoker:
         return len(done) % 2
 
     def actions(self, state: KuhnState) -> Sequence[int]:  # noqa: ARG002
-        """Return PASS and BET."""
         return (self.PASS, self.BET)
 
     def outcomes(self, state: KuhnState) -> Sequence[tuple[int, float]]:
-        """Return the undealt cards with their probabilities."""
         left = [card for card in range(self.CARDS) if card not in state.cards]
         return [(card, 1.0 / len(left)) for card in left]
 
     def child(self, state: KuhnState, action: int) -> KuhnState:
-        """Deal a card or take an action."""
         if len(state.cards) < self.num_players:
             return state._replace(cards=(*state.cards, action))
         return state._replace(actions=(*state.actions, action))
@@ -144,10 +129,8 @@ class KuhnPoker:
 class LeducState(NamedTuple):
     """A state of Leduc poker."""
 
-    cards: tuple[int, ...] = ()
-    """The private cards of player 0 and 1, then the public one, as dealt: 0 to 5."""
-    rounds: tuple[tuple[int, ...], ...] = ((),)
-    """The actions of each round so far."""
+    cards: tuple[int, ...] = ()  # of player 0, of player 1, then the public one: 0 to 5
+    rounds: tuple[tuple[int, ...], ...] = ((),)  # the actions of each round so far
 
 
 class LeducPoker:
@@ -165,16 +148,13 @@ class LeducPoker:
     num_players, num_actions, merges = 2, 3, False
     FOLD, CALL, RAISE = 0, 1, 2
     CARDS = 6
-    RAISES = (2, 4)
-    """In chips, by round."""
+    RAISES = (2, 4)  # in chips, by round
     MOST_RAISES = 2
 
     def root(self) -> LeducState:
-        """Return the state before the deal."""
         return LeducState()
 
     def player(self, state: LeducState) -> int:
-        """Return the player to act: chance deals; players alternate until a bet is called."""
         if len(state.cards) < 2:
             return CHANCE
         now = state.rounds[-1]
@@ -195,12 +175,10 @@ class LeducPoker:
         return allowed
 
     def outcomes(self, state: LeducState) -> Sequence[tuple[int, float]]:
-        """Return the undealt cards with their probabilities."""
         left = [card for card in range(self.CARDS) if card not in state.cards]
         return [(card, 1.0 / len(left)) for card in left]
 
     def child(self, state: LeducState, action: int) -> LeducState:
-        """Deal a card or take an action; the public card starts the second round."""
         cards, rounds = state
         if len(cards) < 2:
             return LeducState((*cards, action), rounds)
@@ -260,32 +238,25 @@ class TicTacToe:
     FREE = -1
 
     def root(self) -> tuple[int, ...]:
-        """Return the empty grid."""
         return (self.FREE,) * 9
 
     def player(self, state: tuple[int, ...]) -> int:
-        """Return the player to act, until there is a line or no free square."""
         free = state.count(self.FREE)
         return OVER if free == 0 or self._winner(state) >= 0 else (9 - free) % 2
 
     def actions(self, state: tuple[int, ...]) -> Sequence[int]:
-        """Return the free squares."""
         return [square for square in range(9) if state[square] == self.FREE]
 
     def outcomes(self, state: tuple[int, ...]) -> Sequence[tuple[int, float]]:  # noqa: ARG002
-        """Return nothing: chance does not move."""
         return ()
 
     def child(self, state: tuple[int, ...], action: int) -> tuple[int, ...]:
-        """Take a square."""
         return (*state[:action], self.player(state), *state[action + 1 :])
 
     def information(self, state: tuple[int, ...]) -> Hashable:
-        """Return the whole grid."""
         return state
 
     def returns(self, state: tuple[int, ...]) -> Sequence[float]:
-        """Return 1 for the line, -1 for the other; 0 without a line."""
         winner = self._winner(state)
         return (0.0, 0.0) if winner < 0 else (1.0, -1.0) if winner == 0 else (-1.0, 1.0)
 

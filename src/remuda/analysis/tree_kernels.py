@@ -7,12 +7,9 @@ Nodes are numbered so that parents come before their children. The edges of node
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from remuda.kernels import njit
-from remuda.types import Bools, Integers
-
-Numbers = npt.NDArray[np.float64]
+from remuda.types import Bools, Integers, Numbers
 
 
 @njit(cache=True)

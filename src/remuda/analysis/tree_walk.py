@@ -11,12 +11,9 @@ import numpy as np
 from remuda.analysis.trees import CHANCE, OVER, SLACK, InformationSet, State, Tree, TreeGame
 from remuda.errors import UsageError
 
-MAX_NODES = 1_000_000
-"""Default limit of nodes: some tens of seconds, and 1 GB."""
-PROBES = 25
-"""Random paths that estimate the size of a game before it is walked."""
-FAR_MORE = 4.0
-"""Factor over the limit at which the estimate alone refuses a game."""
+MAX_NODES = 1_000_000  # default limit of nodes: some tens of seconds, and 1 GB
+PROBES = 25  # random paths that estimate the size of a game before it is walked
+FAR_MORE = 4.0  # factor over the limit at which the estimate alone refuses a game
 
 
 def flatten(game: TreeGame[State], max_nodes: int = MAX_NODES) -> Tree:
@@ -39,15 +36,16 @@ class _Walk(Generic[State]):
     def __init__(self, game: TreeGame[State], max_nodes: int) -> None:
         self._game, self._max = game, max_nodes
         self._players: list[int] = []
-        self._sets: list[int] = []
-        """The number of each node's information set among its player's."""
+        self._sets: list[int] = []  # the number of each node's information set among its player's
         self._returns: list[tuple[float, ...]] = []
-        self._edges = (array("q"), array("q"), array("q"), array("d"))
-        """(From, to, action, probability) of each."""
-        self._nodes: dict[Hashable, int] = {}
-        """Node numbers of merged states."""
-        self._left: list[int] = []
-        """Nodes in post-order."""
+        self._edges = (
+            array("q"),
+            array("q"),
+            array("q"),
+            array("d"),
+        )  # from, to, action, probability
+        self._nodes: dict[Hashable, int] = {}  # node numbers of merged states
+        self._left: list[int] = []  # nodes in post-order
         self._known: list[dict[Hashable, int]] = [{} for _ in range(game.num_players)]
         self._found: list[list[InformationSet]] = [[] for _ in range(game.num_players)]
 

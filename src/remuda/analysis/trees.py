@@ -16,16 +16,12 @@ import numpy.typing as npt
 
 from remuda.analysis import tree_kernels as kernels
 from remuda.errors import UsageError
-from remuda.types import Bools, Integers
+from remuda.types import Bools, Integers, Numbers
 
-Numbers = npt.NDArray[np.float64]
-Policies = Sequence[Numbers]
-"""The probabilities [I_p, A] of actions in each player's information sets."""
+Policies = Sequence[Numbers]  # by player, probabilities [I_p, A] in its information sets
 
-CHANCE, OVER = -1, -2
-"""Instead of a player's number: chance moves, or the game is over."""
-SLACK = 1e-6
-"""Allowed error of a policy's sum of probabilities."""
+CHANCE, OVER = -1, -2  # instead of a player's number: chance moves, or the game is over
+SLACK = 1e-6  # allowed error of a policy's sum of probabilities
 
 State = TypeVar("State")
 
@@ -83,12 +79,9 @@ class InformationSet:
     """The states that a player cannot distinguish."""
 
     player: int
-    key: Hashable
-    """The `TreeGame.information` of its states."""
-    actions: tuple[int, ...]
-    """The legal actions in each of them."""
-    state: object = field(repr=False, compare=False)
-    """One of them. A policy must not use what the player does not know."""
+    key: Hashable  # the `TreeGame.information` of its states
+    actions: tuple[int, ...]  # the legal actions in each of them
+    state: object = field(repr=False, compare=False)  # one of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,31 +92,20 @@ class Tree:
     2. Information sets are numbered through, those of player 0 first: I in all.
     3. The game has perfect recall: a player's information set determines what it knew and did
        before. With merged states this holds of the unmerged tree.
-
-    Attributes:
-        players: [N] who acts; CHANCE, or OVER.
-        sets: [N] the information set; -1 where no player acts.
-        first: [N + 1] the first edge of each node, and E.
-        children: [E] the node that each edge leads to.
-        actions: [E] the action of each edge.
-        chance: [E] the probability where chance moves; 1 elsewhere.
-        returns: [N, R] at terminal nodes; 0 elsewhere.
-        information_sets: by player, its own in order.
-        merged: whether a node may be reached in several ways.
     """
 
     name: str
     num_players: int
     num_actions: int
-    players: Integers = field(repr=False)
-    sets: Integers = field(repr=False)
-    first: Integers = field(repr=False)
-    children: Integers = field(repr=False)
-    actions: Integers = field(repr=False)
-    chance: Numbers = field(repr=False)
-    returns: Numbers = field(repr=False)
-    information_sets: tuple[tuple[InformationSet, ...], ...] = field(repr=False)
-    merged: bool = False
+    players: Integers = field(repr=False)  # [N] who acts; CHANCE, or OVER
+    sets: Integers = field(repr=False)  # [N] the information set; -1 where no player acts
+    first: Integers = field(repr=False)  # [N + 1] the first edge of each node, and E
+    children: Integers = field(repr=False)  # [E] the node that each edge leads to
+    actions: Integers = field(repr=False)  # [E] the action of each edge
+    chance: Numbers = field(repr=False)  # [E] the probability where chance moves; 1 elsewhere
+    returns: Numbers = field(repr=False)  # [N, R] at terminal nodes; 0 elsewhere
+    information_sets: tuple[tuple[InformationSet, ...], ...] = field(repr=False)  # by player
+    merged: bool = False  # whether a node may be reached in several ways
 
     @property
     def num_nodes(self) -> int:
@@ -233,3 +215,49 @@ class Tree:
         """Return [N]: the probability of reaching each node, from those of edges [E]."""
         found: Numbers = kernels.reach(self.first, self.children, probabilities)
         return found
+
+
+def uniform(tree: Tree) -> tuple[Numbers, ...]:
+    """Return the uniform policy of each player."""
+    legal = [tree.legal_of(player) for player in range(tree.num_players)]
+    return tuple(one / one.sum(1, keepdims=True) for one in legal)
+
+
+def mixture(
+    tree: Tree, player: int, policies: Sequence[Numbers], weights: npt.ArrayLike | None = None
+) -> Numbers:
+    """Return the policy [I_p, A] equivalent to drawing one from a list for a whole game.
+
+    Each counts in an information set by its probability of reaching it (Kuhn 1953: with perfect
+    recall, mixed and behavioural strategies are equivalent). Unreached sets get uniform
+    probabilities.
+
+    `policies`: each [I_p, A]; `weights`: by policy, up to a factor; None: equal.
+    """
+    tree.check_player(player)
+    if tree.merged:
+        raise UsageError(
+            f"{tree.name}: equal states are one node here, in which one drawn for a whole game may "
+            "do this or that by how it got there; no policy over these nodes plays like that"
+        )
+    shares = np.ones(len(policies)) if weights is None else np.asarray(weights, np.float64)
+    if not len(policies) or shares.shape != (len(policies),) or not shares.sum() > 0.0:
+        raise UsageError(
+            f"{tree.name}: {len(policies)} policies are drawn with weights {weights!r}"
+        )
+    if (shares < 0.0).any():
+        raise UsageError(f"{tree.name}: a weight is negative: {weights!r}")
+    part = slice(tree.offsets[player], tree.offsets[player + 1])
+    own, members = tree.own(player)[tree.sources], tree.members[part]
+    total, likely = np.zeros(tree.legal_of(player).shape), np.ones(len(tree.children))
+    for share, policy in zip(shares, policies, strict=True):
+        checked = tree.check_policy(player, policy)
+        rows = tree.sets[tree.sources[own]] - tree.offsets[player]
+        likely[own] = checked[rows, tree.actions[own]]
+        # No node has two parents, so its reach is the product of the player's own probabilities.
+        reached = kernels.reach(tree.first, tree.children, likely)[members]
+        total += share * reached[:, None] * checked
+    sums = total.sum(1, keepdims=True)
+    played = np.divide(total, sums, out=np.zeros_like(total), where=sums > 0.0)
+    found: Numbers = np.where(sums > 0.0, played, uniform(tree)[player])
+    return found

@@ -13,72 +13,44 @@ import numpy as np
 
 from remuda.analysis import correlated, general_sum, zero_sum
 from remuda.analysis.as_json import as_json
-from remuda.analysis.payoff import Numbers, Payoffs
+from remuda.analysis.payoff import Payoffs
 from remuda.analysis.regret import correlated_regret, regret, values
 from remuda.errors import UsageError
-from remuda.types import Bools
+from remuda.types import Bools, Numbers
 
-SAMPLES = 1000
-"""Draws of the payoffs."""
-USED = 1e-6
-"""Strategies with a smaller probability are not in the support."""
-LISTED = 5_000
-"""Most pairs of supports for which all equilibria are enumerated, to choose from."""
-CHUNK = 2_000_000
-"""Numbers in the draws made at once."""
-ZERO_SUM = "zero-sum"
-"""The kind of a zero-sum game of two roles."""
-INTERVAL = (0.025, 0.975)
-"""The quantiles of a 95% interval."""
+SAMPLES = 1000  # draws of the payoffs
+USED = 1e-6  # strategies with a smaller probability are not in the support
+LISTED = 5_000  # most pairs of supports for which all equilibria are enumerated, to choose from
+CHUNK = 2_000_000  # numbers in the draws made at once
+ZERO_SUM = "zero-sum"  # the kind of a zero-sum game of two roles
+INTERVAL = (0.025, 0.975)  # the quantiles of a 95% interval
 
 
 @dataclass(frozen=True)
 class Solution:
-    """An equilibrium of one game.
+    """An equilibrium of one game."""
 
-    Attributes:
-        mixtures: by role, [n_r].
-        joint: [n_1, ..., n_R] of a correlated equilibrium; None: the roles play independently.
-        values: [R] the roles' payoffs.
-        regret: [R] the gain of each role's best departure; computed from the payoffs.
-        note: how it was chosen, and other remarks.
-    """
-
-    mixtures: tuple[Numbers, ...]
-    joint: Numbers | None
-    values: Numbers
-    regret: Numbers
-    note: str
+    mixtures: tuple[Numbers, ...]  # by role, [n_r]
+    joint: Numbers | None  # [n_1, ..., n_R]; None: the roles play independently
+    values: Numbers  # [R] the roles' payoffs
+    regret: Numbers  # [R] the gain of each role's best departure; computed from the payoffs
+    note: str  # how it was chosen, and other remarks
 
 
 @dataclass(frozen=True)
 class UncertainEquilibrium:
-    """The equilibrium of the mean payoffs, and those of payoff draws.
+    """The equilibrium of the mean payoffs, and those of payoff draws."""
 
-    Attributes:
-        kind: `zero-sum`, `general-sum` or `correlated`: how the game was solved.
-        strategies: by role, their names.
-        symmetric: whether both roles have the same strategies and mix alike.
-        answer: of the means.
-        masses: by role, [3, n_r] mean and 95% interval of a strategy's probability over the draws.
-        in_support: by role, [n_r] the share of draws with a strategy in the support.
-        values: [3, R] mean and 95% interval of the roles' payoffs; in a zero-sum game the interval
-            of `_value_intervals`, which covers the value of the game in 95% of cases.
-        regrets: [3, R] mean and 95% interval of the regret of `answer` under the draws.
-        samples: draws.
-        unsolved: draws without an equilibrium; they count in `regrets` alone.
-    """
-
-    kind: str
-    strategies: tuple[tuple[str, ...], ...]
-    symmetric: bool
-    answer: Solution
-    masses: tuple[Numbers, ...]
-    in_support: tuple[Numbers, ...]
-    values: Numbers
-    regrets: Numbers
-    samples: int
-    unsolved: int
+    kind: str  # `zero-sum`, `general-sum` or `correlated`: how the game was solved
+    strategies: tuple[tuple[str, ...], ...]  # by role, their names
+    symmetric: bool  # whether both roles have the same strategies and mix alike
+    answer: Solution  # of the means
+    masses: tuple[Numbers, ...]  # by role, [3, n_r] mean and 95% interval of probabilities
+    in_support: tuple[Numbers, ...]  # by role, [n_r] share of draws with a strategy in the support
+    values: Numbers  # [3, R] mean and 95% interval of payoffs; zero-sum: see `_value_intervals`
+    regrets: Numbers  # [3, R] mean and 95% interval of the regret of `answer` under the draws
+    samples: int  # draws
+    unsolved: int  # draws without an equilibrium; they count in `regrets` alone
 
     def as_summary(self) -> dict[str, object]:
         """Return plain data; of a symmetric game one role's strategies."""
@@ -205,7 +177,6 @@ Solver = Callable[[Numbers, float], Solution | None]
 
 
 def _solver(payoffs: Payoffs) -> tuple[str, Solver]:
-    """Return the solver for a game's kind."""
     if payoffs.num_roles != 2:
         return "correlated", _correlated
     symmetric = payoffs.symmetric

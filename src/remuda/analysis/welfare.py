@@ -14,46 +14,30 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.analysis.as_json import Summary
-from remuda.analysis.payoff import Numbers
 from remuda.analysis.returns import known
 from remuda.errors import UsageError
-from remuda.types import Bools, Integers
+from remuda.types import Bools, Integers, Numbers
 
 
 @dataclass(frozen=True)
 class Measure(Summary):
-    """A value over episodes, with its standard error.
+    """A value over episodes, with its standard error."""
 
-    Attributes:
-        value: over all episodes; NaN: undefined.
-        error: its standard error; NaN with fewer than two episodes.
-        corrected: the value with the jackknife's estimate of its bias removed.
-        episodes: how many it is from.
-    """
-
-    value: float
-    error: float
-    corrected: float
-    episodes: int
+    value: float  # over all episodes; NaN: undefined
+    error: float  # its standard error; NaN with fewer than two episodes
+    corrected: float  # the value with the jackknife's estimate of its bias removed
+    episodes: int  # how many it is from
 
 
 @dataclass(frozen=True)
 class SocialOutcomes(Summary):
-    """The social outcome metrics of some episodes.
+    """The social outcome metrics of some episodes."""
 
-    Attributes:
-        efficiency: the sum of rewards in a turn.
-        equality: within an episode.
-        long_run_equality: of the agents' average returns over episodes.
-        sustainability: the mean turn at which rewards are collected; None without rewards by turn.
-        peace: the mean number of agents that are not timed out; None: unknown.
-    """
-
-    efficiency: Measure
-    equality: Measure
-    long_run_equality: Measure
-    sustainability: Measure | None = None
-    peace: Measure | None = None
+    efficiency: Measure  # the sum of rewards in a turn
+    equality: Measure  # within an episode
+    long_run_equality: Measure  # of the agents' average returns over episodes
+    sustainability: Measure | None = None  # the mean turn at which rewards are collected
+    peace: Measure | None = None  # the mean number of agents that are not timed out; None: unknown
 
 
 def social_outcomes(
@@ -87,19 +71,6 @@ def social_outcomes(
     )
 
 
-def outcomes_of_returns(
-    returns: npt.ArrayLike, turns: npt.ArrayLike, least: float = 0.0
-) -> SocialOutcomes:
-    """Return the measures that need returns alone: efficiency and equality.
-
-    `returns`: [episodes, agents]; NaN: the agent took no part; `turns`: [episodes] or one number:
-    the episodes' lengths.
-    """
-    return SocialOutcomes(
-        efficiency(returns, turns), equality(returns, least), long_run_equality(returns, least)
-    )
-
-
 def efficiency(returns: npt.ArrayLike, turns: npt.ArrayLike) -> Measure:
     """Return U = E[sum_i R_i / T]: the sum of rewards in a turn.
 
@@ -118,23 +89,6 @@ def efficiency(returns: npt.ArrayLike, turns: npt.ArrayLike) -> Measure:
     return _mean(np.nansum(r, axis=1) / t)
 
 
-def gini(returns: npt.ArrayLike) -> float:
-    """Return the Gini coefficient: sum_ij |R_i - R_j| / (2 N sum_i R_i), between 0 and (N - 1) / N.
-
-    It measures how shares of a whole are spread. With a negative return there are no shares: the
-    formula may exceed 1 or change its sign, and shifting the returns gives any coefficient one
-    likes. So it is NaN with any negative return; see `equality` for games that have such. If all
-    are 0 it is 0.
-
-    `returns`: [agents]; NaN: an agent that took no part.
-    """
-    r = known(_returns(np.asarray(returns, np.float64)[None])[0])
-    if (r < 0.0).any():
-        return float("nan")
-    total = float(r.sum())
-    return float(_differences(r[None])[0] / (2 * len(r) * total)) if total > 0.0 else 0.0
-
-
 def equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
     """Return 1 - Gini within an episode: 1 where all earn the same, 1/N where one earns everything.
 
@@ -144,8 +98,8 @@ def equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
 
     - `returns`: [episodes, agents]; NaN: the agent took no part in that episode.
     - `least`: an agent's least return in this game, or its return for doing nothing; equality is
-      that of the excess over it. NaN for a return below it: the game defines this number, not the
-      data (`gini`).
+      that of the excess over it. The game defines this number, not the data: of less there are no
+      shares, and equality is NaN.
     """
     r = _returns(returns) - _least(least)
     if _below_nothing(r):

@@ -9,58 +9,38 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
 
 from remuda.analysis.as_json import Summary
 from remuda.analysis.lemke_howson import complementary
-from remuda.analysis.maximum_entropy import TIGHT, Face, find_face, maximize
-from remuda.analysis.payoff import Numbers
+from remuda.analysis.maximum_entropy import Face, find_face, maximize, solve_program
 from remuda.analysis.regret import as_two_roles, regret, to_distribution
 from remuda.errors import UsageError
-from remuda.types import Bools
+from remuda.types import Bools, Numbers
 
-ENOUGH = 1e-9
-"""Largest regret of an answer, by the range of the payoffs."""
-SMALL = 80
-"""Most strategies of both roles for which pivots are faster than a linear program."""
-LENGTH = 1_000
-"""Most pivots."""
-EXACT = 1e-13
-"""Largest gap of the bounds of the value, in units of the payoffs' range."""
-APART = 1e-8
-"""Probabilities and slacks below this, in units of the payoffs' range, may be zero."""
+ENOUGH = 1e-9  # largest regret of an answer, by the range of the payoffs
+SMALL = 80  # most strategies of both roles for which pivots are faster than a linear program
+LENGTH = 1_000  # most pivots
+EXACT = 1e-13  # largest gap of the bounds of the value, in units of the payoffs' range
+APART = 1e-8  # probabilities and slacks below this, in units of the payoffs' range, may be zero
 
 
 @dataclass(frozen=True)
 class ZeroSum(Summary):
-    """An equilibrium of a zero-sum game.
+    """An equilibrium of a zero-sum game."""
 
-    Attributes:
-        value: the row's payoff.
-        mixtures: of the row [n] and of the column [m].
-        regret: [2] of row and column; computed from the payoffs.
-        dimensions: of both polytopes of optimal mixtures; 0: a single one; empty: unknown.
-        note: remarks; often empty.
-    """
-
-    value: float
-    mixtures: tuple[Numbers, Numbers]
-    regret: Numbers
-    dimensions: tuple[int, ...] = ()
-    note: str = ""
+    value: float  # the row's payoff
+    mixtures: tuple[Numbers, Numbers]  # of the row [n] and of the column [m]
+    regret: Numbers  # [2] of row and column; computed from the payoffs
+    dimensions: tuple[int, ...] = ()  # of both polytopes of optimal mixtures; empty: unknown
+    note: str = ""  # remarks; often empty
 
     @property
     def unique(self) -> bool:
         """True if it is known that the game has no other equilibrium."""
         return bool(self.dimensions) and not any(self.dimensions)
-
-    def as_summary(self) -> dict[str, Any]:
-        """Return plain data."""
-        return super().as_summary() | {"unique": self.unique}
 
 
 def solve(matrix: npt.ArrayLike) -> ZeroSum:
@@ -122,21 +102,14 @@ def _vertex(game: Numbers) -> tuple[Numbers, Numbers]:
     rows, columns = game.shape
     worth = np.zeros(rows + 1)
     worth[-1] = -1.0
-    found = linprog(
+    found = solve_program(
         worth,
         np.hstack([-game.T, np.ones((columns, 1))]),
         np.zeros(columns),
         np.append(np.ones(rows), 0.0)[None],
         [1.0],
         [(0.0, None)] * rows + [(None, None)],
-        method="highs",
-        options=TIGHT,
     )
-    if found.status != 0:
-        raise UsageError(
-            f"payoffs: their linear program has no answer ({found.message}); look whether a few "
-            "of them are larger than all others by many orders"
-        )
     return to_distribution(found.x[:-1]), to_distribution(-found.ineqlin.marginals)
 
 

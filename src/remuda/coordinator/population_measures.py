@@ -8,12 +8,12 @@ import numpy as np
 
 from remuda.analysis import general_sum, zero_sum
 from remuda.analysis.diversity import response_diversity
-from remuda.analysis.payoff import Numbers, Payoffs
+from remuda.analysis.payoff import Payoffs
 from remuda.analysis.transitivity import split_intervals
 from remuda.analysis.uncertain_equilibrium import USED
 from remuda.coordinator.population_record import AnalysisNumbers
 from remuda.errors import UsageError
-from remuda.types import Bools, Integers
+from remuda.types import Bools, Integers, Numbers
 
 MET = 10  # meetings of two members needed for their payoffs
 SECONDS = 2.0  # time limit of the search for an equilibrium of a general-sum game

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.analysis.from_ledger import KEY, PIECE, LedgerReader
-from remuda.analysis.payoff import Numbers, Payoffs, from_sums
+from remuda.analysis.payoff import Payoffs, from_sums
 from remuda.analysis.sums import ROWS, add_up
 from remuda.checkpoint.opening import open_stream
 from remuda.errors import RunDirectoryError
 from remuda.population.ledger import BIRTH, MATCH
-from remuda.types import Array, Bools, Integers
+from remuda.types import Array, Bools, Integers, Numbers
 
 RECENT = 1000
 """The most meetings that count between two members of which one learns: older ones are scaled down,

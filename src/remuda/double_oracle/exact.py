@@ -7,19 +7,15 @@ matrix games; with mixtures as behavioural policies, for games as trees (Lanctot
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from remuda.analysis.best_response import best_response, expected_returns
-from remuda.analysis.tree_policies import mixture, uniform
-from remuda.analysis.trees import OVER, Tree
-from remuda.double_oracle import record as records
+from remuda.analysis.exploitability import best_response, expected_returns
+from remuda.analysis.trees import OVER, Tree, mixture, uniform
 from remuda.double_oracle.games import tree_of
 from remuda.double_oracle.iterations import (
     CONVERGED,
@@ -29,6 +25,7 @@ from remuda.double_oracle.iterations import (
     SPENT,
     DoubleOracle,
     Iteration,
+    Setup,
     grown,
 )
 from remuda.double_oracle.meta_solvers import (
@@ -40,37 +37,17 @@ from remuda.double_oracle.meta_solvers import (
     check_zero_sum,
     solve,
 )
-from remuda.double_oracle.record import Record
+from remuda.double_oracle.record import Record, open_record
 from remuda.errors import UsageError
+from remuda.types import Numbers
 
-Numbers = npt.NDArray[np.float64]
 Solver = Callable[[Numbers], MetaStrategy]
-GAIN, ROUNDING = 1e-9, 1e-13
-"""A gain up to the first share of the range of returns plus the second of the largest is none."""
-ORACLE = "exact"
+GAIN, ROUNDING = 1e-9, 1e-13  # shares of the range, and of the size, of returns: no gain
 
 
 @dataclass(frozen=True)
-class ExactSetup:
+class ExactSetup(Setup):
     """The settings of a double oracle with exact best responses."""
-
-    game: str
-    options: Mapping[str, Any]
-    meta_solver: str = "nash"
-
-    def description(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {
-            "oracle": ORACLE,
-            "game": self.game,
-            "options": dict(self.options),
-            "meta_solver": self.meta_solver,
-        }
-
-    @staticmethod
-    def of(description: Mapping[str, Any]) -> ExactSetup:
-        """Return the setup of a description."""
-        return ExactSetup(description["game"], description["options"], description["meta_solver"])
 
 
 class Populations:
@@ -153,7 +130,7 @@ def run_exact(
     directory: Path | None = None,
     resume: bool = False,
     enough: float = 0.0,
-    told: Callable[[Iteration], None] | None = None,
+    on_iteration: Callable[[Iteration], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> DoubleOracle:
     """Run or resume a double oracle with exact best responses.
@@ -171,26 +148,23 @@ def run_exact(
     def solver(payoffs: Numbers) -> MetaStrategy:
         return solve(setup.meta_solver, payoffs)
 
-    if directory is None:
-        opened: Any = nullcontext(None)
-    elif resume:
-        opened = records.go_on(directory)
-    else:
-        asked = {"iterations": iterations, "enough": enough}
-        opened = records.begin(directory, setup.description() | asked)
+    asked = {"iterations": iterations, "enough": enough}
+    opened: AbstractContextManager[Record | None] = nullcontext()
+    if directory is not None:
+        opened = open_record(directory, resume, setup.description() | asked)
     with opened as record:
         only_new = setup.meta_solver in OF_SETS
-        loop = _Loop(Populations(tree), solver, record, told, stopped, only_new)
+        loop = _Loop(Populations(tree), solver, record, on_iteration, stopped, only_new)
         ended = loop.run(iterations, enough)
     return DoubleOracle(
         setup.game,
         setup.meta_solver,
-        ORACLE,
+        setup.oracle,
         tuple(loop.found),
         ended,
         "" if directory is None else str(directory),
         loop.populations.played(loop.found[-1].mixtures),
-        {"options": dict(setup.options), "iterations": iterations, "enough": enough},
+        {"options": dict(setup.options), **asked},
     )
 
 
@@ -227,19 +201,16 @@ class _Loop:
         populations: Populations,
         solver: Solver,
         record: Record | None,
-        told: Callable[[Iteration], None] | None,
+        on_iteration: Callable[[Iteration], None] | None,
         stopped: Callable[[], bool],
         only_new: bool = False,
     ) -> None:
-        """Start with populations."""
         self.populations, self._solver, self._record = populations, solver, record
-        self._told, self._stopped, self._only_new = told, stopped, only_new
+        self._on_iteration, self._stopped, self._only_new = on_iteration, stopped, only_new
         self._gain = least_gain(populations.tree)
         self.found: list[Iteration] = []
-        self._added: list[tuple[int, list[int]]] = []
-        """The policies to add in the next iteration, as players and their actions."""
-        self._targets: tuple[ResponseTarget, ...] = ()
-        """The targets of the last meta-game, if it was solved here."""
+        self._added: list[tuple[int, list[int]]] = []  # best responses: players and their actions
+        self._targets: tuple[ResponseTarget, ...] = ()  # of the last meta-game, if solved here
         self._begun, self._before = time.monotonic(), 0.0
 
     def run(self, iterations: int, enough: float = 0.0) -> str:
@@ -263,7 +234,6 @@ class _Loop:
             self._solve()
 
     def _take(self, record: Record) -> None:
-        """Restore from a record."""
         for place, line in enumerate(record.lines[1:], 1):
             record.check(place, line.get("iteration") == len(self.found))
             for player, actions in line["added"]:
@@ -310,5 +280,5 @@ class _Loop:
 
     def _note(self, found: Iteration) -> None:
         self.found.append(found)
-        if self._told is not None:
-            self._told(found)
+        if self._on_iteration is not None:
+            self._on_iteration(found)

@@ -18,9 +18,7 @@ RULES: Mapping[str, Callable[[], TreeGame[Any]]] = {
     **{name: played.rules for name, played in PLAYED.items()},
     "tic_tac_toe": TicTacToe,
 }
-"""Games with rules here: those that runs play, and others."""
-OPEN_SPIEL = "open_spiel:"
-"""Prefix of OpenSpiel's games."""
+OPEN_SPIEL = "open_spiel:"  # prefix of OpenSpiel's games
 
 
 class ByHistory(Generic[State]):
@@ -38,25 +36,20 @@ class ByHistory(Generic[State]):
         self.num_players, self.num_actions = rules.num_players, rules.num_actions
 
     def root(self) -> tuple[State, tuple[int, ...]]:
-        """Return the root with an empty history."""
         return self._rules.root(), ()
 
     def player(self, state: tuple[State, tuple[int, ...]]) -> int:
-        """Return that of the rules."""
         return self._rules.player(state[0])
 
     def actions(self, state: tuple[State, tuple[int, ...]]) -> Sequence[int]:
-        """Return those of the rules."""
         return self._rules.actions(state[0])
 
     def outcomes(self, state: tuple[State, tuple[int, ...]]) -> Sequence[tuple[int, float]]:
-        """Return those of the rules."""
         return self._rules.outcomes(state[0])
 
     def child(
         self, state: tuple[State, tuple[int, ...]], action: int
     ) -> tuple[State, tuple[int, ...]]:
-        """Return the next state with a longer history."""
         return self._rules.child(state[0], action), (*state[1], action)
 
     def information(self, state: tuple[State, tuple[int, ...]]) -> Hashable:
@@ -64,7 +57,6 @@ class ByHistory(Generic[State]):
         return state[1]
 
     def returns(self, state: tuple[State, tuple[int, ...]]) -> Sequence[float]:
-        """Return those of the rules."""
         return self._rules.returns(state[0])
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from remuda.double_oracle.meta_solvers import SUPPORT, Mixtures
+from remuda.types import Numbers
 
-Numbers = npt.NDArray[np.float64]
+ORACLE = "exact"
 CONVERGED = "no best response gains more"
 ENOUGH = "NashConv is as small as requested"
 NOTHING_NEW = "all best responses are known already"
@@ -20,28 +20,40 @@ INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True)
+class Setup:
+    """The settings of a double oracle, except for when it ends."""
+
+    game: str
+    options: Mapping[str, Any]
+    meta_solver: str = "nash"
+
+    @property
+    def oracle(self) -> str:
+        """`exact`, or the algorithm of trained oracles."""
+        return ORACLE
+
+    def description(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {"oracle": self.oracle, **asdict(self)}
+
+    @classmethod
+    def of(cls, description: Mapping[str, Any]) -> Self:
+        """Return the setup of a description."""
+        return cls(**{each.name: description[each.name] for each in fields(cls)})
+
+
+@dataclass(frozen=True)
 class Iteration:
-    """The result of one solved meta-game.
+    """The result of one solved meta-game."""
 
-    Attributes:
-        number: 0 is that of the first policies.
-        policies: by player, the number of policies.
-        mixtures: by player, [n_r].
-        gains: [R] of each player's best response against the others' mixtures.
-        payoffs: [R, n_1, ..., n_R] of the policies.
-        is_exact: gains are of exact best responses; else lower bounds, of trained ones.
-        margin: half of the 95% interval of the sum of the gains, where they are measured.
-        seconds: since the start, over all sessions.
-    """
-
-    number: int
-    policies: tuple[int, ...]
-    mixtures: Mixtures
-    gains: Numbers
-    payoffs: Numbers = field(repr=False)
-    is_exact: bool = True
-    margin: float = 0.0
-    seconds: float = 0.0
+    number: int  # 0 is that of the first policies
+    policies: tuple[int, ...]  # by player, the number of policies
+    mixtures: Mixtures  # by player, [n_r]
+    gains: Numbers  # [R] of each player's best response against the others' mixtures
+    payoffs: Numbers = field(repr=False)  # [R, n_1, ..., n_R] of the policies
+    is_exact: bool = True  # gains are of exact best responses; else lower bounds, of trained ones
+    margin: float = 0.0  # half of the 95% interval of the sum of the gains, where they are measured
+    seconds: float = 0.0  # since the start, over all sessions
 
     @property
     def nash_conv(self) -> float:
@@ -84,26 +96,17 @@ class Iteration:
 
 @dataclass(frozen=True)
 class DoubleOracle:
-    """The result of a double oracle.
-
-    Attributes:
-        oracle: `exact`, or the algorithm that trained the best responses.
-        iterations: all of them, in order; none if the first was interrupted.
-        ended: the reason for the end.
-        directory: of the record; empty: none.
-        play: by player, the last mixture as one policy [I_p, A] of the game's tree; empty where the
-            game is not walked.
-        settings: of the call.
-    """
+    """The result of a double oracle."""
 
     game: str
     meta_solver: str
-    oracle: str
-    iterations: tuple[Iteration, ...]
-    ended: str
-    directory: str = ""
+    oracle: str  # `exact`, or the algorithm that trained the best responses
+    iterations: tuple[Iteration, ...]  # all of them, in order; none if the first was interrupted
+    ended: str  # the reason for the end
+    directory: str = ""  # of the record; empty: none
     play: tuple[Numbers, ...] = field(default=(), repr=False)
-    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Each player's last mixture as one policy [I_p, A]; empty: the game is not walked."""
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)  # of the call
 
     @property
     def last(self) -> Iteration:
@@ -122,16 +125,13 @@ class DoubleOracle:
 
     def as_summary(self) -> dict[str, Any]:
         """Return plain data."""
-        last = self.iterations[-1] if self.iterations else None
+        last = self.iterations[-1].as_line() if self.iterations else {}
         return {
             "game": self.game,
             "meta_solver": self.meta_solver,
             "oracle": self.oracle,
-            "nash_conv": None if last is None else last.nash_conv,
-            "is_exact": None if last is None else last.is_exact,
-            "margin": None if last is None else last.margin,
-            "policies": [] if last is None else list(last.policies),
-            "mixtures": [] if last is None else [mixture.tolist() for mixture in last.mixtures],
+            **{name: last.get(name) for name in ("nash_conv", "is_exact", "margin")},
+            **{name: last.get(name, []) for name in ("policies", "mixtures")},
             "ended": self.ended,
             "directory": self.directory,
             "iterations": [each.as_line() for each in self.iterations],

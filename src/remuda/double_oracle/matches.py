@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import t as student
 
 from remuda.crossplay import Entrant
@@ -15,13 +14,10 @@ from remuda.errors import UsageError
 from remuda.evaluation import Limits
 from remuda.exploiting.matches import Lineup, play_lineups
 from remuda.exploiting.target import Target
-from remuda.types import Integers
+from remuda.types import Integers, Numbers
 
-Numbers = npt.NDArray[np.float64]
-INTERVAL = 0.95
-"""The probability of an interval."""
-LEAST = 0.25
-"""Least share of the first matches for which a pair is played again."""
+INTERVAL = 0.95  # the probability of an interval
+LEAST = 0.25  # least share of the first matches for which a pair is played again
 
 
 class PairSums:
@@ -31,8 +27,7 @@ class PairSums:
     """
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[int, int], Numbers] = {}
-        """Matches, the returns of both players, and their squares, for each pair."""
+        self._sums: dict[tuple[int, int], Numbers] = {}  # [5]: matches, returns, their squares
 
     def add(self, pair: tuple[int, int], sums: Sequence[float]) -> None:
         """Add matches, by their sums [5]."""

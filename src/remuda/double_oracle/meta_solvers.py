@@ -21,29 +21,20 @@ from remuda.analysis.alpha_rank import alpha_rank
 from remuda.analysis.regret import as_payoffs, to_distribution
 from remuda.errors import UsageError
 from remuda.kernels import njit
-from remuda.types import Integers
+from remuda.types import Integers, Numbers
 
-Numbers = npt.NDArray[np.float64]
-Mixtures = tuple[Numbers, ...]
-"""The probabilities [n_r] of each player's policies."""
-ITERATIONS, STEP, FLOOR = 100_000, 1e-3, 1e-6
-"""Steps of projected replicator dynamics, their size, and the least probability, as in OpenSpiel's
-`projected_replicator_dynamics`.
-"""
-SUPPORT = 1e-8
-"""Least probability of a policy in the support (OpenSpiel's `EPSILON_MIN_POSITIVE_PROBA`)."""
-SUMS = 1e-9
-"""Allowed spread of the sums of payoffs in a zero-sum game, as a share of their range."""
+Mixtures = tuple[Numbers, ...]  # the probabilities [n_r] of each player's policies
+ITERATIONS, STEP, FLOOR = 100_000, 1e-3, 1e-6  # of OpenSpiel's `projected_replicator_dynamics`
+SUPPORT = 1e-8  # least probability in the support (OpenSpiel's `EPSILON_MIN_POSITIVE_PROBA`)
+SUMS = 1e-9  # allowed spread of the sums of payoffs in a zero-sum game, as a share of their range
 
 
 @dataclass(frozen=True)
 class ResponseTarget:
     """The target of one best response."""
 
-    player: int
-    """The player that responds."""
-    mixtures: Mixtures
-    """The mixture of each player; the responding player's own is ignored."""
+    player: int  # the player that responds
+    mixtures: Mixtures  # the mixture of each player; the responding player's own is ignored
 
 
 @dataclass(frozen=True)
@@ -51,8 +42,7 @@ class MetaStrategy:
     """The result of a meta-solver."""
 
     mixtures: Mixtures
-    targets: tuple[ResponseTarget, ...]
-    """The next best responses' targets, at least one for each player."""
+    targets: tuple[ResponseTarget, ...]  # of the next best responses, one a player at least
 
 
 def solve(name: str, payoffs: npt.ArrayLike, tolerance: float = SUMS) -> MetaStrategy:
@@ -134,11 +124,9 @@ def alpha_rank_marginals(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
 
     Omidshafiei et al. 2019; Muller et al. 2020.
     """
-    players = range(len(payoffs))
     if payoffs[0].size == 1:
-        return tuple(np.ones(1) for _ in players)
-    masses = alpha_rank(payoffs).masses
-    return tuple(masses.sum(tuple(p for p in players if p != player)) for player in players)
+        return tuple(np.ones(1) for _ in payoffs)
+    return alpha_rank(payoffs).by_role
 
 
 def projected_replicator(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:  # noqa: ARG001
@@ -283,14 +271,10 @@ def _replicate(
 
 
 RECTIFIED = "rectified-nash"
-TWO_PLAYERS = ("nash", "max-entropy-nash", RECTIFIED)
-"""Solvers for two players only."""
-ZERO_SUM = ("max-entropy-nash",)
-"""Solvers for constant-sum games only."""
+TWO_PLAYERS = ("nash", "max-entropy-nash", RECTIFIED)  # solvers for two players only
+ZERO_SUM = ("max-entropy-nash",)  # solvers for constant-sum games only
 OF_SETS = ("nash", "max-entropy-nash", RECTIFIED)
-"""Solvers that ignore duplicate policies: once all best responses are known, nothing changes any
-more.
-"""
+"""Solvers that ignore duplicate policies: once all best responses are known, nothing changes."""
 SOLVERS: dict[str, Callable[[Numbers, float], Sequence[Numbers]]] = {
     "nash": nash,
     "max-entropy-nash": max_entropy_nash,

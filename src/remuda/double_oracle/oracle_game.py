@@ -23,7 +23,6 @@ class AgainstTargets(VectorEnv):
     """
 
     def __init__(self, num_envs: int = 1, *, targets: Sequence[str], seats: Sequence[int]) -> None:
-        """Create the games."""
         if len(targets) != len(seats) or not targets:
             raise ConfigError(
                 f"env.options.seats has {len(seats)} seats for {len(targets)} targets; there must "
@@ -52,36 +51,29 @@ class AgainstTargets(VectorEnv):
         self._truncated: Bools = np.zeros(shape, np.bool_)
 
     def options(self) -> dict[str, Any]:
-        """Return the targets' files, and the oracles' seats."""
         return dict(self._options)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        """Start all games of the copies in `mask`."""
         for game in self._games:
             game.reset(seeds, mask)
         self._look()
 
     def begin_turn(self) -> None:
-        """Advance every world, and the targets that act before the oracles."""
         for game in self._games:
             game.begin_turn()
         self._look()
 
     def observe(self, agent: int, out: Array) -> None:
-        """Write the oracle's observation in its game."""
         self._games[agent].observe(0, out)
         self._look_at(agent)
 
     def mask(self, agent: int, out: Bools) -> None:
-        """Write the oracle's legal actions."""
         self._games[agent].mask(0, out)
 
     def act(self, agent: int, actions: Array) -> None:
-        """Act in the oracle's game; then the target acts."""
         self._games[agent].act(0, actions)
 
     def end_turn(self) -> TurnResult:
-        """End the turn of all games."""
         for number, game in enumerate(self._games):
             result = game.end_turn()
             self._rewards[:, number] = result.rewards[:, 0]
@@ -91,15 +83,12 @@ class AgainstTargets(VectorEnv):
         return TurnResult(self._rewards, self._terminated, self._truncated)
 
     def render(self, env: int = 0) -> Array:
-        """Render the first game."""
         return self._games[0].render(env)
 
     def describe(self, agent: int, env: int = 0) -> str:
-        """Describe the oracle's game."""
         return self._games[agent].describe(0, env)
 
     def close(self) -> None:
-        """Close all games."""
         for game in self._games:
             game.close()
 

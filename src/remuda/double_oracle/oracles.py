@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from remuda.analysis.returns import mean_of
 from remuda.config import Config, load_config
@@ -21,55 +20,31 @@ from remuda.crossplay import Entrant, Player
 from remuda.double_oracle.oracle_game import name_of
 from remuda.exploiting.matches import Lineup, play_lineups
 from remuda.exploiting.target import Target, agents_of
-from remuda.exploiting.training import NUM_ENVS, ExploiterSettings
+from remuda.exploiting.training import NUM_ENVS, ExploiterSettings, ways_to_act
+from remuda.types import Numbers
 
-Numbers = npt.NDArray[np.float64]
 GAME = "remuda.double_oracle.oracle_game:AgainstTargets"
-TRIALS = 2000
-"""Matches of each candidate for the choice of the best."""
+TRIALS = 2000  # matches of each candidate for the choice of the best
 
 
 @dataclass(frozen=True)
 class OracleSettings:
     """The training settings of oracles."""
 
-    candidates: int = 2
-    """For each target."""
-    seconds: float | None = 20.0
-    """Seconds of training in each iteration; None: limited by turns alone."""
-    turns: int | None = None
-    """Limit of turns of training, over all copies."""
-    policy: Mapping[str, Any] = field(default_factory=dict)
-    """Overrides of the exploiters' preset, as the section `policy` of a configuration."""
-    num_envs: int | None = None
-    """Copies of the game; None: 64 for each candidate of a target."""
+    candidates: int = 2  # for each target
+    seconds: float | None = 20.0  # of training in each iteration; None: limited by turns alone
+    turns: int | None = None  # limit of turns of training, over all copies
+    policy: Mapping[str, Any] = field(default_factory=dict)  # overrides of the exploiters' preset
+    num_envs: int | None = None  # copies of the game; None: 64 for each candidate of a target
     schedule: str = "async"
     trials: int = TRIALS
-
-    def plain(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {
-            "candidates": self.candidates,
-            "seconds": self.seconds,
-            "turns": self.turns,
-            "policy": dict(self.policy),
-            "num_envs": self.num_envs,
-            "schedule": self.schedule,
-            "trials": self.trials,
-        }
-
-    @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> OracleSettings:
-        """Make settings from plain data."""
-        return cls(**plain)
 
 
 @dataclass(frozen=True)
 class SeatedTarget:
     """A mixture of one player's policies, the target of the other's oracle."""
 
-    player: int
-    """The oracle's seat."""
+    player: int  # the oracle's seat
     target: Target
     file: Path
 
@@ -152,8 +127,7 @@ class Response:
 
     player: int
     who: Player
-    earned: float
-    """In the matches of the choice: the greatest of several means, so biased upwards."""
+    earned: float  # in the matches of the choice: the greatest of several means, so biased upwards
 
 
 def choose(
@@ -169,9 +143,7 @@ def choose(
         ways: list[Player] = []
         for i in range(settings.candidates):
             player = replace(players[candidate_name(number, i)], agent=agent)
-            for greedy in (True, False) if player.spec.config.entry.samples else (True,):
-                snapshot = replace(player.snapshot, epsilon=0.0 if greedy else 1.0)
-                ways.append(replace(player, snapshot=snapshot))
+            ways += [way for _, way in ways_to_act(player)]
         lineups = [Lineup(each.player, who) for who in ways]
         played = play_lineups(each.target, lineups, settings.trials, seed)
         earned = [mean_of(one[:, each.player]) for one in played]

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,10 @@ from remuda.checkpoint.state import sweep
 from remuda.errors import RunDirectoryError
 
 LINES, LOCK = "psro.jsonl", "lock"
-CHECK = "check"
-"""The key of a line's checksum, of the rest of the line."""
-KIND = "psro"
-"""The key of the first line's version."""
+CHECK = "check"  # the key of a line's checksum, of the rest of the line
+KIND = "psro"  # the key of the first line's version
 VERSION = 1
-FIRST = f'{{"{KIND}": '.encode()
-"""The beginning of the first line."""
+FIRST = f'{{"{KIND}": '.encode()  # the beginning of the first line
 
 
 class Record:
@@ -44,8 +41,7 @@ class Record:
 
     def __init__(self, directory: Path, file: FileIO, lines: list[dict[str, Any]]) -> None:
         self.directory, self._file = directory, file
-        self.lines = lines
-        """The description, then the others."""
+        self.lines = lines  # the description, then the others
 
     @property
     def description(self) -> dict[str, Any]:
@@ -75,6 +71,13 @@ class Record:
                 f"written is kept, and `remuda psro --resume {self.directory}` resumes"
             ) from None
         self.lines.append(plain)
+
+
+def open_record(
+    directory: Path, resume: bool, description: Mapping[str, Any]
+) -> AbstractContextManager[Record]:
+    """Resume a record, or start one in a new or empty directory."""
+    return go_on(directory) if resume else begin(directory, description)
 
 
 @contextmanager

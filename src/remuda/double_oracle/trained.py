@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from remuda.analysis.exact_play import WalkedGame
 from remuda.analysis.exploitability import measure
-from remuda.analysis.tree_policies import mixture
+from remuda.analysis.trees import mixture
 from remuda.coordinator.metrics import View
 from remuda.crossplay import Entrant
-from remuda.double_oracle import record as records
 from remuda.double_oracle.exact import check_end, least_gain
 from remuda.double_oracle.iterations import (
     CONVERGED,
@@ -46,16 +44,15 @@ from remuda.double_oracle.oracles import (
     config_of,
     seated_target,
 )
-from remuda.double_oracle.record import Record
+from remuda.double_oracle.record import Record, open_record
 from remuda.double_oracle.trained_setup import TOLERANCE, TrainedSetup, check_setup
 from remuda.envs.registry import RANDOM
 from remuda.evaluation import Limits
-from remuda.exploiting.exact import policy_of
+from remuda.exploiting.bounds import policy_of
 from remuda.exploiting.target import Target
-from remuda.exploiting.training import train_exploiters
+from remuda.exploiting.training import scale_of, train_exploiters
 from remuda.rng import make_rng
-
-Numbers = npt.NDArray[np.float64]
+from remuda.types import Numbers
 
 
 def run_trained(
@@ -65,7 +62,7 @@ def run_trained(
     view: View,
     resume: bool = False,
     enough: float = 0.0,
-    told: Callable[[Iteration], None] | None = None,
+    on_iteration: Callable[[Iteration], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> DoubleOracle:
     """Run or resume a double oracle with trained best responses.
@@ -80,25 +77,19 @@ def run_trained(
     check_end(iterations, enough)
     check_players(setup.meta_solver, 2)
     walked = check_setup(setup)
-    opened = (
-        records.go_on(directory)
-        if resume
-        else records.begin(
-            directory, {**setup.description(), "iterations": iterations, "enough": enough}
-        )
-    )
-    with opened as record:
-        loop = _Loop(setup, walked, record, view, iterations, told, stopped)
+    description = setup.description() | {"iterations": iterations, "enough": enough}
+    with open_record(directory, resume, description) as record:
+        loop = _Loop(setup, walked, record, view, iterations, on_iteration, stopped)
         ended = loop.run(enough)
     return DoubleOracle(
         setup.game,
         setup.meta_solver,
-        setup.algorithm,
+        setup.oracle,
         tuple(loop.found),
         ended,
         str(directory),
         loop.played(loop.found[-1].mixtures) if loop.found else (),
-        setup.description() | {"iterations": iterations, "enough": enough},
+        description,
     )
 
 
@@ -106,10 +97,8 @@ def run_trained(
 class _Responses:
     """The responses of an iteration."""
 
-    added: list[list[Any]]
-    """Player, name and file of each."""
-    mixtures: Mixtures
-    """Their targets."""
+    added: list[list[Any]]  # player, name and file of each
+    mixtures: Mixtures  # their targets
 
 
 class _StoppedError(Exception):
@@ -126,19 +115,17 @@ class _Loop:
         record: Record,
         view: View,
         most: int,
-        told: Callable[[Iteration], None] | None,
+        on_iteration: Callable[[Iteration], None] | None,
         stopped: Callable[[], bool],
     ) -> None:
         self._setup, self._record, self._view, self._most = setup, record, view, most
-        self._told, self._stopped = told, stopped
+        self._on_iteration, self._stopped = on_iteration, stopped
         self._walked = walked
         self._gain = 0.0 if walked is None else least_gain(walked.tree)
         self._policies: list[list[tuple[str, Entrant]]] = [[(RANDOM, RANDOM)] for _ in range(2)]
         self._sums = PairSums()
-        self._rounds: set[tuple[int, int]] = set()
-        """Played rounds of matches: iteration, and number."""
-        self._trained: dict[int, _Responses] = {}
-        """Responses by iteration."""
+        self._rounds: set[tuple[int, int]] = set()  # played rounds of matches: iteration, number
+        self._trained: dict[int, _Responses] = {}  # responses by iteration
         self.found: list[Iteration] = []
         self._begun, self._before = time.monotonic(), 0.0
 
@@ -184,14 +171,13 @@ class _Loop:
             mixture(
                 walked.tree,
                 player,
-                [self._tabular(player, who) for _, who in own[: len(shares)]],
+                [policy_of(walked, player, who) for _, who in own[: len(shares)]],
                 shares,
             )
             for player, (own, shares) in enumerate(zip(self._policies, mixtures, strict=True))
         )
 
     def _take(self) -> None:
-        """Restore from the record."""
         counts = [1, 1]
         for place, line in enumerate(self._record.lines[1:], 1):
             self._record.check(place, self._follows(line, counts))
@@ -344,13 +330,9 @@ class _Loop:
     def _bound(self, number: int) -> None:
         """Measure the previous iteration by its responses' gains in the matches since."""
         mixtures = self._trained[number].mixtures
-        gains, margin = self._gains_of(mixtures)
+        gains, margin = gains_of(self._sums, self.counts, mixtures)
         payoffs = self._sums.payoffs(tuple(map(len, mixtures)))
         self._keep(number, mixtures, gains, payoffs, margin, False)
-
-    def _gains_of(self, mixtures: Mixtures) -> tuple[Numbers, float]:
-        """Return [2] gains of responses that joined since, and the margin of their sum."""
-        return gains_of(self._sums, self.counts, mixtures)
 
     def _keep(
         self,
@@ -368,19 +350,13 @@ class _Loop:
 
     def _note(self, found: Iteration) -> None:
         self.found.append(found)
-        if self._told is not None:
-            self._told(found)
+        if self._on_iteration is not None:
+            self._on_iteration(found)
 
     def _seconds(self) -> dict[str, float]:
         return {"seconds": self._before + time.monotonic() - self._begun}
 
     def _scale(self) -> float:
-        """Return the reward scale of training: mean returns become about 1."""
         variances = self._sums.variances(self.counts)
         largest = float(np.sqrt(variances + self._sums.payoffs(self.counts) ** 2).max())
-        return float(np.clip(1.0 / largest, 1e-3, 10.0)) if largest > 0.0 else 1.0
-
-    def _tabular(self, player: int, who: Entrant) -> Numbers:
-        """Return a policy [I_p, A] of the tree."""
-        assert self._walked is not None
-        return policy_of(self._walked, player, who)
+        return scale_of(largest)

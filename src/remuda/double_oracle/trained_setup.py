@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, Self
 
 from remuda.analysis.exact_play import WalkedGame, walked_game
 from remuda.analysis.trees import OVER
 from remuda.double_oracle.games import check_played
+from remuda.double_oracle.iterations import Setup
 from remuda.double_oracle.meta_solvers import ZERO_SUM, check_zero_sum
 from remuda.double_oracle.oracle_game import name_of
 from remuda.double_oracle.oracles import OracleSettings, SeatedTarget, config_of
@@ -20,56 +18,32 @@ from remuda.envs.registry import RANDOM, make_env
 from remuda.errors import ConfigError, UsageError
 from remuda.exploiting.matches import Lineup, play_lineups
 from remuda.exploiting.target import Target, agents_of
+from remuda.exploiting.training import check_whole
 from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.types import Numbers
 
-Numbers = npt.NDArray[np.float64]
-MATCHES = 2000
-"""Matches of each pair before the extra ones for pairs in the mixtures."""
-TOLERANCE = 1e-4
-"""Allowed error of constant sums of returns, as a share of their range: returns are rounded."""
-TRIED = 64
-"""Matches that detect games that are not zero-sum."""
+MATCHES = 2000  # matches of each pair before the extra ones for pairs in the mixtures
+TOLERANCE = 1e-4  # spread of constant sums as a share of their range: returns are rounded
+TRIED = 64  # matches that detect games that are not zero-sum
 
 
 @dataclass(frozen=True)
-class TrainedSetup:
+class TrainedSetup(Setup):
     """All settings that determine the iterations, except for how long training takes."""
 
-    game: str
-    options: Mapping[str, Any]
-    meta_solver: str = "nash"
     seed: int = 0
     matches: int = MATCHES
     oracles: OracleSettings = field(default_factory=OracleSettings)
 
     @property
-    def algorithm(self) -> str:
+    def oracle(self) -> str:
         """The oracles' algorithm."""
         return str(self.oracles.policy.get("algorithm", "ppo"))
 
-    def description(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {
-            "oracle": self.algorithm,
-            "game": self.game,
-            "options": dict(self.options),
-            "meta_solver": self.meta_solver,
-            "seed": self.seed,
-            "matches": self.matches,
-            "oracles": self.oracles.plain(),
-        }
-
-    @staticmethod
-    def of(description: Mapping[str, Any]) -> TrainedSetup:
+    @classmethod
+    def of(cls, description: Mapping[str, Any]) -> Self:
         """Return the setup of a description."""
-        return TrainedSetup(
-            description["game"],
-            description["options"],
-            description["meta_solver"],
-            description["seed"],
-            description["matches"],
-            OracleSettings.of(description["oracles"]),
-        )
+        return super().of({**description, "oracles": OracleSettings(**description["oracles"])})
 
 
 def _walked(setup: TrainedSetup) -> WalkedGame | None:
@@ -101,14 +75,10 @@ def check_setup(setup: TrainedSetup) -> WalkedGame | None:
             f"{setup.game} has {len(agents)} agents; oracles are trained for games of two"
         )
     oracles = setup.oracles
-    for name, value, least in (
-        ("matches", setup.matches, 2),
-        ("candidates", oracles.candidates, 1),
-        ("trials", oracles.trials, 2),
-        ("seed", setup.seed, 0),
-    ):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise UsageError(f"{name}: a whole number, {least} at least; this is {value!r}")
+    check_whole("matches", setup.matches, 2)
+    check_whole("candidates", oracles.candidates, 1)
+    check_whole("trials", oracles.trials, 2)
+    check_whole("seed", setup.seed, 0)
     if oracles.seconds is None and oracles.turns is None:
         raise UsageError("say how long oracles are trained: seconds, or turns")
     walked = _walked(setup)

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remuda.analysis.payoff import Numbers
 from remuda.errors import UsageError
 from remuda.evolution.gaussian_process import GaussianProcess, fit_kernel
 from remuda.evolution.numbers import Evolvable, from_units, to_units
+from remuda.types import Numbers
 
 MOST = 100
 """Most trials used, the newest: work grows with their third power."""

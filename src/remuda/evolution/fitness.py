@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.payoff import Numbers
 from remuda.errors import UsageError
-from remuda.types import Bools
+from remuda.types import Bools, Numbers
 
 LEAST = 10
 """Least returns to judge a policy by: the deviation of fewer may be 0 by chance."""

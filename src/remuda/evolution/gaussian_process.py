@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remuda.analysis.payoff import Numbers
+from remuda.types import Numbers
 
 
 @dataclass(frozen=True)

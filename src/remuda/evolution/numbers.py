@@ -10,11 +10,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.payoff import Numbers
 from remuda.config import PolicyConfig
 from remuda.errors import ConfigError, UsageError
 from remuda.hyperparameters import values_of
 from remuda.live_hyperparameters import checked_values
+from remuda.types import Numbers
 
 AtBounds = Literal["reflect", "clip"]
 """Treatment of values beyond a bound: `reflect` mirrors them, on the number's scale, so that none

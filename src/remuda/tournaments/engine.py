@@ -10,33 +10,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from remuda.actor.actor import Actor
 from remuda.envs.registry import GAMES, Game, find_game, make_env
 from remuda.evaluation import Limits
 from remuda.rng import libraries_kept, seed_libraries
 from remuda.runtime.host import threads
-from remuda.scoreboard import Scoreboard
-from remuda.tournaments.entrants import Entrant, Player, with_rates
+from remuda.tournaments.entrants import Entrant, Player, TournamentSetup, with_rates
 from remuda.tournaments.record import MatchResults, RecordedResults, keep_weights
-from remuda.tournaments.schedule import Numbers, Schedule
-from remuda.tournaments.seats import TournamentSeats
-from remuda.tournaments.setup import TournamentSetup
-from remuda.tournaments.workers import Workers, useful_processes
-from remuda.types import AgentSpec, Integers
+from remuda.tournaments.schedule import Schedule
+from remuda.tournaments.workers import Workers, play_here, useful_processes
+from remuda.types import AgentSpec, Integers, Numbers
 
-COPIES = 1024
-"""Most copies of one of Remuda's own games, whose worlds are arrays."""
-OBJECTS = 100
-"""Most copies of any other game, which may have an object for each."""
-OBSERVATIONS = 1 << 29
-"""Most bytes of all agents' observations, about."""
+COPIES = 1024  # most copies of one of Remuda's own games, whose worlds are arrays
+OBJECTS = 100  # most copies of any other game, which may have an object for each
+OBSERVATIONS = 1 << 29  # most bytes of all agents' observations, about
 
 
 @dataclass(frozen=True)
@@ -48,8 +41,7 @@ class Played:
     matches: Integers
     done: int
     wanted: int
-    cut: str
-    """The reason for missing matches: `interrupted` or `the time was up`; empty: none."""
+    cut: str  # the reason for missing matches: `interrupted` or `the time was up`; empty: none
 
 
 def play(
@@ -88,8 +80,7 @@ class OpenTournament:
     schedule: Schedule
     results: MatchResults
     processes: int | None
-    held: ExitStack
-    """Ends the processes that play."""
+    held: ExitStack  # ends the processes that play
     _workers: list[Workers] = field(default_factory=list)
 
     def play(
@@ -102,12 +93,28 @@ class OpenTournament:
         count = self.processes or useful_processes(len(numbers), number)
         if count > 1 and not self._workers:
             made = Workers(self.setup, self.schedule.episodes, count)
-            self._workers.append(self.held.enter_context(made))
+            self._workers.append(self.held.enter_context(closing(made)))
         elif self._workers:
             self._workers[0].grow(count)
         if self._workers:
             return self._workers[0].play(numbers, self.results, limits, wanted, number)
-        return _play(self, numbers, limits, wanted, min(len(numbers), number))
+        return self._play_here(numbers, limits, wanted, number)
+
+    def _play_here(self, numbers: Integers, limits: Limits, wanted: int, copies: int) -> str:
+        seed_libraries(self.setup.seed, "tournament")
+        cut, begun, done = "", time.monotonic(), self.results.done
+
+        def stopped() -> bool:
+            nonlocal cut
+            if not cut and limits.reached(time.monotonic() - begun):
+                cut = "interrupted" if limits.interrupted() else "the time was up"
+            return bool(cut)
+
+        def watch(closed: int) -> None:
+            limits.watch(done + closed, wanted)
+
+        whole = (self.setup, self.schedule, numbers, self.results, copies)
+        return cut if play_here(*whole, stopped, watch) < len(numbers) else ""
 
     def played(self, wanted: int, cut: str) -> Played:
         """Return the results of the matches so far."""
@@ -141,7 +148,7 @@ def open_tournament(
         description |= {**(more or {}), "episodes": episodes, "asked": dict(asked or {})}
         results = RecordedResults(schedule, env.num_agents, directory, description)
     with (
-        results,
+        closing(results),
         libraries_kept(),
         threads(1),
     ):  # as actors play; more of them fight on a busy machine
@@ -163,27 +170,3 @@ def copies_for(game: Game, agents: Sequence[AgentSpec], players: Sequence[Entran
     most = COPIES if game.name in GAMES else OBJECTS
     seen = sum(int(np.prod(agent.observation_space.shape or (1,))) for agent in agents)
     return max(1, min(most, OBSERVATIONS // max(4 * numbers * seen, 1)))
-
-
-def _play(opened: OpenTournament, left: Integers, limits: Limits, wanted: int, copies: int) -> str:
-    """Play these matches; return the reason for missing ones, or nothing."""
-    setup, results = opened.setup, opened.results
-    seed_libraries(setup.seed, "tournament")
-    env = make_env(setup.game, copies, **setup.options)
-    env.check = setup.check
-    whole = (opened.schedule, left, results, setup.seed)
-    seats = TournamentSeats(env, opened.game, *whole)
-    row = Scoreboard(("tournament",)).play()
-    actor = Actor(env, seats, row, seats.seeds, check=setup.check)
-    cut, begun, done = "", time.monotonic(), results.done
-    try:
-        while not seats.done:
-            if not cut and limits.reached(time.monotonic() - begun):
-                cut = "interrupted" if limits.interrupted() else "the time was up"
-                seats.end_dealing()
-            actor.turn()
-            results.flush(now=False)
-            limits.watch(done + seats.closed, wanted)
-    finally:
-        actor.finish()
-    return cut if seats.closed < len(left) else ""

@@ -1,10 +1,11 @@
-"""Entrants of a tournament: each has one policy, or several that take turns on its seats."""
+"""Entrants and settings of a tournament, which determine all of its matches."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from remuda.config import Config, load_config
@@ -22,12 +23,10 @@ class Player:
 
     spec: PolicySpec
     snapshot: Snapshot
-    agent: AgentSpec
-    """The agent that it was trained as, or one like it."""
+    agent: AgentSpec  # the agent that it was trained as, or one like it
 
 
-Entrant = Player | str
-"""A trained policy, or the name of a scripted one."""
+Entrant = Player | str  # a trained policy, or the name of a scripted one
 
 
 @dataclass(frozen=True)
@@ -35,13 +34,59 @@ class Participant:
     """A named entrant with its policies."""
 
     name: str
-    members: tuple[tuple[Entrant, ...], ...]
-    """Policies by seat, in turn from match to match; empty: the seat is reserved."""
+    members: tuple[tuple[Entrant, ...], ...]  # by seat, in turn; empty: the seat is reserved
 
     def summary(self) -> list[dict[str, object]]:
         """Return the distinct members as plain data, in order."""
         found = {id(who): who for seat in self.members for who in seat}
         return [_summary(who) for who in found.values()]
+
+
+@dataclass(frozen=True)
+class TournamentSetup:
+    """The entrants, game and settings of a tournament."""
+
+    game: str
+    options: Mapping[str, Any]
+    participants: tuple[Participant, ...]
+    seed: int = 0
+    sampled: bool = False  # explore with the final exploration rate; else greedy
+    check: bool = True  # validate the environment's output
+    taken: Mapping[str, str] = field(default_factory=dict)  # by agent, its seat's scripted policy
+
+    def taken_seats(self, agents: Sequence[str]) -> dict[int, str]:
+        """Return the scripted policy of each reserved seat."""
+        for agent in self.taken:
+            if agent not in agents:
+                raise UsageError(
+                    f"scripted: {self.game} has no agent {agent!r}; it has {', '.join(agents)}"
+                )
+        if agents and len(self.taken) == len(agents):
+            raise UsageError(f"scripted: it takes every seat of {self.game}; leave one free")
+        return {seat: self.taken[name] for seat, name in enumerate(agents) if name in self.taken}
+
+    def description(self, agents: Sequence[str]) -> dict[str, Any]:
+        """Return plain data."""
+        plain: dict[str, Any] = {
+            "tournament": 1,
+            "game": self.game,
+            "options": dict(self.options),
+            "agents": list(agents),
+            "entrants": [
+                {"name": each.name, "members": each.summary()} for each in self.participants
+            ],
+            "seed": self.seed,
+            "sampled": self.sampled,
+        }
+        if self.taken:
+            plain["scripted"] = dict(self.taken)
+        return plain
+
+    def digest(self, until: str = "") -> str:
+        """Return eight characters that identify the tournament."""
+        plain = self.description(()) | ({"until": until} if until else {})
+        text = json.dumps(plain, default=str, sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 
 def of_entrants(

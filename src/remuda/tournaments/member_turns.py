@@ -17,12 +17,9 @@ import numpy as np
 from remuda.kernels import njit
 from remuda.types import Bools, Integers
 
-TRIES = 20_000
-"""Most choices of a member tried for one match."""
-FAR = 1 << 40
-"""The cost of avoidably seating a policy twice in one match."""
-STEEP = 6
-"""A pair that is one meeting further ahead costs 2**STEEP times as much."""
+TRIES = 20_000  # most choices of a member tried for one match
+FAR = 1 << 40  # the cost of avoidably seating a policy twice in one match
+STEEP = 6  # a pair that is one meeting further ahead costs 2**STEEP times as much
 
 
 class MemberTurns:
@@ -38,7 +35,6 @@ class MemberTurns:
     """
 
     def __init__(self, seats: Sequence[Sequence[int]]) -> None:
-        """Start without matches."""
         count = len(seats)
         lengths = np.array([len(each) for each in seats], np.int64)
         members: Integers = np.full((count, int(lengths.max())), -1, np.int64)

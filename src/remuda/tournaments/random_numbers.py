@@ -17,8 +17,7 @@ from remuda.types import Integers
 
 Keys = npt.NDArray[np.uint64]
 GOLDEN = 0x9E3779B97F4A7C15
-CALL, TURN = 1 << 16, 1 << 24
-"""Strides of the counter for a call and a turn: their numbers never collide."""
+CALL, TURN = 1 << 16, 1 << 24  # strides of the counter: numbers of calls and turns differ
 
 
 @njit(cache=True)
@@ -75,11 +74,7 @@ class MatchRandom(np.random.Generator):
         shape = _shape(size) if out is None else out.shape
         if not self._are_rows(shape):
             return super().random(size, dtype, out)
-        drawn = self._drawn(shape)
-        if out is None:
-            return drawn.astype(dtype, copy=False)
-        out[...] = drawn
-        return out
+        return _written(self._drawn(shape), dtype, out)
 
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
         """Draw uniform numbers between bounds."""
@@ -94,11 +89,7 @@ class MatchRandom(np.random.Generator):
         if not self._are_rows(shape):
             return super().standard_normal(size, dtype, out)
         radius = np.sqrt(-2.0 * np.log1p(-self._drawn(shape)))
-        drawn = radius * np.cos(2.0 * np.pi * self._drawn(shape))
-        if out is None:
-            return drawn.astype(dtype, copy=False)
-        out[...] = drawn
-        return out
+        return _written(radius * np.cos(2.0 * np.pi * self._drawn(shape)), dtype, out)
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         """Draw normal numbers."""
@@ -143,6 +134,13 @@ class MatchSeeds(np.random.Generator):
     def integers(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG002 - as the actor asks
         """Return seeds of 63 bits: [num_envs] int64."""
         return (self._matches >> np.uint64(1)).astype(np.int64)
+
+
+def _written(drawn: Any, dtype: Any, out: Any) -> Any:
+    if out is None:
+        return drawn.astype(dtype, copy=False)
+    out[...] = drawn
+    return out
 
 
 def _shape(size: Any) -> tuple[int, ...]:

@@ -18,7 +18,6 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -30,32 +29,21 @@ from remuda.population.ledger import MATCH, LedgerFile, header_of, read_records,
 from remuda.population.records import SCRIPTED
 from remuda.publish.snapshot import Snapshot
 from remuda.tournaments.entrants import weights_digest
-from remuda.tournaments.schedule import Numbers, Schedule
-from remuda.types import Array, Bools, Floats, Integers
+from remuda.tournaments.schedule import Schedule
+from remuda.types import Array, Bools, Floats, Integers, Numbers
 
 DESCRIPTION, LEDGER = "tournament.json", "ledger.bin"
-FLUSHED_EVERY = 0.1
-"""Most seconds before finished matches are appended."""
+FLUSHED_EVERY = 0.1  # most seconds before finished matches are appended
 WEIGHTS = "weights.npz"
-KEPT_BYTES = 1 << 28
-"""Largest size of the players' weights that are saved too."""
-FREE = ("episodes", "asked")
-"""Settings that may differ on resume."""
-
-
-MOST_MATCHES = 100_000_000
-"""Most matches whose returns are held in one array."""
+KEPT_BYTES = 1 << 28  # largest size of the players' weights that are saved too
+FREE = ("episodes", "asked")  # settings that may differ on resume
+MOST_MATCHES = 100_000_000  # most matches whose returns are kept
 
 
 class MatchResults:
-    """The returns of all finished matches, by number; a context manager.
-
-    If the schedule knows the number of matches, returns are an array by number; else numbers are
-    kept beside returns.
-    """
+    """The returns of all finished matches, by number."""
 
     def __init__(self, schedule: Schedule, num_seats: int) -> None:
-        """Allocate memory."""
         if schedule.num_matches > MOST_MATCHES:
             seatings = schedule.num_matches // schedule.episodes
             raise UsageError(
@@ -64,22 +52,16 @@ class MatchResults:
                 f"give at most {MOST_MATCHES // seatings:,} for each, or say until when to play"
             )
         self._schedule = schedule
-        self._over: Bools = np.zeros(schedule.num_matches, np.bool_)
-        self._returns: Floats = np.full((schedule.num_matches, num_seats), np.nan, np.float32)
-        self._is_open = schedule.episodes == 0
         self._numbers: list[Integers] = [np.zeros(0, np.int64)]
         self._parts: list[Floats] = [np.zeros((0, num_seats), np.float32)]
 
     @property
     def done(self) -> int:
         """The number of finished matches."""
-        return sum(map(len, self._numbers)) if self._is_open else int(self._over.sum())
+        return sum(map(len, self._numbers))
 
     def played(self) -> tuple[Integers, Floats]:
         """Return the numbers of finished matches [M], in order, and their returns [M, S]."""
-        if not self._is_open:
-            numbers: Integers = np.flatnonzero(self._over)
-            return numbers, self._returns[numbers]
         numbers, returns = np.concatenate(self._numbers), np.concatenate(self._parts)
         numbers, order = np.unique(numbers, return_index=True)
         self._numbers, self._parts = [numbers], [returns[order]]
@@ -90,9 +72,8 @@ class MatchResults:
         return self._schedule.by_seating(*self.played())
 
     def left(self) -> Integers:
-        """Return the numbers of unfinished matches, in order; none of an open schedule."""
-        left: Integers = np.flatnonzero(~self._over)
-        return left
+        """Return the numbers of unfinished matches, in order; none without a number of episodes."""
+        return self.left_of(np.arange(self._schedule.num_matches))
 
     def left_of(self, numbers: Integers) -> Integers:
         """Return those of these numbers whose matches are unfinished, in order."""
@@ -101,31 +82,15 @@ class MatchResults:
 
     def add(self, numbers: Integers, versions: Integers, returns: Floats, truncated: Bools) -> None:  # noqa: ARG002
         """Store finished matches: numbers [M], returns [M, S]."""
-        if self._is_open:
-            self._numbers.append(numbers.astype(np.int64))
-            self._parts.append(returns.astype(np.float32))
-        else:
-            self._returns[numbers], self._over[numbers] = returns, True
+        self._numbers.append(numbers.astype(np.int64))
+        self._parts.append(returns.astype(np.float32))
 
     def flush(self, now: bool = True) -> None:
         """Do nothing: memory needs no flush."""
 
     def close(self) -> None:
-        """Do nothing."""
-
-    def __enter__(self) -> MatchResults:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self.flush()
-        finally:
-            self.close()
+        """Flush, and release what is held."""
+        self.flush()
 
 
 class RecordedResults(MatchResults):
@@ -142,7 +107,6 @@ class RecordedResults(MatchResults):
     def __init__(
         self, schedule: Schedule, num_seats: int, directory: Path, description: Mapping[str, Any]
     ) -> None:
-        """Open or create a directory."""
         super().__init__(schedule, num_seats)
         self._path, self._seats = directory, num_seats
         self._names = [each["name"] for each in description["entrants"]]
@@ -170,10 +134,13 @@ class RecordedResults(MatchResults):
             ) from None
 
     def close(self) -> None:
-        """Release the directory."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        """Flush, and release the directory."""
+        try:
+            self.flush()
+        finally:
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
 
     def add(self, numbers: Integers, versions: Integers, returns: Floats, truncated: Bools) -> None:
         """Store finished matches; the next `flush` writes them."""
@@ -237,8 +204,8 @@ class RecordedResults(MatchResults):
             records = read_records(path)[1]
             numbers = records["number"]
             fits = (records["kind"] == MATCH) & (numbers >= 0)
-            if not self._is_open:
-                fits &= numbers < len(self._over)
+            if self._schedule.episodes:
+                fits &= numbers < self._schedule.num_matches
             records = records[fits]
             known = self._schedule.entrants_of(records["number"]) == records["policy"]
             if not known.all():

@@ -12,14 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from remuda.analysis.returns import balanced, known, standard_error
 from remuda.tournaments.entrants import Entrant, Participant
 from remuda.tournaments.member_turns import MemberTurns
-from remuda.types import Floats, Integers
-
-Numbers = npt.NDArray[np.float64]
+from remuda.types import Floats, Integers, Numbers
 
 
 class Schedule:
@@ -32,14 +29,12 @@ class Schedule:
         episodes: int,
         taken: Mapping[int, str] | None = None,
     ) -> None:
-        """Find the seatings."""
         self.episodes, self._seats = episodes, num_seats
         taken = dict(taken or {})
         count = len(participants)
+        # The D seats of entrants, and the number of each other seat's taker.
         self.dealt = tuple(seat for seat in range(num_seats) if seat not in taken)
-        """The D seats of entrants."""
         takers = {seat: count + number for number, seat in enumerate(taken)}
-        """The number of each reserved seat's taker, after those of the entrants."""
         self.cells: Integers = np.zeros((count, count, len(self.dealt)), np.int64)
         """[N, N, D]: the seating with the row on this seat, among the column's."""
         numbers: dict[tuple[int, ...], int] = {}
@@ -52,8 +47,7 @@ class Schedule:
                     if seating not in numbers:
                         numbers[seating] = len(numbers)
                     self.cells[row, column, place] = numbers[seating]
-        self.seatings: Integers = np.array(list(numbers), np.int64)
-        """[I, S]: the entrant of each seat."""
+        self.seatings: Integers = np.array(list(numbers), np.int64)  # [I, S]: entrants by seat
         members_of: list[Sequence[Sequence[Entrant]]] = [each.members for each in participants]
         for taker, who in taken.items():
             members_of.append([(who,) if seat == taker else () for seat in range(num_seats)])

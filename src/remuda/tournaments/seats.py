@@ -29,8 +29,7 @@ from remuda.tournaments.random_numbers import Keys, MatchRandom, MatchSeeds, der
 from remuda.tournaments.schedule import Schedule
 from remuda.types import Bools, Floats, Integers, TurnResult
 
-KEPT_PASSES = 64
-"""Passes of different shapes to keep: each holds its layers' outputs."""
+KEPT_PASSES = 64  # passes of different shapes to keep: each holds its layers' outputs
 
 
 class Results(Protocol):
@@ -73,15 +72,13 @@ class TournamentSeats(StreamSeats):
         seed: int,
         part: int = 0,
     ) -> None:
-        """Deal the first matches."""
         self._schedule, self._results = schedule, results
         self.groups: Sequence[tuple[int, ...]] = env.turn_groups
         self.numbers: Integers = np.full(env.num_envs, -1, np.int64)
         """[num_envs]: the match that a copy plays; -1: none, and its game does not count."""
         self.seated: Integers = np.zeros((env.num_envs, env.num_agents), np.int64)
         """[num_envs, S]: the place of the policy on each seat."""
-        self.closed = 0
-        """Number of finished matches."""
+        self.closed = 0  # number of finished matches
         self._left, self._next, self._dealing = left, 0, True
         self._seed = int(make_rng(seed, "tournament").integers(2**63))
         keys: Keys = np.zeros(env.num_agents * env.num_envs, np.uint64)
@@ -90,8 +87,7 @@ class TournamentSeats(StreamSeats):
         self._matches: Keys = np.zeros(env.num_envs, np.uint64)
         self._part = (part,) if part else ()
         rest = make_rng(seed, "tournament", "rest", *self._part)
-        self.seeds = MatchSeeds(self._matches, rest)
-        """The source of the episodes' seeds."""
+        self.seeds = MatchSeeds(self._matches, rest)  # the source of the episodes' seeds
         self._copies: Integers = np.arange(env.num_envs)
         self._match_randoms: list[list[MatchRandom]] = [[] for _ in env.agents]
         kinds, groups = _policy_groups(env, schedule, keys, turns, rest)

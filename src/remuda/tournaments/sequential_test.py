@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from remuda.analysis.next_matches import Question
-from remuda.analysis.payoff import Numbers, Payoffs
+from remuda.analysis.payoff import Payoffs
+from remuda.types import Numbers
 
-EVEN = 4
-"""Greater values divide the error probability more evenly; see `share_of`."""
+EVEN = 4  # greater values divide the error probability more evenly; see `share_of`
 
 
 def share_of(look: int) -> float:
@@ -36,12 +36,9 @@ def share_of(look: int) -> float:
 class LookResult:
     """The result of a look."""
 
-    words: str
-    """The answer."""
-    sure: float
-    """0 to 1: the least confidence over this look and all before it."""
-    unsure: str
-    """The least certain comparison, as `a before b (71.0% sure)`."""
+    words: str  # the answer
+    sure: float  # 0 to 1: the least confidence over this look and all before it
+    unsure: str  # the least certain comparison, as `a before b (71.0% sure)`
 
 
 def in_words(sure: float) -> str:

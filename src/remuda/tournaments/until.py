@@ -15,7 +15,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +32,16 @@ from remuda.population.ledger import read_records
 from remuda.population.ratings import sides_of
 from remuda.rng import make_rng
 from remuda.tournaments.engine import OpenTournament, Played, open_tournament
+from remuda.tournaments.entrants import TournamentSetup
 from remuda.tournaments.record import LEDGER
 from remuda.tournaments.sequential_test import answer_at_look
-from remuda.tournaments.setup import TournamentSetup
 from remuda.types import AgentSpec, Integers
 
 ROUNDS = "rounds.jsonl"
-GROWTH = 0.5
-"""Matches of a round as a share of all before it."""
-LOOKED_AT = 8
-"""Least matches of each pair before the first look."""
-SPENT = "the matches were spent"
-"""The reason for an end without an answer."""
-MATCHES = 1_000_000
-"""Default limit of matches."""
+GROWTH = 0.5  # matches of a round as a share of all before it
+LOOKED_AT = 8  # least matches of each pair before the first look
+SPENT = "the matches were spent"  # the reason for an end without an answer
+MATCHES = 1_000_000  # default limit of matches
 
 
 @dataclass(frozen=True)
@@ -54,28 +50,16 @@ class Look:
 
     rounds: int
     matches: int
-    words: str
-    """The answer."""
-    sure: float
-    """0 to 1: the least confidence over this look and all before it."""
-    wanted: float
-    """The confidence to reach, 0 to 1."""
-    reached: bool
-    """True once it is reached; never within a round."""
-    unsure: str
-    """The least certain comparison, in words."""
+    words: str  # the answer
+    sure: float  # 0 to 1: the least confidence over this look and all before it
+    wanted: float  # the confidence to reach, 0 to 1
+    reached: bool  # True once it is reached; never within a round
+    unsure: str  # the least certain comparison, in words
 
     def as_summary(self) -> dict[str, object]:
         """Return plain data."""
-        return {
-            "rounds": self.rounds,
-            "matches": self.matches,
-            "answer": self.words,
-            "sure": self.sure,
-            "wanted": self.wanted,
-            "reached": self.reached,
-            "unsure": self.unsure,
-        }
+        found = asdict(self)
+        return {"answer": found.pop("words"), **found}
 
 
 def play_until(
@@ -85,7 +69,7 @@ def play_until(
     asked: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
     most: int = MATCHES,
-    told: Callable[[Look], None] | None = None,
+    on_look: Callable[[Look], None] | None = None,
     copies: int | None = None,
     processes: int | None = 1,
 ) -> tuple[Played, Look | None]:
@@ -116,8 +100,8 @@ def play_until(
                 break
             if rounds.number:
                 look = rounds.look()
-                if told is not None:
-                    told(look)
+                if on_look is not None:
+                    on_look(look)
                 if look.reached:
                     break
             if not rounds.plan(lambda: limits.reached(time.monotonic() - begun)):
@@ -178,10 +162,8 @@ class _Rounds:
         self._names = tuple(each.name for each in opened.setup.participants)
         self._seed = opened.setup.seed
         schedule = opened.schedule
-        self._counts: Integers = np.zeros(len(schedule.seatings), np.int64)
-        """[I]: planned matches by seating."""
-        self.number = 0
-        """Planned rounds."""
+        self._counts: Integers = np.zeros(len(schedule.seatings), np.int64)  # [I]: planned matches
+        self.number = 0  # planned rounds
         for line in _read_rounds(self._path, len(self._counts)):
             self._counts[line["seatings"]] += np.array(line["matches"], np.int64)
             self.number += 1
@@ -221,11 +203,9 @@ class _Rounds:
         return Look(
             rounds=self.number,
             matches=self._opened.results.done,
-            words=found.words,
-            sure=found.sure,
             wanted=self._wanted,
             reached=over and found.sure >= self._wanted,
-            unsure=found.unsure,
+            **asdict(found),
         )
 
     def may_look(self) -> bool:
@@ -302,7 +282,6 @@ def _read_rounds(path: Path | None, seatings: int | None = None) -> list[dict[st
 
 
 def _is_round(read: object, seatings: int | None) -> bool:
-    """Return whether a line is a valid round."""
     if not isinstance(read, dict):
         return False
     places, matches = read.get("seatings"), read.get("matches")

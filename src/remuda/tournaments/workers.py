@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -31,18 +31,15 @@ from remuda.pickled import add_pickles, pickles_in
 from remuda.rng import seed_libraries
 from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard
-from remuda.tournaments.entrants import with_rates
+from remuda.tournaments.entrants import TournamentSetup, with_rates
 from remuda.tournaments.record import MatchResults
 from remuda.tournaments.schedule import Schedule
 from remuda.tournaments.seats import TournamentSeats
-from remuda.tournaments.setup import TournamentSetup
 from remuda.types import Bools, Floats, Integers
 from remuda.user_code import naming_user_code
 
-GLANCE = 0.1
-"""Most seconds between two checks of the limits, and between two messages of a process."""
-ENDING = 10.0
-"""Seconds that a process has to end."""
+GLANCE = 0.1  # most seconds between two checks of the limits, and between two messages of a process
+ENDING = 10.0  # seconds that a process has to end
 
 
 @dataclass(frozen=True)
@@ -51,10 +48,8 @@ class WorkerShare:
 
     setup: TournamentSetup
     episodes: int
-    part: int
-    """The number of the process."""
-    pickles: Mapping[str, bytes]
-    """The code that the game and its options need."""
+    part: int  # the number of the process
+    pickles: Mapping[str, bytes]  # the code that the game and its options need
 
 
 class Workers:
@@ -69,7 +64,6 @@ class Workers:
     """
 
     def __init__(self, setup: TournamentSetup, episodes: int, count: int) -> None:
-        """Start them; they prepare in the background."""
         self._setup, self._episodes = setup, episodes
         self._lifeline = Lifeline()
         self._connections: list[Connection] = []
@@ -95,17 +89,6 @@ class Workers:
                 ) from None
             self._processes.append(started)
             theirs.close()
-
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def pids(self) -> list[int]:
@@ -214,14 +197,14 @@ def work(connection: Connection, share: WorkerShare) -> None:
             taken = setup.taken_seats([agent.name for agent in env.agents])
             schedule = Schedule(participants, env.num_agents, share.episodes, taken)
             while True:
-                told = connection.recv()
-                if told is not None:  # else it came too late to end anything
-                    numbers, copies = told
+                message = connection.recv()
+                if message is not None:  # else it came too late to end anything
+                    numbers, copies = message
                     results = _Sent(connection)
                     with naming_user_code():
-                        play_share(
-                            setup, schedule, numbers, results, copies, share.part, connection
-                        )
+                        # Any message meanwhile ends the dealing.
+                        whole = (setup, schedule, numbers, results, copies)
+                        play_here(*whole, partial(_received, connection), part=share.part)
                     results.flush()
                     connection.send(None)
         except (EOFError, ConnectionError):
@@ -243,34 +226,49 @@ def _tell(connection: Connection, words: str) -> None:
         connection.send(words)
 
 
-def play_share(
+def _received(connection: Connection) -> bool:
+    return connection.poll() and connection.recv() is None
+
+
+def play_here(
     setup: TournamentSetup,
     schedule: Schedule,
     numbers: Integers,
     results: MatchResults,
     copies: int,
-    part: int,
-    connection: Connection,
-) -> None:
-    """Play matches in this process, until all are over, or no more are to be started."""
+    stopped: Callable[[], bool],
+    watch: Callable[[int], None] = lambda closed: None,  # noqa: ARG005
+    part: int = 0,
+) -> int:
+    """Play matches in this process, and return how many were finished.
+
+    - `copies`: most copies of the game.
+    - `stopped`: called before each turn; after True no match is started.
+    - `watch`: called after each turn with the number of finished matches.
+    - `part`: distinguishes the draws of user-made scripted policies in several processes.
+    """
     if not len(numbers):
-        return
+        return 0
     env = make_env(setup.game, min(copies, len(numbers)), **setup.options)
     env.check = setup.check
     game = find_game(setup.game)
-    whole = (schedule, numbers, results, setup.seed, part)
-    seats = TournamentSeats(env, game, *whole)
+    seats = TournamentSeats(env, game, schedule, numbers, results, setup.seed, part)
     row = Scoreboard(("tournament",)).play()
     actor = Actor(env, seats, row, seats.seeds, check=setup.check)
     try:
         while not seats.done:
-            if connection.poll():
-                connection.recv()
+            if stopped():
                 seats.end_dealing()
             actor.turn()
             results.flush(now=False)
+            watch(seats.closed)
     finally:
         actor.finish()
+        env.close()
+    return seats.closed
+
+
+ROUNDS_EACH = 4  # least matches of each copy that make a process worth its start
 
 
 def useful_processes(matches: int, copies: int) -> int:
@@ -278,15 +276,8 @@ def useful_processes(matches: int, copies: int) -> int:
     return max(1, min(available_cores(), matches // (ROUNDS_EACH * copies)))
 
 
-ROUNDS_EACH = 4
-"""Least matches of each copy that make a process worth its start."""
-
-
 def available_cores() -> int:
     """Return the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-__all__: Sequence[str] = ("WorkerShare", "Workers", "available_cores", "useful_processes", "work")

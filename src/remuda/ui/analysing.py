@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from remuda.analysis.match_counts import count_matches
-from remuda.analysis.payoff import Payoffs
+from remuda.analysis.payoff import Payoffs, count_matches
 from remuda.analysis.population_report import Analysis
 from remuda.analysis.population_report import analyse as analyse_payoffs
 from remuda.analysis.several_runs import RunSpread, Several

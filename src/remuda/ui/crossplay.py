@@ -13,8 +13,8 @@ from remuda.envs.registry import find_game
 from remuda.errors import ConfigError, UsageError
 from remuda.saved import Reference, SavedPolicies
 from remuda.saved_games import check_not_both, game_of_runs, is_meant_of_run, open_runs
+from remuda.tournaments.entrants import TournamentSetup
 from remuda.tournaments.record import read_description
-from remuda.tournaments.setup import TournamentSetup
 from remuda.ui.numbers import distinct
 
 TOURNAMENTS = Path("runs/tournaments")

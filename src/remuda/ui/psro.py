@@ -18,8 +18,8 @@ from remuda.checkpoint.names import claimed_directory
 from remuda.config import PolicyConfig
 from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.metrics import View
-from remuda.double_oracle.exact import ORACLE, ExactSetup, run_exact
-from remuda.double_oracle.iterations import INTERRUPTED, DoubleOracle, Iteration
+from remuda.double_oracle.exact import ExactSetup, run_exact
+from remuda.double_oracle.iterations import INTERRUPTED, ORACLE, DoubleOracle, Iteration
 from remuda.double_oracle.meta_solvers import SUPPORT
 from remuda.double_oracle.oracles import TRIALS, OracleSettings
 from remuda.double_oracle.record import LINES, description_of

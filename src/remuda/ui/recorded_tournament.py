@@ -15,9 +15,8 @@ from remuda.errors import CheckpointError, RunDirectoryError, UsageError
 from remuda.publish.snapshot import Snapshot
 from remuda.saved import SavedPolicies
 from remuda.saved_weights import load_run
-from remuda.tournaments.entrants import Entrant, Player, weights_digest
+from remuda.tournaments.entrants import Entrant, Player, TournamentSetup, weights_digest
 from remuda.tournaments.record import kept_weights, read_description
-from remuda.tournaments.setup import TournamentSetup
 from remuda.types import Floats
 
 Key = tuple[str, int, str]

@@ -15,7 +15,7 @@ from remuda.ui.arguments import validate
 from remuda.ui.commands.options import GameOptions, PrintOptions
 
 if TYPE_CHECKING:
-    from remuda.tournaments.setup import TournamentSetup
+    from remuda.tournaments.entrants import TournamentSetup
 
 ONE_OF_SEEDS = "train-one-of-seeds"
 """The unlisted command by which `remuda train --seeds` trains one seed in a process."""

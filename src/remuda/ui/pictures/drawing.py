@@ -22,8 +22,8 @@ from matplotlib.transforms import Bbox
 from remuda.coordinator.run_directory import write_file
 
 if TYPE_CHECKING:
-    from remuda.analysis.payoff import Numbers, Payoffs
-    from remuda.types import Integers
+    from remuda.analysis.payoff import Payoffs
+    from remuda.types import Integers, Numbers
 
 INK, QUIET, FAINT = "#33373d", "#666c75", "#e4e6e9"
 BLUE, ORANGE = "#3366b0", "#d9722e"
@@ -134,7 +134,7 @@ def write_pictures(
 
 def matches_in_words(payoffs: Payoffs) -> str:
     """Return the number of matches, or of meetings: `12,345 matches`."""
-    from remuda.analysis.match_counts import count_matches
+    from remuda.analysis.payoff import count_matches
 
     return count_matches(payoffs) or "payoffs that are known without matches"
 

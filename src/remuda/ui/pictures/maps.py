@@ -9,10 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Circle, Ellipse
 
 from remuda.analysis.mds import PolicyMap, payoff_map
-from remuda.analysis.payoff import Numbers, Payoffs
+from remuda.analysis.payoff import Payoffs
 from remuda.analysis.population_report import Analysis
 from remuda.analysis.sampling import draws
 from remuda.analysis.transitivity import Disc, disc, split
+from remuda.types import Numbers
 from remuda.ui.pictures.drawing import (
     BLUE,
     FAINT,

@@ -10,11 +10,11 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from remuda.analysis.pareto import UncertainFront, uncertain_front
-from remuda.analysis.payoff import Numbers
 from remuda.analysis.population_report import Analysis
 from remuda.analysis.rank import mean_payoff
 from remuda.analysis.sampling import draws
 from remuda.errors import UsageError
+from remuda.types import Numbers
 from remuda.ui.pictures.drawing import (
     BLUE,
     FEW,
