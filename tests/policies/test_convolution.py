@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from remuda.policies.networks import pictures
+from remuda.policies.networks import encoders
 from remuda.policies.networks.convolution import as_groups, by_torch, convolve
 from remuda.policies.networks.encoder import Image
-from remuda.policies.networks.pictures import Convolutions
+from remuda.policies.networks.encoders import Convolutions
 from support import drawn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -110,7 +110,7 @@ def test_features_are_those_of_torchs_convolutions(image, monkeypatch):
     errors, found = drawn(2, 5, encoder.width, seed=10), []
     for suits in (True, False):
         if not suits:
-            monkeypatch.setattr(pictures, "suits", lambda *_: False)
+            monkeypatch.setattr(encoders, "suits", lambda *_: False)
         features = encoder.features("tower", weights, inputs)
         gradients = torch.autograd.grad((features * errors).sum(), list(weights.values()))
         found.append([features, *gradients])

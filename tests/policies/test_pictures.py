@@ -11,8 +11,8 @@ from remuda.config import load_config
 from remuda.envs.adapters.spaces import observation_converter
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.compatibility import space_notes
+from remuda.policies.networks.encoders import guess_layout
 from remuda.policies.networks.layers import scaled
-from remuda.policies.networks.pictures import guess_layout
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import ParameterStack
 from remuda.types import AgentSpec

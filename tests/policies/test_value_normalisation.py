@@ -6,8 +6,7 @@ import torch
 
 from policies.made_rollouts import KINDS, fill, make_stack, room_for, some_lengths
 from remuda.experience.segments import AFTER
-from remuda.policies.advantages import generalised_advantages
-from remuda.policies.algorithms.credit import HORIZON
+from remuda.policies.advantages import HORIZON, generalised_advantages
 from remuda.policies.algorithms.fused import Fused
 from remuda.policies.stack import ParameterStack
 from remuda.policies.value_normalisation import (

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from remuda.policies.actions import Actions
     from remuda.policies.networks.encoder import Image
+    from remuda.policies.networks.encoders import Guess, ImagePart
     from remuda.policies.networks.layers import Scale
     from remuda.policies.networks.network import Network
-    from remuda.policies.networks.pictures import Guess, ImagePart
     from remuda.policies.selectors import ActionSelector
     from remuda.publish.training_state import TrainingLayout
 
@@ -124,7 +124,7 @@ class PolicySpec:
     def pictures(self) -> tuple[ImagePart, ...]:
         """Return the image parts: of three axes, or of two with pixels; else all of two axes."""
         from remuda.policies.networks.encoder import Image
-        from remuda.policies.networks.pictures import ImagePart
+        from remuda.policies.networks.encoders import ImagePart
 
         parts = self.parts or (Part("", 0, self.observation, self.scale != 1.0),)
         flat = [part for part in parts if len(part.shape) == 2]
@@ -152,7 +152,7 @@ class PolicySpec:
 
     def layout_of(self, part: Part) -> Guess:
         """Return the configured layout of an image, else the environment's, else a guess."""
-        from remuda.policies.networks.pictures import Guess, guess_layout
+        from remuda.policies.networks.encoders import Guess, guess_layout
 
         layout = self.layout if self.config.network.layout == "auto" else self.config.network.layout
         if len(part.shape) == 2:

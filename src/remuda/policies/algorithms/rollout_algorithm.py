@@ -18,10 +18,9 @@ from remuda.checkpoint.fitting import branch, whole
 from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.config import PolicyConfig, PPOConfig
 from remuda.experience.segments import AFTER, Rollout
-from remuda.policies.advantages import RunningReturns
+from remuda.policies.advantages import Credit, RunningReturns, credit_of, others_in, steps_of
 from remuda.policies.algorithms.algorithm import Algorithm, has_flag
 from remuda.policies.algorithms.autograd import Autograd, Minibatch
-from remuda.policies.algorithms.credit import Credit, credit_of, others_in, steps_of
 from remuda.policies.algorithms.fused import Fused, Workspace
 from remuda.policies.algorithms.objective import (
     LossCosts,

@@ -1,14 +1,158 @@
-"""The choice of an encoder: convolutions, or a user's module."""
+"""The choice of an encoder: convolutions of the images in observations, or a user's module."""
 
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
 
 from remuda.errors import ConfigError, ContractError
-from remuda.policies.networks.encoder import Encoder
+from remuda.policies.networks.convolution import as_groups, by_torch, convolve
+from remuda.policies.networks.encoder import Encoder, Image, Weights
 from remuda.policies.networks.lifted import lifted
-from remuda.policies.networks.pictures import Convolutions, PictureEncoder
+from remuda.policies.networks.products import suits
+
+
+class Convolutions(Encoder):
+    """Convolutions with activations; the K policies are groups of one convolution."""
+
+    def __init__(
+        self, layers: tuple[tuple[int, int, int], ...], activation: str, image: Image
+    ) -> None:
+        """Compute shapes of layers (channels, kernel, stride); raise ContractError if too small."""
+        self._layers, self._activation, self._image = layers, activation, image
+        self._parameters: list[tuple[int, ...]] = []
+        self.work = 0
+        channels, height, width = image.channels * image.frames, image.height, image.width
+        for i, (out, kernel, stride) in enumerate(layers):
+            if kernel > min(height, width):
+                raise ContractError(
+                    f"network.convolutions: layer {i} has a kernel of {kernel}, and what it sees "
+                    f"is {height} x {width}"
+                )
+            self._parameters.append((out, channels, kernel, kernel))
+            height, width = ((size - kernel) // stride + 1 for size in (height, width))
+            self.work += height * width * out * channels * kernel * kernel
+            channels = out
+        self.width = channels * height * width
+
+    def layers(self, tower: str) -> tuple[str, ...]:
+        return tuple(f"{tower}_conv{i}" for i in range(len(self._layers)))
+
+    def shapes(self, tower: str) -> dict[str, tuple[int, ...]]:
+        """Return weights [channels, input channels, kernel, kernel] and biases [1, channels]."""
+        found: dict[str, tuple[int, ...]] = {}
+        for layer, shape in zip(self.layers(tower), self._parameters, strict=True):
+            found |= {f"{layer}.weight": shape, f"{layer}.bias": (1, shape[0])}
+        return found
+
+    def features(self, tower: str, weights: Weights, inputs: Tensor) -> Tensor:
+        parts = [
+            (weights[f"{layer}.weight"], weights[f"{layer}.bias"], stride)
+            for layer, (_, _, stride) in zip(self.layers(tower), self._layers, strict=True)
+        ]
+        image, (policies, batch, _) = self._image, inputs.shape
+        size = (image.frames, image.height, image.width, image.channels)
+        if image.channels_last:
+            x = inputs.view(policies, batch, *size).movedim(2, 4)
+        else:
+            x = inputs.view(policies, batch, size[0] * size[3], *size[1:3]).movedim(2, 4)
+        x = x.reshape(policies, batch, *size[1:3], -1)
+        if suits(inputs, *(each for weight, bias, _ in parts for each in (weight, bias))):
+            for weight, bias, stride in parts:
+                x = convolve(x, weight, bias, stride, self._activation)
+            return x.movedim(4, 2).flatten(2)
+        x = as_groups(x)
+        for weight, bias, stride in parts:
+            x = by_torch(x, weight, bias, stride, self._activation)
+        return x.reshape(batch, policies, -1).transpose(0, 1)
+
+
+COLOURS = (1, 3, 4)  # channels of grey images, and of colour without and with transparency
+CLEAR = 8  # least side of a colour image whose layout needs no mention
+APART = 1.5  # factor by which the sides of the other layout must be more unlike
+
+
+class Guess(NamedTuple):
+    """A layout guessed from a shape."""
+
+    layout: str  # `hwc` or `chw`; empty: ambiguous
+    is_sure: bool  # whether no other reading makes sense
+
+
+def guess_layout(shape: tuple[int, ...], is_pixels: bool) -> Guess:
+    """Guess height and width of a three-axis image: the axes that are most alike."""
+    first, middle, last = (max(side, 1) for side in shape)
+    if is_pixels and (first in COLOURS) != (last in COLOURS):
+        return Guess("hwc" if last in COLOURS else "chw", True)
+    if (first == middle) != (middle == last):
+        layout = "hwc" if first == middle else "chw"
+    else:
+        hwc, chw = (max(pair) / min(pair) for pair in ((first, middle), (middle, last)))
+        if max(hwc, chw) < APART * min(hwc, chw):
+            return Guess("", False)
+        layout = "hwc" if hwc < chw else "chw"
+    channels, side = (last, first) if layout == "hwc" else (first, last)
+    return Guess(layout, channels in COLOURS and min(side, middle) >= CLEAR)
+
+
+class ImagePart(NamedTuple):
+    """An image among the numbers of an observation."""
+
+    start: int  # its first number in one observation
+    image: Image
+
+    @property
+    def end(self) -> int:
+        return self.start + self.image.channels * self.image.height * self.image.width
+
+
+class PictureEncoder(Encoder):
+    """Convolutions of each image in an observation; other numbers come first in the features."""
+
+    def __init__(
+        self,
+        layers: tuple[tuple[int, int, int], ...],  # channels, kernel, stride
+        activation: str,
+        pictures: tuple[ImagePart, ...],
+        size: int,  # numbers in one observation, unstacked
+        frames: int,  # stacked observations
+    ) -> None:
+        self._pictures, self._size, self._frames = pictures, size, frames
+        self._own = [Convolutions(layers, activation, picture.image) for picture in pictures]
+        ends = [0, *(picture.end for picture in pictures)]
+        starts = [*(picture.start for picture in pictures), size]
+        self._others = [
+            slice(*each) for each in zip(ends, starts, strict=True) if each[0] < each[1]
+        ]
+        others = sum(own.stop - own.start for own in self._others)
+        self.work = sum(own.work for own in self._own)
+        self.width = others * frames + sum(own.width for own in self._own)
+
+    def layers(self, tower: str) -> tuple[str, ...]:
+        named = self._named(tower)
+        return tuple(layer for name, own in named for layer in own.layers(name))
+
+    def shapes(self, tower: str) -> dict[str, tuple[int, ...]]:
+        found: dict[str, tuple[int, ...]] = {}
+        for name, own in self._named(tower):
+            found |= own.shapes(name)
+        return found
+
+    def features(self, tower: str, weights: Weights, inputs: Tensor) -> Tensor:
+        policies, batch, _ = inputs.shape
+        frames = inputs.reshape(policies, batch, self._frames, self._size)
+        found = [frames[..., own].flatten(2) for own in self._others]
+        for picture, (name, own) in zip(self._pictures, self._named(tower), strict=True):
+            pixels = frames[..., picture.start : picture.end].flatten(2).contiguous()
+            found.append(own.features(name, weights, pixels))
+        return torch.cat(found, -1)
+
+    def _named(self, tower: str) -> list[tuple[str, Convolutions]]:
+        return [(f"{tower}_picture{i}", own) for i, own in enumerate(self._own)]
+
 
 if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
