@@ -29,13 +29,13 @@ from sorrel.examples.treasurehunt.world import TreasurehuntWorld
 
 import remuda.sorrel
 from remuda.config import overlay
-from remuda.envs.adapters.sorrel_examples import EXAMPLES
+from remuda.envs.adapters.sorrel import EXAMPLES
 
 TURNS, BATCH = 100, 64
 EPISODES = 40
 """Episodes that compare the two."""
 CONFIG: dict[str, Any] = overlay(
-    EXAMPLES["treasurehunt"].config,
+    EXAMPLES["treasurehunt"]["config"],
     {
         "experiment": {"epochs": 10**9, "max_turns": TURNS, "record_period": 10**9},
         "model": {"epsilon_decay": 0.0005},

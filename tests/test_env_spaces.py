@@ -103,7 +103,7 @@ class Asked(gymnasium.Env):
             mask = {
                 "mask": lambda: self.bits(3),
                 "mask of parts": lambda: {"go": self.bits(2), "say": (self.bits(2, 2),) * 2},
-                "mask of bits": lambda: self.rng.integers(3, size=2).astype(np.int8),
+                "mask of bits": lambda: self.bits(2, 2),
             }[self.kind]()
         self.shown = observation, mask
         return observation, {} if mask is None else {"action_mask": mask}

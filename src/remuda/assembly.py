@@ -23,7 +23,7 @@ from remuda.coordinator.metrics import View
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.coordinator.status import StatusFile
-from remuda.envs.worker_status import WorkerStatus
+from remuda.envs.worker import WorkerStatus
 from remuda.experience.experience import Experience
 from remuda.experience_layout import experience_of_all
 from remuda.learner.role import LearnerRole

@@ -10,7 +10,7 @@ import numpy as np
 
 from remuda.actor.scripted_seats import load_scripted, reserved_members
 from remuda.config import Config
-from remuda.envs.adapters.lasting_state import lasting_state, lasting_words
+from remuda.envs.adapters.lasting_state import lasting_state
 from remuda.envs.closing import note
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.vector_env import VectorEnv
@@ -70,7 +70,7 @@ def _with_copy_size(config: Config) -> Prepared:
         found, one = _inspected(config, env), size_of_arrays(env)
         lasting = lasting_state(env)
         if lasting:
-            note(lasting_words(lasting))
+            note(lasting)
     finally:
         env.close()  # before others are made: two copies are alive at most
     if config.env.num_envs == 1:

@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.masks import write_mask
-from remuda.envs.checks import BadValueError, UntakeableError
+from remuda.envs.checks import UntakeableError
 from remuda.errors import ContractError
 
 PAIR = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3)])
@@ -49,9 +49,9 @@ def flat(mask, space, count, check=True):
         ([[1, 0], np.array([0, 1], object)], spaces.MultiDiscrete([2, 2]), [1, 0, 0, 1]),
         ((1, 0), spaces.Discrete(2), [1, 0]),
         (np.array([[1, 0]]), spaces.Discrete(2), [1, 0]),
-        (np.array([0, 1, 2], np.int8), BITS, [1, 0, 0, 1, 1, 1]),  # Gymnasium's: 2 is either
         (np.array([1, 1, 0, 1, 1, 0]), BITS, [1, 1, 0, 1, 1, 0]),
-        ((None, np.array([2, 0, 1], np.int8)), spaces.Tuple([TWO, BITS]), [1] * 7 + [1, 0, 0, 1]),
+        (np.array([[1, 1], [0, 1], [1, 0]]), BITS, [1, 1, 0, 1, 1, 0]),
+        ((None, ((1, 1), None, (0, 1))), spaces.Tuple([TWO, BITS]), [1] * 9 + [0, 1]),
         (([1, 0], {"a": (A, None), "b": None}), None, [1, 0, 1, 0, 1, 1, 1, 1, 1]),
     ],
     ids=str,
@@ -105,15 +105,6 @@ def test_a_row_and_a_mask_of_each_choice_are_in_the_order_of_the_space(mask, spa
     assert flat(mask, space, 6, check) == SIX.ravel().tolist()
 
 
-def test_true_and_false_for_each_bit_do_not_tell_what_may_be_either():
-    """Red before: true for a bit meant without a word that it has to be on."""
-    with pytest.raises(BadValueError, match=r"whole numbers: 0 .* 1 .* 2 where it may be either"):
-        flat(np.array([True, True, False]), BITS, 6)
-    assert flat(np.array([True, True, False]), BITS, 6, check=False) == [0, 1, 0, 1, 1, 0]
-    both = np.array([True, True, False, True, True, False])
-    assert flat(both, BITS, 6) == both.astype(int).tolist()
-
-
 @pytest.mark.parametrize(
     ("mask", "space", "count", "said"),
     [
@@ -128,7 +119,8 @@ def test_true_and_false_for_each_bit_do_not_tell_what_may_be_either():
         ({0: A}, TWO, 5, "not of 2 parts or 5"),
         ((A, B, A), TWO, 5, "not of 2 parts or 5 of true or false"),
         ([[1, 0], [[1], [0, 1]]], spaces.MultiDiscrete([2, 2]), 4, "part 1 is .*, not 2 of true"),
-        (np.ones(4), BITS, 6, "not 6 of true or false, or 3 of 0, 1 and 2"),
+        (np.ones(4), BITS, 6, "not of 3 parts or 6 of true or false"),
+        (np.array([0, 1, 2]), BITS, 6, "part 0 is .*, not 2 of true or false"),
         ("abc", spaces.Discrete(3), 3, "is 'abc', not 3 of true or false"),
         (True, spaces.Discrete(3), 3, "is True, not 3 of true or false"),
         ([1, 0], None, 3, "not 3 of true or false"),
@@ -140,12 +132,6 @@ def test_a_mask_of_no_form_is_refused_checked_or_not(mask, space, count, said):
     for check in (True, False):
         with pytest.raises(UntakeableError, match=said):
             flat(mask, space, count, check)
-
-
-def test_a_bit_is_off_or_on_or_either():
-    with pytest.raises(BadValueError, match=r"its mask holds 3 \(number 1 of 3\); .* 0 .* 1 .* 2"):
-        flat(np.array([0, 3, 1]), BITS, 6)
-    assert flat(np.array([0, 3, 1]), BITS, 6, check=False) == [1, 0, 1, 1, 0, 1]
 
 
 class Choosing(gymnasium.Env):
@@ -176,7 +162,6 @@ APART = spaces.Dict({"x": PLAIN(2), "y": PLAIN(3)})
         (PAIR, spaces.Tuple([PLAIN(2), PLAIN(3)]), (A, B), [1, 0, 1, 1, 0]),
         (NAMES, PLAIN(5), FLAT, [1, 0, 1, 1, 0]),
         (BIT, spaces.Tuple([BIT, BIT]), (1, 0), [1, 0]),
-        (BITS, spaces.Box(0, 2, (3,), np.int8), np.array([0, 1, 2]), [1, 0, 0, 1, 1, 1]),
         (BITS, PLAIN(6), np.array([1, 0, 0, 1, 1, 1]), [1, 0, 0, 1, 1, 1]),
         (
             PLAIN((2, 1)),
@@ -200,15 +185,11 @@ def test_a_mask_in_a_dictionary_is_no_part_of_what_is_observed(does, masked_in, 
 @pytest.mark.parametrize(
     ("does", "masked_in", "said"),
     [
-        (TWO, PLAIN(4), "has 4 entries, and there are 5 actions in"),
+        (TWO, PLAIN(4), "cannot tell what is allowed in MultiDiscrete.*not of 2 parts or 5"),
         (TWO, APART, "cannot tell what is allowed in MultiDiscrete.*not of 2 parts or 5"),
         (NAMES, spaces.Dict({"attack": PLAIN(2), "go": PLAIN(3)}), "has to have parts attack, mo"),
         (spaces.Discrete(3), spaces.Text(3), "cannot tell what is allowed in Discrete"),
-        (
-            BITS,
-            PLAIN(3),
-            "by its space it never allows all of them .*2 where it may be either.*let it have two",
-        ),
+        (BITS, PLAIN(3), "part 0 is .*, not 2 of true or false"),
     ],
     ids=str,
 )
@@ -222,8 +203,6 @@ def test_a_space_that_holds_no_one_is_no_reason_to_refuse_the_customary_form():
     nothing = spaces.Box(0, 0, (3,), np.int8)
     env = GymnasiumEnv(lambda: Choosing(spaces.Discrete(3), nothing, FLAT[:3], "observation"))
     env.reset(np.zeros(1, np.int64), np.ones(1, bool))
-    with pytest.raises(ContractError, match="by its space it never allows all"):
-        GymnasiumEnv(lambda: Choosing(spaces.Discrete(3), nothing, FLAT[:3]))
 
 
 def test_numbers_are_told_nothing_by_a_mask():
@@ -245,7 +224,7 @@ def test_a_mask_laid_out_the_other_way_is_refused(mask, space):
     """Red before: its numbers were taken in their order, which mixes the choices."""
     mask = np.array(mask, np.int8)
     for each in (mask, mask.tolist()):
-        with pytest.raises(UntakeableError, match=r"has the shape \(|not of 2 parts"):
+        with pytest.raises(UntakeableError, match=r"not of \d parts"):
             flat(each, space, mask.size)
     right = mask.reshape(mask.shape[-2:]).T.copy()
     assert flat(right, space, mask.size) == right.ravel().tolist()
@@ -259,8 +238,8 @@ def test_a_mask_laid_out_the_other_way_is_refused(mask, space):
         (spaces.MultiDiscrete([5]), (5, 1)),
         (spaces.MultiDiscrete(np.full((2, 3), 2)), (2, 6)),
         (spaces.MultiDiscrete([[2, 3, 4], [2, 3, 4]]), (2, 9)),
-        (spaces.MultiBinary(4), (1, 4, 2)),
-        (spaces.MultiBinary((2, 3)), (1, 2, 3, 2)),
+        (spaces.MultiBinary(4), (4, 2)),
+        (spaces.MultiBinary((2, 3)), (2, 3, 2)),
     ],
     ids=str,
 )

@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 
 import remuda
-from remuda.envs.adapters.tuples import has_agents
+from remuda.envs.adapters.gymnasium import has_agents
 from remuda.envs.registry import make_env
 from remuda.errors import ContractError
 

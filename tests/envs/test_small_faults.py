@@ -7,10 +7,9 @@ from gymnasium import spaces
 from envs.test_tuples import Meeting
 from faulty_games import Alone, AtOnce, InTurn, actor_of, play
 from remuda.envs.adapters.aec import AECCopies
-from remuda.envs.adapters.gymnasium import GymnasiumEnv
+from remuda.envs.adapters.gymnasium import GymnasiumEnv, copies_of
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.adapters.spaces import action_converter, observation_converter
-from remuda.envs.adapters.tuples import copies_of
 from remuda.envs.checks import BadValueError
 from remuda.errors import ContractError
 

@@ -9,7 +9,7 @@ import pytest
 from gymnasium import spaces
 
 from faulty_games import actor_of, play
-from remuda.envs.adapters.tuples import copies_of, has_agents, make_lbf, make_rware
+from remuda.envs.adapters.gymnasium import copies_of, has_agents, make_lbf, make_rware
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.registry import find_game, make_env
 from remuda.errors import ConfigError, ContractError

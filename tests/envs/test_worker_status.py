@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from remuda.envs.worker_status import WorkerStatus
+from remuda.envs.worker import WorkerStatus
 from remuda.envs.workers import WorkerEnvs
 from remuda.forkserver.activity import started
 from remuda.memory.waiting import Wakeup

@@ -5,7 +5,7 @@ import pytest
 
 import remuda
 import remuda.sorrel
-from remuda.envs.adapters.sorrel_examples import names
+from remuda.envs.adapters.sorrel import EXAMPLES
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
@@ -26,7 +26,7 @@ SHORT = {
 }
 
 
-@pytest.mark.parametrize("game", names())
+@pytest.mark.parametrize("game", EXAMPLES)
 def test_each_game_trains_and_is_shown(game, tmp_path):
     run = {**SHORT["run"], "directory": str(tmp_path / "run")}
     result = remuda.train(f"sorrel:{game}", **{**SHORT, "run": run})
@@ -44,7 +44,7 @@ def test_each_game_trains_and_is_shown(game, tmp_path):
         assert picture.std() > 0
 
 
-@pytest.mark.parametrize("game", names())
+@pytest.mark.parametrize("game", EXAMPLES)
 def test_the_same_seeds_are_the_same_episodes(game):
     def played():
         env = make_env(f"sorrel:{game}", 2)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from remuda.config import Config
 from remuda.envs.registry import Game, find_game
-from remuda.envs.worker_status import WorkerStatus
+from remuda.envs.worker import WorkerStatus
 from remuda.experience.experience import Experience
 from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.policies.initial import InitialWeights

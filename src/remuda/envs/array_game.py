@@ -3,33 +3,93 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium.spaces import Discrete, Space
 
 from remuda.checkpoint.fitting import Range, Table, fitting_all, require
+from remuda.envs.options import require_whole
+from remuda.envs.randomness import below, seed_stream
 from remuda.envs.scripted import possibilities, room_for
 from remuda.envs.vector_env import VectorEnv
+from remuda.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
+UP, DOWN, LEFT, RIGHT = range(4)
+STEPS: Integers = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])
+"""[4, 2]: by direction, how row and column change."""
 
-class ArrayGame(VectorEnv):
+
+class TurnArrays(VectorEnv):
+    """The arrays of a turn, which `begin_turn` clears and `end_turn` returns."""
+
+    def _make_arrays(self, num_envs: int, agents: Sequence[AgentSpec]) -> None:
+        self.num_envs, self.agents = num_envs, tuple(agents)
+        shape = (num_envs, len(self.agents))
+        self.active: Bools = np.zeros(shape, np.bool_)
+        self._rewards: Floats = np.zeros(shape, np.float32)
+        self._terminated: Bools = np.zeros(shape, np.bool_)
+        self._truncated: Bools = np.zeros(shape, np.bool_)
+        self._result = TurnResult(self._rewards, self._terminated, self._truncated)
+
+    def begin_turn(self) -> None:
+        self._rewards[:] = 0.0
+        self._terminated[:] = False
+        self._truncated[:] = False
+
+    def end_turn(self) -> TurnResult:
+        return self._result
+
+
+class BlankEnv(TurnArrays):
+    """A stand-in for an environment: the same observation in every turn, and nothing happens."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        self._make_arrays(env.num_envs, env.agents)
+        self.turn_groups, self.active = env.turn_groups, env.active
+        self.episode_metrics = env.episode_metrics
+        if env.rewards_so_far is not None:
+            self.rewards_so_far = self._rewards
+        metrics = {name: np.zeros(self.num_envs) for name in self.episode_metrics}
+        self._result = TurnResult(self._rewards, self._terminated, self._truncated, metrics)
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        """Do nothing."""
+
+    def observe(self, agent: int, out: Array) -> None:
+        """Write zeros, or the nearest values in the space."""
+        space = self.agents[agent].observation_space
+        out[...] = np.clip(0, getattr(space, "low", 0), getattr(space, "high", 0))
+
+    def mask(self, agent: int, out: Bools) -> None:  # noqa: ARG002
+        out[...] = True
+
+    def act(self, agent: int, actions: Integers) -> None:
+        """Do nothing."""
+
+
+class ArrayGame(TurnArrays):
     """A game written for all copies at once."""
 
     _options: dict[str, Any]
 
     def _allocate(
-        self, num_envs: int, agents: tuple[AgentSpec, ...], options: dict[str, Any]
+        self,
+        num_envs: int,
+        options: dict[str, Any],
+        sees: Space[Any],
+        acts: Sequence[Space[Any]],
+        **spec: Any,
     ) -> None:
-        """Set what every game has; `_result` shows the arrays of a turn."""
-        self.num_envs, self.agents, self._options = num_envs, agents, options
-        shape = (num_envs, len(agents))
-        self.active: Bools = np.zeros(shape, np.bool_)
+        """Set what every game has; `acts` are each agent's actions, `spec` more of `AgentSpec`."""
+        require_whole("num_envs", num_envs, 1)
+        self._options = options
+        agents = [AgentSpec(f"agent_{i}", sees, own, **spec) for i, own in enumerate(acts)]
+        self._make_arrays(num_envs, agents)
         self._streams: Array = np.zeros(num_envs, np.uint64)
-        self._rewards: Floats = np.zeros(shape, np.float32)
-        self._terminated: Bools = np.zeros(shape, np.bool_)
-        self._truncated: Bools = np.zeros(shape, np.bool_)
         self._metrics = np.zeros((len(self.episode_metrics), num_envs))
         metrics = dict(zip(self.episode_metrics, self._metrics, strict=True))
         self._result = TurnResult(self._rewards, self._terminated, self._truncated, metrics)
@@ -73,15 +133,44 @@ class ArrayGame(VectorEnv):
         return dict(self._options)
 
 
-class GridGame(ArrayGame):
-    """A game whose agents act one after another on a map with a border of wall."""
+class TableGame(ArrayGame):
+    """A game of two agents that choose at once; `end_turn` applies what they have `_chosen`."""
 
-    wall: ClassVar[int]
-    """The number of a tile of wall."""
-    tiles: Array
-    """[num_envs, height, width]."""
-    positions: Integers
-    """[num_envs, num_agents, 2]: row and column of each agent."""
+    turn_groups = ((0, 1),)
+
+    def _allocate(self, num_envs: int, *args: Any, **spec: Any) -> None:
+        super()._allocate(num_envs, *args, **spec)
+        self._chosen: Integers = np.zeros(self.active.shape, np.int64)
+
+    def begin_turn(self) -> None:
+        self._rewards[...], self._terminated[...] = 0.0, False
+
+    def act(self, agent: int, actions: Integers) -> None:
+        self._chosen[:, agent] = actions
+
+
+class GridGame(ArrayGame):
+    """A game whose agents act one after another on a map with a border of wall.
+
+    An episode is truncated after the option `max_turns`.
+    """
+
+    action_names: tuple[str, ...] = ("up", "down", "left", "right")
+    wall: ClassVar[int]  # the number of a tile of wall
+    tiles: Array  # [num_envs, height, width]
+    positions: Integers  # [num_envs, num_agents, 2]: row and column of each agent
+
+    def _allocate_grid(
+        self, num_envs: int, options: dict[str, Any], sees: Space[Any], **spec: Any
+    ) -> None:
+        """Set what every such game has, by the options `num_agents` and `max_turns`."""
+        actions = [Discrete(len(self.action_names))] * options["num_agents"]
+        self._allocate(num_envs, options, sees, actions, **spec)
+        self._max_turns = options["max_turns"]
+        self.turn_groups = tuple((agent,) for agent in range(self.num_agents))
+        self.positions = np.ones((*self.active.shape, 2), np.int64)
+        self.rewards_so_far = self._rewards
+        self._turns: Integers = np.zeros(num_envs, np.int64)
 
     def _make_map(
         self, height: int, width: int, radius: int, dtype: npt.DTypeLike, fill: int
@@ -95,10 +184,9 @@ class GridGame(ArrayGame):
         framed: Array = np.full(shape, fill, dtype)
         return framed, framed[:, radius:-radius, radius:-radius]
 
-    def _place_agents(self) -> None:
-        self.turn_groups = tuple((agent,) for agent in range(self.num_agents))
-        self.positions = np.ones((*self.active.shape, 2), np.int64)
-        self.rewards_so_far = self._rewards
+    def end_turn(self) -> TurnResult:
+        count_turn(self._turns, self._max_turns, self._truncated, self.active)
+        return self._result
 
     def _position_range(self) -> Range:
         return Range(1, max(self.tiles.shape[1:]) - 2)
@@ -114,3 +202,43 @@ class GridGame(ArrayGame):
         frame[rim:-rim, rim:-rim] = False
         is_wall = bool((tiles[:, frame] == self.wall).all())
         require(state, "tiles", is_wall, "the border of the map is wall")
+
+
+@njit(cache=True)
+def place_agents(
+    tiles: Array,
+    marks: Integers,
+    positions: Integers,
+    turns: Integers,
+    active: Bools,
+    streams: Array,
+    seeds: Integers,
+    mask: Bools,
+) -> None:
+    """Seed and empty the copies in `mask`, and draw a free tile for each agent, which it marks."""
+    height, width = tiles.shape[1:]
+    for env in range(tiles.shape[0]):
+        if not mask[env]:
+            continue
+        seed_stream(streams, env, seeds[env])
+        turns[env] = 0
+        tiles[env, 1:-1, 1:-1] = 0
+        for agent in range(positions.shape[1]):
+            y = x = 0  # the corner: wall, so a free tile is drawn at least once
+            while tiles[env, y, x] != 0:
+                y = 1 + below(streams, env, height - 2)
+                x = 1 + below(streams, env, width - 2)
+            tiles[env, y, x] = marks[agent]
+            positions[env, agent] = y, x
+            active[env, agent] = True
+
+
+@njit(cache=True)
+def count_turn(turns: Integers, max_turns: int, truncated: Bools, active: Bools) -> None:
+    """Count a turn, and truncate the agents of copies that have had so many."""
+    num_envs, num_agents = active.shape
+    for env in range(num_envs):
+        turns[env] += active[env, 0]
+        for agent in range(num_agents):
+            truncated[env, agent] = active[env, agent] and turns[env] >= max_turns
+            active[env, agent] = active[env, agent] and turns[env] < max_turns

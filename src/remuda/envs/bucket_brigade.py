@@ -38,27 +38,27 @@ import numpy as np
 from gymnasium.spaces import Box, MultiDiscrete
 
 from remuda.checkpoint.fitting import COUNT, FINITE_64, SHARE, Range, Table, require
+from remuda.envs import data
 from remuda.envs.array_game import ArrayGame
-from remuda.envs.options import require_number, require_one_of, require_whole
+from remuda.envs.options import require_number, require_one_of, require_whole, whole_numbers
 from remuda.envs.randomness import seed_stream, uniform
-from remuda.envs.rendering import agent_colour, agent_sprite, disc, paste, polygon, sprite
+from remuda.envs.rendering import agent_colour, agent_sprite, paste, sprites
 from remuda.envs.vector_env import VectorEnv
 from remuda.kernels import njit
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
+from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
 
 SAFE, BURNING, RUINED = range(3)
-HOUSE, WORK, SIGNAL = range(3)
-"""The parts of an action."""
-FACTS = 12
-"""Numbers of an observation that describe the scenario."""
+HOUSE, WORK, SIGNAL = range(3)  # the parts of an action
+OBSERVED = 11  # fields of a scenario, the first, that agents observe
+FACTS = OBSERVED + 1
+"""Numbers of an observation that describe the scenario: those fields, and the number of agents."""
 TOWARDS_ONE = np.array([1, 1, 1, 100, 100, 100, 100, 100, 100, 1, 20, 10], np.float32)
 """Their divisors, if they are scaled."""
 
 TEAM, WORKED = range(2)
 """Sums over an episode: the rewards of all agents, and how often any of them worked."""
 
-Each = float | Sequence[float]
-"""One number for all agents, or one for each."""
+Each = float | Sequence[float]  # one number for all agents, or one for each
 
 
 @dataclass(frozen=True)
@@ -70,50 +70,22 @@ class Scenario:
     prob_house_catches_fire: float
     team_reward_house_survives: float = 100.0
     team_penalty_house_burns: float = 100.0
-    cost_to_work_one_night: float = 0.5
-    reward_rest: float = 0.5
-    min_nights: int = 12
     reward_own_house_survives: Each = 1.0
     reward_other_house_survives: Each = 0.0
     penalty_own_house_burns: Each = 2.0
     penalty_other_house_burns: Each = 0.0
+    cost_to_work_one_night: float = 0.5
+    min_nights: int = 12
+    reward_rest: float = 0.5
     num_houses: int = 10
     suppression: str = "bernoulli"
     suppression_per_worker: float = 0.0
     distance_cost_alpha: float = 0.0
-    homes: tuple[int, ...] | None = None
+    homes: Sequence[int] | None = None
     """The houses that distances are counted from. None: agent i has its home in house i mod H."""
 
 
-_DEFAULT = Scenario(0.25, 0.5, 0.02, reward_own_house_survives=20.0, penalty_own_house_burns=40.0)
-_SELFISH: dict[str, Any] = {
-    "team_reward_house_survives": 10.0,
-    "team_penalty_house_burns": 10.0,
-    "reward_own_house_survives": 50.0,
-    "penalty_own_house_burns": 100.0,
-}
-SCENARIOS: dict[str, Scenario] = {
-    "default": _DEFAULT,
-    "easy": Scenario(0.1, 0.8, 0.01, min_nights=10),
-    "hard": Scenario(0.4, 0.3, 0.05, min_nights=15),
-    "trivial_cooperation": Scenario(0.15, 0.9, 0.0),
-    "early_containment": Scenario(0.35, 0.6, 0.02),
-    "greedy_neighbor": Scenario(0.15, 0.4, 0.02, cost_to_work_one_night=1.0),
-    "sparse_heroics": Scenario(0.1, 0.5, 0.02, cost_to_work_one_night=0.8, min_nights=20),
-    "rest_trap": Scenario(0.05, 0.95, 0.02, cost_to_work_one_night=0.2),
-    "chain_reaction": Scenario(0.45, 0.6, 0.03, cost_to_work_one_night=0.7, min_nights=15),
-    "deceptive_calm": Scenario(0.25, 0.6, 0.05, cost_to_work_one_night=0.4, min_nights=20),
-    "overcrowding": Scenario(
-        0.2, 0.3, 0.02, team_reward_house_survives=50.0, cost_to_work_one_night=0.6
-    ),
-    "mixed_motivation": Scenario(0.3, 0.5, 0.03, cost_to_work_one_night=0.6, min_nights=15),
-    "minimal_specialization": Scenario(0.25, 0.5, 0.02, **_SELFISH),
-    "positional_default": replace(_DEFAULT, homes=(0, 3, 5, 8), distance_cost_alpha=0.1),
-    "v2_minimal": Scenario(0.25, 0.5, 0.05, **_SELFISH, min_nights=8, num_houses=2),
-    "default_continuous": replace(_DEFAULT, suppression="continuous", suppression_per_worker=0.5),
-    "asym_b05_k09_c05": Scenario(0.5, 0.9, 0.02, **_SELFISH),
-    "asym_b09_k09_c05": Scenario(0.9, 0.9, 0.02, **_SELFISH),
-}
+SCENARIOS = {name: Scenario(**numbers) for name, numbers in data.load("bucket_brigade").items()}
 
 
 class Rules(NamedTuple):
@@ -128,24 +100,19 @@ class Rules(NamedTuple):
     min_nights: int
     continuous: bool
     suppression: float
-    work_cost: Array
-    """[num_agents, num_houses]: the cost of each agent's work at each house."""
-    own_survives: Array
+    work_cost: Array  # [num_agents, num_houses]: the cost of each agent's work at each house
+    own_survives: Array  # [num_agents], as the next three
     other_survives: Array
     own_burns: Array
     other_burns: Array
-    """These four: [num_agents]."""
 
 
 class Draws(NamedTuple):
     """A night's random numbers, uniform in [0, 1), one for each thing that may happen."""
 
-    extinguish: Array
-    """[num_houses]"""
-    spread: Array
-    """[num_houses, 2]: to the left and to the right."""
-    spark: Array
-    """[num_houses]"""
+    extinguish: Array  # [num_houses]
+    spread: Array  # [num_houses, 2]: to the left and to the right
+    spark: Array  # [num_houses]
 
 
 class BucketBrigade(ArrayGame):
@@ -167,43 +134,28 @@ class BucketBrigade(ArrayGame):
         scaled: bool = True,
         **changes: Any,
     ) -> None:
-        """Set up the scenario.
+        """Set up one of `SCENARIOS`, with `changes` of its fields.
 
-        Args:
-            num_envs: copies of the game.
-            scenario: one of `SCENARIOS`.
-            num_agents: neighbours.
-            max_nights: after which an episode is truncated.
-            scaled: scale the numbers that agents see to the order of 1.
-            changes: overrides of the scenario's fields.
+        With `scaled`, the numbers that agents see are of the order of 1.
         """
-        require_whole("num_envs", num_envs, 1)
-        require_whole("num_agents", num_agents, 1)
-        require_whole("max_nights", max_nights, 1)
+        own = whole_numbers(num_agents=(num_agents, 1), max_nights=(max_nights, 1))
         require_one_of("scenario", scenario, SCENARIOS)
         for name in changes:
             require_one_of("a change of the scenario", name, asdict(SCENARIOS[scenario]))
         self.scenario = replace(SCENARIOS[scenario], **changes)
-        options = {
-            "scenario": scenario,
-            "num_agents": num_agents,
-            "max_nights": max_nights,
-            "scaled": scaled,
-            **changes,
-        }
+        options = {"scenario": scenario, **own, "scaled": scaled, **changes}
         self.rules = make_rules(self.scenario, num_agents)
         self._max_nights = max_nights
         houses = self.scenario.num_houses
-        self._facts = _facts(self.scenario, num_agents)
+        observed = list(asdict(self.scenario).values())[:OBSERVED]
+        self._facts: Floats = np.array([*map(np.mean, observed), num_agents], np.float32)
         if scaled:
             self._facts /= TOWARDS_ONE
         size = houses + 5 * num_agents + FACTS
         self._scales = (-1.0, 1.0 / max(houses - 1, 1)) if scaled else (2.0, 1.0)
         bound = float(max(houses, np.abs(self._facts).max()))
-        space = Box(-1.0 if scaled else -bound, bound, (size,), np.float32)
-        actions = MultiDiscrete([houses, 2, 2])
-        agents = tuple(AgentSpec(f"agent_{i}", space, actions) for i in range(num_agents))
-        self._allocate(num_envs, agents, options)
+        sees = Box(-1.0 if scaled else -bound, bound, (size,), np.float32)
+        self._allocate(num_envs, options, sees, [MultiDiscrete([houses, 2, 2])] * num_agents)
         self.turn_groups = (tuple(range(num_agents)),)
         self.houses: Array = np.zeros((num_envs, houses), np.int8)
         """[num_envs, num_houses]: SAFE, BURNING or RUINED."""
@@ -311,27 +263,6 @@ def _each(name: str, scenario: Scenario, num_agents: int) -> Array:
     return np.broadcast_to(values, num_agents).copy()
 
 
-def _facts(scenario: Scenario, num_agents: int) -> Floats:
-    facts: Floats = np.array(
-        [
-            scenario.prob_fire_spreads_to_neighbor,
-            scenario.prob_solo_agent_extinguishes_fire,
-            scenario.prob_house_catches_fire,
-            scenario.team_reward_house_survives,
-            scenario.team_penalty_house_burns,
-            np.mean(scenario.reward_own_house_survives),
-            np.mean(scenario.reward_other_house_survives),
-            np.mean(scenario.penalty_own_house_burns),
-            np.mean(scenario.penalty_other_house_burns),
-            scenario.cost_to_work_one_night,
-            scenario.min_nights,
-            num_agents,
-        ],
-        np.float32,
-    )
-    return facts
-
-
 # The rules. Everything below runs compiled, over all copies.
 
 
@@ -347,14 +278,8 @@ def night(
 ) -> None:
     """Play one night of one copy; actions and random numbers decide everything.
 
-    Args:
-        houses: [num_houses], changed in place.
-        progress: [num_houses], changed in place.
-        before: [num_houses], the houses after the night before; made equal to `houses`.
-        actions: [num_agents, 3].
-        draws: the night's random numbers.
-        rules: the scenario.
-        rewards: [num_agents], to be written.
+    `houses` and `progress` change in place, [num_agents] `rewards` are written, and `before`, the
+    houses after the night before, is made equal to `houses`.
     """
     num_houses, num_agents = houses.size, actions.shape[0]
     for house in range(num_houses):
@@ -535,60 +460,28 @@ def owners_duty(
     return actions
 
 
-_SIZE = 272
-"""Pixels along one side of a picture."""
-_ZOOM = 2
-_LAWN = (26, 30, 34)
+SIDE = 272  # pixels of a picture
+LAWN = (26, 30, 34)
 
 
 def _picture(houses: Array, actions: Integers) -> Array:
-    canvas: Array = np.full((_SIZE, _SIZE, 3), _LAWN, np.uint8)
-    sprites = [_zoomed(each) for each in (_house(), _fire(), _ruin())]
+    canvas: Array = np.full((SIDE, SIDE, 3), LAWN, np.uint8)
+    painted = [_zoomed(each) for each in sprites("house", "fire", "ruin")]
     around = 2 * np.pi * np.arange(houses.size) / houses.size - np.pi / 2
     for house, angle in enumerate(around):
-        paste(
-            canvas, sprites[houses[house]], 0.5 + 0.42 * np.cos(angle), 0.5 + 0.42 * np.sin(angle)
-        )
+        at = 0.5 + 0.42 * np.cos(angle), 0.5 + 0.42 * np.sin(angle)
+        paste(canvas, painted[houses[house]], *at)
     for house, angle in enumerate(around):
         here = np.flatnonzero(actions[:, HOUSE] == house)
         for i, agent in enumerate(here):
             # Side by side, on the inner side of the house; working agents are closer.
             near = 0.29 if actions[agent, WORK] else 0.2
             aside = angle + (i - (len(here) - 1) / 2) * 0.125 / near
-            figure = _zoomed(agent_sprite(agent_colour(int(agent)), ground=_LAWN))
+            figure = _zoomed(agent_sprite(agent_colour(int(agent)), ground=LAWN))
             paste(canvas, figure, 0.5 + near * np.cos(aside), 0.5 + near * np.sin(aside))
     return canvas
 
 
 def _zoomed(picture: Array) -> Array:
-    bigger: Array = picture.repeat(_ZOOM, axis=0).repeat(_ZOOM, axis=1)
+    bigger: Array = picture.repeat(2, axis=0).repeat(2, axis=1)
     return bigger
-
-
-def _house() -> Array:
-    return sprite(
-        ((214, 196, 160), polygon((-0.55, -0.1), (0.55, -0.1), (0.55, 0.8), (-0.55, 0.8))),
-        ((190, 92, 74), polygon((0.0, -0.85), (0.85, -0.05), (-0.85, -0.05))),
-        ((92, 66, 52), polygon((-0.15, 0.25), (0.2, 0.25), (0.2, 0.8), (-0.15, 0.8))),
-        ground=_LAWN,
-    )
-
-
-def _fire() -> Array:
-    return sprite(
-        ((150, 110, 90), polygon((-0.55, -0.1), (0.55, -0.1), (0.55, 0.8), (-0.55, 0.8))),
-        ((255, 120, 50), disc(0.0, 0.1, 0.62)),
-        ((255, 120, 50), polygon((-0.1, -0.95), (0.5, -0.1), (-0.55, -0.1))),
-        ((255, 205, 90), disc(0.0, 0.25, 0.4)),
-        ((255, 205, 90), polygon((0.05, -0.45), (0.32, 0.1), (-0.3, 0.1))),
-        ground=_LAWN,
-    )
-
-
-def _ruin() -> Array:
-    return sprite(
-        ((70, 66, 70), polygon((-0.6, 0.1), (-0.3, -0.2), (-0.1, 0.8), (-0.6, 0.8))),
-        ((88, 82, 86), polygon((0.15, 0.3), (0.6, 0.0), (0.6, 0.8), (0.1, 0.8))),
-        ((50, 48, 52), polygon((-0.7, 0.6), (0.7, 0.6), (0.8, 0.85), (-0.8, 0.85))),
-        ground=_LAWN,
-    )

@@ -9,7 +9,7 @@ all of it off.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from numbers import Real
 from typing import Any, NoReturn
@@ -22,17 +22,14 @@ from remuda.errors import ContractError
 from remuda.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
-NONE = -1
-"""No stream."""
-PLAIN = (float, int, np.floating, np.integer, np.bool_)
-"""Types of most numbers."""
+NONE = -1  # no stream
+PLAIN = (float, int, np.floating, np.integer, np.bool_)  # types of most numbers
 
 
 class BadValueError(ValueError):
     """A value that breaks the contract of a game; the message describes it."""
 
-    is_of_mask = False
-    """True for a mask, which no checker of another library tests."""
+    is_of_mask = False  # true for a mask, which no checker of another library tests
 
 
 class UntakeableError(BadValueError):
@@ -49,10 +46,8 @@ def number(value: Any, check: bool = True) -> float:
         array = value if isinstance(value, np.ndarray) else numbers_in(value)
         if array is not None and array.size == 1:
             value = array.item()
-    if isinstance(value, Real | Decimal):
-        return _float(value)
     found = _float(value)
-    if check:
+    if check and not isinstance(value, Real | Decimal):
         raise BadValueError(f"the reward is {short(value)}, not a number")
     return found
 
@@ -137,13 +132,8 @@ def broken(
 ) -> ContractError:
     """Return the error that names a fault and its place.
 
-    Args:
-        env: the copies of the game.
-        agent: the agent at fault, or None.
-        copy: the copy of the game.
-        turn: of that copy's episode, the first is 1; 0: it has just been reset.
-        fault: the fault.
-        lets_pass: whether it is accepted without checks.
+    `turn` is of that copy's episode: the first is 1, and 0 means that it has just been reset. The
+    fault `lets_pass` if it is accepted without checks.
     """
     whose = "" if agent is None else f"{env.agents[agent].name} in "
     lets_pass = lets_pass and not isinstance(fault, UntakeableError)
@@ -193,16 +183,10 @@ def first_outside(
     terminated: Bools,
     truncated: Bools,
 ) -> int:
-    """Return the place of the first number outside its bounds, or NONE.
+    """Return the place of the first number in `rows` outside its bounds, or NONE.
 
-    Args:
-        rows: [num_envs, size], the newest observations of an agent.
-        low: [size], of the dtype of `rows`.
-        high: [size].
-        agent: copies count in which it acts, or in which its episode ended in this turn.
-        active: [num_envs, num_agents].
-        terminated: [num_envs, num_agents].
-        truncated: [num_envs, num_agents].
+    `rows`, [num_envs, size], are the newest observations of an agent, and the bounds are [size] of
+    the same dtype. Copies count in which it acts, or in which its episode ended in this turn.
     """
     num_envs, size = rows.shape
     for i in range(num_envs):
@@ -234,14 +218,7 @@ def first_stuck(masks: Bools, ends: Integers, acts: Bools) -> int:
     return NONE
 
 
-def ends_of_choices(spec: AgentSpec) -> Integers:
-    """Return the end of each choice in a mask: [choices]."""
-    ends: Integers = np.cumsum(choice_sizes(spec), dtype=np.int64)
-    return ends
-
-
-SLACK = 1e-5
-"""Tolerance of floats outside a bound of size 1, or as a share of a larger bound."""
+SLACK = 1e-5  # tolerance of floats outside a bound of size 1, or as a share of a larger bound
 
 
 class BoundsCheck:
@@ -310,7 +287,10 @@ class TurnChecks:
     def __init__(self, env: VectorEnv, turns: Integers) -> None:
         """Check `env`; `turns`: [num_envs], completed turns of each copy's episode."""
         self._env, self._turns = env, turns
-        self._ends = [ends_of_choices(spec) if spec.masked else None for spec in env.agents]
+        self._ends = [
+            np.cumsum(choice_sizes(spec), dtype=np.int64) if spec.masked else None
+            for spec in env.agents
+        ]
         # The first episode to end compiles nothing.
         nowhere: Bools = np.zeros((2, len(env.agents)), np.bool_)
         for agent, spec in enumerate(env.agents):
@@ -353,28 +333,22 @@ class TurnChecks:
         """Raise a ContractError for the fault in a turn that has one."""
         over = ~np.any(active, axis=1)
         ended = result.terminated | result.truncated
-        findings: tuple[tuple[Array, Callable[[int, int], str]], ...] = (
-            (
-                ~np.isfinite(result.rewards),
-                lambda e, a: f"the reward is {result.rewards[e, a]}, which is not finite",
-            ),
-            (
-                result.terminated & result.truncated,
-                lambda e, a: "it is terminated and truncated at once",  # noqa: ARG005
-            ),
+        findings = (
+            (~np.isfinite(result.rewards), "the reward is {}, which is not finite"),
+            (result.terminated & result.truncated, "it is terminated and truncated at once"),
             (
                 ended & active & (not self._env.may_return_at_once),
-                lambda e, a: "its episode has ended, and it is active",  # noqa: ARG005
+                "its episode has ended, and it is active",
             ),
             (
                 acted & over[:, None] & ~ended,
-                lambda e, a: "no agent is active any more, and its episode has not ended",  # noqa: ARG005
+                "no agent is active any more, and its episode has not ended",
             ),
         )
-        for where, say in findings:
+        for where, fault in findings:
             for copy, agent in np.argwhere(where).tolist():
                 # The turn was counted already, when it was added up.
-                self._fail(agent, copy, say(copy, agent), over=1)
+                self._fail(agent, copy, fault.format(result.rewards[copy, agent]), over=1)
 
     def _fail(self, agent: int, copy: int, fault: object, over: int = 0) -> NoReturn:
         turn = int(self._turns[copy]) + 1 - over

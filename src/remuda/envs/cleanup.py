@@ -27,35 +27,23 @@ import math
 from functools import cached_property
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box
 
 from remuda.checkpoint.fitting import COUNT, FINITE_64, MOST, Range, Table
-from remuda.envs.array_game import GridGame
-from remuda.envs.options import require_number, require_whole
-from remuda.envs.randomness import below, misses, seed_stream
-from remuda.envs.rendering import (
-    agent_colour,
-    agent_sprite,
-    block,
-    disc,
-    draw_grid,
-    floor_sprite,
-    polygon,
-    sprite,
-    wall_sprite,
-)
+from remuda.envs.array_game import DOWN, LEFT, RIGHT, STEPS, UP, GridGame
+from remuda.envs.options import numbers, whole_numbers
+from remuda.envs.randomness import below, log_miss, misses, seed_stream
+from remuda.envs.rendering import agent_colour, draw_grid, sprites
 from remuda.envs.vector_env import VectorEnv
 from remuda.kernels import njit
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+from remuda.types import Array, Bools, Floats, Integers, TurnResult
 
 HEIGHT, WIDTH = 21, 31
 WALL, RIVER, POLLUTION, ORCHARD, APPLE, AGENT, CLEAN_BEAM, ZAP_BEAM, SAND = range(9)
 """Kinds of tiles, in the order of the channels."""
 KINDS = 9
-UP, DOWN, LEFT, RIGHT, CLEAN, ZAP = range(6)
-"""Actions; the first four are also the ways to face."""
-STEPS: Integers = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])
-"""[4, 2]: by facing, how row and column change."""
+CLEAN, ZAP = 4, 5
+"""Actions after those that move, UP to RIGHT; these four are also the ways to face."""
 BEAM_LENGTH = 3
 LONG_AGO = -(2**62)
 
@@ -87,39 +75,28 @@ class Cleanup(GridGame):
         terrain = _terrain()
         self._river, self._orchard = np.argwhere(terrain == RIVER), np.argwhere(terrain == ORCHARD)
         self._sand = np.argwhere(terrain == SAND)
-        require_whole("num_envs", num_envs, 1)
-        require_whole("num_agents", num_agents, 1, len(self._sand))
-        require_whole("max_turns", max_turns, 1)
-        require_number("pollution_probability", pollution_probability, 0.0, 1.0)
-        require_number("growth_probability", growth_probability, 0.0, 1.0)
-        require_number("barren_share", barren_share, 1e-6)
-        require_whole("start_apples", start_apples, 0, len(self._orchard))
-        require_whole("vision_radius", vision_radius, 1)
         options = {
-            "num_agents": num_agents,
-            "max_turns": max_turns,
-            "pollution_probability": pollution_probability,
-            "growth_probability": growth_probability,
-            "barren_share": barren_share,
-            "start_apples": start_apples,
-            "vision_radius": vision_radius,
+            **whole_numbers(num_agents=(num_agents, 1, len(self._sand)), max_turns=(max_turns, 1)),
+            **numbers(
+                pollution_probability=(pollution_probability, 0.0, 1.0),
+                growth_probability=(growth_probability, 0.0, 1.0),
+                barren_share=(barren_share, 1e-6),
+            ),
+            **whole_numbers(start_apples=(start_apples, 0, len(self._orchard))),
+            **whole_numbers(vision_radius=(vision_radius, 1)),
         }
-        self._max_turns, self._start_apples, self._terrain = max_turns, start_apples, terrain
-        self._log_clean = _log_miss(pollution_probability)
+        self._start_apples, self._terrain = start_apples, terrain
+        self._log_clean = log_miss(pollution_probability)
         self._growth, self._barren = growth_probability, barren_share
         self._radius = vision_radius
         size = (2 * vision_radius + 1) ** 2 * KINDS + len(STEPS) + 2
-        space = Box(0.0, 1.0, (size,), np.float32)
-        agents = tuple(AgentSpec(f"agent_{i}", space, Discrete(6)) for i in range(num_agents))
-        self._allocate(num_envs, agents, options)
-        self._place_agents()
+        self._allocate_grid(num_envs, options, Box(0.0, 1.0, (size,), np.float32))
         self._make_maps()
         self._clock: Integers = np.zeros(num_envs, np.int64)  # acts of all agents, in all episodes
         self.facing: Integers = np.zeros(self.active.shape, np.int64)
         """[num_envs, num_agents]: UP to RIGHT."""
         self.polluted: Integers = np.zeros(num_envs, np.int64)
         """[num_envs]: polluted tiles of the river."""
-        self._turns: Integers = np.zeros(num_envs, np.int64)
         self._sums = np.zeros((num_envs, len(EPISODE_METRICS)), np.float64)
         self._returns = np.zeros(self.active.shape, np.float64)
 
@@ -196,10 +173,9 @@ class Cleanup(GridGame):
 
     @cached_property
     def _sprites(self) -> Array:
-        agents = [agent_sprite(agent_colour(agent)) for agent in range(self.num_agents)]
-        ground = [wall_sprite(), _water(), _pollution(), _tree(False), _tree(True), floor_sprite()]
-        beams = [_beam((120, 220, 255)), _beam((255, 110, 110))]
-        return np.stack([*ground, *beams, _sand(), *agents], dtype=np.uint8)
+        ground = "wall", "river", "pollution", "orchard", "apple", "floor"
+        agents = [agent_colour(agent) for agent in range(self.num_agents)]
+        return sprites(*ground, "clean_beam", "zap_beam", "sand", agents=agents)
 
 
 def _terrain() -> Array:
@@ -208,10 +184,6 @@ def _terrain() -> Array:
     terrain[1:7], terrain[7:13, 10:12], terrain[14:20] = RIVER, RIVER, ORCHARD
     terrain[[0, -1]] = terrain[:, [0, -1]] = WALL
     return terrain
-
-
-def _log_miss(probability: float) -> float:
-    return math.log1p(-probability) if probability < 1 else -math.inf
 
 
 # The rules. Everything below runs compiled, over all copies.
@@ -455,37 +427,3 @@ def _towards(at: Integers, places: Integers, otherwise: int) -> int:
     if abs(way[0]) >= abs(way[1]):
         return UP if way[0] < 0 else DOWN
     return LEFT if way[1] < 0 else RIGHT
-
-
-def _water() -> Array:
-    deep, wave = (44, 84, 140), (70, 118, 176)
-    return sprite(
-        (wave, polygon((-0.7, -0.35), (-0.1, -0.35), (-0.1, -0.22), (-0.7, -0.22))),
-        (wave, polygon((0.1, 0.3), (0.75, 0.3), (0.75, 0.43), (0.1, 0.43))),
-        ground=deep,
-    )
-
-
-def _pollution() -> Array:
-    return sprite(
-        ((112, 98, 52), disc(-0.3, -0.2, 0.45)),
-        ((112, 98, 52), disc(0.35, 0.3, 0.5)),
-        ((140, 126, 66), disc(-0.35, -0.28, 0.16)),
-        ((140, 126, 66), disc(0.4, 0.22, 0.2)),
-        ground=(66, 78, 84),
-    )
-
-
-def _tree(apple: bool) -> Array:
-    layers = [((40, 78, 52), block(0, 0, 0.94, 0.3)), ((50, 96, 62), disc(-0.2, -0.2, 0.5))]
-    if apple:
-        layers += [((226, 72, 72), disc(0, 0.05, 0.46)), ((250, 160, 150), disc(-0.16, -0.1, 0.13))]
-    return sprite(*layers, ground=(32, 62, 42))
-
-
-def _sand() -> Array:
-    return sprite(((104, 92, 72), block(0, 0, 0.96, 0.1)), ground=(96, 85, 66))
-
-
-def _beam(colour: tuple[int, int, int]) -> Array:
-    return sprite((colour, block(0, 0, 0.7, 0.3)), ground=(60, 66, 90))

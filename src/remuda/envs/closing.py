@@ -8,45 +8,38 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
 from remuda.user_code import where_raised
 
-LIMIT = 5.0
-"""Seconds for environments that are closed together."""
+LIMIT = 5.0  # seconds for environments that are closed together
 log = logging.getLogger(__name__)
-_noted: set[str] = set()
 
 
-@dataclass
-class _Listener:
-    say: Callable[[str], None]
-    heard: list[str] = field(default_factory=list)
+_listener: Callable[[str], None] | None = None
+_heard: list[str] = []
 
 
 class _TooLong(BaseException):
     """Ends a `close` that hangs; no environment catches it by `except Exception`."""
 
 
-_listeners: list[_Listener] = []
-
-
 @contextmanager
 def listening(say: Callable[[str], None]) -> Iterator[None]:
     """Call `say` once for each fault of closing in this process, and let `faults` list them."""
-    before = _listeners.copy()
-    _listeners[:] = [_Listener(say)]
+    global _listener, _heard
+    before = _listener, _heard
+    _listener, _heard = say, []
     try:
         yield
     finally:
-        _listeners[:] = before
+        _listener, _heard = before
 
 
 def faults() -> tuple[str, ...]:
     """Return the faults of closing since `listening`."""
-    return tuple(words for listener in _listeners for words in listener.heard)
+    return tuple(_heard)
 
 
 def close_all(copies: Sequence[Any]) -> None:
@@ -111,10 +104,6 @@ def _ended_after(limit: float) -> Iterator[None]:
 
 def note(words: str) -> None:
     """Report something about an environment to this process's user, once."""
-    for listener in _listeners:
-        if words not in listener.heard:
-            listener.heard.append(words)
-            listener.say(words)
-    if not _listeners and words not in _noted:  # once in this process
-        _noted.add(words)
-        log.warning("%s", words)
+    if words not in _heard:
+        _heard.append(words)
+        (_listener or log.warning)(words)

@@ -16,14 +16,13 @@ from gymnasium.spaces import Box, Discrete
 
 from remuda.checkpoint.fitting import Range, Table, require
 from remuda.envs.array_game import ArrayGame
-from remuda.envs.options import require_whole
-from remuda.envs.rendering import FLOOR, WALL, agent_colour, block, disc, draw_grid, sprite
+from remuda.envs.options import whole_numbers
+from remuda.envs.rendering import draw_grid, sprites
 from remuda.envs.vector_env import VectorEnv
 from remuda.kernels import njit
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
+from remuda.types import Array, Bools, Floats, Integers, State
 
-EMPTY, DISC = 0, 1
-"""A cell is empty, or DISC + the number of the agent whose disc it holds."""
+EMPTY, DISC = 0, 1  # a cell is empty, or DISC + the number of the agent whose disc it holds
 
 
 class ConnectFour(ArrayGame):
@@ -35,18 +34,11 @@ class ConnectFour(ArrayGame):
     def __init__(
         self, num_envs: int = 1, *, height: int = 6, width: int = 7, connect: int = 4
     ) -> None:
-        require_whole("num_envs", num_envs, 1)
-        require_whole("height", height, 2)
-        require_whole("width", width, 2)
-        require_whole("connect", connect, 2, max(height, width))
-        options = {"height": height, "width": width, "connect": connect}
+        options = whole_numbers(height=(height, 2), width=(width, 2))
+        options |= whole_numbers(connect=(connect, 2, max(height, width)))
         self._connect = connect
         sees = Box(0, 1, (2, height, width), np.uint8)
-        agents = tuple(
-            AgentSpec(f"agent_{i}", sees, Discrete(width), masked=True, layout="chw")
-            for i in range(2)
-        )
-        self._allocate(num_envs, agents, options)
+        self._allocate(num_envs, options, sees, [Discrete(width)] * 2, masked=True, layout="chw")
         self.rewards_so_far = self._rewards
         self.cells: Array = np.zeros((num_envs, height, width), np.int8)
         """[num_envs, height, width] int8: EMPTY, or DISC + an agent; the top row first."""
@@ -73,9 +65,6 @@ class ConnectFour(ArrayGame):
         board = self.cells, self.heights, self.active, self._rewards, self._terminated
         _drop(*board, self._connect, agent, actions)
 
-    def end_turn(self) -> TurnResult:
-        return self._result
-
     def _world(self) -> Table:
         return {
             "cells": (self.cells, Range(0, DISC + 1)),
@@ -94,10 +83,7 @@ class ConnectFour(ArrayGame):
 
     @cached_property
     def _sprites(self) -> Array:
-        colours = [FLOOR, agent_colour(0), agent_colour(2)]
-        return np.stack(
-            [sprite((WALL, block(0, 0, 1.0, 0.0)), (c, disc(0, 0, 0.78))) for c in colours]
-        )
+        return sprites("free_cell", "red_disc", "yellow_disc")
 
 
 # The rules. Everything below runs compiled, over all copies.

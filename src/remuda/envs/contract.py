@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from remuda.checkpoint.state import pack, unpack
-from remuda.envs.early_rewards import EarlyRewards
 from remuda.envs.kinds import CHECKERS, kind_of
 from remuda.envs.scripted import turns
 from remuda.envs.traces import (
     TURNS,
+    EarlyRewards,
     Trace,
     buffer,
     check_masks,
@@ -68,10 +68,8 @@ class VectorEnvContract:
         names = [agent.name for agent in env.agents]
         require(len(set(names)) == len(names), f"agents have different names, not {names}")
         dealt = sorted(agent for group in env.turn_groups for agent in group)
-        require(
-            dealt == list(range(env.num_agents)),
-            f"every agent is in one turn group, not {env.turn_groups}",
-        )
+        once = dealt == list(range(env.num_agents))
+        require(once, f"every agent is in one turn group, not {env.turn_groups}")
         env.close()
 
     def test_same_seeds_same_game(self) -> None:
@@ -293,7 +291,7 @@ class VectorEnvContract:
         env.reset(seeds_of(env.num_envs, 19), every(env.num_envs))
         play_turns(env, 1, seed=19)
         watch = EarlyRewards(env)
-        play_turns(env, TURNS, seed=19, watch=watch)
+        play_turns(watch, TURNS, seed=19)
         names, found = [agent.name for agent in env.agents], watch.found
         env.close()
         if found is not None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 COPIES, GYMNASIUM, PARALLEL, AEC = "copies", "gymnasium", "parallel", "aec"
 VECTOR, OLD_GYM = "vector", "gym"
-SINGLE = (GYMNASIUM, PARALLEL, AEC)
-"""Kinds that hold one copy; an adapter makes many of it."""
+SINGLE = (GYMNASIUM, PARALLEL, AEC)  # kinds that hold one copy; an adapter makes many of it
 CHECKERS = {
     GYMNASIUM: "gymnasium.utils.env_checker.check_env",
     PARALLEL: "pettingzoo.test.parallel_api_test",

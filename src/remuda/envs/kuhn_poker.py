@@ -20,13 +20,12 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from remuda.checkpoint.fitting import Range, Table, require
-from remuda.envs.array_game import ArrayGame
+from remuda.envs.array_game import TableGame
 from remuda.envs.randomness import below, seed_stream
 from remuda.kernels import njit
-from remuda.types import AgentSpec, Array, Bools, Integers, State, TurnResult
+from remuda.types import Array, Bools, Integers, State, TurnResult
 
-WAIT, PASS, BET = 0, 1, 2
-"""Actions."""
+WAIT, PASS, BET = 0, 1, 2  # actions
 JACK, QUEEN, KING = 0, 1, 2
 START, PASSED, BETS, PASSED_BETS, OVER = 0, 1, 2, 3, 4
 """The actions so far; agent 1 is to act after `PASSED` and `BETS`, agent 0 else."""
@@ -52,33 +51,26 @@ def _deal(streams: Array, cards: Integers, seeds: Integers, mask: Bools) -> None
             cards[env] = DEALS[below(streams, env, len(DEALS))]
 
 
-class KuhnPoker(ArrayGame):
+class KuhnPoker(TableGame):
     """Kuhn poker for two agents.
 
     An agent observes its card (three entries, one of them 1), the actions so far (four entries:
     nothing, passed, bet, passed and bet), and a 1 if it is to act.
     """
 
-    turn_groups = ((0, 1),)
     action_names = ("wait", "pass", "bet")
 
     def __init__(self, num_envs: int = 1) -> None:
         sees = Box(0.0, 1.0, (8,), np.float32)
-        agents = tuple(AgentSpec(f"agent_{i}", sees, Discrete(3), masked=True) for i in range(2))
-        self._allocate(num_envs, agents, {})
+        self._allocate(num_envs, {}, sees, [Discrete(3)] * 2, masked=True)
         self.cards: Integers = np.zeros(self.active.shape, np.int64)
         """[num_envs, 2]: the card of each agent."""
-        self.done: Integers = np.full(num_envs, OVER, np.int64)
-        """[num_envs]: the actions so far."""
-        self._actions: Integers = np.zeros(self.active.shape, np.int64)
+        self.done: Integers = np.full(num_envs, OVER, np.int64)  # [num_envs]: the actions so far
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         _deal(self._streams, self.cards, seeds, mask)
         self.done[mask] = START
         self.active[mask] = True
-
-    def begin_turn(self) -> None:
-        self._rewards[...], self._terminated[...] = 0.0, False
 
     def observe(self, agent: int, out: Array) -> None:
         out[...] = 0.0
@@ -94,16 +86,13 @@ class KuhnPoker(ArrayGame):
         out[:, WAIT] = ~to_act
         out[:, PASS] = out[:, BET] = to_act
 
-    def act(self, agent: int, actions: Integers) -> None:
-        self._actions[:, agent] = actions
-
     def end_turn(self) -> TurnResult:
         """Apply the action of the agent that is to act, and pay at the end."""
         on = np.flatnonzero(self.done != OVER)
         before = self.done[on]
         actor = TO_ACT[before]
         # An agent that does neither passes.
-        bets = (self._actions[on, actor] == BET).astype(np.int64)
+        bets = (self._chosen[on, actor] == BET).astype(np.int64)
         self.done[on] = NEXT[before, bets]
         over = self.done[on] == OVER
         # The bet was not called, or the cards are compared.

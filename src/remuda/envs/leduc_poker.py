@@ -22,29 +22,24 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from remuda.checkpoint.fitting import Range, Table, require
-from remuda.envs.array_game import ArrayGame
+from remuda.envs.array_game import TableGame
 from remuda.envs.randomness import below, seed_stream
 from remuda.kernels import njit
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
+from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
 
-WAIT, FOLD, CALL, RAISE = 0, 1, 2, 3
-"""Actions."""
-CARDS, RANKS = 6, 3
-"""Cards 0 to 5; the rank of a card is card // 2: jack, queen, king."""
+WAIT, FOLD, CALL, RAISE = 0, 1, 2, 3  # actions
+CARDS, RANKS = 6, 3  # cards 0 to 5; the rank of a card is card // 2: jack, queen, king
 ROUNDS, MOST_ACTIONS = 2, 4
 """Rounds of bets, and actions of both agents in a round at most: call, raise, raise, call."""
-RAISES = (2, 4)
-"""Chips that a raise puts in beyond the other's, in each round."""
-MOST_RAISES = 2
-"""Raises of both agents in a round."""
+RAISES = (2, 4)  # chips that a raise puts in beyond the other's, in each round
+MOST_RAISES = 2  # raises of both agents in a round
 PUBLIC, BETS, TO_ACT = RANKS, 2 * RANKS, 2 * RANKS + 2 * ROUNDS * MOST_ACTIONS
 """Offsets in an observation: the public card, the bets, and a 1 if the agent is to act."""
-SIZE = TO_ACT + 1
-"""Numbers in an observation."""
+SIZE = TO_ACT + 1  # numbers in an observation
 NAMES = ("jack", "queen", "king")
 
 
-class LeducPoker(ArrayGame):
+class LeducPoker(TableGame):
     """Leduc poker for two agents; see the rules at the top of this module.
 
     An agent observes [23] float32 of 0 and 1: the rank of its card (three entries, one of them 1),
@@ -52,33 +47,25 @@ class LeducPoker(ArrayGame):
     rounds (for each of four in turn a 1 for a call, and a 1 for a raise), and a 1 if it is to act.
     """
 
-    turn_groups = ((0, 1),)
     action_names = ("wait", "fold", "call", "raise")
 
     def __init__(self, num_envs: int = 1) -> None:
         sees = Box(0.0, 1.0, (SIZE,), np.float32)
-        agents = tuple(AgentSpec(f"agent_{i}", sees, Discrete(4), masked=True) for i in range(2))
-        self._allocate(num_envs, agents, {})
-        shape = self.active.shape
+        self._allocate(num_envs, {}, sees, [Discrete(4)] * 2, masked=True)
         self.cards: Integers = np.zeros((num_envs, 3), np.int64)
         """[num_envs, 3]: the card of each agent, and the public one, which is dealt from the
         start and visible in the second round."""
         self.bets: Integers = np.full((num_envs, ROUNDS, MOST_ACTIONS), WAIT, np.int64)
         """[num_envs, 2, 4]: the actions of each round: CALL or RAISE, and WAIT for those to
         come."""
-        self.round: Integers = np.zeros(num_envs, np.int64)
-        """[num_envs]: the round of bets, 0 or 1."""
-        self.chips: Integers = np.ones(shape, np.int64)
+        self.round: Integers = np.zeros(num_envs, np.int64)  # [num_envs]: the round of bets, 0 or 1
+        self.chips: Integers = np.ones(self.active.shape, np.int64)
         """[num_envs, 2]: the chips that each agent has put in."""
-        self._actions: Integers = np.zeros(shape, np.int64)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         _deal(self._streams, self.cards, seeds, mask)
         self.bets[mask], self.round[mask], self.chips[mask] = WAIT, 0, 1
         self.active[mask] = True
-
-    def begin_turn(self) -> None:
-        self._rewards[...], self._terminated[...] = 0.0, False
 
     def observe(self, agent: int, out: Array) -> None:
         _observe(self.cards, self.bets, self.round, self.active, agent, out)
@@ -87,13 +74,10 @@ class LeducPoker(ArrayGame):
         """Allow what the rules allow to the agent that is to act, or else to wait."""
         _mask(self.bets, self.round, self.active, agent, out)
 
-    def act(self, agent: int, actions: Integers) -> None:
-        self._actions[:, agent] = actions
-
     def end_turn(self) -> TurnResult:
         """Apply the action of the agent that is to act, and pay at the end."""
         table = self.cards, self.bets, self.round, self.chips, self.active
-        _play(*table, self._actions, self._rewards, self._terminated)
+        _play(*table, self._chosen, self._rewards, self._terminated)
         return self._result
 
     def describe(self, agent: int, env: int = 0) -> str:

@@ -8,10 +8,14 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any
+
+from remuda.envs import data
+from remuda.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -20,17 +24,12 @@ log = logging.getLogger(__name__)
 class Library:
     """A library of games."""
 
-    name: str
-    """The part before the colon."""
-    adapter: str
-    """`module:callable`, which makes copies of a game."""
-    package: str
-    """The package to import."""
-    extra: str
-    """The extra of Remuda that installs it; empty: it always is."""
+    name: str  # the part before the colon
+    adapter: str  # `module:callable`, which makes copies of a game
+    package: str  # to import
+    extra: str  # of Remuda, that installs it; empty: it always is
     example: str
-    listing: Callable[[], Iterable[str]]
-    """Returns all its games, if it is installed."""
+    listing: Callable[[], Iterable[str]]  # returns all its games, if it is installed
     wraps: bool = False
     """True if its environments are Gymnasium's or PettingZoo's, so that wrappers fit."""
 
@@ -52,16 +51,12 @@ class Library:
                 return []
 
 
-def _registered(package: str, prefix: str) -> Callable[[], list[str]]:
-    """Return a function that lists a package's environments in Gymnasium's registry."""
+def _registered(package: str, prefix: str) -> list[str]:
+    """Return a package's environments in Gymnasium's registry."""
+    import gymnasium
 
-    def names() -> list[str]:
-        import gymnasium
-
-        import_module(package)
-        return [name for name in gymnasium.registry if name.startswith(prefix)]
-
-    return names
+    import_module(package)
+    return [name for name in gymnasium.registry if name.startswith(prefix)]
 
 
 def _gymnasium() -> list[str]:
@@ -106,95 +101,29 @@ def _can_be_imported(name: str) -> bool:
     return True
 
 
-def _has_size(spiel: Any, kind: Any) -> bool:
-    from remuda.envs.adapters.open_spiel import MOST_ACTIONS
-
-    game = spiel.load_game(kind.short_name)
-    if game.num_distinct_actions() > MOST_ACTIONS:
-        return False
-    try:
-        if kind.provides_information_state_tensor:
-            return bool(game.information_state_tensor_shape())
-        return bool(game.observation_tensor_shape())
-    except spiel.SpielError:
-        return False
-
-
 def _open_spiel() -> list[str]:
-    spiel: Any = import_module("pyspiel")
-    kinds, chance = spiel.GameType.Dynamics, spiel.GameType.ChanceMode
-    return [
-        kind.short_name
-        for kind in spiel.registered_games()
-        if kind.default_loadable
-        and kind.dynamics in (kinds.SEQUENTIAL, kinds.SIMULTANEOUS)
-        and kind.chance_mode != chance.SAMPLED_STOCHASTIC
-        and (kind.provides_information_state_tensor or kind.provides_observation_tensor)
-        and _has_size(spiel, kind)
-    ]
+    from remuda.envs.adapters.open_spiel import OpenSpielEnv
+
+    def is_played(kind: Any) -> bool:
+        try:
+            OpenSpielEnv(kind.short_name)
+        except ConfigError:
+            return False
+        return True
+
+    kinds = import_module("pyspiel").registered_games()
+    return [kind.short_name for kind in kinds if kind.default_loadable and is_played(kind)]
 
 
-def _sorrel() -> list[str]:
-    from remuda.envs.adapters.sorrel_examples import names
-
-    return names()
-
-
-ADAPTERS = "remuda.envs.adapters"
+_LISTINGS: dict[str, Callable[[], Iterable[str]]] = {
+    "gymnasium": _gymnasium,
+    "pettingzoo": _pettingzoo,
+    "open_spiel": _open_spiel,
+    "sorrel": lambda: data.load("sorrel"),
+    "lbf": partial(_registered, "lbforaging", "Foraging"),
+    "rware": partial(_registered, "rware", "rware"),
+}
 LIBRARIES = {
-    library.name: library
-    for library in (
-        Library(
-            "gymnasium",
-            f"{ADAPTERS}.gymnasium:make_gymnasium",
-            package="gymnasium",
-            extra="",
-            example="gymnasium:CartPole-v1",
-            listing=_gymnasium,
-            wraps=True,
-        ),
-        Library(
-            "pettingzoo",
-            f"{ADAPTERS}.pettingzoo:make_pettingzoo",
-            package="pettingzoo",
-            extra="pettingzoo",
-            example="pettingzoo:mpe2.simple_spread_v3",
-            listing=_pettingzoo,
-            wraps=True,
-        ),
-        Library(
-            "open_spiel",
-            f"{ADAPTERS}.open_spiel:make_open_spiel",
-            package="pyspiel",
-            extra="openspiel",
-            example="open_spiel:leduc_poker",
-            listing=_open_spiel,
-        ),
-        Library(
-            "sorrel",
-            f"{ADAPTERS}.sorrel_examples:make_sorrel",
-            package="sorrel",
-            extra="sorrel",
-            example="sorrel:treasurehunt",
-            listing=_sorrel,
-        ),
-        Library(
-            "lbf",
-            f"{ADAPTERS}.tuples:make_lbf",
-            package="lbforaging",
-            extra="worlds",
-            example="lbf:Foraging-8x8-2p-2f-coop-v3",
-            listing=_registered("lbforaging", "Foraging"),
-            wraps=True,
-        ),
-        Library(
-            "rware",
-            f"{ADAPTERS}.tuples:make_rware",
-            package="rware",
-            extra="worlds",
-            example="rware:rware-tiny-4ag-v2",
-            listing=_registered("rware", "rware"),
-            wraps=True,
-        ),
-    )
+    name: Library(name, listing=_LISTINGS[name], **entry)
+    for name, entry in data.load("libraries").items()
 }

@@ -24,22 +24,19 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from remuda.checkpoint.fitting import COUNT, Range, Table, require
-from remuda.envs.array_game import ArrayGame
+from remuda.envs.array_game import TableGame
 from remuda.envs.options import require_whole
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
+from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
 
-NONE = -1
-"""The choice before the first round."""
+NONE = -1  # the choice before the first round
 
 
-class MatrixGame(ArrayGame):
+class MatrixGame(TableGame):
     """A game of two agents by its table of payoffs.
 
     An agent observes a 1, and then its choice and the other's in the round before, each as a row of
     zeros and a one, or of zeros alone in the first round.
     """
-
-    turn_groups = ((0, 1),)
 
     def __init__(
         self,
@@ -49,14 +46,9 @@ class MatrixGame(ArrayGame):
         action_names: tuple[str, ...] = (),
         **options: Any,
     ) -> None:
-        """Take the table.
+        """Take the payoffs, [rows, columns, 2]: by the choices of agents 0 and 1, that of each.
 
-        Args:
-            payoffs: [rows, columns, 2]: by the choices of agents 0 and 1, the payoff of each.
-            num_envs: copies of the game.
-            rounds: in an episode.
-            action_names: of both agents.
-            options: by which the table was chosen.
+        `options` are those by which the table was chosen.
         """
         require_whole("rounds", rounds, 1)
         self.action_names = action_names
@@ -64,21 +56,14 @@ class MatrixGame(ArrayGame):
         self.rounds = rounds
         self._choices = rows, columns = self.payoffs.shape[:2]
         sees = Box(0.0, 1.0, (1 + rows + columns,), np.float32)
-        agents = tuple(
-            AgentSpec(f"agent_{i}", sees, Discrete(n)) for i, n in enumerate((rows, columns))
-        )
-        self._allocate(num_envs, agents, {"rounds": rounds, **options})
-        shape = self.active.shape
-        self._last: Integers = np.full(shape, NONE, np.int64)
-        self._chosen: Integers = np.zeros(shape, np.int64)
+        acts = [Discrete(rows), Discrete(columns)]
+        self._allocate(num_envs, {"rounds": rounds, **options}, sees, acts)
+        self._last: Integers = np.full(self.active.shape, NONE, np.int64)
         self._round: Integers = np.zeros(num_envs, np.int64)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:  # noqa: ARG002
         """Begin again; there is nothing to draw."""
         self._last[mask], self._round[mask], self.active[mask] = NONE, 0, True
-
-    def begin_turn(self) -> None:
-        """Do nothing."""
 
     def observe(self, agent: int, out: Array) -> None:
         """Write the choices of the round before, the agent's own first."""
@@ -88,20 +73,15 @@ class MatrixGame(ArrayGame):
         out[played, 1 + self._last[played, agent]] = 1.0
         out[played, 1 + self._choices[agent] + self._last[played, 1 - agent]] = 1.0
 
-    def act(self, agent: int, actions: Integers) -> None:
-        self._chosen[:, agent] = actions
-
     def end_turn(self) -> TurnResult:
         """Pay both; the last round terminates the episode."""
         on = self.active[:, 0]
-        paid = self.payoffs[self._chosen[:, 0], self._chosen[:, 1]]
-        rewards = np.where(on[:, None], paid, np.float32(0.0))
+        self._rewards[on] = self.payoffs[self._chosen[on, 0], self._chosen[on, 1]]
         self._last[on] = self._chosen[on]
         self._round[on] += 1
-        over = on & (self._round >= self.rounds)
-        terminated = np.repeat(over[:, None], 2, axis=1)
-        self.active &= ~terminated
-        return TurnResult(rewards, terminated, self._truncated)
+        self._terminated[...] = (on & (self._round >= self.rounds))[:, None]
+        self.active &= ~self._terminated
+        return self._result
 
     def _world(self) -> Table:
         return {
@@ -122,51 +102,35 @@ def rock_paper_scissors(num_envs: int = 1, rounds: int = 1, biased: bool = False
     """Each beats the one before it; biased: rock beats scissors for twice as much."""
     rock = 2.0 if biased else 1.0
     rows: list[list[float]] = [[0, -1, rock], [1, 0, -1], [-rock, 1, 0]]
-    return _zero_sum(rows, num_envs, rounds, ("rock", "paper", "scissors"), biased=biased)
+    payoffs = [[[x, -x] for x in row] for row in rows]
+    return MatrixGame(payoffs, num_envs, rounds, ("rock", "paper", "scissors"), biased=biased)
 
 
 def matching_pennies(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
     """Heads or tails: agent 0 wins if they match."""
-    return _zero_sum([[1, -1], [-1, 1]], num_envs, rounds, ("heads", "tails"))
+    payoffs = [[[1, -1], [-1, 1]], [[-1, 1], [1, -1]]]
+    return MatrixGame(payoffs, num_envs, rounds, ("heads", "tails"))
 
 
 def prisoners_dilemma(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
     """Cooperate or defect."""
-    return _symmetric([[3, 0], [5, 1]], num_envs, rounds, ("cooperate", "defect"))
+    payoffs = [[[3, 3], [0, 5]], [[5, 0], [1, 1]]]
+    return MatrixGame(payoffs, num_envs, rounds, ("cooperate", "defect"))
 
 
 def stag_hunt(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
     """Stag or hare."""
-    return _symmetric([[5, 0], [1, 1]], num_envs, rounds, ("stag", "hare"))
+    payoffs = [[[5, 5], [0, 1]], [[1, 0], [1, 1]]]
+    return MatrixGame(payoffs, num_envs, rounds, ("stag", "hare"))
 
 
 def hawk_dove(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
     """Hawk or dove."""
-    return _symmetric([[-4, 2], [0, 1]], num_envs, rounds, ("hawk", "dove"))
+    payoffs = [[[-4, -4], [2, 0]], [[0, 2], [1, 1]]]
+    return MatrixGame(payoffs, num_envs, rounds, ("hawk", "dove"))
 
 
 def bach_or_stravinsky(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
     """Bach or Stravinsky: agent 0 likes Bach better."""
-    names = ("bach", "stravinsky")
-    return MatrixGame([[[5, 1], [0, 0]], [[0, 0], [1, 5]]], num_envs, rounds, names)
-
-
-def _zero_sum(
-    rows: Sequence[Sequence[float]],
-    num_envs: int,
-    rounds: int,
-    names: tuple[str, ...],
-    **options: Any,
-) -> MatrixGame:
-    """Make a game in which agent 1 gets the negative of these payoffs of agent 0."""
-    payoffs = [[[x, -x] for x in row] for row in rows]
-    return MatrixGame(payoffs, num_envs, rounds, names, **options)
-
-
-def _symmetric(
-    rows: Sequence[Sequence[float]], num_envs: int, rounds: int, names: tuple[str, ...]
-) -> MatrixGame:
-    """Make a symmetric game from the payoffs by an agent's own choice and the other's."""
-    count = range(len(rows))
-    payoffs = [[[rows[i][j], rows[j][i]] for j in count] for i in count]
-    return MatrixGame(payoffs, num_envs, rounds, names)
+    payoffs = [[[5, 1], [0, 0]], [[0, 0], [1, 5]]]
+    return MatrixGame(payoffs, num_envs, rounds, ("bach", "stravinsky"))

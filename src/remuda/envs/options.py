@@ -11,11 +11,8 @@ import numpy as np
 def require_whole(name: str, value: int, least: int, most: int | None = None) -> None:
     """Refuse anything but a whole number within these bounds."""
     allowed = f"at least {least}" if most is None else f"{least} to {most}"
-    if (
-        not isinstance(value, int | np.integer)
-        or value < least
-        or (most is not None and value > most)
-    ):
+    fits = isinstance(value, int | np.integer) and value >= least
+    if not fits or (most is not None and value > most):
         raise ValueError(f"{name} is {value!r}; allowed is a whole number, {allowed}")
 
 
@@ -34,3 +31,17 @@ def require_one_of(name: str, value: str, allowed: Iterable[str]) -> None:
     allowed = tuple(allowed)
     if value not in allowed:
         raise ValueError(f"{name} is {value!r}; allowed are {', '.join(allowed)}")
+
+
+def whole_numbers(**options: tuple[int, ...]) -> dict[str, int]:
+    """Return the options, each passed with its least and perhaps its largest value."""
+    for name, (value, *bounds) in options.items():
+        require_whole(name, value, *bounds)
+    return {name: value for name, (value, *_) in options.items()}
+
+
+def numbers(**options: tuple[float, ...]) -> dict[str, float]:
+    """Return the options, each passed with its bounds, if it has any."""
+    for name, (value, *bounds) in options.items():
+        require_number(name, value, *bounds)
+    return {name: value for name, (value, *_) in options.items()}

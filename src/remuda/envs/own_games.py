@@ -16,26 +16,16 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
+from remuda.envs import kinds
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.envs.closing import close
-from remuda.envs.kinds import (
-    AEC,
-    COPIES,
-    GYMNASIUM,
-    OLD_GYM,
-    PARALLEL,
-    SINGLE,
-    VECTOR,
-    article,
-    kind_of,
-)
+from remuda.envs.kinds import COPIES, article, kind_of
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, RemudaError, UnknownGameError
 from remuda.loading import import_module
 from remuda.user_code import naming_user_code
 
-Factory = Callable[..., Any]
-"""Makes environments: a class or a function."""
+Factory = Callable[..., Any]  # makes environments: a class or a function
 
 ALLOWED = (
     "a class, or a function that returns one: remuda's VectorEnv (it takes num_envs), a "
@@ -107,7 +97,7 @@ def _make_together(
             copies.close = partial(close, copies.close, copies)  # type: ignore[method-assign]
         return copies
     why = f"no VectorEnv; allowed is {ALLOWED}"
-    if kind_of(made) in SINGLE:
+    if kind_of(made) in kinds.SINGLE:
         why = "which is one: leave num_envs out, and every call makes one copy"
     raise ConfigError(f"{name} takes num_envs, and makes {article(made)}, {why}")
 
@@ -193,20 +183,19 @@ def _adapter_of(
 ) -> Callable[[Callable[[], Any], int, Wrapping], VectorEnv]:
     """Return the adapter of an environment's kind; `another` makes one more."""
     kind = kind_of(env)
-    if kind == GYMNASIUM:
-        from remuda.envs.adapters.gymnasium import GymnasiumEnv
-        from remuda.envs.adapters.tuples import copies_of, has_agents
+    if kind == kinds.GYMNASIUM:
+        from remuda.envs.adapters.gymnasium import GymnasiumEnv, copies_of, has_agents
 
         return copies_of if has_agents(env, another) else GymnasiumEnv
-    if kind in (PARALLEL, AEC):
+    if kind in (kinds.PARALLEL, kinds.AEC):
         from remuda.envs.adapters.aec import AECCopies
         from remuda.envs.adapters.parallel import ParallelCopies
 
-        return ParallelCopies if kind == PARALLEL else AECCopies
+        return ParallelCopies if kind == kinds.PARALLEL else AECCopies
     reasons = {
         COPIES: "which holds all copies: it has to take num_envs",
-        VECTOR: "which holds copies: give what makes a single one",
-        OLD_GYM: "of gym, which Gymnasium has replaced: derive it from gymnasium.Env",
+        kinds.VECTOR: "which holds copies: give what makes a single one",
+        kinds.OLD_GYM: "of gym, which Gymnasium has replaced: derive it from gymnasium.Env",
     }
     why = reasons.get(kind, f"no environment; allowed is {ALLOWED}")
     raise ConfigError(f"{name} makes {article(env)}, {why}")

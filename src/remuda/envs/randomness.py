@@ -55,3 +55,8 @@ def misses(streams: Array, env: int, log_miss: float) -> float:
     # The number of misses is at least k with probability exp(log_miss)^k, so its distribution
     # inverts to floor(log(u) / log_miss); 1 - uniform is in (0, 1], which keeps log finite.
     return float(np.floor(math.log(1.0 - uniform(streams, env)) / log_miss))
+
+
+def log_miss(probability: float) -> float:
+    """Return the logarithm of the probability of a miss, as `misses` takes it."""
+    return math.log1p(-probability) if probability < 1 else -math.inf

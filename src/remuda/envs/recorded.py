@@ -17,21 +17,13 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PlayedEpisodes:
-    """Whole episodes, turn by turn.
-
-    Attributes:
-        agents: names.
-        rewards: [E, T, N] of each turn; 0 after an episode's end.
-        took_part: [E, N] agents that made a decision in each episode.
-        lengths: [E] turns of each episode.
-        episode_metrics: each metric of each episode: [E].
-    """
+    """Whole episodes, turn by turn."""
 
     agents: tuple[str, ...]
-    rewards: Numbers = field(repr=False)
-    took_part: Bools = field(repr=False)
-    lengths: Integers = field(repr=False)
-    episode_metrics: dict[str, Numbers] = field(repr=False)
+    rewards: Numbers = field(repr=False)  # [E, T, N] of each turn; 0 after an episode's end
+    took_part: Bools = field(repr=False)  # [E, N] agents that made a decision in each episode
+    lengths: Integers = field(repr=False)  # [E] turns of each episode
+    episode_metrics: dict[str, Numbers] = field(repr=False)  # [E] each
 
     @property
     def returns(self) -> Numbers:
@@ -42,18 +34,13 @@ class PlayedEpisodes:
 
 @dataclass(frozen=True)
 class ObservedStates:
-    """Observations of agents that were about to act.
-
-    Attributes:
-        observations: [S, frames, *shape] as the game writes them, with those before them of the
-            same episode, the newest last; zeros before its first.
-        masks: [S, mask_size]; None: the agents are not masked.
-        episodes: [S] the number of each observation's episode.
-    """
+    """Observations of agents that were about to act."""
 
     observations: Array
-    masks: Bools | None
-    episodes: Integers
+    """[S, frames, *shape] as the game writes them, with those before them of the same episode, the
+    newest last; zeros before its first."""
+    masks: Bools | None  # [S, mask_size]; None: the agents are not masked
+    episodes: Integers  # [S] the number of each observation's episode
 
 
 class Wrapped(VectorEnv):
@@ -107,24 +94,18 @@ class Recorded(Wrapped):
     """
 
     def __init__(self, game: VectorEnv, episodes: int, states: int = 0, frames: int = 1) -> None:
-        """Wrap a game.
+        """Record the first `episodes` of each copy, and so many `states` of each agent at least.
 
-        Args:
-            game: the game.
-            episodes: the first episodes of each copy are recorded; 0: none.
-            states: observations of each agent that are recorded, at least, if it acts that often.
-            frames: newest observations of an agent that are kept together.
+        The newest `frames` observations of an agent are kept together.
         """
         super().__init__(game)
         self._episodes, self._states, self._is_on = episodes, states, False
         self._numbers: Integers = np.arange(self.num_envs)
         self._next = self.num_envs
         self._going: list[list[Floats]] = [[] for _ in range(self.num_envs)]
-        self._over: list[list[Floats]] = [[] for _ in range(self.num_envs)]
+        self._over: list[list[tuple[Floats, Bools, list[float]]]] = [[] for _ in self._going]
+        """Rewards by turn, agents that took part, and metrics of each copy's episodes."""
         self._took_part: Bools = np.zeros((self.num_envs, len(self.agents)), np.bool_)
-        self._players: list[list[Bools]] = [[] for _ in range(self.num_envs)]
-        """The agents that took part, by copy and episode: [num_agents]."""
-        self._metrics: list[list[list[float]]] = [[] for _ in range(self.num_envs)]
         self._observed: list[list[tuple[Array, Bools | None, Integers]]] = [[] for _ in self.agents]
         self._counts = [0] * len(self.agents)
         self._frames: list[Array] = [
@@ -177,11 +158,9 @@ class Recorded(Wrapped):
                     continue
                 self._going[copy].append(result.rewards[copy].copy())
                 if over[copy] and self._took_part[copy].any():
-                    self._players[copy].append(self._took_part[copy].copy())
-                    self._over[copy].append(np.array(self._going[copy], np.float32))
-                    self._metrics[copy].append(
-                        [float(result.info[n][copy]) for n in self.episode_metrics]
-                    )
+                    rewards = np.array(self._going[copy], np.float32)
+                    metrics = [float(result.info[name][copy]) for name in self.episode_metrics]
+                    self._over[copy].append((rewards, self._took_part[copy].copy(), metrics))
                 if over[copy]:
                     self._going[copy] = []
         return result
@@ -193,19 +172,19 @@ class Recorded(Wrapped):
 
     def played(self, most: int | None = None) -> PlayedEpisodes:
         """Return the recorded episodes that are over, `most` of each copy at most."""
-        rewards = [episode for of_copy in self._over for episode in of_copy[:most]]
-        lengths = np.array([len(episode) for episode in rewards], np.int64)
-        whole = np.zeros((len(rewards), int(lengths.max(initial=0)), len(self.agents)))
-        for row, episode in zip(whole, rewards, strict=True):
-            row[: len(episode)] = episode
-        players = [there for of_copy in self._players for there in of_copy[:most]]
-        took_part = np.array(players, np.bool_).reshape(len(rewards), len(self.agents))
-        rows = [row for of_copy in self._metrics for row in of_copy[:most]]
-        metrics = np.array(rows, np.float64)
-        columns = metrics.reshape(len(rewards), len(self.episode_metrics)).T
+        episodes = [episode for of_copy in self._over for episode in of_copy[:most]]
+        count, num_agents = len(episodes), len(self.agents)
+        lengths = np.array([len(rewards) for rewards, _, _ in episodes], np.int64)
+        whole = np.zeros((count, int(lengths.max(initial=0)), num_agents))
+        for row, (rewards, _, _) in zip(whole, episodes, strict=True):
+            row[: len(rewards)] = rewards
+        players = [took_part for _, took_part, _ in episodes]
+        took_part = np.array(players, np.bool_).reshape(count, num_agents)
+        table = np.array([metrics for _, _, metrics in episodes], np.float64)
+        columns = table.reshape(count, len(self.episode_metrics)).T
         names = tuple(agent.name for agent in self.agents)
-        facts_of = dict(zip(self.episode_metrics, columns, strict=True))
-        return PlayedEpisodes(names, whole, took_part, lengths, facts_of)
+        metrics = dict(zip(self.episode_metrics, columns, strict=True))
+        return PlayedEpisodes(names, whole, took_part, lengths, metrics)
 
     def observed(self, agents: Sequence[int]) -> ObservedStates | None:
         """Return the observations of some agents of the same spaces; None: none of them acted."""

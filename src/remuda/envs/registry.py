@@ -6,11 +6,10 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from remuda import loading, pickled
-from remuda.envs import own_games
+from remuda.envs import data, own_games
 from remuda.envs.adapters.wrapping import METRICS, NOTHING, WRAPPERS, Wrapping
 from remuda.envs.libraries import LIBRARIES
 from remuda.errors import ConfigError, RemudaError, UnknownGameError, UsageError
@@ -20,10 +19,8 @@ if TYPE_CHECKING:
     from remuda.envs.scripted import ScriptedPolicy
     from remuda.envs.vector_env import VectorEnv
 
-TOGETHER = "env.observe_together"
-"""The key of this setting among the options of an environment."""
-RANDOM = "random"
-"""The policy that every game has: uniform over allowed actions."""
+TOGETHER = "env.observe_together"  # the key of this setting among the options of an environment
+RANDOM = "random"  # the policy that every game has: uniform over allowed actions
 
 
 @dataclass(frozen=True)
@@ -31,10 +28,8 @@ class Game:
     """An entry of the registry."""
 
     name: str
-    summary: str
-    """One line for `remuda games`."""
-    kind: str
-    """cooperative, competitive or mixed."""
+    summary: str  # one line for `remuda games`
+    kind: str  # cooperative, competitive or mixed
     factory: str
     """`module:callable`; it takes `num_envs` and the game's options, and returns a `VectorEnv`. A
     user's factory may make single environments of another library instead (`own_games`)."""
@@ -45,26 +40,20 @@ class Game:
     with the default options."""
     choices: Mapping[str, str] = field(default_factory=dict)
     """`module:NAME` of the allowed values of an option."""
-    pickle: bytes = field(default=b"", repr=False)
-    """The pickled factory of a game that no process can import."""
+    pickle: bytes = field(default=b"", repr=False)  # the factory, if no process can import it
 
     @property
     def is_own(self) -> bool:
         """Return whether it is the user's game, neither Remuda's nor a library's."""
         return self.name not in GAMES and self.factory.partition(":")[0] not in LIBRARIES
 
-    @property
-    def _is_wrappable(self) -> bool:
-        library = LIBRARIES.get(self.factory.partition(":")[0])
-        return library is not None and library.wraps
-
     def load(self) -> Callable[..., Any]:
         """Import the factory."""
         if self.pickle:
             return cast(Callable[..., Any], pickled.load_object(self.name, self.pickle))
-        module, _, attribute = self.factory.partition(":")
-        if module in LIBRARIES:
-            return partial(_adapter(module), attribute)
+        library, _, game = self.factory.partition(":")
+        if library in LIBRARIES:
+            return partial(own_games.import_factory(LIBRARIES[library].adapter), game)
         return own_games.import_factory(self.factory)
 
     def policy(self, name: str) -> ScriptedPolicy:
@@ -134,7 +123,8 @@ class Game:
 
     def _make(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
         wrapping = Wrapping(tuple(options.pop(WRAPPERS, ())), options.pop(METRICS, {}))
-        if wrapping != NOTHING and not (self.is_own or self._is_wrappable):
+        library = LIBRARIES.get(self.factory.partition(":")[0])
+        if wrapping != NOTHING and not (self.is_own or (library is not None and library.wraps)):
             raise own_games.not_wrapped(self.name)
         factory = self.load()
         parameters = own_games.parameters_of(factory)
@@ -158,117 +148,7 @@ class Game:
         return made
 
 
-GAMES: dict[str, Game] = {
-    game.name: game
-    for game in (
-        Game(
-            name="treasure_hunt",
-            summary="agents compete for gems and food on a grid, and step round bones",
-            kind="competitive",
-            factory="remuda.envs.treasure_hunt:TreasureHunt",
-            scripted={"greedy_walker": "remuda.envs.treasure_hunt:greedy_walker"},
-            reference={"random": 11.0, "greedy_walker": 155.7},
-        ),
-        Game(
-            name="cleanup",
-            summary="agents must clean the river or no apple grows, and cleaning pays nothing",
-            kind="mixed",
-            factory="remuda.envs.cleanup:Cleanup",
-            scripted={
-                "harvesters": "remuda.envs.cleanup:harvesters",
-                "division_of_labour": "remuda.envs.cleanup:division_of_labour",
-            },
-            reference={"random": -2.26, "harvesters": 3.12, "division_of_labour": 4.16},
-        ),
-        Game(
-            name="tag",
-            summary="one agent chases the others; the one it reaches chases instead",
-            kind="competitive",
-            factory="remuda.envs.tag:Tag",
-            scripted={"chase_and_flee": "remuda.envs.tag:chase_and_flee"},
-            reference={"random": 163.8, "chase_and_flee": 160.7},
-        ),
-        Game(
-            name="bucket_brigade",
-            summary="neighbours on a ring of houses put out fires together, each tempted to rest",
-            kind="mixed",
-            factory="remuda.envs.bucket_brigade:BucketBrigade",
-            scripted={"owners_duty": "remuda.envs.bucket_brigade:owners_duty"},
-            reference={"random": 825.0, "owners_duty": 1025.0},
-            choices={"scenario": "remuda.envs.bucket_brigade:SCENARIOS"},
-        ),
-        Game(
-            name="kuhn_poker",
-            summary="two agents, three cards and one bet: the smallest game with bluffing",
-            kind="competitive",
-            factory="remuda.envs.kuhn_poker:KuhnPoker",
-            reference={"random": 0.0},
-        ),
-        Game(
-            name="leduc_poker",
-            summary="two agents, six cards, two rounds of bets and a public card between them",
-            kind="competitive",
-            factory="remuda.envs.leduc_poker:LeducPoker",
-            reference={"random": 0.0},
-        ),
-        Game(
-            name="connect_four",
-            summary="two agents drop discs in turn; four in a line win",
-            kind="competitive",
-            factory="remuda.envs.connect_four:ConnectFour",
-            scripted={"tactician": "remuda.envs.connect_four:tactician"},
-            reference={"random": 0.0, "tactician": 0.0},
-        ),
-        Game(
-            name="rock_paper_scissors",
-            summary="two agents choose at once; each choice beats another",
-            kind="competitive",
-            factory="remuda.envs.matrix_games:rock_paper_scissors",
-            reference={"random": 0.0},
-        ),
-        Game(
-            name="matching_pennies",
-            summary="two agents choose a side; one wants them to match, one to differ",
-            kind="competitive",
-            factory="remuda.envs.matrix_games:matching_pennies",
-            reference={"random": 0.0},
-        ),
-        Game(
-            name="prisoners_dilemma",
-            summary="two agents cooperate or defect; each does better by defecting",
-            kind="mixed",
-            factory="remuda.envs.matrix_games:prisoners_dilemma",
-            reference={"random": 2.25},
-        ),
-        Game(
-            name="stag_hunt",
-            summary="two agents hunt a stag together, or a hare each alone",
-            kind="mixed",
-            factory="remuda.envs.matrix_games:stag_hunt",
-            reference={"random": 1.75},
-        ),
-        Game(
-            name="hawk_dove",
-            summary="two agents fight or yield; one of each is best",
-            kind="mixed",
-            factory="remuda.envs.matrix_games:hawk_dove",
-            reference={"random": -0.25},
-        ),
-        Game(
-            name="bach_or_stravinsky",
-            summary="two agents gain by agreeing, and like different ends",
-            kind="mixed",
-            factory="remuda.envs.matrix_games:bach_or_stravinsky",
-            reference={"random": 1.5},
-        ),
-    )
-}
-
-
-def _adapter(library: str) -> Callable[..., VectorEnv]:
-    module, _, attribute = LIBRARIES[library].adapter.partition(":")
-    adapter: Callable[..., VectorEnv] = getattr(import_module(module), attribute)
-    return adapter
+GAMES = {name: Game(name, **entry) for name, entry in data.load("games").items()}
 
 
 def is_known(name: str) -> bool:

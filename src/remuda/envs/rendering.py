@@ -1,35 +1,34 @@
-"""Pictures of grid worlds: one small sprite for each kind of tile, laid out like the grid.
+"""Pictures of games: small sprites of `data/sprites.json`, laid out in a grid or pasted.
 
-Shapes are functions of the position in a tile, x to the right and y down, both in -1..1. They are
-painted with soft edges: each pixel averages many points.
+A sprite is the colour of its ground and the shapes that are painted over it, first to last. Shapes
+are functions of the position in a tile, x to the right and y down, both in -1..1. They have soft
+edges: each pixel averages many points.
 """
 
 import colorsys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
+from remuda.envs import data
 from remuda.types import Array, Bools
 
-TILE = 16
-"""The side of a tile in pixels."""
-_FINE = 8  # points looked at along one side of a pixel
+TILE = 16  # pixels along the side of a tile
+FINE = 8  # points along one side of a pixel
 
 Colour = tuple[int, int, int]
 Shape = Callable[[Array, Array], Bools]
 
 FLOOR: Colour = (26, 27, 38)
 FLOOR_EDGE: Colour = (32, 34, 48)
-WALL: Colour = (65, 72, 104)
-WALL_EDGE: Colour = (48, 53, 79)
 _AGENTS: tuple[Colour, ...] = (
-    (247, 118, 142),
-    (122, 162, 247),
-    (255, 199, 95),
-    (187, 154, 247),
-    (255, 150, 92),
-    (80, 210, 190),
+    *((247, 118, 142), (122, 162, 247), (255, 199, 95)),
+    *((187, 154, 247), (255, 150, 92), (80, 210, 190)),
 )
+TEXT_SIZE = (480, 320)  # pixels, the same for all text, so that pictures make a film
+TEXT_INK = (205, 214, 244)
+LARGEST, SMALLEST, MARGIN = 28, 7, 12  # sizes of letters, and the margin, in pixels
 
 
 def agent_colour(agent: int) -> Colour:
@@ -66,25 +65,28 @@ def polygon(*points: tuple[float, float]) -> Shape:
     return inside
 
 
+SHAPES: dict[str, Callable[..., Shape]] = {"disc": disc, "block": block, "polygon": polygon}
+
+
 def sprite(*layers: tuple[Colour, Shape], ground: Colour = FLOOR) -> Array:
     """Paint shapes over the ground, first to last: [TILE, TILE, 3] uint8."""
-    axis = (np.arange(TILE * _FINE) + 0.5) / (TILE * _FINE) * 2 - 1
+    axis = (np.arange(TILE * FINE) + 0.5) / (TILE * FINE) * 2 - 1
     x, y = np.meshgrid(axis, axis)
     picture: Array = np.full((TILE, TILE, 3), ground, np.float64)
     for colour, shape in layers:
-        covered = shape(x, y).reshape(TILE, _FINE, TILE, _FINE).mean((1, 3))[..., None]
+        covered = shape(x, y).reshape(TILE, FINE, TILE, FINE).mean((1, 3))[..., None]
         picture += covered * (np.array(colour) - picture)
     return picture.round().astype(np.uint8)
 
 
-def floor_sprite() -> Array:
-    """Draw bare floor, with a faint joint between tiles."""
-    return sprite((FLOOR, block(0, 0, 0.94, 0.1)), ground=FLOOR_EDGE)
-
-
-def wall_sprite() -> Array:
-    """Draw a brick of the wall."""
-    return sprite((WALL, block(0, 0, 0.9, 0.25)), ground=WALL_EDGE)
+def sprites(*names: str, agents: Sequence[Colour] = ()) -> Array:
+    """Paint these sprites of the file, and then agents on floor: [count, TILE, TILE, 3] uint8."""
+    found, painted = data.load("sprites"), []
+    for name in names:
+        ground, *layers = found[name]
+        shapes = ((colour, SHAPES[kind](*where)) for colour, kind, *where in layers)
+        painted.append(sprite(*shapes, ground=ground))
+    return np.stack([*painted, *(agent_sprite(colour) for colour in agents)], dtype=np.uint8)
 
 
 def agent_sprite(colour: Colour, ground: Colour | None = None) -> Array:
@@ -110,11 +112,28 @@ def paste(canvas: Array, picture: Array, x: float, y: float) -> None:
 
 
 def draw_grid(cells: Array, sprites: Array) -> Array:
-    """Lay out sprites like a grid: [height * TILE, width * TILE, 3] uint8.
+    """Lay out sprites by the number of each cell: [height * TILE, width * TILE, 3] uint8.
 
-    Args:
-        cells: [height, width], the number of each cell's sprite.
-        sprites: [kinds, TILE, TILE, 3] uint8.
+    `cells` is [height, width], and `sprites` [kinds, TILE, TILE, 3] uint8.
     """
     height, width = cells.shape
     return sprites[cells].swapaxes(1, 2).reshape(height * TILE, width * TILE, 3)
+
+
+def picture_of_text(text: str) -> Array:
+    """Return text in letters of one width, as large as fits: [320, 480, 3] uint8."""
+    import matplotlib
+    from PIL import Image, ImageDraw, ImageFont
+
+    file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSansMono.ttf"
+    image = Image.new("RGB", TEXT_SIZE, FLOOR)
+    draw = ImageDraw.Draw(image)
+    width, height = TEXT_SIZE
+    for size in range(LARGEST, SMALLEST - 1, -1):
+        font = ImageFont.truetype(str(file), size)
+        left, top, right, bottom = draw.multiline_textbbox((0, 0), text, font=font)
+        if right - left <= width - 2 * MARGIN and bottom - top <= height - 2 * MARGIN:
+            break
+    at = max((width - right - left) / 2, MARGIN), max((height - bottom - top) / 2, MARGIN)
+    draw.multiline_text(at, text, font=font, fill=TEXT_INK)
+    return np.asarray(image).copy()

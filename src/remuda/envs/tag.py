@@ -18,30 +18,19 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box
 
 from remuda.checkpoint.fitting import COUNT, Range, Table
-from remuda.envs.array_game import GridGame
-from remuda.envs.options import require_number, require_whole
-from remuda.envs.randomness import below, seed_stream
-from remuda.envs.rendering import (
-    agent_colour,
-    agent_sprite,
-    draw_grid,
-    floor_sprite,
-    wall_sprite,
-)
+from remuda.envs.array_game import STEPS, GridGame, place_agents
+from remuda.envs.options import numbers, whole_numbers
+from remuda.envs.randomness import below
+from remuda.envs.rendering import agent_colour, agent_sprite, draw_grid, sprites
 from remuda.envs.vector_env import VectorEnv
 from remuda.kernels import njit
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+from remuda.types import Array, Bools, Floats, Integers
 
-EMPTY, WALL, AGENT = 0, -1, 1
-"""A tile is empty, wall, or AGENT + the number of the agent on it."""
-UP, DOWN, LEFT, RIGHT = range(4)
-STEPS: Integers = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])
-"""[4, 2]: by action, how row and column change; also the order in which "it" looks round."""
-CHANNELS = 3
-"""Wall, agent, the agent that is "it"."""
+EMPTY, WALL, AGENT = 0, -1, 1  # a tile is empty, wall, or AGENT + the number of the agent on it
+CHANNELS = 3  # wall, agent, the agent that is "it"
 
 
 class Tag(GridGame):
@@ -49,7 +38,6 @@ class Tag(GridGame):
 
     episode_metrics = ("tags",)
     wall = WALL
-    action_names = ("up", "down", "left", "right")
 
     def __init__(
         self,
@@ -62,35 +50,23 @@ class Tag(GridGame):
         reward: float = 10.0,
         vision_radius: int = 4,
     ) -> None:
-        require_whole("num_envs", num_envs, 1)
-        require_whole("height", height, 3)
-        require_whole("width", width, 3)
-        require_whole("num_agents", num_agents, 2, (height - 2) * (width - 2))
-        require_whole("max_turns", max_turns, 1)
-        require_number("reward", reward)
-        require_whole("vision_radius", vision_radius, 1)
         options = {
-            "height": height,
-            "width": width,
-            "num_agents": num_agents,
-            "max_turns": max_turns,
-            "reward": reward,
-            "vision_radius": vision_radius,
+            **whole_numbers(height=(height, 3), width=(width, 3)),
+            **whole_numbers(num_agents=(num_agents, 2, (height - 2) * (width - 2))),
+            **whole_numbers(max_turns=(max_turns, 1), vision_radius=(vision_radius, 1)),
+            **numbers(reward=(reward,)),
         }
-        self._max_turns, self._reward = max_turns, reward
-        self._view = 2 * vision_radius + 1
-        space = Box(0, 1, (CHANNELS * self._view**2 + 1,), np.uint8)
-        agents = tuple(AgentSpec(f"agent_{i}", space, Discrete(4)) for i in range(num_agents))
-        self._allocate(num_envs, agents, options)
-        self._place_agents()
+        self._reward, self._view = reward, 2 * vision_radius + 1
+        sees = Box(0, 1, (CHANNELS * self._view**2 + 1,), np.uint8)
+        self._allocate_grid(num_envs, options, sees)
         self._framed, self.tiles = self._make_map(height, width, vision_radius, np.int16, WALL)
-        self.it: Integers = np.zeros(num_envs, np.int64)
-        """[num_envs]: which agent is "it"."""
-        self._turns: Integers = np.zeros(num_envs, np.int64)
+        self._marks: Integers = AGENT + np.arange(num_agents)
+        self.it: Integers = np.zeros(num_envs, np.int64)  # [num_envs]: which agent is "it"
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        self._turns[mask], self._metrics[:, mask], self.active[mask] = 0, 0.0, True
-        _place(self.tiles, self.positions, self.it, self._streams, seeds, mask)
+        agents = self._marks, self.positions, self._turns, self.active
+        place_agents(self.tiles, *agents, self._streams, seeds, mask)
+        _draw_it(self.it, self.num_agents, self._metrics[0], self._streams, mask)
 
     def begin_turn(self) -> None:
         self._rewards[:] = 0.0
@@ -102,13 +78,6 @@ class Tag(GridGame):
     def act(self, agent: int, actions: Integers) -> None:
         arrays = self.tiles, self.positions, self.it, self.active, self._rewards
         _act(*arrays, self._reward, self._metrics[0], agent, actions)
-
-    def end_turn(self) -> TurnResult:
-        on = self.active[:, 0]
-        self._turns += on
-        self._truncated[:] = (on & (self._turns >= self._max_turns))[:, None]
-        self.active &= ~self._truncated
-        return self._result
 
     def _world(self) -> Table:
         return {
@@ -130,32 +99,19 @@ class Tag(GridGame):
 
     @cached_property
     def _sprites(self) -> Array:
-        agents = [agent_sprite(agent_colour(1 + agent)) for agent in range(self.num_agents)]
+        agents = [agent_colour(1 + agent) for agent in range(self.num_agents)]
         chaser = agent_sprite((235, 60, 60), ground=(92, 34, 44))
-        return np.stack([wall_sprite(), floor_sprite(), *agents, chaser], dtype=np.uint8)
+        return np.concatenate([sprites("wall", "floor", agents=agents), chaser[None]])
 
 
 # The rules. Everything below runs compiled, over all copies.
 
 
 @njit(cache=True)
-def _place(
-    tiles: Array, positions: Integers, it: Integers, streams: Array, seeds: Integers, mask: Bools
-) -> None:
-    height, width = tiles.shape[1:]
-    for env in range(tiles.shape[0]):
-        if not mask[env]:
-            continue
-        seed_stream(streams, env, seeds[env])
-        tiles[env, 1:-1, 1:-1] = EMPTY
-        for agent in range(positions.shape[1]):
-            y = x = 0  # the corner: wall, so a free tile is drawn at least once
-            while tiles[env, y, x] != EMPTY:
-                y = 1 + below(streams, env, height - 2)
-                x = 1 + below(streams, env, width - 2)
-            tiles[env, y, x] = AGENT + agent
-            positions[env, agent] = y, x
-        it[env] = below(streams, env, positions.shape[1])
+def _draw_it(it: Integers, num_agents: int, tags: Array, streams: Array, mask: Bools) -> None:
+    for env in range(mask.size):
+        if mask[env]:
+            it[env], tags[env] = below(streams, env, num_agents), 0.0
 
 
 @njit(cache=True)

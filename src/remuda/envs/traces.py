@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from remuda.envs.early_rewards import EarlyRewards
+from remuda.envs.recorded import Wrapped
 from remuda.envs.scripted import (
     allows_something,
     at_random,
@@ -19,48 +19,33 @@ from remuda.envs.scripted import (
 )
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
-from remuda.types import Array, Bools, Integers, TurnResult
+from remuda.types import Array, Bools, Floats, Integers, TurnResult
 
-TURNS = 130
-"""Turns of each check; most games end an episode within them."""
+TURNS = 130  # turns of each check; most games end an episode within them
+DEPTH = 4
+"""The depth of attributes, from the environment on, in which tables of rewards are searched."""
 
 
 @dataclass
 class Trace:
-    """A record of some turns; arrays are copies."""
+    """A record of some turns, a copy of each array by turn; `active` and `over` are after it."""
 
-    observations: list[list[Array]]
-    rewards: list[Array]
-    terminated: list[Bools]
-    truncated: list[Bools]
-    active: list[Bools]
-    """After the turn."""
-    began: list[Bools]
-    """Agents that were active at any time in the turn."""
-    over: list[Bools]
-    """[num_envs], by turn: copies without an active agent after it."""
-    info: list[dict[str, Array]]
-    so_far: list[Array]
+    observations: list[list[Array]] = field(default_factory=list)
+    rewards: list[Array] = field(default_factory=list)
+    terminated: list[Bools] = field(default_factory=list)
+    truncated: list[Bools] = field(default_factory=list)
+    active: list[Bools] = field(default_factory=list)
+    began: list[Bools] = field(default_factory=list)  # active at any time in the turn
+    over: list[Bools] = field(default_factory=list)  # [num_envs]: no agent is active
+    info: list[dict[str, Array]] = field(default_factory=list)
+    so_far: list[Array] = field(default_factory=list)
     """Rewards of the turn before an agent observed; zeros if the game has no `rewards_so_far`."""
-
-    def end_turn(self, result: TurnResult, active: Bools) -> None:
-        self.rewards.append(result.rewards.copy())
-        self.terminated.append(result.terminated.copy())
-        self.truncated.append(result.truncated.copy())
-        self.active.append(active.copy())
-        self.over.append(~np.any(active, axis=1))
-        self.info.append({name: np.array(values) for name, values in result.info.items()})
 
     def same_as(self, other: Trace, env: int = 0, other_env: int = 0) -> bool:
         """Return whether one copy here and one there did the same."""
-        pairs = [
-            *zip(chain(*self.observations), chain(*other.observations), strict=True),
-            *zip(self.rewards, other.rewards, strict=True),
-            *zip(self.so_far, other.so_far, strict=True),
-            *zip(self.terminated, other.terminated, strict=True),
-            *zip(self.truncated, other.truncated, strict=True),
-            *zip(self.active, other.active, strict=True),
-        ]
+        pairs = [*zip(chain(*self.observations), chain(*other.observations), strict=True)]
+        for name in ("rewards", "so_far", "terminated", "truncated", "active"):
+            pairs += zip(getattr(self, name), getattr(other, name), strict=True)
         return all(np.array_equal(a[env], b[other_env]) for a, b in pairs)
 
 
@@ -79,49 +64,39 @@ def play_turns(
     others: int = 0,
     inactive_action: int | None = None,
     spoil_actions: bool = False,
-    meanwhile: Callable[[], object] | None = None,
-    watch: EarlyRewards | None = None,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> Trace:
-    """Play turns with random actions; call `watch` within each and `meanwhile` before it."""
-    trace = Trace([], [], [], [], [], [], [], [], [])
+    """Play turns with random actions, and call `meanwhile` before each."""
+    trace = Trace()
     rngs = [np.random.default_rng([seed, e, others if e else 0]) for e in range(env.num_envs)]
     active = env.active
-    _check_rewards_so_far(env)
+    if env.rewards_so_far is not None:
+        shape, dtype = env.rewards_so_far.shape, env.rewards_so_far.dtype
+        require(
+            shape == active.shape and dtype == np.float32,
+            f"14. `rewards_so_far` is {active.shape} float32, not {shape} {dtype}",
+        )
     for _ in range(count):
-        if meanwhile is not None:
-            meanwhile()
+        meanwhile()
         trace.began.append(active.copy())
-        if watch is not None:
-            watch.begin()
         env.begin_turn()
-        if watch is not None:
-            watch.begun()
         trace.observations.append([np.empty((env.num_envs, 0))] * env.num_agents)
         trace.so_far.append(np.zeros(active.shape, np.float32))
         for group in env.turn_groups:
-            _play_group(env, group, rngs, trace, inactive_action, spoil_actions, watch)
-        if watch is not None:
-            watch.acted()
+            _play_group(env, group, rngs, trace, inactive_action, spoil_actions)
         result = env.end_turn()
-        if watch is not None:
-            watch.ended(result.rewards)
         require(
             env.active is active,
             "`active` is always the same array, which reset, act and end_turn update",
         )
-        trace.end_turn(result, active)
+        trace.rewards.append(result.rewards.copy())
+        trace.terminated.append(result.terminated.copy())
+        trace.truncated.append(result.truncated.copy())
+        trace.active.append(active.copy())
+        trace.over.append(~np.any(active, axis=1))
+        trace.info.append({name: np.array(values) for name, values in result.info.items()})
         _restart(env, rngs, trace.over[-1])
     return trace
-
-
-def _check_rewards_so_far(env: VectorEnv) -> None:
-    if env.rewards_so_far is None:
-        return
-    shape, dtype = env.rewards_so_far.shape, env.rewards_so_far.dtype
-    require(
-        shape == env.active.shape and dtype == np.float32,
-        f"14. `rewards_so_far` is {env.active.shape} float32, not {shape} {dtype}",
-    )
 
 
 def _play_group(
@@ -131,15 +106,12 @@ def _play_group(
     trace: Trace,
     inactive_action: int | None,
     spoil_actions: bool,
-    watch: EarlyRewards | None,
 ) -> None:
     """Let the agents of a group observe, then act, and record their observations."""
     trace.began[-1] |= env.active
     acts = env.active[:, group].copy()
     for agent in group:
         trace.observations[-1][agent] = look(env, agent)
-        if watch is not None:
-            watch.observed(agent)
         if env.rewards_so_far is not None:
             trace.so_far[-1][:, agent] = env.rewards_so_far[:, agent]
     actions = [draw_actions(env, agent, rngs) for agent in group]
@@ -189,20 +161,15 @@ def check_masks(env: VectorEnv, agent: int, seen: Array, rng: np.random.Generato
 def look_at_masks(env: VectorEnv, agent: int) -> Bools:
     """Return an agent's masks, [num_envs, possibilities], after checking how they are written."""
     active, before = env.active.copy(), look(env, agent)
-    found = []
-    for start in (False, True):
-        masks: Bools = np.full((env.num_envs, possibilities(env.agents[agent])), start, np.bool_)
-        env.mask(agent, masks)
-        found.append(masks)
-    require(
-        np.array_equal(found[0], found[1]),
-        "10. `mask` writes all of `out`, and the same at every call",
-    )
-    require(
-        np.array_equal(before, look(env, agent)) and np.array_equal(active, env.active),
-        "10. `mask` changes nothing in the world",
-    )
-    return found[0]
+    shape = env.num_envs, possibilities(env.agents[agent])
+    masks, again = np.zeros(shape, np.bool_), np.ones(shape, np.bool_)
+    for out in (masks, again):
+        env.mask(agent, out)
+    same = np.array_equal(masks, again)
+    require(same, "10. `mask` writes all of `out`, and the same at every call")
+    same = np.array_equal(before, look(env, agent)) and np.array_equal(active, env.active)
+    require(same, "10. `mask` changes nothing in the world")
+    return masks
 
 
 def look(env: VectorEnv, agent: int) -> Array:
@@ -227,3 +194,144 @@ def require(holds: bool, guarantee: str) -> None:
     """Raise a ContractError unless a guarantee holds."""
     if not holds:
         raise ContractError(f"the environment breaks its contract: {guarantee}")
+
+
+@dataclass(frozen=True)
+class Early:
+    """A reward that was given in a turn before its agent acted."""
+
+    agent: int
+    copy: int
+    turn: int
+    value: float
+    table: str  # the name of the attribute that holds it
+
+
+class _Table:
+    """Numbers by copy and agent that may be the rewards of a turn."""
+
+    def __init__(self, holder: Any, key: Any) -> None:
+        self._holder, self._key = holder, key
+        self.start = self.begun = self.last = np.zeros(0)
+        """[num_envs, num_agents]: before the turn, after `begin_turn`, and after the last act."""
+        self.fits = {"is", "was", "grew", "had grown"}
+        """The ways in which the rewards of every turn so far were found here."""
+        self.early: list[tuple[int, int, float]] = []
+        """Agent, copy and value of entries of this turn before the agent acted."""
+
+    def read(self, shape: tuple[int, int]) -> Array | None:
+        """Return a copy of its numbers; None: it is gone."""
+        try:
+            return _table_of(self._holder[self._key], shape)
+        except (LookupError, TypeError):
+            return None
+
+    def ended(self, now: Array, rewards: Floats) -> None:
+        """Keep the ways in which these rewards are found here."""
+        grown = {"grew": now - self.start, "had grown": self.last - self.start}
+        ways = {"is": now, "was": self.last} | grown
+        self.fits &= {way for way, found in ways.items() if np.allclose(found, rewards)}
+
+
+class EarlyRewards(Wrapped):
+    """A watch for rewards that a game gives while a turn is under way, in numbers that it keeps.
+
+    `end_turn` returns each agent's rewards of a turn, not when they came. A game that gives rewards
+    while agents act adds them up somewhere: in a *table*, an array or nested lists with a number
+    for each copy and agent, which `end_turn` returns, or which grows by that. Tables are read
+    before each act. The game has been played for a turn, so that they exist.
+    """
+
+    def __init__(self, game: VectorEnv) -> None:
+        super().__init__(game)
+        self._turn = 0
+        self._tables = {
+            name: _Table(holder, key)
+            for name, holder, key in _walk(vars(game), game.active.shape, "", DEPTH, set())
+        }
+        self._found: dict[str, Early] = {}  # the first early reward of each table
+        self._took_part = np.ones(game.active.shape, np.bool_)  # in this turn
+        self._least, self._most = np.inf, -np.inf  # rewards of agents that took part in a turn
+
+    @property
+    def found(self) -> Early | None:
+        """Return an early reward; None: none was found.
+
+        If all rewards are the same, a clock or a count of turns may equal them too.
+        """
+        if self._least >= self._most:
+            return None
+        return next((early for name, early in self._found.items() if name in self._tables), None)
+
+    def begin_turn(self) -> None:
+        self._took_part = self.active.copy()
+        for _, table, now in self._read():
+            table.start, table.early = now, []
+        self.game.begin_turn()
+        for _, table, now in self._read():
+            table.begun = now
+
+    def observe(self, agent: int, out: Array) -> None:
+        self.game.observe(agent, out)
+        for _, table, now in self._read():
+            given = now[:, agent] - table.begun[:, agent]
+            for copy in np.flatnonzero(self.active[:, agent] & (given != 0.0)):
+                table.early.append((agent, int(copy), float(given[copy])))
+
+    def end_turn(self) -> TurnResult:
+        for _, table, now in self._read():
+            table.last = now
+        result = self.game.end_turn()
+        given = result.rewards[self._took_part]
+        self._least = min(self._least, given.min(initial=np.inf))
+        self._most = max(self._most, given.max(initial=-np.inf))
+        for name, table, now in self._read():
+            table.ended(now, result.rewards)
+            if not table.fits:
+                del self._tables[name]
+                continue
+            for agent, copy, value in table.early:
+                if result.rewards[copy, agent]:
+                    self._found.setdefault(name, Early(agent, copy, self._turn, value, name))
+        self._turn += 1
+        return result
+
+    def _read(self) -> Iterator[tuple[str, _Table, Array]]:
+        for name, table in list(self._tables.items()):
+            now = table.read(self.active.shape)
+            if now is None:
+                del self._tables[name]
+            else:
+                yield name, table, now
+
+
+def _table_of(value: Any, shape: tuple[int, int]) -> Array | None:
+    """Return a copy of a table as [num_envs, num_agents] float64; None: it is no table."""
+    if isinstance(value, list) and value and isinstance(value[0], list | np.ndarray):
+        try:
+            value = np.array(value)
+        except ValueError:  # lists of unequal lengths
+            return None
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "iuf":
+        return None
+    if value.shape not in (shape, shape[::-1]):
+        return None
+    found: Array = np.array(value if value.shape == shape else value.T, np.float64)
+    return found
+
+
+def _walk(
+    holder: Any, shape: tuple[int, int], path: str, depth: int, seen: set[int]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name, holder and key of every table that a mapping or list holds."""
+    if depth == 0 or id(holder) in seen:
+        return
+    seen.add(id(holder))
+    for key, value in holder.items() if isinstance(holder, Mapping) else enumerate(holder):
+        name = f"{path}.{key}" if path else str(key)
+        if _table_of(value, shape) is not None:
+            yield name, holder, key
+        elif isinstance(value, Mapping | list):
+            yield from _walk(value, shape, name, depth - 1, seen)
+        elif hasattr(value, "__dict__") and not isinstance(value, type):
+            yield from _walk(vars(value), shape, name, depth - 1, seen)

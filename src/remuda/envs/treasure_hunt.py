@@ -18,41 +18,28 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box
 
 from remuda.checkpoint.fitting import COUNT, Range, Table
-from remuda.envs.array_game import GridGame
-from remuda.envs.options import require_number, require_whole
-from remuda.envs.randomness import below, misses, seed_stream
-from remuda.envs.rendering import (
-    agent_colour,
-    agent_sprite,
-    block,
-    disc,
-    draw_grid,
-    floor_sprite,
-    polygon,
-    sprite,
-    wall_sprite,
-)
+from remuda.envs.array_game import DOWN, LEFT, RIGHT, STEPS, UP, GridGame, place_agents
+from remuda.envs.options import numbers, whole_numbers
+from remuda.envs.randomness import below, log_miss, misses
+from remuda.envs.rendering import agent_colour, draw_grid, sprites
 from remuda.envs.vector_env import VectorEnv
 from remuda.kernels import njit
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+from remuda.types import Array, Bools, Floats, Integers
 
 # Kinds of tiles. An observation has one channel for each but EMPTY, in this order.
 EMPTY, WALL, GEM, BONE, FOOD, AGENT = range(6)
 NUM_CHANNELS = 5
-UP, DOWN, LEFT, RIGHT = range(4)
 
 
 class TreasureHunt(GridGame):
     """Copies of Treasure Hunt; see the rules at the top of this module."""
 
-    action_names = ("up", "down", "left", "right")
     wall = WALL
 
     def __init__(
@@ -70,42 +57,25 @@ class TreasureHunt(GridGame):
         wall: float = -1.0,
         vision_radius: int = 2,
     ) -> None:
-        require_whole("num_envs", num_envs, 1)
-        require_whole("height", height, 3)
-        require_whole("width", width, 3)
-        require_whole("num_agents", num_agents, 1, (height - 2) * (width - 2))
-        require_whole("max_turns", max_turns, 1)
-        require_whole("vision_radius", vision_radius, 1)
-        require_number("spawn_probability", spawn_probability, 0.0, 1.0)
-        values = {"gem": gem, "food": food, "bone": bone, "wall": wall}
-        for name, value in values.items():
-            require_number(name, value)
-
         options = {
-            "height": height,
-            "width": width,
-            "num_agents": num_agents,
-            "max_turns": max_turns,
-            "spawn_probability": spawn_probability,
-            **values,
-            "vision_radius": vision_radius,
+            **whole_numbers(height=(height, 3), width=(width, 3)),
+            **whole_numbers(num_agents=(num_agents, 1, (height - 2) * (width - 2))),
+            **whole_numbers(max_turns=(max_turns, 1), vision_radius=(vision_radius, 1)),
+            **numbers(spawn_probability=(spawn_probability, 0.0, 1.0)),
+            **numbers(gem=(gem,), food=(food,), bone=(bone,), wall=(wall,)),
         }
         view = 2 * vision_radius + 1
-        space = Box(0, 1, (NUM_CHANNELS, view, view), np.uint8)
-        agents = tuple(
-            AgentSpec(f"agent_{i}", space, Discrete(4), layout="chw") for i in range(num_agents)
-        )
-        self._allocate(num_envs, agents, options)
-        self._place_agents()
-        self._max_turns = max_turns
-        self._log_miss = math.log1p(-spawn_probability) if spawn_probability < 1 else -math.inf
+        sees = Box(0, 1, (NUM_CHANNELS, view, view), np.uint8)
+        self._allocate_grid(num_envs, options, sees, layout="chw")
+        self._log_miss = log_miss(spawn_probability)
         self._values: Floats = np.zeros(6, np.float32)
         self._values[[WALL, GEM, BONE, FOOD]] = wall, gem, bone, food
         self._framed, self.tiles = self._make_map(height, width, vision_radius, np.int8, WALL)
-        self._turns: Integers = np.zeros(num_envs, np.int64)
+        self._marks: Integers = np.full(num_agents, AGENT)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
-        _reset(self.tiles, self.positions, self._turns, self.active, self._streams, seeds, mask)
+        agents = self._marks, self.positions, self._turns, self.active
+        place_agents(self.tiles, *agents, self._streams, seeds, mask)
 
     def begin_turn(self) -> None:
         """Let gems, bones and food appear."""
@@ -117,10 +87,6 @@ class TreasureHunt(GridGame):
 
     def act(self, agent: int, actions: Integers) -> None:
         _act(self.tiles, self.positions, self.active, self._rewards, self._values, agent, actions)
-
-    def end_turn(self) -> TurnResult:
-        _end_turn(self._turns, self._max_turns, self._truncated, self.active)
-        return self._result
 
     def _world(self) -> Table:
         return {
@@ -140,40 +106,11 @@ class TreasureHunt(GridGame):
 
     @cached_property
     def _sprites(self) -> Array:
-        agents = [agent_sprite(agent_colour(agent)) for agent in range(self.num_agents)]
-        return np.stack(
-            [floor_sprite(), wall_sprite(), _gem(), _bone(), _food(), *agents], dtype=np.uint8
-        )
+        agents = [agent_colour(agent) for agent in range(self.num_agents)]
+        return sprites("floor", "wall", "gem", "bone", "food", agents=agents)
 
 
 # The rules. Everything below runs compiled, over all copies.
-
-
-@njit(cache=True)
-def _reset(
-    tiles: Array,
-    positions: Integers,
-    turns: Integers,
-    active: Bools,
-    streams: Array,
-    seeds: Integers,
-    mask: Bools,
-) -> None:
-    height, width = tiles.shape[1:]
-    for env in range(tiles.shape[0]):
-        if not mask[env]:
-            continue
-        seed_stream(streams, env, seeds[env])
-        turns[env] = 0
-        tiles[env, 1:-1, 1:-1] = EMPTY
-        for agent in range(positions.shape[1]):
-            y = x = 0  # the corner: wall, so a free tile is drawn at least once
-            while tiles[env, y, x] != EMPTY:
-                y = 1 + below(streams, env, height - 2)
-                x = 1 + below(streams, env, width - 2)
-            tiles[env, y, x] = AGENT
-            positions[env, agent] = y, x
-            active[env, agent] = True
 
 
 @njit(cache=True)
@@ -239,16 +176,6 @@ def _act(
             positions[env, agent] = to_y, to_x
 
 
-@njit(cache=True)
-def _end_turn(turns: Integers, max_turns: int, truncated: Bools, active: Bools) -> None:
-    num_envs, num_agents = active.shape
-    for env in range(num_envs):
-        turns[env] += 1
-        for agent in range(num_agents):
-            truncated[env, agent] = active[env, agent] and turns[env] >= max_turns
-            active[env, agent] = active[env, agent] and turns[env] < max_turns
-
-
 def greedy_walker(
     env: VectorEnv,  # noqa: ARG001
     agent: int,  # noqa: ARG001
@@ -268,51 +195,8 @@ def greedy_walker(
     target = worth.reshape(len(worth), -1).argmax(1)
     to_row, to_column = rows.flat[target], columns.flat[target]
     nearer = np.stack([to_row < 0, to_row > 0, to_column < 0, to_column > 0], axis=1)
-    steps = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])  # UP, DOWN, LEFT, RIGHT
-    bones = observations[:, BONE - 1, centre + steps[:, 0], centre + steps[:, 1]] == 1
+    bones = observations[:, BONE - 1, centre + STEPS[:, 0], centre + STEPS[:, 1]] == 1
     in_view = worth.any((1, 2))[:, None]
     appeal = rng.random((len(worth), 4)) + in_view * (1.0 * nearer - 9.0 * bones)
     actions: Integers = appeal.argmax(1)
     return actions
-
-
-def _gem() -> Array:
-    left, right, top, bottom = (-0.72, -0.2), (0.72, -0.2), -0.62, (0.0, 0.74)
-    crown = polygon((-0.4, top), (0.4, top), right, left)
-    pavilion = polygon(left, right, bottom)
-    shade = polygon((0.25, -0.2), right, bottom)
-    glint = polygon((-0.4, top), (-0.05, top), (-0.25, -0.2), left)
-    return sprite(
-        ((26, 27, 38), block(0, 0, 0.94, 0.1)),
-        ((125, 226, 255), crown),
-        ((60, 180, 235), pavilion),
-        ((38, 130, 200), shade),
-        ((225, 250, 255), glint),
-        ground=(32, 34, 48),
-    )
-
-
-def _bone() -> Array:
-    ivory = (226, 218, 200)
-    shaft = polygon((-0.52, 0.3), (0.3, -0.52), (0.52, -0.3), (-0.3, 0.52))
-    return sprite(
-        ((26, 27, 38), block(0, 0, 0.94, 0.1)),
-        (ivory, shaft),
-        (ivory, disc(-0.58, 0.3, 0.22)),
-        (ivory, disc(-0.3, 0.58, 0.22)),
-        (ivory, disc(0.3, -0.58, 0.22)),
-        (ivory, disc(0.58, -0.3, 0.22)),
-        ground=(32, 34, 48),
-    )
-
-
-def _food() -> Array:
-    green, light, leaf = (126, 196, 82), (190, 235, 150), (70, 140, 80)
-    return sprite(
-        ((26, 27, 38), block(0, 0, 0.94, 0.1)),
-        (leaf, polygon((0.0, -0.45), (0.12, -0.82), (0.5, -0.8), (0.38, -0.5))),
-        (green, disc(-0.2, 0.14, 0.48)),
-        (green, disc(0.2, 0.14, 0.48)),
-        (light, disc(-0.3, -0.04, 0.15)),
-        ground=(32, 34, 48),
-    )

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -32,9 +32,9 @@ from remuda.envs.worker import (
     RESET,
     STOP,
     Share,
+    WorkerStatus,
     work,
 )
-from remuda.envs.worker_status import WorkerStatus
 from remuda.errors import RemudaError, UnguardedScriptError, UserCodeError
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import UNGUARDED, script_name
@@ -46,12 +46,9 @@ from remuda.memory.waiting import Wakeup
 from remuda.pickled import pickles_in
 from remuda.types import Array, Bools, Integers, TurnResult
 
-GLANCE = 1.0
-"""Seconds between two looks at a worker that does not answer."""
-ATTEMPTS = 3
-"""Starts of a worker that may be lost with the fork server before that is a failure."""
-ENDING = 5.0
-"""Seconds for workers to end, on request and when they are killed."""
+GLANCE = 1.0  # seconds between two looks at a worker that does not answer
+ATTEMPTS = 3  # starts of a worker that may be lost with the fork server before that is a failure
+ENDING = 5.0  # seconds for workers to end, on request and when they are killed
 
 
 class WorkerEnvs(VectorEnv):
@@ -73,7 +70,7 @@ class WorkerEnvs(VectorEnv):
         options: Mapping[str, Any] = MappingProxyType({}),
         stream: tuple[int, str] = (0, ""),
     ) -> None:
-        """Start the workers, and wait until all are ready.
+        """Start the workers, and wait until all are ready; if one fails, none is left.
 
         Args:
             game: the game, or its name.
@@ -84,24 +81,31 @@ class WorkerEnvs(VectorEnv):
             status: where the supervisor of this process sees which workers it waits for.
             options: of the game.
             stream: seed and name from which each worker seeds the global generators.
-
-        Raises:
-            RemudaError: a worker could not make its copies; no worker is left then.
-            UserCodeError: the user's code raised; no worker is left then.
         """
         game = find_game(game) if isinstance(game, str) else game
         self.num_envs, self.first_copy = num_envs, first_copy
         options = dict(options)
         one = game.make(1, **options)
-        self._describe(one)
+        self.agents, self.turn_groups = one.agents, one.turn_groups
+        self.episode_metrics = one.episode_metrics
+        self.can_observe_together = one.can_observe_together
+        self.may_return_at_once = one.may_return_at_once
+        self._options = one.options()
         one.close()
+        self._group_of = {agent: group for group in self.turn_groups for agent in group}
+        self._next_group = dict(pairwise(self.turn_groups))
         workers = min(workers, num_envs)
-        self._shared = SharedArrays(self._layout(workers))
-        self._expose(rewards_early=one.rewards_so_far is not None)
+        self._shared = shared = SharedArrays(self._layout(workers))
+        self.active: Bools = shared["active"]
+        if one.rewards_so_far is not None:
+            self.rewards_so_far = shared["rewards"]
+        metrics = dict(zip(self.episode_metrics, shared["episode_metrics"], strict=True))
+        self._result = TurnResult(
+            shared["rewards"], shared["terminated"], shared["truncated"], metrics
+        )
         self.notes = {}
         self._noted = [0] * workers
-        self._fresh: set[int] = set()
-        """Agents whose observations are up to date."""
+        self._fresh: set[int] = set()  # agents whose observations are up to date
         self._begins = False
         self._status, self._stream = status, stream
         self._wakeup = Wakeup()
@@ -111,8 +115,7 @@ class WorkerEnvs(VectorEnv):
         self._shared["words"][:, REQUESTED] = 1
         self._wakeups = [Wakeup() for _ in range(workers)]
         self._shares = self._divide(game, options, check)
-        self._lost = [0] * workers
-        """Starts of each worker that were lost with the fork server."""
+        self._lost = [0] * workers  # starts of each that were lost with the fork server
         self._processes: list[Process] = []
         try:
             for share in self._shares:
@@ -121,28 +124,6 @@ class WorkerEnvs(VectorEnv):
         except BaseException:  # Ctrl-C too: only this object knows of those that were started
             self._release()
             raise
-
-    def _describe(self, one: VectorEnv) -> None:
-        self.agents, self.turn_groups = one.agents, one.turn_groups
-        self.episode_metrics, self.can_observe_together = (
-            one.episode_metrics,
-            one.can_observe_together,
-        )
-        self.may_return_at_once = one.may_return_at_once
-        self._options = one.options()
-        self._group_of = {agent: group for group in self.turn_groups for agent in group}
-        self._next_group = dict(pairwise(self.turn_groups))
-
-    def _expose(self, rewards_early: bool) -> None:
-        """Make the shared arrays that workers write the results of this environment."""
-        shared = self._shared
-        self.active: Bools = shared["active"]
-        if rewards_early:
-            self.rewards_so_far = shared["rewards"]
-        info = {name: shared["episode_metrics"][i] for i, name in enumerate(self.episode_metrics)}
-        self._result = TurnResult(
-            shared["rewards"], shared["terminated"], shared["truncated"], info
-        )
 
     def _divide(self, game: Game, options: dict[str, Any], check: bool) -> list[Share]:
         workers = len(self._wakeups)
@@ -225,21 +206,23 @@ class WorkerEnvs(VectorEnv):
             self._shared["todo"][i, STOP] = True
             store(self._words, 3 * i + REQUESTED, self._requests)
             wakeup.ring()
-        limit = time.monotonic() + ENDING
-        for process in self._processes:
-            process.join(max(limit - time.monotonic(), 0.0))
+        self._join()
         self._release()
 
     def _release(self) -> None:
         """Kill the workers that live, and release everything; a second call is harmless."""
         for process in self._processes:
             process.kill()
-        limit = time.monotonic() + ENDING
+        self._join()
         for process in self._processes:
-            process.join(max(limit - time.monotonic(), 0.0))
             process.close()
         self._processes = []
         self._lifeline.close()
+
+    def _join(self) -> None:
+        limit = time.monotonic() + ENDING
+        for process in self._processes:
+            process.join(max(limit - time.monotonic(), 0.0))
 
     def _look(self, agent: int) -> None:
         if agent not in self._fresh:
@@ -311,16 +294,15 @@ class WorkerEnvs(VectorEnv):
 
     def _look_for_failure(self, worker: int) -> None:
         failed = self._shared["words"][worker, FAILED]
-        if not self._owes(worker) and failed:
-            message = bytes(self._shared["message"][worker]).rstrip(b"\0").decode(errors="ignore")
-            if failed == OF_THE_USER:
-                self._release()
-                raise UserCodeError(
-                    f"{message}; in worker {worker} of the environment (env.workers)"
-                )
+        if self._owes(worker) or not failed:
+            return
+        message = bytes(self._shared["message"][worker]).rstrip(b"\0").decode(errors="ignore")
+        if failed != OF_THE_USER:
             self._fail(worker, message)
+        self._release()
+        raise UserCodeError(f"{message}; in worker {worker} of the environment (env.workers)")
 
-    def _fail(self, worker: int, what: str) -> None:
+    def _fail(self, worker: int, what: str) -> NoReturn:
         self._release()
         raise RemudaError(f"worker {worker} of the environment (env.workers): {what}")
 

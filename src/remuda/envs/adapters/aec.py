@@ -1,15 +1,21 @@
-"""Copies of PettingZoo's environments where one agent acts at a time."""
+"""Copies of PettingZoo's environments where one agent acts at a time.
+
+PettingZoo defines an agent's reward between two of its turns as what `last()` returns when it is
+selected. `rewards` shows when each part of it came. The two agree if every step calls
+`_accumulate_rewards`. Otherwise `last()` counts, and the difference is added when the agent is
+selected. If `last()` has never returned a reward, the environment does not accumulate any, and
+`rewards` counts.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from remuda.envs.adapters.answers import FirstCopy, first_reset, mapping_of
-from remuda.envs.adapters.attributes import reader_of
-from remuda.envs.adapters.last_rewards import LastRewards, has_own_last, last_reward_of
 from remuda.envs.adapters.parallel import Copies, spaces_of
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.envs.checks import UntakeableError
@@ -19,6 +25,13 @@ from remuda.types import Array, Bools, TurnResult
 if TYPE_CHECKING:
     from pettingzoo import AECEnv
 
+ATTRIBUTES = (
+    *("agents", "agent_selection", "rewards", "_cumulative_rewards"),
+    *("terminations", "truncations", "infos"),
+)
+"""The attributes that an AEC environment changes in a step."""
+ROUNDING = 1e-5
+"""The share of the sum of `rewards` by which `last()` may differ, as sums of float32 do."""
 DEAD_STEPS = 10
 """Dead steps after one act, by the number of agents, before the environment is refused."""
 STAYS_DEAD = (
@@ -93,7 +106,7 @@ class AECCopies(Copies):
         copy = self.copies[e]
         self._readers[e] = reader_of(copy)
         self._has_acted[e] = False
-        self._last[e].restart()
+        self._last[e].restart(self.num_agents)
         self._back.pop(e, None)
         self._out[e] = self.num_agents
         self._ended[e].clear()
@@ -290,3 +303,108 @@ class AECCopies(Copies):
             except UntakeableError as error:
                 raise self._broken(e, None, error) from None
         return infos.get(self._names[agent])
+
+
+def has_own_last(copy: AECEnv[Any, Any, Any]) -> bool:
+    """Return whether the environment overrides PettingZoo's `last()`."""
+    return getattr(copy.last, "__module__", "") != "pettingzoo.utils.env"
+
+
+def last_reward_of(copy: AECEnv[Any, Any, Any]) -> Callable[[Any, Callable[[str], Any], Any], Any]:
+    """Return a function of a copy, its attribute reader and an agent: the reward of `last()`.
+
+    The reward is None if it is unknown: an environment's own `last()` has it for the selected agent
+    alone.
+    """
+    if not has_own_last(copy):
+        return _accumulated
+    without = {"observe": False} if "observe" in inspect.signature(copy.last).parameters else {}
+
+    def call_last(copy: Any, read: Callable[[str], Any], name: Any) -> Any:
+        return copy.last(**without)[1] if read("agent_selection") == name else None
+
+    return call_last
+
+
+def _accumulated(copy: Any, read: Callable[[str], Any], name: Any) -> Any:  # noqa: ARG001
+    try:
+        return read("_cumulative_rewards").get(name)
+    except AttributeError:  # the environment only has `rewards`
+        return None
+
+
+class LastRewards:
+    """The rewards of one copy's agents since their last decision, or since they joined."""
+
+    def __init__(self, num_agents: int) -> None:
+        self._accumulates = False
+        self.differs: tuple[float, float] | None = None
+        """The first sums of `rewards` and of `last()` that differed."""
+        self.restart(num_agents)
+
+    def restart(self, num_agents: int) -> None:
+        """Begin an episode of the copy."""
+        self._sums = [0.0] * num_agents
+        self._sizes = [0.0] * num_agents  # sums of absolute values, for rounding
+        self._counted = [0.0] * num_agents  # without those given outside an episode
+
+    def begin(self, agent: int) -> None:
+        """Begin a sum: the agent acts, or has died."""
+        self._sums[agent] = self._sizes[agent] = self._counted[agent] = 0.0
+
+    def add(self, agent: int, reward: float, counts: bool) -> None:
+        """Add an entry of `rewards`; it `counts` if the agent is in an episode."""
+        self._sums[agent] += reward
+        self._sizes[agent] += abs(reward)
+        if counts:
+            self._counted[agent] += reward
+
+    def missing(self, agent: int, last: float | None) -> float:
+        """Return what is left to count; `last` is the reward of `last()`, if it is known."""
+        total = self._sums[agent]
+        if last is not None and abs(last - total) > ROUNDING * self._sizes[agent]:
+            self.differs = self.differs or (total, last)
+            self._accumulates |= last != 0.0
+            if self._accumulates:
+                total = last
+        elif last:
+            self._accumulates = True
+        missing = total - self._counted[agent]
+        self._counted[agent] = total
+        return missing
+
+
+def reader_of(copy: Any) -> Callable[[str], Any]:
+    """Return a function that reads one of `ATTRIBUTES`, as `getattr(copy, name)` does.
+
+    PettingZoo's wrappers forward an attribute by a Python call each, which takes as long as a step
+    of a small game.
+    """
+    wrappers, inner = [], copy
+    while _only_forwards(inner):
+        wrappers.append(vars(inner))
+        inner = inner.env
+
+    def read(name: str) -> Any:
+        for own in wrappers:
+            if name in own:
+                return own[name]
+        return getattr(inner, name)
+
+    return read
+
+
+def _only_forwards(layer: Any) -> bool:
+    """Return whether a layer reads attributes from its own dictionary, then from what it wraps."""
+    try:
+        from pettingzoo.utils.wrappers import BaseWrapper, OrderEnforcingWrapper
+    except ImportError:
+        return False
+    kind: Any = type(layer)
+    forwards = (BaseWrapper.__getattr__, OrderEnforcingWrapper.__getattr__)
+    return (
+        isinstance(layer, BaseWrapper)
+        and kind.__getattr__ in forwards
+        and kind.__getattribute__ is object.__getattribute__
+        and not any(hasattr(kind, name) for name in ATTRIBUTES)
+    )

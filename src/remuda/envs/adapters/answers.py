@@ -1,8 +1,9 @@
-"""Check the results of `reset` and `step` of other libraries' environments."""
+"""Make and reset other libraries' environments, and check what `reset` and `step` return."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -12,17 +13,26 @@ from remuda.envs.adapters.lasting_state import refuse_statistics
 from remuda.envs.checks import UntakeableError, numbers_in, short
 from remuda.envs.closing import close
 from remuda.envs.kinds import article
-from remuda.errors import ContractError
+from remuda.errors import ConfigError, ContractError
+from remuda.user_code import where_raised
 
 STEP = "observation, reward, terminated, truncated, info"
-RESET = "observation, info"
-"""With `STEP`: the results in Gymnasium, and by agent in PettingZoo."""
-OLD_STEP = 4
-"""Values of a step of Gym, before Gymnasium."""
-SINGLE = bool, int, float, np.generic
-"""Kinds of a number; an `info` of 0 counts as empty."""
-MANY = 100
-"""Values that are read of an endless iterator."""
+RESET = "observation, info"  # with `STEP`: the results in Gymnasium, and by agent in PettingZoo
+OLD_STEP = 4  # values of a step of Gym, before Gymnasium
+SINGLE = bool, int, float, np.generic  # kinds of a number; an `info` of 0 counts as empty
+MANY = 100  # values that are read of an endless iterator
+
+
+@contextmanager
+def making(name: str, *refusals: type[Exception]) -> Iterator[None]:
+    """Raise a `ConfigError` for a refusal to make an environment, except by the user's code."""
+    try:
+        yield
+    except refusals as error:
+        if where_raised(error, libraries=False):
+            raise
+        line = " ".join(str(error).split())
+        raise ConfigError(f"{name} cannot be made: {line}") from None
 
 
 def reset_env(copy: Any, seed: int | None, wanted: str = RESET, agents: int = 0) -> Any:

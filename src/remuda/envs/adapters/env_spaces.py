@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from remuda.envs.adapters.mask_forms import mask_form, write_mask
-from remuda.envs.adapters.masks import can_be_masked
-from remuda.envs.adapters.spaces import MASK, OBSERVATION, action_converter, observation_converter
+from remuda.envs.adapters.masks import MASK, can_be_masked, mask_form, write_mask
+from remuda.envs.adapters.spaces import OBSERVATION, action_converter, observation_converter
 from remuda.envs.checks import BadValueError, short
 from remuda.envs.scripted import possibilities
 from remuda.errors import UsageError
@@ -38,7 +37,7 @@ class EnvSpaces:
         self._actions = action_converter(self.action_space)
         self._observations = observation_converter(self.observation_space, self._actions)
         self._agent = agent
-        self._form = mask_form(self.action_space) if can_be_masked(self._actions) else None
+        self._form = mask_form(self.action_space) if can_be_masked(self._actions.space) else None
 
     @property
     def is_array(self) -> bool:
@@ -125,14 +124,14 @@ def _count_of_parts(space: spaces.Dict | spaces.Tuple[Any], value: Any, name: st
     own: dict[Any, spaces.Space[Any]]
     if isinstance(space, spaces.Dict):
         own = dict(space.spaces)
-        if not isinstance(value, Mapping) or any(key not in value for key in own):
-            raise BadValueError(
-                f"{name} is {short(value)}; it has to have the parts {', '.join(map(str, own))}"
-            )
+        fits = isinstance(value, Mapping) and all(key in value for key in own)
+        wanted = f"the parts {', '.join(map(str, own))}"
     else:
-        own = dict(enumerate(space.spaces))
-        if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != len(own):
-            raise BadValueError(f"{name} is {short(value)}; it has to have {len(own)} parts")
+        own, wanted = dict(enumerate(space.spaces)), f"{len(space.spaces)} parts"
+        is_sequence = isinstance(value, Sequence) and not isinstance(value, str)
+        fits = is_sequence and len(value) == len(own)
+    if not fits:
+        raise BadValueError(f"{name} is {short(value)}; it has to have {wanted}")
     counts = {key: _count(own[key], value[key], f"{name}, part {key},") for key in own}
     if len(set(counts.values())) > 1:
         sizes = ", ".join(

@@ -25,7 +25,8 @@ except ImportError as error:
         "pip install 'remuda[pettingzoo]'"
     ) from None
 
-from remuda.envs.adapters.spaces import MASK, OBSERVATION
+from remuda.envs.adapters.masks import MASK
+from remuda.envs.adapters.spaces import OBSERVATION
 from remuda.envs.registry import make_env
 from remuda.envs.scripted import masks_of, possibilities, room_for
 from remuda.envs.vector_env import VectorEnv
@@ -38,13 +39,7 @@ class _Exported:
     """One copy of a game, addressed by agents' names."""
 
     def __init__(self, game: VectorEnv, name: str = "game", render_mode: str | None = None) -> None:
-        """Take one copy of a game.
-
-        Args:
-            game: with one copy.
-            name: of the environment, in its metadata.
-            render_mode: `rgb_array`: `render` returns a picture; None: nothing.
-        """
+        """Take one copy of a game; with the mode `rgb_array`, `render` returns a picture."""
         if game.num_envs != 1:
             raise ValueError(f"one copy becomes an environment, not {game.num_envs}")
         self._game, self.render_mode = game, render_mode
@@ -284,8 +279,8 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
 def parallel_env(game: str, render_mode: str | None = None, **options: Any) -> ParallelGame:
     """Make a game with its options as an environment whose agents act simultaneously.
 
-    Raises:
-        ConfigError: there is no such game, it refuses an option, or its agents move one by one.
+    A `ConfigError` says that there is no such game, that it refuses an option, or that its agents
+    move one by one.
     """
     return ParallelGame(make_env(game, 1, **options), game, render_mode)
 

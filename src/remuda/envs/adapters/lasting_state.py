@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from remuda.envs.scripted import at_random, room_for
+from remuda.envs.scripted import at_random, turns
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
 
@@ -16,8 +16,7 @@ INNER = ("env", "aec_env", "par_env", "_env")
 """The attributes in which wrappers keep their environment."""
 LIBRARIES = ("remuda", "gymnasium", "pettingzoo", "supersuit", "shimmy")
 """Libraries whose wrappers keep nothing from episode to episode but running statistics."""
-TURNS = 30
-"""Turns that are played to find what outlasts them."""
+TURNS = 30  # turns that are played to find what outlasts them
 SPREADS, COUNTS = {"var", "std", "m2", "s"}, {"count", "n"}
 
 
@@ -29,12 +28,11 @@ def refuse_statistics(copy: Any) -> None:
     (`update_running_mean` is False) are allowed. `lasting_state` checks user code.
     """
     for layer in _layers(copy):
-        held = {**getattr(layer, "__dict__", {})}
-        if not _is_of_library(layer) or held.get("_update_running_mean", True) is False:
-            continue
-        for name, value in held.items():
-            if _is_statistics(value):
-                raise _refused(layer, name)
+        held = getattr(layer, "__dict__", {})
+        if _is_of_library(layer) and held.get("_update_running_mean", True) is not False:
+            for name, value in held.items():
+                if _is_statistics(value):
+                    raise _refused(layer, name)
 
 
 def _refused(layer: Any, name: str) -> ConfigError:
@@ -47,8 +45,8 @@ def _refused(layer: Any, name: str) -> ConfigError:
     )
 
 
-def lasting_state(env: VectorEnv) -> tuple[str, ...]:
-    """Return what user-written wrappers keep between episodes, as `Wrapper.attribute`.
+def lasting_state(env: VectorEnv) -> str:
+    """Return a note about what user-written wrappers keep between episodes; empty: nothing.
 
     Plays a few random turns in one copy, which is not used otherwise, between two resets from the
     same seed: what differs after them outlasts episodes. Of the environment itself only running
@@ -57,26 +55,18 @@ def lasting_state(env: VectorEnv) -> tuple[str, ...]:
     copies = getattr(env, "copies", ())
     layers = [] if not copies else [x for x in _layers(copies[0]) if _may_last(x)]
     if not layers:
-        return ()
-    rng, everyone = np.random.default_rng(0), np.ones(env.num_envs, np.bool_)
-    seeds = np.full(env.num_envs, 7)
+        return ""
+    seeds, everyone = np.full(env.num_envs, 7), np.ones(env.num_envs, np.bool_)
     try:
         env.reset(seeds, everyone)
         before = [_numbers(layer) for layer in layers]
-        for _ in range(TURNS):
-            env.begin_turn()
-            for group in env.turn_groups:
-                seen = {agent: room_for(env, agent) for agent in group}
-                for agent, room in seen.items():
-                    env.observe(agent, room)
-                for agent, room in seen.items():
-                    env.act(agent, at_random(env, agent, room, rng))
-            env.end_turn()
-            if not env.active.any():
+        played = turns(env, [at_random] * env.num_agents, np.random.default_rng(0))
+        for _, (_, over, _) in zip(range(TURNS), played, strict=False):
+            if over.all():
                 break
         env.reset(seeds, everyone)
     except Exception:  # the run itself reports it
-        return ()
+        return ""
     changed = [
         (layer, name)
         for layer, old in zip(layers, before, strict=True)
@@ -86,11 +76,9 @@ def lasting_state(env: VectorEnv) -> tuple[str, ...]:
     for layer, name in changed:
         if _is_statistics(layer.__dict__[name]):
             raise _refused(layer, name)
-    return tuple(f"{_name(layer)}.{name}" for layer, name in changed if _is_wrapper(layer))
-
-
-def lasting_words(found: tuple[str, ...]) -> str:
-    """Return the note about state that outlasts episodes."""
+    found = [f"{_name(layer)}.{name}" for layer, name in changed if _is_wrapper(layer)]
+    if not found:
+        return ""
     return (
         f"env.wrappers: {', '.join(found)} changes from episode to episode, and no run saves it: "
         "each copy of the environment has its own, and evaluation and a resumed run begin without "

@@ -1,23 +1,118 @@
-"""Action masks of environments of other libraries."""
+"""Action masks of environments of other libraries, as rows of booleans.
+
+A mask is a row with one entry per action, the choices of a space in order (each bit of a
+`MultiBinary` is a choice of off and on); or it has a part for each choice, as in Gymnasium's
+`sample(mask=...)`, where None allows all of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
-from remuda.envs.adapters.mask_forms import mask_form, write_mask
-from remuda.envs.adapters.spaces import MASK, ActionConverter, ObservationConverter
-from remuda.envs.checks import BadValueError, of_mask
+from remuda.envs.checks import BadValueError, UntakeableError, numbers_in, of_mask, short
 from remuda.envs.scripted import possibilities
-from remuda.types import AgentSpec, Bools
+from remuda.types import AgentSpec, Array, Bools
+
+MASK = "action_mask"  # the key of a mask, in a `Dict` observation or in `info`
 
 
-def can_be_masked(actions: ActionConverter) -> bool:
-    """Return whether an agent's actions are discrete; continuous ones have no masks."""
-    return isinstance(actions.space, spaces.Discrete | spaces.MultiDiscrete)
+@dataclass(frozen=True)
+class MaskForm:
+    """The layout of the masks of an action space."""
+
+    size: int  # actions, summed over all choices
+    parts: Mapping[Any, MaskForm] | None = None  # of each choice; None: there is only one
+    is_named: bool = False  # the parts have names (`Dict`), not places
+
+
+def mask_form(space: spaces.Space[Any]) -> MaskForm:
+    """Return the layout of the masks of an action space."""
+    if isinstance(space, spaces.Discrete):
+        return MaskForm(int(space.n))
+    parts: dict[Any, spaces.Space[Any]]
+    if isinstance(space, spaces.Dict):
+        parts = dict(space.spaces)
+    elif isinstance(space, spaces.Tuple):
+        parts = dict(enumerate(space.spaces))
+    else:
+        assert isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary), (
+            f"actions in {space} are not counted"
+        )
+        is_bits = isinstance(space, spaces.MultiBinary)
+        sizes = np.full(space.shape, 2) if is_bits else space.nvec  # type: ignore[union-attr]
+        parts = {
+            i: spaces.MultiDiscrete(own) if sizes.ndim > 1 else spaces.Discrete(int(own))
+            for i, own in enumerate(sizes)
+        }
+    forms = {key: mask_form(part) for key, part in parts.items()}
+    size = sum(form.size for form in forms.values())
+    return MaskForm(size, forms, isinstance(space, spaces.Dict))
+
+
+def write_mask(
+    mask: Any, out: Bools, check: bool = True, space: spaces.Space[Any] | MaskForm | None = None
+) -> None:
+    """Write a library's mask into `out`, [actions], or raise a `BadValueError`; None allows all.
+
+    Without `check`, entries other than 0 and 1 are accepted.
+    """
+    if mask is None:
+        out[...] = True
+        return
+    if type(mask) is np.ndarray and mask.shape == out.shape and mask.dtype.kind in "biuf":
+        flat = mask  # the usual case
+    else:
+        space = spaces.Discrete(out.size) if space is None else space
+        flat = flat_mask(mask, space if isinstance(space, MaskForm) else mask_form(space))
+    out[...] = flat.astype(np.bool_)
+    # An int8 mask of zeros and ones has the same bytes as the row.
+    if check and flat.dtype.kind != "b" and flat.tobytes() != out.tobytes():
+        strange = flat != out
+        if strange.any():
+            at = int(strange.argmax())
+            raise BadValueError(
+                f"its mask holds {flat[at]} (number {at} of {flat.size}); it may hold 1 where an "
+                "action is allowed and 0 where it is not, and nothing else"
+            )
+
+
+def flat_mask(mask: Any, form: MaskForm, name: str = "its mask") -> Array:
+    """Return a mask as one row of numbers or booleans: [form.size]."""
+    if mask is None:
+        return np.ones(form.size, np.bool_)
+    array = None if isinstance(mask, Mapping) else numbers_in(mask)
+    if array is not None and array.size == form.size and np.squeeze(array).ndim < 2:
+        return np.ravel(array)
+    if form.parts is None:
+        raise UntakeableError(f"{name} is {short(mask)}, not {form.size} of true or false")
+    if form.is_named:
+        if not isinstance(mask, Mapping) or mask.keys() != form.parts.keys():
+            raise UntakeableError(
+                f"{name} is {short(mask)}, and has to have parts "
+                f"{', '.join(map(str, form.parts))}, or to be {form.size} of true or false"
+            )
+        values = [mask[key] for key in form.parts]
+    else:
+        several = mask if array is None else array
+        is_sequence = isinstance(several, tuple | list) or getattr(several, "ndim", 0) > 0
+        values = list(several) if is_sequence else []
+        if len(values) != len(form.parts):
+            raise UntakeableError(
+                f"{name} is {short(mask)}, not of {len(form.parts)} parts or {form.size} of true "
+                "or false"
+            )
+    rows = zip(form.parts.items(), values, strict=True)
+    return np.concatenate([flat_mask(each, own, f"{name}, part {k}") for (k, own), each in rows])
+
+
+def can_be_masked(space: spaces.Space[Any]) -> bool:
+    """Return whether a policy's actions are discrete; continuous ones have no masks."""
+    return isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
 
 
 class Masks:
@@ -26,16 +121,16 @@ class Masks:
     def __init__(
         self,
         spec: AgentSpec,
-        observations: ObservationConverter,
-        actions: ActionConverter,
+        env_actions: spaces.Space[Any],
         num_envs: int,
+        in_observation: bool,
         has_given: bool,
     ) -> None:
         """Allow everything; with `has_given` the agent needs a mask whenever it acts."""
-        self._observations = observations
-        self._is_masked, self._could_be = spec.masked, can_be_masked(actions)
-        self._has_given = has_given or observations.has_mask
-        self._form = mask_form(actions.env_space) if spec.masked else None
+        self._in_observation = in_observation
+        self._is_masked, self._could_be = spec.masked, can_be_masked(spec.action_space)
+        self._has_given = has_given or in_observation
+        self._form = mask_form(env_actions) if spec.masked else None
         width = possibilities(spec) if spec.masked else 0
         self._rows: Bools = np.ones((num_envs, width), np.bool_)
         self._lacking: set[int] = set()  # copies whose newest observation came without a mask
@@ -43,7 +138,7 @@ class Masks:
     def reads_info(self, check: bool) -> bool:
         """Return whether `note` needs `info`: for its mask, or to refuse an unexpected one."""
         if self._is_masked:
-            return not self._observations.has_mask
+            return not self._in_observation
         return check and self._could_be
 
     def clear(self, e: int) -> None:
@@ -67,18 +162,16 @@ class Masks:
                     "no policy would use it; let every reset return it too"
                 )
             return
-        mask = self._observations.mask(observation, info)
+        try:
+            mask = observation[MASK] if self._in_observation else info.get(MASK)
+        except KeyError:
+            mask = None
         write_mask(mask, self._rows[e], check, self._form)
         if mask is None:
             self._lacking.add(e)
         else:
             self._has_given = True
             self._lacking.discard(e)
-
-    @staticmethod
-    def missing() -> BadValueError:
-        """Return the error for a copy that `lacking` found."""
-        return of_mask(BadValueError("its mask is missing"))
 
     def lacking(self, active: Bools) -> int | None:
         """Return a copy where the agent acts without a mask though it had some before."""
@@ -95,12 +188,8 @@ class Masks:
 def allow_idle(masks: Bools, active: Bools, check: bool) -> None:
     """Allow everything where nothing is allowed: it is another agent's turn, or the end.
 
-    With `check`, the mask of an agent that acts stays; the actor refuses it.
-
-    Args:
-        masks: [num_envs, possibilities] of one agent.
-        active: [num_envs], where it acts.
-        check: whether masks are refused.
+    `masks` is [num_envs, possibilities] of one agent, and `active` [num_envs], where it acts. With
+    `check`, the mask of an agent that acts stays; the actor refuses it.
     """
     nothing = ~masks.any(axis=1)
     if check:

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -14,19 +14,19 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from remuda.checkpoint.fitting import branch, fitting, require
-from remuda.envs.vector_env import VectorEnv
+from remuda.envs.array_game import TurnArrays
+from remuda.envs.rendering import picture_of_text
 from remuda.errors import ConfigError
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 INFORMATION, OBSERVATION = "information_state", "observation"
 FROM_SPIEL = (IndexError, MemoryError, OverflowError, RuntimeError, ValueError)
 """Errors of OpenSpiel's C++, besides its own, for parameters that it does not check."""
-MOST_ACTIONS = 50_000
-"""The most distinct actions of a game."""
+MOST_ACTIONS = 50_000  # the most distinct actions of a game
 SEES = ("auto", INFORMATION, OBSERVATION)
 
 
-class OpenSpielEnv(VectorEnv):
+class OpenSpielEnv(TurnArrays):
     """Copies of a game of OpenSpiel.
 
     An agent observes OpenSpiel's information state (all that it has learned since the beginning) or
@@ -37,67 +37,41 @@ class OpenSpielEnv(VectorEnv):
     """
 
     def __init__(self, name: str, num_envs: int = 1, sees: str = "auto") -> None:
-        """Load the game.
+        """Load a game by its OpenSpiel name and parameters.
 
-        Args:
-            name: as OpenSpiel loads it, with its parameters.
-            num_envs: copies.
-            sees: `information_state`, `observation`, or `auto`: the first that the game offers; in
-                a game of perfect information the observation comes first.
-
-        Raises:
-            ConfigError: OpenSpiel is missing or does not know the game, or it has no tensors,
-                implicit chance, or a mean field.
+        `sees` is `information_state`, `observation`, or `auto`: the first that the game offers; in
+        a game of perfect information the observation comes first. A `ConfigError` says what is
+        missing: OpenSpiel, the game, a tensor, or explicit chance.
         """
-        self._spiel, self.game = load_game(name)
-        """OpenSpiel's game."""
-        spiel = self._spiel
-        self.name, self.num_envs = name, num_envs
+        self._spiel, self.game = load_game(name)  # OpenSpiel's game
+        self.name = name
         kind = self.game.get_type()
-        self.moves_together = kind.dynamics == spiel.GameType.Dynamics.SIMULTANEOUS
+        self.moves_together = kind.dynamics == self._spiel.GameType.Dynamics.SIMULTANEOUS
         """True if players move simultaneously."""
         self.can_observe_together = self.moves_together
-        _check(spiel, name, kind)
-        self._sees = _tensor_of(spiel, name, kind, sees)
-        shape = self._shape = _shape_of(spiel, self.game, name, self._sees)
-        players = int(self.game.num_players())
-        if players < 1 or self.game.num_distinct_actions() < 1:
-            raise ConfigError(
-                f"open_spiel:{name} would have no player, or nothing that one could do; give it "
-                "other parameters"
-            )
-        if self.game.num_distinct_actions() > MOST_ACTIONS:
-            raise ConfigError(
-                f"open_spiel:{name} has {self.game.num_distinct_actions():,} distinct actions, and "
-                f"{MOST_ACTIONS:,} are allowed: a policy has an output for each, and every step "
-                "keeps a mask of all, so that a turn takes seconds, though few of them are legal "
-                "at a time. Play a game with fewer, or this one with other parameters"
-            )
+        _check(self._spiel, self.game, name)
+        self._sees = _tensor_of(self._spiel, name, kind, sees)
+        shape = self._shape = _shape_of(self._spiel, self.game, name, self._sees)
         space = Box(-np.inf, np.inf, shape, np.float32)
         acts = Discrete(int(self.game.num_distinct_actions()))
-        self.agents = tuple(
-            AgentSpec(f"player_{i}", space, acts, masked=True) for i in range(players)
+        players = range(self.game.num_players())
+        self._make_arrays(
+            num_envs, [AgentSpec(f"player_{i}", space, acts, masked=True) for i in players]
         )
-        each = tuple((i,) for i in range(players))
-        self.turn_groups = (tuple(range(players)),) if self.moves_together else each
-        size = (num_envs, players)
-        self.active: Bools = np.zeros(size, np.bool_)
-        self._rewards: Floats = np.zeros(size, np.float32)
+        self.turn_groups = (
+            (tuple(players),) if self.moves_together else tuple((i,) for i in players)
+        )
         self.rewards_so_far = self._rewards
-        self._terminated: Bools = np.zeros(size, np.bool_)
-        self._result = TurnResult(self._rewards, self._terminated, np.zeros(size, np.bool_))
-        self._returns = np.zeros(size)
-        """The returns of the episode so far."""
-        self._chosen: Integers = np.zeros(size, np.int64)
+        self._returns = np.zeros(self.active.shape)  # of the episode so far
+        self._chosen: Integers = np.zeros(self.active.shape, np.int64)
         self._numbers = [np.random.PCG64(0) for _ in range(num_envs)]
         self.states: list[Any] = [self.game.new_initial_state() for _ in range(num_envs)]
         """OpenSpiel's state of each copy."""
         try:
             for e in range(num_envs):
                 self._by_chance(e)
-        except (spiel.SpielError, *FROM_SPIEL) as error:
-            line = _line_of(error)
-            raise ConfigError(f"OpenSpiel cannot begin {name!r}: {line}") from None
+        except (self._spiel.SpielError, *FROM_SPIEL) as error:
+            raise ConfigError(f"OpenSpiel cannot begin {name!r}: {_line_of(error)}") from None
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         for e in np.flatnonzero(mask).tolist():
@@ -108,25 +82,16 @@ class OpenSpielEnv(VectorEnv):
             self._returns[e] = self.states[e].returns()
             self._note(e)
 
-    def begin_turn(self) -> None:
-        self._rewards[...] = 0.0
-        self._terminated[...] = False
-
     def observe(self, agent: int, out: Array) -> None:
         """Write the information state or observation, and zeros when the game is over."""
         for e, state in enumerate(self.states):
-            if state.is_terminal():
-                out[e] = 0.0
-                continue
-            out[e] = self.observation_in(state, agent)
+            out[e] = 0.0 if state.is_terminal() else self.observation_in(state, agent)
 
     def observation_in(self, state: Any, agent: int) -> Floats:
         """Return a player's observation in a state of OpenSpiel: [*observation_shape]."""
-        if self._sees == INFORMATION:
-            observation = state.information_state_tensor(agent)
-        else:
-            observation = state.observation_tensor(agent)
-        found: Floats = np.asarray(observation, np.float32).reshape(self._shape)
+        is_information = self._sees == INFORMATION
+        read = state.information_state_tensor if is_information else state.observation_tensor
+        found: Floats = np.asarray(read(agent), np.float32).reshape(self._shape)
         return found
 
     def mask(self, agent: int, out: Bools) -> None:
@@ -152,12 +117,8 @@ class OpenSpielEnv(VectorEnv):
                 state = self.states[e]
                 if state.is_simultaneous_node():
                     # A player without legal actions passes 0.
-                    state.apply_actions(
-                        [
-                            int(self._chosen[e, i]) if acts else 0
-                            for i, acts in enumerate(self.active[e].tolist())
-                        ]
-                    )
+                    chosen = np.where(self.active[e], self._chosen[e], 0)
+                    state.apply_actions(chosen.tolist())
                 else:
                     state.apply_action(int(self._chosen[e, state.current_player()]))
                 self._update(e)
@@ -178,16 +139,13 @@ class OpenSpielEnv(VectorEnv):
 
     def render(self, env: int = 0) -> Array:
         """Draw OpenSpiel's notation of the state."""
-        from remuda.envs.adapters.text_picture import picture_of_text
-
         return picture_of_text(str(self.states[env]))
 
     def state(self) -> State:
         """Return the histories, and the state of the random generators."""
+        copies = range(self.num_envs)
         return {
-            "histories": {
-                str(e): np.array(self.history(e), np.int64) for e in range(self.num_envs)
-            },
+            "histories": {str(e): np.array(self.history(e), np.int64) for e in copies},
             "numbers": {str(e): numbers.state for e, numbers in enumerate(self._numbers)},
             "active": self.active.copy(),
         }
@@ -224,11 +182,7 @@ class OpenSpielEnv(VectorEnv):
         state = self.states[e]
         while not state.is_terminal() and state.is_chance_node():
             actions, probabilities = zip(*state.chance_outcomes(), strict=True)
-            total, left = (
-                math.fsum(probabilities),
-                float(self._numbers[e].random_raw() >> 11) * 2.0**-53,
-            )
-            left *= total
+            left = float(self._numbers[e].random_raw() >> 11) * 2.0**-53 * math.fsum(probabilities)
             chosen = actions[-1]
             for action, probability in zip(actions, probabilities, strict=True):
                 left -= probability
@@ -281,23 +235,17 @@ def _replayed(game: Any, history: list[int]) -> Any:
     return state
 
 
-def _pyspiel(name: str) -> Any:
+def load_game(name: str) -> tuple[Any, Any]:
+    """Return OpenSpiel, and a game of it by its name and parameters."""
     try:
-        return import_module("pyspiel")
+        spiel: Any = import_module("pyspiel")
     except ImportError as error:
         raise ConfigError(
             f"open_spiel:{name} needs OpenSpiel ({error}): pip install 'remuda[openspiel]'"
         ) from None
-
-
-def load_game(name: str) -> tuple[Any, Any]:
-    """Return OpenSpiel, and a game of it by its name and parameters."""
-    from difflib import get_close_matches
-
-    spiel = _pyspiel(name)
     short = name.partition("(")[0]
     if short not in spiel.registered_names():
-        near = get_close_matches(short, spiel.registered_names(), 3)
+        near = difflib.get_close_matches(short, spiel.registered_names(), 3)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
         raise ConfigError(f"OpenSpiel has no game {short!r}{hint}")
     try:
@@ -320,19 +268,17 @@ def _line_of(error: BaseException) -> str:
 
 def _shape_of(spiel: Any, game: Any, name: str, sees: str) -> tuple[int, ...]:
     try:
-        if sees == INFORMATION:
-            shape = game.information_state_tensor_shape()
-        else:
-            shape = game.observation_tensor_shape()
-        if min(shape, default=1) < 1:
-            raise ConfigError(f"open_spiel:{name} shows nothing to its players: {list(shape)}")
-        return tuple(shape)
+        shape = tuple(getattr(game, f"{sees}_tensor_shape")())
     except (spiel.SpielError, *FROM_SPIEL) as error:
         line = _line_of(error)
         raise ConfigError(f"open_spiel:{name} has no {sees} of a fixed size: {line}") from None
+    if min(shape, default=1) < 1:
+        raise ConfigError(f"open_spiel:{name} shows nothing to its players: {list(shape)}")
+    return shape
 
 
-def _check(spiel: Any, name: str, kind: Any) -> None:
+def _check(spiel: Any, game: Any, name: str) -> None:
+    kind, actions = game.get_type(), game.num_distinct_actions()
     dynamics, chance = spiel.GameType.Dynamics, spiel.GameType.ChanceMode
     if kind.dynamics not in (dynamics.SEQUENTIAL, dynamics.SIMULTANEOUS):
         raise ConfigError(f"open_spiel:{name} is of a mean field; games of players are played here")
@@ -341,20 +287,29 @@ def _check(spiel: Any, name: str, kind: Any) -> None:
             f"open_spiel:{name}: OpenSpiel draws what chance does by itself, and an episode could "
             "not be repeated by its seed; take a game whose chance is explicit"
         )
+    if game.num_players() < 1 or actions < 1:
+        raise ConfigError(
+            f"open_spiel:{name} would have no player, or nothing that one could do; give it "
+            "other parameters"
+        )
+    if actions > MOST_ACTIONS:
+        raise ConfigError(
+            f"open_spiel:{name} has {actions:,} distinct actions, and {MOST_ACTIONS:,} are "
+            "allowed: a policy has an output for each, and every step keeps a mask of all, so that "
+            "a turn takes seconds, though few of them are legal at a time. Play a game with fewer, "
+            "or this one with other parameters"
+        )
 
 
 def _tensor_of(spiel: Any, name: str, kind: Any, wanted: str) -> str:
     if wanted not in SEES:
         raise ConfigError(f"env.options.sees is {wanted!r}; allowed are {', '.join(SEES)}")
-    offers: Mapping[str, bool] = {
-        INFORMATION: bool(kind.provides_information_state_tensor),
-        OBSERVATION: bool(kind.provides_observation_tensor),
-    }
     perfect = kind.information == spiel.GameType.Information.PERFECT_INFORMATION
     order = (OBSERVATION, INFORMATION) if perfect else (INFORMATION, OBSERVATION)
-    found = [each for each in order if offers[each] and wanted in ("auto", each)]
+    offers = [each for each in order if getattr(kind, f"provides_{each}_tensor")]
+    found = [each for each in offers if wanted in ("auto", each)]
     if not found:
-        others = ", ".join(each for each in order if offers[each]) or "none of both"
+        others = ", ".join(offers) or "none of both"
         raise ConfigError(
             f"open_spiel:{name} offers no {wanted.replace('auto', 'tensor')}; it offers {others}"
         )

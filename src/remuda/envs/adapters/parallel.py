@@ -22,15 +22,10 @@ from remuda.envs.adapters.answers import (
     parts,
     refuse_lists,
 )
-from remuda.envs.adapters.masks import Masks, can_be_masked
-from remuda.envs.adapters.spaces import (
-    MASK,
-    action_converter,
-    observation_converter,
-    picture_of,
-    seed_of,
-)
+from remuda.envs.adapters.masks import MASK, Masks, can_be_masked
+from remuda.envs.adapters.spaces import action_converter, observation_converter
 from remuda.envs.adapters.wrapping import NOTHING, InfoMetrics, Wrapping
+from remuda.envs.array_game import TurnArrays
 from remuda.envs.checks import (
     BadValueError,
     BoundsCheck,
@@ -38,22 +33,21 @@ from remuda.envs.checks import (
     broken,
     flag,
     number,
+    of_mask,
     short,
 )
 from remuda.envs.closing import close_all
 from remuda.envs.kinds import CHECKERS, PARALLEL
-from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+from remuda.types import AgentSpec, Array, Bools, Integers, TurnResult
 
 if TYPE_CHECKING:
     from pettingzoo import ParallelEnv
 
-Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
-"""Observation space and action space."""
+Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]  # observation space and action space
 
 
-class Copies(VectorEnv):
+class Copies(TurnArrays):
     """The base of all adapters: the arrays of all copies, and how they are filled.
 
     If any agent's first `info` has a mask (or None for one), every agent with discrete actions is
@@ -69,8 +63,7 @@ class Copies(VectorEnv):
         wrapping: Wrapping,
     ) -> None:
         """Take copies of an environment, of which the first was reset."""
-        self.copies = copies
-        """The library's environments."""
+        self.copies = copies  # the library's environments
         self._names = names = tuple(agents)
         self._index = {name: i for i, name in enumerate(names)}
         self._actions = [action_converter(acts) for _, acts in agents.values()]
@@ -78,44 +71,40 @@ class Copies(VectorEnv):
             observation_converter(sees, actions)
             for (sees, _), actions in zip(agents.values(), self._actions, strict=True)
         ]
-        self.num_envs = len(copies)
         try:
             infos = mapping_of(infos)
             own_infos = [mapping_of(infos.get(name)) for name in names]
         except UntakeableError as error:
             raise ContractError(f"the game breaks its contract: {error}") from None
         any_mask = any(MASK in info for info in own_infos)
-        converters = list(zip(self._observations, self._actions, strict=True))
-        self.agents = tuple(
+        count = len(copies)
+        specs = [
             AgentSpec(
                 str(name),
-                observations.space,
-                actions.space,
-                masked=can_be_masked(actions) and (observations.has_mask or any_mask),
+                observed.space,
+                acts.space,
+                masked=can_be_masked(acts.space) and (observed.has_mask or any_mask),
                 env_observation_space=agents[name][0],
                 env_action_space=agents[name][1],
             )
-            for name, (observations, actions) in zip(names, converters, strict=True)
-        )
+            for name, observed, acts in zip(names, self._observations, self._actions, strict=True)
+        ]
+        self._make_arrays(count, specs)
         self._seen = [
-            np.zeros((self.num_envs, *each.space.shape), each.space.dtype)
-            for each in self._observations
+            np.zeros((count, *each.space.shape), each.space.dtype) for each in self._observations
         ]
         self._masks = [
-            Masks(spec, *pair, self.num_envs, info.get(MASK) is not None)
-            for spec, pair, info in zip(self.agents, converters, own_infos, strict=True)
+            Masks(spec, acts.env_space, count, observed.has_mask, info.get(MASK) is not None)
+            for spec, observed, acts, info in zip(
+                specs, self._observations, self._actions, own_infos, strict=True
+            )
         ]
-        shape = (self.num_envs, len(names))
-        self.active: Bools = np.zeros(shape, np.bool_)
-        self._rewards: Floats = np.zeros(shape, np.float32)
-        self._terminated: Bools = np.zeros(shape, np.bool_)
-        self._truncated: Bools = np.zeros(shape, np.bool_)
-        self._turns: Integers = np.zeros(self.num_envs, np.int64)
+        self._turns: Integers = np.zeros(count, np.int64)
         self.notes = {}
         self._bounds = BoundsCheck(self, self._seen, self._terminated, self._truncated)
-        self._playing: Bools = np.zeros(shape, np.bool_)  # whether an agent is in an episode
+        self._playing: Bools = np.zeros_like(self.active)  # whether an agent is in an episode
         self.wrapping = wrapping
-        self._metrics = wrapping.reading([spec.name for spec in self.agents], self.num_envs)
+        self._metrics = wrapping.reading([spec.name for spec in specs], count)
         self.episode_metrics = self._metrics.names if self._metrics is not None else ()
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
@@ -128,16 +117,14 @@ class Copies(VectorEnv):
             for seen, masks in zip(self._seen, self._masks, strict=True):
                 seen[e] = 0
                 masks.clear(e)
-            self._restart(e, seed_of(seeds[e]))
+            self._restart(e, int(seeds[e]) % 2**31)
 
     @abstractmethod
     def _restart(self, e: int, seed: int) -> None:
         """Restart one copy, and set which agents are active and what they observe."""
 
     def begin_turn(self) -> None:
-        self._rewards[:] = 0.0
-        self._terminated[:] = False
-        self._truncated[:] = False
+        super().begin_turn()
         self._turns += 1
 
     def observe(self, agent: int, out: Array) -> None:
@@ -149,7 +136,7 @@ class Copies(VectorEnv):
         masks, active = self._masks[agent], self._acting(agent)
         lacking = masks.lacking(active) if self.check else None
         if lacking is not None:
-            raise self._broken(lacking, agent, masks.missing())
+            raise self._broken(lacking, agent, of_mask(BadValueError("its mask is missing")))
         masks.write(out, active, self.check)
 
     def _acting(self, agent: int) -> Bools:
@@ -157,17 +144,18 @@ class Copies(VectorEnv):
         return self.active[:, agent]
 
     def end_turn(self) -> TurnResult:
-        metrics: Mapping[str, Array] = {}
-        if self._metrics is not None:
-            metrics = self._metrics.episode_metrics(
-                np.any(self._terminated | self._truncated, axis=1)
-            )
+        if self._metrics is None:
+            return self._result
+        metrics = self._metrics.episode_metrics(np.any(self._terminated | self._truncated, axis=1))
         return TurnResult(self._rewards, self._terminated, self._truncated, metrics)
 
     def render(self, env: int = 0) -> Array:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # those of environments that cannot draw
-            return picture_of(self.copies[env].render(), self.copies[env])
+            picture = self.copies[env].render()
+        if not isinstance(picture, np.ndarray):
+            raise NotImplementedError(f"{self.copies[env]} has no picture of its world")
+        return picture
 
     def close(self) -> None:
         close_all(self.copies)

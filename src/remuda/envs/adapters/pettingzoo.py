@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any
 
 from remuda.envs.adapters.aec import AECCopies
+from remuda.envs.adapters.answers import making
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.adapters.spaces import with_pictures
 from remuda.envs.adapters.wrapping import NOTHING, Wrapping
 from remuda.errors import ConfigError
 from remuda.loading import import_module
-from remuda.user_code import where_raised
 
 
 def make_pettingzoo(
@@ -44,15 +44,10 @@ def make_pettingzoo(
         if kind is None:
             raise ConfigError(f"pettingzoo:{name} offers no {' and no '.join(wanted[api])}")
         make, adapter = offered[kind], ParallelCopies if kind == PARALLEL else AECCopies
-        try:
+        with making(f"pettingzoo:{name}", *_refusals()):
             if num_envs == 1:  # for pictures of play; drawing may cost even where none is taken
                 options = with_pictures(make, options)
             return adapter(wrapping.around(lambda: make(**options)), num_envs, wrapping)
-        except _refusals() as error:
-            if where_raised(error, libraries=False):
-                raise
-            line = " ".join(str(error).split())
-            raise ConfigError(f"pettingzoo:{name} cannot be made: {line}") from None
 
 
 PARALLEL, AEC = "parallel_env", "env"

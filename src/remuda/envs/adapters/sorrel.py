@@ -10,24 +10,33 @@
 Sorrel's own `take_turn` stays in charge. Every agent gets a stand-in for its model. When the game
 calls it for an action, the game pauses (a greenlet, in mid-turn) until the policy has chosen. The
 reward is what the game adds to the stand-in's memory. Nothing of Sorrel is imported here.
+
+A section of the configuration of a game that comes with Sorrel is an option; its defaults are those
+of the game's script:
+
+    $ remuda train sorrel:treasurehunt --env.options.world.spawn_prob 0.01
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.random.mtrand import get_bit_generator, set_bit_generator
 
+from remuda.config import overlay
+from remuda.envs import data
+from remuda.envs.array_game import TurnArrays
 from remuda.envs.checks import BadValueError, broken, number, write_checked
-from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, ContractError
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers
 
 try:
     from greenlet import getcurrent, greenlet
@@ -37,6 +46,10 @@ except ImportError as error:
     ) from None
 
 
+EXAMPLES = data.load("sorrel")
+"""Games that come with Sorrel: `module:Class` in `sorrel.` of the environment, its world and the
+entity of empty places; its `config`, or the `file` of its package that holds it; `more` keys, by
+section; and whether the world takes its section as arguments (`is_plain`)."""
 MOST_STILL = 1000
 """Calls of `take_turn` in a row without any progress before the episode is given up."""
 
@@ -75,34 +88,23 @@ class StandInMemory:
 
 
 class StandIn:
-    """A stand-in for Sorrel's `BaseModel` that calls Remuda's policy."""
+    """A stand-in for Sorrel's `BaseModel`, whose `take_action` calls Remuda's policy."""
 
     epsilon = 0.0
 
     def __init__(self, size: int, ask: Callable[[Any], int], tell: Callable[[Any], None]) -> None:
         self.memory = StandInMemory(size, tell)
         self.input_size, self.n_frames = (1, size), 1
-        self._ask = ask
+        self.take_action = ask
 
-    def take_action(self, state: Any) -> int:
-        """Return the policy's action."""
-        return self._ask(state)
+    def ignore(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: the policy resets itself, and the configuration sets the exploration."""
 
-    def reset(self) -> None:
-        """Do nothing: the policy resets itself."""
-
-    def start_epoch_action(self, **kwargs: Any) -> None:
-        """Do nothing."""
-
-    def end_epoch_action(self, **kwargs: Any) -> None:
-        """Do nothing."""
+    reset = start_epoch_action = end_epoch_action = epsilon_decay = ignore
 
     def train_step(self) -> float:
         """Return no loss: learners train the policy."""
         return 0.0
-
-    def epsilon_decay(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing: the configuration sets the exploration."""
 
 
 class _Copy:
@@ -111,25 +113,21 @@ class _Copy:
         self._other_numbers = random.Random(0).getstate()
         self._play: greenlet | None = None
         self._calls = 0
-        self.waits_for: int | None = None
-        """The agent that is to act; None: the episode is over."""
-        self.seen: list[Floats] = []
-        """The newest observation of each agent."""
-        self.caller = 0
-        """The agent that the game called last."""
-        self.world_ended = False
-        """True if the game ended the episode, and not the limit of turns."""
+        self.waits_for: int | None = None  # the agent that is to act; None: the episode is over
+        self.caller = 0  # the agent that the game called last
+        self.world_ended = False  # the game ended the episode, and not the limit of turns
         with self._own_numbers():
             self.game = game = _checked(make())
             sizes = [np.size(agent.pov(game.world)) for agent in game.agents]
         if max_turns is None:
             max_turns = int(game.config.experiment.max_turns)
         self._max_turns = max_turns
-        self.rewards = np.zeros(len(sizes))
-        """The reward of each agent since this was last cleared."""
-        self.seen = [np.zeros(size, np.float32) for size in sizes]
+        self.rewards = np.zeros(len(sizes))  # of each agent since this was last cleared
+        self.seen: list[Floats] = [np.zeros(size, np.float32) for size in sizes]
+        """The newest observation of each agent."""
         self._stand_ins = [
-            StandIn(size, self._action_of(i), self._reward_of(i)) for i, size in enumerate(sizes)
+            StandIn(size, partial(self._choose, i), partial(self._earn, i))
+            for i, size in enumerate(sizes)
         ]
         self._stand_in()
 
@@ -145,16 +143,13 @@ class _Copy:
             seen[:] = 0.0
         # A paused episode is thrown away.
         self._play = greenlet(self._episode)
-        self._continue()
+        self.act()
 
-    def act(self, action: int) -> None:
-        """Continue with an action, up to the next one."""
-        self._continue(action)
-
-    def _continue(self, *answer: int) -> None:
+    def act(self, *action: int) -> None:
+        """Continue with an action, up to the next one; without one to the first."""
         assert self._play is not None
         with self._own_numbers():
-            question = self._play.switch(*answer)
+            question = self._play.switch(*action)
         self.waits_for = None if self._play.dead else question
 
     def _episode(self) -> None:
@@ -164,7 +159,7 @@ class _Copy:
         for agent in game.agents:
             agent.model.start_epoch_action(epoch=0)
         still = 0
-        while not self._over():
+        while not self._is_done() and game.turn < self._max_turns:
             before = game.turn, self._calls
             game.take_turn()
             still = still + 1 if (game.turn, self._calls) == before else 0
@@ -181,36 +176,27 @@ class _Copy:
         for seen, agent in zip(self.seen, game.agents, strict=True):
             seen[:] = np.ravel(agent.pov(world))
 
-    def _over(self) -> bool:
-        return self._is_done() or self.game.turn >= self._max_turns
-
     def _is_done(self) -> bool:
         game = self.game
         return bool(getattr(game.world, "is_done", False) and getattr(game, "stop_if_done", False))
 
-    def _action_of(self, agent: int) -> Callable[[Any], int]:
-        def ask(state: Any) -> int:
-            self._calls += 1
-            flat = np.ravel(np.asarray(state))
-            self.caller = agent
-            if flat.size != self.seen[agent].size:
-                raise ContractError(
-                    f"agent {agent} acts on {flat.size} numbers, and its `pov` gave "
-                    f"{self.seen[agent].size}: let it pass on what `pov` gives"
-                )
-            write_checked("the observation", flat, self.seen[agent])
-            parent = getcurrent().parent
-            action: int = parent.switch(agent)
-            return action
+    def _choose(self, agent: int, state: Any) -> int:
+        """Pause the game until the agent's policy has chosen on what it observes."""
+        self._calls += 1
+        flat = np.ravel(np.asarray(state))
+        self.caller = agent
+        if flat.size != self.seen[agent].size:
+            raise ContractError(
+                f"agent {agent} acts on {flat.size} numbers, and its `pov` gave "
+                f"{self.seen[agent].size}: let it pass on what `pov` gives"
+            )
+        write_checked("the observation", flat, self.seen[agent])
+        action: int = getcurrent().parent.switch(agent)
+        return action
 
-        return ask
-
-    def _reward_of(self, agent: int) -> Callable[[Any], None]:
-        def tell(reward: Any) -> None:
-            self.caller = agent
-            self.rewards[agent] += number(reward)
-
-        return tell
+    def _earn(self, agent: int, reward: Any) -> None:
+        self.caller = agent
+        self.rewards[agent] += number(reward)
 
     @contextmanager
     def _own_numbers(self) -> Iterator[None]:
@@ -232,7 +218,7 @@ def _checked(game: Any) -> Any:
     return game
 
 
-class SorrelCopies(VectorEnv):
+class SorrelCopies(TurnArrays):
     """Copies of a Sorrel game.
 
     A turn of the game is a turn here: its agents act one after another, in the game's order. An
@@ -250,48 +236,33 @@ class SorrelCopies(VectorEnv):
         """Make the copies, and replace their models.
 
         Args:
-            make: makes a `sorrel.environment.Environment`.
+            make: makes a `sorrel.environment.Environment`; anything else is a `ContractError`.
             num_envs: copies.
             max_turns: of an episode; None: the game's `config.experiment.max_turns`.
-
-        Raises:
-            ContractError: it is no such game.
         """
-        self.num_envs = num_envs
         self._copies = [_Copy(make, max_turns) for _ in range(num_envs)]
         first = self._copies[0]
-        self.agents = tuple(
+        agents = [
             AgentSpec(
                 f"agent_{i}",
                 Box(-np.inf, np.inf, (seen.size,), np.float32),
                 Discrete(int(agent.action_spec.n_actions)),
             )
             for i, (agent, seen) in enumerate(zip(first.game.agents, first.seen, strict=True))
-        )
+        ]
+        self._make_arrays(num_envs, agents)
         self.turn_groups = tuple((agent,) for agent in range(self.num_agents))
-        shape = (num_envs, self.num_agents)
-        self.active: Bools = np.zeros(shape, np.bool_)
-        self._rewards: Floats = np.zeros(shape, np.float32)
         self.rewards_so_far = self._rewards
-        self._terminated: Bools = np.zeros(shape, np.bool_)
-        self._truncated: Bools = np.zeros(shape, np.bool_)
         self._turns: Integers = np.zeros(num_envs, np.int64)
-        self._result = TurnResult(self._rewards, self._terminated, self._truncated)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         for e in np.flatnonzero(mask).tolist():
             self._turns[e] = 0
-            try:
-                self._copies[e].restart(int(seeds[e]) % 2**63)
-            except BadValueError as error:
-                raise self._broken(e, error) from None
-            self._note(e)
+            self._play(e, self._copies[e].restart, int(seeds[e]) % 2**63)
 
     def begin_turn(self) -> None:
         """Clear rewards and flags; the game moved its entities right after the last agent's act."""
-        self._rewards[:] = 0.0
-        self._terminated[:] = False
-        self._truncated[:] = False
+        super().begin_turn()
         self._turns += 1
 
     def observe(self, agent: int, out: Array) -> None:
@@ -301,14 +272,7 @@ class SorrelCopies(VectorEnv):
     def act(self, agent: int, actions: Integers) -> None:
         """Continue the copies that wait for this agent."""
         for e in np.flatnonzero(self.active[:, agent]).tolist():
-            try:
-                self._copies[e].act(int(actions[e]))
-            except BadValueError as error:
-                raise self._broken(e, error) from None
-            self._note(e)
-
-    def end_turn(self) -> TurnResult:
-        return self._result
+            self._play(e, self._copies[e].act, int(actions[e]))
 
     def render(self, env: int = 0) -> Array:
         """Return one copy as Sorrel's renderer draws it: [height, width, 3] uint8."""
@@ -322,19 +286,81 @@ class SorrelCopies(VectorEnv):
         picture = visualization.image_from_array(layers).convert("RGB")
         return np.asarray(picture).copy()
 
-    def _broken(self, e: int, fault: object) -> ContractError:
-        turn = int(self._turns[e])
-        return broken(self, self._copies[e].caller, e, turn, fault, lets_pass=False)
-
-    def _note(self, e: int) -> None:
-        """Take over a copy's rewards, and which agent acts next."""
+    def _play(self, e: int, play: Callable[[int], None], number: int) -> None:
+        """Continue a copy, and take over its rewards, and which agent acts next."""
         copy = self._copies[e]
+        try:
+            play(number)
+        except BadValueError as error:
+            turn = int(self._turns[e])
+            raise broken(self, copy.caller, e, turn, error, lets_pass=False) from None
         self._rewards[e] += copy.rewards
         copy.rewards[:] = 0.0
         self.active[e] = False
         if copy.waits_for is not None:
             self.active[e, copy.waits_for] = True
-        elif copy.world_ended:
-            self._terminated[e] = True
         else:
-            self._truncated[e] = True
+            (self._terminated if copy.world_ended else self._truncated)[e] = True
+
+
+def make_sorrel(name: str, /, num_envs: int = 1, **sections: Any) -> SorrelCopies:
+    """Make copies of a game that comes with Sorrel."""
+    example = EXAMPLES.get(name)
+    if example is None:
+        raise ConfigError(f"sorrel:{name}: there is none; there are {', '.join(EXAMPLES)}")
+    try:
+        environment, world, entity = (
+            getattr(import_module(f"sorrel.{place}"), attribute)
+            for place, _, attribute in (
+                example[part].partition(":") for part in ("environment", "world", "entity")
+            )
+        )
+    except ImportError as error:
+        raise ConfigError(
+            f"sorrel:{name} needs Sorrel and Python 3.12 ({error}): pip install 'remuda[sorrel]'"
+        ) from None
+    usual = _from_file(example) if "file" in example else example["config"]
+    _check(name, usual, example.get("more", {}), sections)
+    config = overlay(usual, sections)
+
+    def made() -> Any:
+        if example.get("is_plain"):
+            return environment(world(**config["world"], default_entity=entity()), config)
+        from omegaconf import OmegaConf
+
+        tree = OmegaConf.create(config)
+        return environment(world(config=tree, default_entity=entity()), tree)
+
+    return SorrelCopies(made, num_envs)
+
+
+def _from_file(example: Mapping[str, Any]) -> dict[str, Any]:
+    import yaml
+
+    package = "sorrel." + example["environment"].partition(":")[0].rpartition(".")[0]
+    found: dict[str, Any] = yaml.safe_load(files(package).joinpath(example["file"]).read_text())
+    return found
+
+
+def _check(
+    name: str,
+    usual: Mapping[str, Any],
+    more: Mapping[str, list[str]],
+    sections: Mapping[str, Any],
+) -> None:
+    for section, own in sections.items():
+        known = usual.get(section)
+        if not isinstance(known, Mapping):
+            raise ConfigError(
+                f"env.options.{section}: sorrel:{name} has no such section; it has "
+                f"{', '.join(key for key, value in usual.items() if isinstance(value, Mapping))}"
+            )
+        if not isinstance(own, Mapping):
+            raise ConfigError(f"env.options.{section} is {own!r}, and takes keys, as {section}.x")
+        allowed = [*known, *more.get(section, ())]
+        for key in own:
+            if key not in allowed:
+                raise ConfigError(
+                    f"env.options.{section}.{key}: sorrel:{name} has no such key; it has "
+                    f"{', '.join(allowed) or 'none'}"
+                )

@@ -1,26 +1,33 @@
-"""Convert observations and actions between a library's spaces and the arrays of policies."""
+"""Convert observations and actions between a library's spaces and the arrays of policies.
+
+An observation is checked to be in its space before Gymnasium flattens it: flattening counts
+negative states from the end, casts numbers to the dtype of their part (-1 becomes 255), and takes
+parts of wrong shapes whose sizes add up. A number outside the bounds of a Box is no error, since
+many environments pass them by a little: see `checks.BoundsCheck`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
-from remuda.envs.adapters.mask_forms import check_mask_space, mask_form
-from remuda.envs.adapters.space_checks import check_of
-from remuda.envs.checks import BadValueError, UntakeableError, short, write_checked
+from remuda.envs.adapters.masks import MASK, can_be_masked, flat_mask, mask_form
+from remuda.envs.checks import BadValueError, UntakeableError, fitting, short, write_checked
 from remuda.envs.closing import close
 from remuda.errors import ContractError
 from remuda.observation_parts import PartsBox, parts_of
 from remuda.types import Array
 
-MASK = "action_mask"
-"""The key of a mask, in a `Dict` observation or in `info`."""
-OBSERVATION = "observation"
+OBSERVATION = "observation"  # the other key of PettingZoo's customary `Dict` with a mask
 FLOAT = np.dtype(np.float32)
+Check = Callable[[Any], None]
+"""Raises a `BadValueError` for a value outside its space, or another error if it cannot tell."""
+FEW = 32  # numbers up to which a loop is faster than an array
 UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """Errors of reading a value by a space that it is not in."""
 
@@ -29,17 +36,12 @@ UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, Va
 class ObservationConverter:
     """Write the observations of one agent as rows of numbers."""
 
-    space: spaces.Box
-    """The space of a row, as policies take it."""
-    flatten: Callable[[Any], Any]
-    """From an observation without its mask to an array in `space`."""
-    has_mask: bool
-    """True if the observation is a dictionary that holds the mask."""
-    unmasked: spaces.Space[Any]
-    """The environment's space, without the mask."""
-    part: str | None = None
-    """The key of the observation in that dictionary, if it is a single part."""
-    check: Callable[[Any], None] | None = None
+    space: spaces.Box  # of a row, as policies take it
+    flatten: Callable[[Any], Any]  # from an observation without its mask to an array in `space`
+    has_mask: bool  # the observation is a dictionary that holds the mask
+    unmasked: spaces.Space[Any]  # the environment's, without the mask
+    part: str | None = None  # the key of the observation in that dictionary, if it is one part
+    check: Check | None = None
     """Raises a `BadValueError` for a value outside `unmasked`; None: the row's shape suffices."""
 
     def write(self, observation: Any, out: Array, check: bool = True) -> None:
@@ -48,16 +50,19 @@ class ObservationConverter:
             self._write_unchecked(observation, out)
             return
         try:
-            self._write_checked(observation, out)
+            if observation is None:
+                raise BadValueError("the observation is missing")
+            self.write_unmasked(observation if self.part is None else observation[self.part], out)
         except UntakeableError:
             raise
-        except BadValueError as error:
+        except UNREADABLE as error:
+            fault = error if isinstance(error, BadValueError) else _unreadable(observation, error)
             try:  # the message says whether the value passes without checks
                 with np.errstate(invalid="ignore", over="ignore"):
                     self._write_unchecked(observation, np.empty_like(out))
             except UntakeableError:
-                raise UntakeableError(str(error)) from None
-            raise
+                raise UntakeableError(str(fault)) from None
+            raise fault from None
 
     def _write_unchecked(self, observation: Any, out: Array) -> None:
         try:
@@ -67,15 +72,6 @@ class ObservationConverter:
                 f"the observation is {short(observation)}, of which no numbers in the shape "
                 f"{out.shape} can be made ({error!r})"
             ) from None
-
-    def _write_checked(self, observation: Any, out: Array) -> None:
-        if observation is None:
-            raise BadValueError("the observation is missing")
-        try:
-            own = observation if self.part is None else observation[self.part]
-        except UNREADABLE as error:
-            raise _unreadable(observation, error) from None
-        self.write_unmasked(own, out)
 
     def write_unmasked(self, observation: Any, out: Array) -> None:
         """Write an observation without its mask into one row, or raise a `BadValueError`."""
@@ -92,15 +88,6 @@ class ObservationConverter:
         else:
             write_checked("the observation", flat, out)
 
-    def mask(self, observation: Any, info: Mapping[str, Any]) -> Any:
-        """Return the library's mask; None: it gives none."""
-        if not self.has_mask:
-            return info.get(MASK)
-        try:
-            return observation[MASK]
-        except KeyError:
-            return None
-
 
 def _unreadable(observation: Any, error: Exception) -> BadValueError:
     shown = short(observation)
@@ -114,16 +101,14 @@ def observation_converter(
     has_mask, part = False, None
     if isinstance(space, spaces.Dict) and MASK in space.spaces:
         rest = [(name, own) for name, own in space.spaces.items() if name != MASK]
-        customary = [name for name, _ in rest] == [OBSERVATION]
-        has_mask = _is_mask_of(space, actions, customary) or customary
+        has_mask = _holds_mask(space, actions)
         if has_mask and len(rest) == 1:
             part, space = rest[0]
         elif has_mask and rest:
             space = spaces.Dict(rest)
     if isinstance(space, spaces.Box):
         if 0 in space.shape:  # networks need an input all the same
-            nothing = spaces.Box(0.0, 0.0, (1,), np.float32)
-            check = check_of(space)
+            nothing, check = spaces.Box(0.0, 0.0, (1,), np.float32), check_of(space)
             return ObservationConverter(
                 nothing, lambda _: np.zeros(1), has_mask, space, part, check
             )
@@ -157,87 +142,58 @@ def _native(space: spaces.Box) -> spaces.Box:
     return spaces.Box(low, high, dtype=dtype.type)
 
 
-def _is_mask_of(space: spaces.Dict, actions: ActionConverter | None, customary: bool) -> bool:
-    """Return whether the `action_mask` in a `Dict` masks these actions.
-
-    In PettingZoo's customary form the values of the mask count, whatever their space says.
-    """
-    if actions is None or _choices_of(actions.space) is None:
+def _holds_mask(space: spaces.Dict, actions: ActionConverter | None) -> bool:
+    """Return whether the `action_mask` in a `Dict` masks these actions."""
+    if space.spaces.keys() == {OBSERVATION, MASK}:
+        return True
+    if actions is None or not can_be_masked(actions.space):
         return False
+    own = deepcopy(space[MASK])  # drawing from the environment's would change its generator
+    own.seed(0)
     try:
-        check_mask_space(space[MASK], actions.env_space)
+        flat_mask(own.sample(), mask_form(actions.env_space), "a mask of its space")
     except BadValueError as error:
-        masks = space[MASK]
-        empty = isinstance(masks, spaces.Box) and not masks.high.any()
-        if customary and (empty or isinstance(error, UntakeableError)):
-            return True
-        entries, wanted = _entries(masks), mask_form(actions.env_space).size
-        why = f"cannot tell what is allowed in {actions.env_space} ({error})"
-        if isinstance(error, UntakeableError) and entries not in (None, wanted):
-            why = f"has {entries} entries, and there are {wanted} actions in {actions.env_space}"
         raise ContractError(
-            f"the `action_mask` in {space} {why}; let it hold 0 or 1 for each of them, or give it "
-            "another name"
+            f"the `action_mask` in {space} cannot tell what is allowed in {actions.env_space} "
+            f"({error}); let it hold 0 or 1 for each of them, or give it another name"
         ) from None
     return True
-
-
-def _entries(space: spaces.Space[Any]) -> int | None:
-    """Count the numbers in a value of a space; None: unknown."""
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        parts = list(space.spaces.values()) if isinstance(space, spaces.Dict) else space.spaces
-        counts = [_entries(own) for own in parts]
-        return None if None in counts else sum(count or 0 for count in counts)
-    return None if space.shape is None else int(np.prod(space.shape))
 
 
 @dataclass(frozen=True)
 class ActionConverter:
     """Convert the actions of one agent's policy to those of its environment."""
 
-    space: spaces.Space[Any]
-    """The policy's space: discrete choices begin at 0."""
-    unpack: Callable[[Array], Any]
-    """From [num_envs, *shape] to an action of the library for each copy."""
-    env_space: spaces.Space[Any]
-    """The library's space."""
+    space: spaces.Space[Any]  # the policy's: discrete choices begin at 0
+    unpack: Callable[[Array], Any]  # from [num_envs, *shape] to a library's action for each copy
+    env_space: spaces.Space[Any]  # the library's
 
 
 def action_converter(space: spaces.Space[Any]) -> ActionConverter:
     """Return the converter of a space; policies refuse those that they cannot act in."""
     if isinstance(space, spaces.Discrete):
-        start = int(space.start)
-        choices = spaces.Discrete(int(space.n))
+        start, choices = int(space.start), spaces.Discrete(int(space.n))
         return ActionConverter(choices, lambda actions: (actions + start).tolist(), space)
     if isinstance(space, spaces.MultiDiscrete):
-        first, dtype = space.start, space.dtype
-        several = spaces.MultiDiscrete(space.nvec)
+        first, dtype, several = space.start, space.dtype, spaces.MultiDiscrete(space.nvec)
         return ActionConverter(several, lambda actions: (actions + first).astype(dtype), space)
     if isinstance(space, spaces.MultiBinary):
-        shape, two = space.shape, np.full(int(np.prod(space.shape)), 2)
-        return ActionConverter(
-            spaces.MultiDiscrete(two),
-            lambda actions: actions.reshape(-1, *shape).astype(np.int8),
-            space,
-        )
+        shape, bits = space.shape, spaces.MultiDiscrete(np.full(int(np.prod(space.shape)), 2))
+        return ActionConverter(bits, lambda a: a.reshape(-1, *shape).astype(np.int8), space)
     if isinstance(space, spaces.Tuple | spaces.Dict):
         return _converter_of_parts(space)
-    if _is_continuous(space):
-        assert isinstance(space, spaces.Box)
-        native = _native(space)
-        if space.shape == ():  # an array without dimensions, and no scalar of NumPy
-            return ActionConverter(
-                native, lambda actions: [np.asarray(x) for x in _clip(space, actions)], space
-            )
-        return ActionConverter(native, lambda actions: _clip(space, actions), space)
-    return ActionConverter(space, lambda actions: actions.copy(), space)
-
-
-def _clip(space: spaces.Space[Any], actions: Array) -> Array:
-    """Cast and clip: a float32 may exceed a bound of float64."""
+    if not _is_continuous(space):
+        return ActionConverter(space, lambda actions: actions.copy(), space)
     assert isinstance(space, spaces.Box)
-    clipped: Array = np.clip(actions.astype(space.dtype), space.low, space.high)
-    return clipped
+    box = space
+
+    def clip(actions: Array) -> Any:
+        """Cast and clip: a float32 may exceed a bound of float64."""
+        clipped = np.clip(actions.astype(box.dtype), box.low, box.high)
+        # An action without dimensions is an array, and no scalar of NumPy.
+        return clipped if box.shape else [np.asarray(x) for x in clipped]
+
+    return ActionConverter(_native(space), clip, space)
 
 
 def _converter_of_parts(space: spaces.Tuple[Any] | spaces.Dict) -> ActionConverter:
@@ -288,18 +244,6 @@ def _is_continuous(space: spaces.Space[Any]) -> bool:
     return isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating)
 
 
-def seed_of(seed: int) -> int:
-    """Return a seed in the range that these libraries take."""
-    return int(seed) % 2**31
-
-
-def picture_of(picture: Any, env: object) -> Array:
-    """Return what `render` returned, or raise a `NotImplementedError` if it is no picture."""
-    if not isinstance(picture, np.ndarray):
-        raise NotImplementedError(f"{env} has no picture of its world")
-    return picture
-
-
 def with_pictures(make: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
     """Add `render_mode="rgb_array"` to the options if the environment supports it."""
     if "render_mode" in options:
@@ -311,3 +255,120 @@ def with_pictures(make: Callable[..., Any], options: dict[str, Any]) -> dict[str
     except Exception:  # it is raised again without the mode
         return options
     return options | {"render_mode": "rgb_array"} if "rgb_array" in modes else options
+
+
+def check_of(space: spaces.Space[Any], name: str = "the observation") -> Check | None:
+    """Return what checks the values of a space; None: there is nothing to check."""
+    check = _check_of_kind(space, name)
+    if getattr(type(space).contains, "__module__", "").startswith("gymnasium."):
+        return check
+    # A user's own `contains` decides, but a Box may say no for a bound that is passed.
+    otherwise = check if isinstance(space, spaces.Box) else None
+    shown = short(space)
+
+    def contained(value: Any) -> None:
+        if space.contains(value):
+            return
+        if otherwise is None:
+            raise BadValueError(f"{name} is {short(value)}, which is not in {shown}")
+        otherwise(value)
+
+    return contained
+
+
+def _check_of_kind(space: spaces.Space[Any], name: str) -> Check | None:
+    if isinstance(space, spaces.Discrete):
+        return _check_of_discrete(space, name)
+    if isinstance(space, spaces.MultiDiscrete):
+        first = np.asarray(space.start)
+        return _check_of_integers(space, first, first + space.nvec - 1, name)
+    if isinstance(space, spaces.MultiBinary):
+        zeros: Array = np.zeros(space.shape, np.int64)
+        return _check_of_integers(space, zeros, zeros + 1, name)
+    if isinstance(space, spaces.Box):
+        return _check_of_box(space, name)
+    if isinstance(space, spaces.OneOf):
+        return _check_of_one(space, name)
+    if isinstance(space, spaces.Dict):
+        return _check_of_parts(dict(space.spaces), None, name)
+    if isinstance(space, spaces.Tuple):
+        return _check_of_parts(dict(enumerate(space.spaces)), len(space.spaces), name)
+    return None
+
+
+def _check_of_discrete(space: spaces.Discrete, name: str) -> Check:
+    first, last = int(space.start), int(space.start + space.n) - 1
+
+    def check(value: Any) -> None:
+        if not first <= value <= last:
+            raise BadValueError(f"{name} is {short(value)}, and may be {first} to {last}")
+
+    return check
+
+
+def _check_of_integers(space: spaces.Space[Any], first: Array, last: Array, name: str) -> Check:
+    shape, shown = space.shape, short(space)
+    bounds = list(zip(np.ravel(first).tolist(), np.ravel(last).tolist(), strict=True))
+
+    def is_within(array: Array) -> bool:
+        if array.dtype.kind not in "biu" and not (array == np.floor(array)).all():
+            return False
+        if len(bounds) > FEW:
+            return bool(((first <= array) & (array <= last)).all())
+        found = zip(array.ravel().tolist(), bounds, strict=True)
+        return all(low <= each <= high for each, (low, high) in found)
+
+    def check(value: Any) -> None:
+        array = np.asarray(value)
+        if array.shape != shape or not is_within(array):
+            raise BadValueError(f"{name} is {short(value)}, which is not in {shown}")
+
+    return check
+
+
+def _check_of_box(space: spaces.Box, name: str) -> Check:
+    shape, dtype = space.shape, np.dtype(space.dtype)
+    # Kinds of numbers that no cast to this dtype changes.
+    sound = "biuf" if dtype.kind == "f" else ""
+
+    def check(value: Any) -> None:
+        if (
+            type(value) is not np.ndarray
+            or value.shape != shape
+            or not (value.dtype == dtype or value.dtype.kind in sound)
+        ):
+            fitting(name, value, shape, dtype)
+
+    return check
+
+
+def _check_of_one(space: spaces.OneOf[Any], name: str) -> Check:
+    """Check a pair: the number of a space, and a value in it."""
+    checks = [check_of(own, f"{name}, part {i}") for i, own in enumerate(space.spaces)]
+    last = len(checks) - 1
+
+    def check(value: Any) -> None:
+        pair = isinstance(value, tuple | list | np.ndarray) and len(value) == 2
+        if not (pair and 0 <= value[0] <= last and value[0] == int(value[0])):
+            raise BadValueError(
+                f"{name} is {short(value)}, and has to be a number 0 to {last} and a value of the "
+                "space of that number"
+            )
+        own = checks[int(value[0])]
+        if own is not None:
+            own(value[1])
+
+    return check
+
+
+def _check_of_parts(own: dict[Any, spaces.Space[Any]], count: int | None, name: str) -> Check:
+    found = {key: check_of(each, f"{name}, part {key}") for key, each in own.items()}
+    parts = [(key, check) for key, check in found.items() if check is not None]
+
+    def check(value: Any) -> None:
+        if count is not None and len(value) != count:
+            raise BadValueError(f"{name} is {short(value)}, not of {count} parts")
+        for key, part in parts:
+            part(value[key])
+
+    return check

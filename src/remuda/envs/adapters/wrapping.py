@@ -23,15 +23,19 @@ from remuda.loading import load
 from remuda.types import Array, Bools
 from remuda.user_code import naming_user_code
 
-HOW = ("last", "sum", "mean", "min", "max")
+HOW: dict[str, Callable[[float, float], float]] = {
+    "last": lambda _, value: value,
+    "sum": lambda before, value: before + value,
+    "mean": lambda before, value: before + value,
+    "min": min,
+    "max": max,
+}
 """The ways in which the numbers of an episode's steps are combined."""
-EACH = "*"
-"""Before a metric's name: one metric for each agent."""
+EACH = "*"  # before a metric's name: one metric for each agent
 WRAPPERS = "env.wrappers"
 METRICS = "env.episode_metrics"
 """With `WRAPPERS`: the keys of these settings among the options of an environment."""
-PATIENCE = 100
-"""Episodes after which a metric that no step holds is reported."""
+PATIENCE = 100  # episodes after which a metric that no step holds is reported
 log = logging.getLogger(__name__)
 
 
@@ -39,15 +43,11 @@ log = logging.getLogger(__name__)
 class Wrapping:
     """The wrappers and episode metrics of an adapter's copies."""
 
-    wrappers: tuple[str, ...] = ()
-    """`module:Name` or `module:Name(values)`, innermost first."""
-    metrics: Mapping[str, str] = field(default_factory=dict)
-    """The way each metric is combined: one of `HOW`."""
+    wrappers: tuple[str, ...] = ()  # `module:Name` or `module:Name(values)`, innermost first
+    metrics: Mapping[str, str] = field(default_factory=dict)  # the way each is combined, of `HOW`
 
     def around(self, make: Callable[[], Any]) -> Callable[[], Any]:
         """Return a function that makes a wrapped environment."""
-        if not self.wrappers:
-            return make
         wrappers = [_Wrapper.read(text) for text in self.wrappers]
 
         def wrapped() -> Any:
@@ -56,7 +56,7 @@ class Wrapping:
                 made = wrapper(made)
             return made
 
-        return wrapped
+        return wrapped if wrappers else make
 
     def reading(self, agents: Sequence[str], num_envs: int) -> InfoMetrics | None:
         """Return what reads the metrics from `info`; None: there are none."""
@@ -76,11 +76,7 @@ class _Wrapper:
     @classmethod
     def read(cls, text: str) -> _Wrapper:
         """Load what a text names: `supersuit:frame_stack_v1(stack_size=4)`."""
-        path: str = text
-        values: tuple[Any, ...] = ()
-        named: dict[str, Any] = {}
-        if not pickled.is_pickled(text):
-            path, values, named = _call_in(text)
+        path, values, named = (text, (), {}) if pickled.is_pickled(text) else _call_in(text)
         found = load(path, WRAPPERS)
         if not callable(found):
             raise ConfigError(
@@ -134,10 +130,10 @@ def _call_in(text: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
         return path, (), {}
     try:
         values = tuple(ast.literal_eval(value) for value in call.args)
-        named = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+        named = {word.arg or "": ast.literal_eval(word.value) for word in call.keywords}
     except (ValueError, TypeError):
         refuse("has values that are not plain")
-    if any(word.arg is None for word in call.keywords):
+    if "" in named:  # of `**values`
         refuse("has values that are not plain")
     return path, values, named
 
@@ -158,16 +154,13 @@ class InfoMetrics:
                     f"env.episode_metrics.{name} is {how!r}; allowed are {', '.join(HOW)}"
                 )
             whose, _, rest = name.partition("/")
-            if whose == EACH and rest:
-                for i, agent in enumerate(self._agents):
-                    self._metrics.append((f"{agent}/{rest}", how, tuple(rest.split("/")), i))
-            elif whose in self._agents and rest:
-                i = self._agents.index(whose)
-                self._metrics.append((name, how, tuple(rest.split("/")), i))
-            else:
+            if not rest or whose not in (EACH, *self._agents):
                 self._metrics.append((name, how, tuple(name.split("/")), None))
-        self.names = tuple(name for name, *_ in self._metrics)
-        """The names of the metrics, in order."""
+                continue
+            for i, agent in enumerate(self._agents):
+                if whose in (EACH, agent):
+                    self._metrics.append((f"{agent}/{rest}", how, tuple(rest.split("/")), i))
+        self.names = tuple(name for name, *_ in self._metrics)  # the names of the metrics, in order
         twice = next((name for name in self.names if self.names.count(name) > 1), None)
         if twice is not None:
             raise ConfigError(
@@ -217,13 +210,7 @@ class InfoMetrics:
                     f"env.episode_metrics.{name} reads; it must be a finite number"
                 ) from None
             before, count = self._values[i, agent, env], self._counts[i, agent, env]
-            if how == "last" or not count:
-                after = value
-            elif how in ("sum", "mean"):
-                after = before + value
-            else:
-                after = min(before, value) if how == "min" else max(before, value)
-            self._values[i, agent, env] = after
+            self._values[i, agent, env] = HOW[how](before, value) if count else value
             self._counts[i, agent, env] = count + 1
             self._never.discard(name)
 
@@ -245,9 +232,7 @@ class InfoMetrics:
 
 
 def _finite(value: Any) -> float:
-    if isinstance(value, np.generic):
-        value = value.item()
-    found = number(value)
+    found = number(value.item() if isinstance(value, np.generic) else value)
     if not math.isfinite(found):
         raise BadValueError("it is not finite")
     return found
